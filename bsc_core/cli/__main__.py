@@ -1,0 +1,5 @@
+"""`python -m bsc_core.cli` is `bsc`."""
+
+from bsc_core.cli import entry
+
+entry()

@@ -1,0 +1,151 @@
+"""What each command does: arguments in, exit status and report out. Heavy modules are imported where they are used."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bsc_core.cli.reports import Progress, Report, run_report
+
+if TYPE_CHECKING:
+    from bsc_core.config import EncoderConfig, RunConfig
+    from bsc_core.runs import Run, RunStore
+
+Outcome = tuple[int, Report]
+
+
+def app(arguments: argparse.Namespace) -> Outcome:
+    """Open the app; returns when it is closed. On POSIX this process becomes the app's."""
+    from bsc_core.jobs import reconcile
+    from bsc_core.runs import RunStore
+
+    store = RunStore(arguments.runs)
+    reconcile(store)
+    command, environment = app_command(store.root, port=arguments.port, browser=not arguments.no_browser)
+    sys.stderr.flush()
+    if os.name == "posix":
+        os.execve(command[0], command, environment)
+    return subprocess.run(command, env=environment, check=False).returncode, {}
+
+
+def app_command(runs: Path, *, port: int | None = None, browser: bool = True) -> tuple[list[str], dict[str, str]]:
+    """The command line and environment that open the app on a runs folder.
+
+    Streamlit reads `.streamlit/config.toml` beside the script it runs, whatever the working folder is.
+    """
+    from bsc_core.data.places import app_folder
+
+    folder = app_folder()
+    roots = os.pathsep.join(str(path) for path in (Path.cwd(), Path.home(), folder, runs))
+    command = [sys.executable, "-P", "-m", "streamlit", "run", str(folder / "app.py")]
+    command += [f"--server.port={port}"] if port else []
+    command += [] if browser else ["--server.headless=true"]
+    return command, {"BSC_ROOTS": roots, **os.environ, "BSC_RUNS": str(runs)}
+
+
+def train(arguments: argparse.Namespace) -> Outcome:
+    """Train in the foreground, or queue the run with `--detach`."""
+    from bsc_core.config import read_config
+    from bsc_core.jobs import launch
+    from bsc_core.jobs.worker import perform
+    from bsc_core.runs import RunStore
+
+    config = read_config(arguments.config, arguments.set)
+    _check_files(config.data.train, config.data.dev, config.data.test, config.data.corpus)
+    store = RunStore(arguments.runs)
+    if arguments.detach:
+        return 0, run_report(launch(store, config))
+    run = store.create(config)
+    sys.stderr.write(f"run {run.id} in {run.folder}\n")
+    status = perform(run, _experiment)
+    return status, run_report(run)
+
+
+def _experiment(config: RunConfig, run: Run) -> Report:
+    from bsc_core.pipeline import run_experiment
+
+    return run_experiment(config, run, on_report=Progress(run))
+
+
+def evaluate(arguments: argparse.Namespace) -> Outcome:
+    """Measure a model, or the model of a run, on a pair file."""
+    from bsc_core.runs import RunStore
+
+    encoder = _encoder(arguments.model, arguments.max_length, RunStore(arguments.runs))
+    _check_files(arguments.data, arguments.corpus)
+    from bsc_core.pipeline import evaluate_model
+
+    options = {"columns": arguments.columns, "corpus": arguments.corpus, "threshold": arguments.threshold}
+    return 0, evaluate_model(encoder, arguments.data, **options)
+
+
+def plan(arguments: argparse.Namespace) -> Outcome:
+    """Make the batch plan of an epoch and say how hard its batches are."""
+    from bsc_core.config import read_config
+
+    config = read_config(arguments.config, arguments.set)
+    from bsc_core.pipeline import plan_report
+
+    return 0, plan_report(config, epoch=arguments.epoch)
+
+
+def runs(arguments: argparse.Namespace) -> Outcome:
+    """List the runs, newest first."""
+    from bsc_core.jobs import reconcile
+    from bsc_core.runs import RunStore
+
+    store = RunStore(arguments.runs)
+    reconcile(store)
+    return 0, {"runs": [run_report(run) for run in store.list()]}
+
+
+def stop(arguments: argparse.Namespace) -> Outcome:
+    """Stop a run and wait until it has stopped."""
+    from bsc_core.jobs.ladder import climb
+    from bsc_core.runs import RunStore
+
+    run = RunStore(arguments.runs).get(arguments.run)
+    climb(run, grace_seconds=arguments.grace)
+    return 0, run_report(run)
+
+
+def worker(arguments: argparse.Namespace) -> Outcome:
+    """Serve the queue in the foreground until it is empty."""
+    from bsc_core.jobs.supervisor import supervise
+    from bsc_core.runs import RunStore
+
+    store = RunStore(arguments.runs)
+    return 0, {"runs_taken": supervise(store, slots=arguments.slots)}
+
+
+def _check_files(*paths: str | None) -> None:
+    """Refuse files that are missing or may not be read before anything heavy is loaded."""
+    from bsc_core.data.places import check_path
+
+    for path in paths:
+        if path:
+            check_path(path)
+
+
+def _encoder(model: str, max_length: int | None, store: RunStore) -> EncoderConfig:
+    """The encoder that is meant: bundled or static, the model of a run, a run's folder, else a folder or hub id."""
+    from bsc_core.config import EncoderConfig
+    from bsc_core.errors import ModelError, RunNotFoundError
+    from bsc_core.runs import Run
+
+    run = Run(Path(model).resolve()) if Path(model, "status.json").is_file() else None
+    if run is None and model not in ("bundled", "static"):
+        with suppress(RunNotFoundError):  # then it is a folder or a hub id
+            run = store.get(model)
+    if run is None:
+        return EncoderConfig(name=model, **({"max_length": max_length} if max_length else {}))
+    if not run.model_folder.is_dir():
+        raise ModelError(
+            f"run {run.id}: it has no model (its state is {run.status().state}); choose a run that is done"
+        )
+    return EncoderConfig(name=str(run.model_folder), max_length=max_length or run.config().encoder.max_length)

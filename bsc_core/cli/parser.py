@@ -1,0 +1,117 @@
+"""The command line: commands, their options, and how a wrong one is refused."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from bsc_core import __version__
+from bsc_core.cli.commands import Outcome, app, evaluate, plan, runs, stop, train, worker
+from bsc_core.errors import ColumnError, InputError
+
+if TYPE_CHECKING:
+    from bsc_core.config import Columns
+
+Number = TypeVar("Number", int, float)
+Command = Callable[[argparse.Namespace], Outcome]
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses a command line in one sentence, as any other input."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see `{self.prog} --help`")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="bsc", description="See a batch before paying for it: contrastive fine-tuning of encoders.")
+    parser.add_argument("--version", action="version", version=f"bsc {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    command = _command(commands, "app", app, report=False)
+    command.add_argument("--port", type=_at_least_one, help="port of the server (default: 8501, or the next free one)")
+    command.add_argument("--no-browser", action="store_true", help="open no browser window")
+
+    command = _command(commands, "train", train)
+    _add_config(command)
+    command.add_argument("--detach", action="store_true", help="queue the run and return at once")
+
+    command = _command(commands, "evaluate", evaluate)
+    command.add_argument("model", metavar="MODEL_OR_RUN", help="bundled, static, a model folder, a hub id, or a run")
+    command.add_argument("--data", required=True, metavar="FILE", help="pairs: CSV, TSV, JSONL (or .gz), Parquet")
+    command.add_argument("--corpus", metavar="FILE", help="documents to search")
+    command.add_argument(
+        "--columns", type=_columns, metavar="ROLE=COLUMN,...", help="query=..,document=..,label=.. (default: guessed)"
+    )
+    command.add_argument("--threshold", type=_share, default=0.5, help="a pair is positive above this label (0.5)")
+    command.add_argument("--max-length", type=_at_least_one, help="tokens kept of a text (default: the run's, else 90)")
+
+    command = _command(commands, "plan", plan)
+    _add_config(command)
+    command.add_argument("--epoch", type=_at_least_zero, default=0, help="epoch of the plan, from 0")
+
+    _command(commands, "runs", runs)
+
+    command = _command(commands, "stop", stop)
+    command.add_argument("run", metavar="RUN", help="a run as `bsc runs` names it")
+    command.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="time to end its step (30)")
+
+    command = _command(commands, "worker", worker)
+    command.add_argument("--slots", type=_at_least_one, default=1, help="runs at the same time (1)")
+    return parser
+
+
+def _command(commands: Any, name: str, function: Command, *, report: bool = True) -> argparse.ArgumentParser:
+    summary = (function.__doc__ or "").partition(".")[0].partition(";")[0]
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary.lower(), description=f"{summary}.", allow_abbrev=False
+    )
+    parser.set_defaults(command=function)
+    parser.add_argument("--runs", metavar="DIR", help="runs folder (default: BSC_RUNS, else ./runs)")
+    if report:
+        parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG.toml", help="the experiment")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key, as in loss.temperature=0.05"
+    )
+
+
+def _at_least_one(text: str) -> int:
+    return _between(int(text), 1, 2**31)
+
+
+def _at_least_zero(text: str) -> int:
+    return _between(int(text), 0, 2**31)
+
+
+def _share(text: str) -> float:
+    return _between(float(text), 0.0, 1.0)
+
+
+def _between(value: Number, lowest: Number, highest: Number) -> Number:
+    if not lowest <= value <= highest:
+        raise argparse.ArgumentTypeError(f"{value} is not between {lowest} and {highest}")
+    return value
+
+
+def _columns(text: str) -> Columns:
+    """`query=title,query=body,document=text` as Columns; a role that is given twice joins its columns."""
+    from pydantic import ValidationError
+
+    from bsc_core.config import Columns, explain
+
+    roles: dict[str, tuple[str, ...]] = {}
+    for part in text.split(","):
+        role, separator, column = (word.strip() for word in part.partition("="))
+        if not (role and separator and column):
+            raise ColumnError(f"--columns {text}: write it as query=COLUMN,document=COLUMN,label=COLUMN")
+        roles[role] = (*roles.get(role, ()), column)
+    try:
+        return Columns.model_validate({role: names if len(names) > 1 else names[0] for role, names in roles.items()})
+    except ValidationError as error:
+        raise ColumnError(f"--columns {text}: {explain(error)}") from None

@@ -1,0 +1,76 @@
+"""What a command says: the report as JSON or as lines for reading, and progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bsc_core.runs import Run
+
+Report = dict[str, Any]
+_PROGRESS_SECONDS = 1.0
+
+
+def run_report(run: Run) -> Report:
+    """What is known of a run: state, model folder, metrics before and after, and its error if it has one."""
+    status = run.status()
+    result = run.read_json("result") or {}
+    report = {
+        "run": run.id,
+        "folder": str(run.folder),
+        "created": status.created,
+        "step": status.step,
+        "steps": status.steps,
+        "eta_seconds": status.eta_seconds,
+        "message": status.message,
+        "metrics": {"before": {}, "after": {}},
+        **result,
+        "state": status.state,
+        "model": str(run.model_folder) if run.model_folder.is_dir() else None,
+    }
+    return report | ({"error": status.error} if status.error else {})
+
+
+def as_json(report: Report) -> str:
+    """The report as one line of JSON; a number that is not finite is null."""
+    from bsc_core.runs import plain
+
+    return json.dumps(plain(report), allow_nan=False)
+
+
+def lines(report: Report) -> Iterator[str]:
+    """A report for reading: one line for each value, named by its path; runs in a table."""
+    for run in report.pop("runs", []):
+        steps = f"{run['step']}/{run['steps']}" if run["steps"] else "-"
+        yield f"{run['run']:<50} {run['state']:<9} {steps:>12}  {run.get('error') or run['message']}"
+    for name, value in _flat(json.loads(as_json(report))):
+        yield f"{name}: " + (f"{value:.4f}" if isinstance(value, float) else "-" if value is None else str(value))
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, item in value.items():
+        yield from _flat(item, f"{path}.{key}" if path else key)
+
+
+class Progress:
+    """Writes the status of a run to standard error, at most once a second."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._next = 0.0
+
+    def __call__(self, report: object) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _PROGRESS_SECONDS
+        status = self._run.status()
+        left = "" if status.eta_seconds is None else f", {status.eta_seconds:.0f} s left"
+        steps = f"epoch {status.epoch}/{status.epochs}, step {status.step}/{status.steps}"
+        sys.stderr.write(f"{status.message or 'training'}: {steps}{left}\n")

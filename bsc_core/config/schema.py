@@ -1,0 +1,222 @@
+"""Every knob of an experiment: frozen models whose schema makes the forms, the file format and the messages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+ColumnNames = str | tuple[str, ...]
+
+
+class Section(BaseModel):
+    """A frozen section that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class Columns(Section):
+    """Which column of a pair file plays which role. Several names for one text are joined by a space."""
+
+    query: ColumnNames = Field(title="Query", description="The text that asks: the papers' q_i.")
+    document: ColumnNames = Field(title="Document", description="The text that answers: the papers' a_i.")
+    label: str | None = Field(None, title="Label", description="Graded label; none means every pair is positive.")
+    query_id: str | None = Field(
+        None, title="Query id", description="Rows of one query share it; else the query's text."
+    )
+    document_id: str | None = Field(None, title="Document id", description="Joins a pair to the corpus; else the text.")
+    split: str | None = Field(None, title="Split", description="Column that says train, dev or test.")
+
+
+class CorpusColumns(Section):
+    """Which column of a corpus file plays which role."""
+
+    document: ColumnNames = Field(title="Document", description="The text to search.")
+    document_id: str | None = Field(None, title="Document id", description="Joins a document to the pairs.")
+
+
+class DataConfig(Section):
+    """The files of an experiment and how their columns are read."""
+
+    train: str = Field(title="Training pairs", description="CSV, TSV, JSONL (each also .gz) or Parquet.")
+    dev: str | None = Field(
+        None, title="Dev pairs", description="None: the dev rows of the split column, else a share."
+    )
+    test: str | None = Field(None, title="Test pairs", description="None: the test rows of the split column, if any.")
+    corpus: str | None = Field(
+        None, title="Corpus", description="Documents to search; needed by the retrieval metrics."
+    )
+    columns: Columns | None = Field(None, title="Columns", description="None: guessed from the header, and shown.")
+    corpus_columns: CorpusColumns | None = Field(None, title="Corpus columns", description="None: guessed, and shown.")
+    train_split: str = Field("train", title="Name of the training split", description="Value in the split column.")
+    dev_split: str = Field("dev", title="Name of the dev split", description="Value in the split column.")
+    test_split: str = Field("test", title="Name of the test split", description="Value in the split column.")
+    dev_share: float = Field(
+        0.1, gt=0, lt=1, title="Dev share", description="Share of the queries held out when no dev rows are given."
+    )
+    threshold: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        title="Positive above",
+        description="A pair is positive when its label, in [0, 1], is above this.",
+    )
+    label_min: float = Field(0.0, title="Lowest label", description="The file's label that becomes 0.")
+    label_max: float = Field(
+        1.0, title="Highest label", description="The file's label that becomes 1, such as 5 for STSb."
+    )
+
+    @model_validator(mode="after")
+    def _ordered_labels(self) -> DataConfig:
+        if self.label_max <= self.label_min:
+            raise ValueError(f"label_max is {self.label_max}; it must be above label_min ({self.label_min})")
+        return self
+
+
+class EncoderConfig(Section):
+    """The sentence encoder that training starts from."""
+
+    name: str = Field(
+        "bundled",
+        min_length=1,
+        title="Encoder",
+        description="bundled (all-MiniLM-L6-v2), static (fast, for lessons), a folder, or a hub id.",
+    )
+    max_length: int = Field(
+        90, ge=2, le=8192, title="Longest text", description="Tokens kept of a text; the BSC paper keeps 90."
+    )
+
+
+class BatchingConfig(Section):
+    """In which order pairs meet in batches: the strategy and its knobs."""
+
+    strategy: Literal["sequential", "random", "examples"] = Field(
+        "examples",
+        title="Strategy",
+        description="examples: groups of nearest neighbours (Algorithm 1 of the BSC paper).",
+    )
+    group_size: int = Field(8, ge=1, title="Group size", description="Rows in a group including the anchor.")
+    neighbours: int = Field(500, ge=1, title="Neighbours", description="Nearest neighbours looked at for each anchor.")
+    by: Literal["query", "document"] = Field(
+        "query", title="Grouped by", description="Side whose vectors are compared."
+    )
+    metric: Literal["cosine", "l2"] = Field(
+        "cosine", title="Nearness", description="cosine, as at search time; l2 on raw vectors, as in the released code."
+    )
+    distinct_texts: bool = Field(
+        True, title="Distinct texts in a group", description="A group takes no row that repeats one of its texts."
+    )
+    reverse: bool = Field(
+        True, title="Easy batches first", description="Reversed order: the leftovers' small groups come first."
+    )
+    keep_groups: bool = Field(
+        False, title="Keep groups whole", description="Fill batches with whole groups where they fit, so none is cut."
+    )
+
+
+class BSCLossConfig(Section):
+    """Batch-softmax contrastive loss, equations 1, 2 and 5 of the BSC paper."""
+
+    name: Literal["bsc"] = Field("bsc", title="Loss", description="Batch-softmax contrastive loss.")
+    temperature: float = Field(
+        0.1, title="Temperature", description="tau: the softmax sees similarity / tau. 0.05 to 0.1 is usual with l2."
+    )
+    learn_temperature: bool = Field(
+        False,
+        title="Learn the temperature",
+        description="Train log tau with the encoder, starting from the value above.",
+    )
+    normalization: Literal["l2", "none"] = Field(
+        "l2", title="Normalization", description="l2: each vector to length 1 (cosine); none: raw dot products."
+    )
+    symmetric: bool = Field(
+        True, title="Symmetric", description="Also let each document choose among the queries (L1 of equation 1)."
+    )
+    reduction: Literal["mean", "sum"] = Field(
+        "mean", title="Two directions", description="mean of L0 and L1, as in the released code; sum, as in equation 1."
+    )
+    labelled_negatives: bool = Field(
+        True, title="Labelled negatives", description="Pairs labelled negative stay in every denominator (equation 5)."
+    )
+    threshold: float | None = Field(
+        None, ge=0, le=1, title="Positive above", description="None: the threshold of the data."
+    )
+
+    @field_validator("temperature")
+    @classmethod
+    def _positive_temperature(cls, value: float) -> float:
+        if not 0 < value < float("inf"):
+            raise ValueError(f"temperature is {value:g}; it must be > 0 (0.05 to 0.1 is usual with l2)")
+        return value
+
+
+LossConfig = BSCLossConfig  # becomes a union discriminated by `name` when a second loss joins
+
+
+class TrainingConfig(Section):
+    """Optimiser, schedule, length of training and precision."""
+
+    epochs: int = Field(3, ge=1, title="Epochs", description="Passes over the training pairs.")
+    steps: int | None = Field(None, ge=1, title="Steps", description="A fixed number of steps instead of epochs.")
+    batch_size: int = Field(30, title="Batch size", description="Pairs in a batch: each has batch size - 1 negatives.")
+    learning_rate: float = Field(2e-5, gt=0, lt=10, title="Learning rate", description="Peak of the linear schedule.")
+    temperature_learning_rate: float = Field(
+        1e-2, gt=0, lt=10, title="Temperature learning rate", description="For log tau, when it is learned."
+    )
+    warmup: float = Field(0.1, ge=0, lt=1, title="Warm-up", description="Share of the steps with a rising rate.")
+    weight_decay: float = Field(0.01, ge=0, title="Weight decay", description="Not on biases, norms and temperature.")
+    max_grad_norm: float = Field(1.0, gt=0, title="Gradient clipping", description="Largest norm of the gradient.")
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        "auto", title="Precision", description="auto: bf16 only where the processor gains from it."
+    )
+    micro_tokens: int | None = Field(
+        None,
+        ge=64,
+        title="Tokens at once",
+        description="Padded tokens of one forward pass; None: what suits the device.",
+    )
+    seed: int = Field(0, ge=0, lt=2**31, title="Seed", description="Same seed, same run, bit for bit on CPU.")
+    checkpoint_steps: int | None = Field(
+        None, ge=1, title="Checkpoint every", description="Steps between checkpoints besides the end of each epoch."
+    )
+    threads: int | None = Field(None, ge=1, title="Threads", description="Processor threads; None: all cores.")
+
+    @field_validator("batch_size")
+    @classmethod
+    def _at_least_two(cls, value: int) -> int:
+        if value < 2:
+            raise ValueError(
+                f"batch_size is {value}; it must be >= 2, since the other pairs of a batch are its negatives"
+            )
+        return value
+
+
+class EvaluationConfig(Section):
+    """What is measured before, during and after training."""
+
+    metric: str | None = Field(
+        None, title="Best on dev by", description="None: MRR where it is defined, else Spearman."
+    )
+    k: tuple[int, ...] = Field(
+        (1, 3, 5, 10, 20, 50), title="Cut-offs", description="Ranks at which HasPositive@k is reported."
+    )
+    each_epoch: bool = Field(True, title="Evaluate each epoch", description="Off: only before and after training.")
+
+    @field_validator("k")
+    @classmethod
+    def _ranks(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 1:
+            raise ValueError(f"k is {list(value)}; it must hold at least one rank, each >= 1")
+        return tuple(sorted(set(value)))
+
+
+class RunConfig(Section):
+    """One experiment, whole."""
+
+    name: str = Field("", max_length=80, title="Name", description="Shown in lists; empty: made from the settings.")
+    data: DataConfig
+    encoder: EncoderConfig = EncoderConfig()
+    batching: BatchingConfig = BatchingConfig()
+    loss: LossConfig = LossConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()

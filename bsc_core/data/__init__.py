@@ -1,0 +1,32 @@
+"""Texts and pairs: read from files, checked, split, and held as integers that point into distinct texts."""
+
+from bsc_core.data.audit import Finding, audit
+from bsc_core.data.columns import guess_columns, guess_corpus_columns
+from bsc_core.data.experiment import ExperimentData, load_data, load_evaluation_data
+from bsc_core.data.pairs import Corpus, PairDataset
+from bsc_core.data.readers import read_corpus, read_pairs
+from bsc_core.data.reports import ReadReport, Rejection
+from bsc_core.data.splits import split_by_query
+from bsc_core.data.tables import Table, read_table
+from bsc_core.data.texts import TextTable, unite
+
+__all__ = [
+    "Corpus",
+    "ExperimentData",
+    "Finding",
+    "PairDataset",
+    "ReadReport",
+    "Rejection",
+    "Table",
+    "TextTable",
+    "audit",
+    "guess_columns",
+    "guess_corpus_columns",
+    "load_data",
+    "load_evaluation_data",
+    "read_corpus",
+    "read_pairs",
+    "read_table",
+    "split_by_query",
+    "unite",
+]

@@ -1,0 +1,139 @@
+"""Which column plays which role, guessed from the names people give them; a guess is always reported, never hidden."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from bsc_core.config import ColumnNames, Columns, CorpusColumns
+from bsc_core.errors import ColumnError
+
+Examples = Mapping[str, Sequence[str]]
+
+# Names in lower case without punctuation; an earlier name wins.
+# fmt: off
+QUERY = (
+    "query", "question", "anchor", "sentence1", "premise", "texta", "text1", "question1", "sentencea", "sent1",
+    "s1", "q1", "tweet",
+)
+DOCUMENT = (
+    "document", "doc", "answer", "positive", "passage", "sentence2", "hypothesis", "textb", "text2",
+    "question2", "sentenceb", "sent2", "s2", "q2", "response", "reply", "comment", "candidate", "claim",
+    "vclaim", "context", "text", "sentence",
+)
+LABEL = (
+    "label", "score", "similarity", "similarityscore", "relevance", "relatedness", "relatednessscore", "rel",
+    "gold", "goldlabel", "isduplicate", "grade", "rating", "target",
+)
+# fmt: on
+QUERY_ID = ("queryid", "qid", "questionid", "premiseid", "anchorid")
+DOCUMENT_ID = ("documentid", "docid", "answerid", "passageid", "claimid", "vclaimid", "hypothesisid")
+SPLIT = ("split", "subset", "partition")
+CORPUS_DOCUMENT = ("document", "doc", "text", "passage", "claim", "vclaim", "answer", "content", "body", "sentence")
+CORPUS_ID = (*DOCUMENT_ID, "id", "key")
+QUERY_PARTS = (("querysubject", "querybody"), ("questionsubject", "questionbody"), ("querytitle", "querybody"))
+DOCUMENT_PARTS = (("docsubject", "docbody"), ("documentsubject", "documentbody"), ("doctitle", "docbody"))
+
+
+def guess_columns(names: Sequence[str], examples: Examples | None = None) -> Columns:
+    """The roles of a pair file's columns.
+
+    examples: some cells of each column, which tell a numeric label from a class in words. Raises ColumnError listing
+    the columns when the query or the document cannot be told, or naming the label column when it holds only words.
+    """
+    known = {_plain(name): name for name in reversed(names)}
+    query = _joined(known, QUERY_PARTS) or _first(known, QUERY)
+    document = _joined(known, DOCUMENT_PARTS) or _first(known, DOCUMENT)
+    missing = [role for role, column in (("query", query), ("document", document)) if column is None]
+    if query is None or document is None:
+        raise ColumnError(
+            f"cannot tell which column holds the {' and the '.join(missing)}; the columns are {_listed(names)}; "
+            'name them, such as columns = {query = "...", document = "..."}'
+        )
+    return Columns(
+        query=query,
+        document=document,
+        label=_guess_label(known, examples or {}),
+        query_id=_first(known, QUERY_ID),
+        document_id=_first(known, DOCUMENT_ID),
+        split=_first(known, SPLIT),
+    )
+
+
+def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None) -> CorpusColumns:
+    """The roles of a corpus file's columns. Raises ColumnError listing the columns when the document cannot be told."""
+    known = {_plain(name): name for name in reversed(names)}
+    document = _joined(known, DOCUMENT_PARTS) or _first(known, CORPUS_DOCUMENT)
+    if document is None:
+        raise ColumnError(
+            f"cannot tell which column holds the document; the columns are {_listed(names)}; "
+            'name it, such as corpus_columns = {document = "..."}'
+        )
+    return CorpusColumns(document=document, document_id=_first(known, CORPUS_ID))
+
+
+def require_columns(columns: Columns | CorpusColumns, names: Sequence[str]) -> None:
+    """Raise ColumnError when a mapped column is not there, or when one column was given two roles."""
+    roles = columns.model_dump(exclude_none=True)
+    for role, given in roles.items():
+        absent = [name for name in as_names(given) if name not in names]
+        if absent:
+            raise ColumnError(
+                f"there is no column {absent[0]!r} for {role}; the columns are {_listed(names)}; "
+                f"map {role} to one of them"
+            )
+        if not as_names(given):
+            raise ColumnError(f"{role} names no column; the columns are {_listed(names)}; map {role} to one of them")
+    used: dict[str, str] = {}
+    for role in ("query", "document", "label", "split"):
+        for name in as_names(roles.get(role, ())):
+            if name in used:
+                raise ColumnError(
+                    f"column {name!r} is mapped to {used[name]} and to {role}; map {role} to another column"
+                )
+            used[name] = role
+
+
+def as_names(columns: ColumnNames | list[str]) -> tuple[str, ...]:
+    """The column names of a role as a tuple."""
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell reads as a finite number."""
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
+
+
+def _guess_label(known: Mapping[str, str], examples: Examples) -> str | None:
+    candidates = [known[name] for name in LABEL if name in known]
+    for name in candidates:
+        cells = examples.get(name, ())
+        if not cells or any(is_number(cell) for cell in cells):
+            return name
+    if candidates:
+        name = candidates[0]
+        raise ColumnError(
+            f"column {name!r} looks like the label but holds words such as {examples[name][0]!r}; "
+            "map the columns yourself, with a numeric label, or without one if every pair is positive"
+        )
+    return None
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _first(known: Mapping[str, str], wanted: Sequence[str]) -> str | None:
+    return next((known[name] for name in wanted if name in known), None)
+
+
+def _joined(known: Mapping[str, str], wanted: Sequence[tuple[str, str]]) -> tuple[str, ...] | None:
+    return next(((known[head], known[body]) for head, body in wanted if head in known and body in known), None)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(name if len(name) <= 40 else name[:39] + "…" for name in names[:30])
+    return shown + (f" and {len(names) - 30} more" if len(names) > 30 else "")

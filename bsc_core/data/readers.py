@@ -1,0 +1,168 @@
+"""Read pairs and corpora: choose the columns, keep every good row, and count every rejected one with its reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bsc_core.config import Columns, CorpusColumns
+from bsc_core.data.columns import as_names, guess_columns, guess_corpus_columns
+from bsc_core.data.mapping import choose_columns, joined_cells
+from bsc_core.data.pairs import Corpus, PairDataset, query_groups
+from bsc_core.data.reports import ReadReport, Rejection
+from bsc_core.data.tables import Table, read_table
+from bsc_core.data.texts import TextTable
+from bsc_core.errors import ConfigError, DataError
+
+__all__ = ["Table", "read_corpus", "read_pairs", "read_table"]
+
+Faults = dict[int, Rejection]  # by row number of the table; a row's first fault counts
+
+# N rows kept
+
+
+def read_pairs(
+    path: Path | str,
+    columns: Columns | Mapping[str, Any] | None = None,
+    *,
+    threshold: float = 0.5,
+    label_min: float = 0.0,
+    label_max: float = 1.0,
+) -> PairDataset:
+    """Read a file of pairs; without `columns` they are guessed from the header, and the report says so.
+
+    threshold: a pair is positive when its label, scaled from [label_min, label_max] to [0, 1], is above it.
+    Rows with an empty text or an unusable label are rejected and listed in the report.
+    Raises PathError, FileFormatError, ColumnError, ConfigError, or DataError when no row is left or most labels are
+    outside the scale.
+    """
+    if not (label_min < label_max and 0 <= threshold <= 1):
+        raise ConfigError(
+            f"threshold is {threshold:g}, label_min {label_min:g}, label_max {label_max:g}; "
+            "the threshold must lie in 0 to 1 and label_max above label_min"
+        )
+    table = read_table(path)
+    roles, guessed = choose_columns(table, columns, Columns, guess_columns)
+    queries, documents = joined_cells(table, roles.query), joined_cells(table, roles.document)
+    faults: Faults = {}
+    _reject_texts(queries, roles.query, table.line, faults)
+    _reject_texts(documents, roles.document, table.line, faults)
+    labels = None
+    if roles.label is not None:
+        labels = _scaled_labels(table, roles.label, (label_min, label_max), faults)
+    kept = _kept_rows(table, faults)
+    texts, ids = TextTable.from_texts([*_pick(queries, kept), *_pick(documents, kept)])
+    query, document = ids[: len(kept)], ids[len(kept) :]
+    return PairDataset(
+        texts=texts,
+        query=query,
+        document=document,
+        label=None if labels is None else labels[kept],
+        query_group=query_groups(query, _role_cells(table, roles.query_id, kept)),
+        document_key=_role_cells(table, roles.document_id, kept),
+        line=np.asarray(table.line, dtype=np.int32)[kept],
+        split=_role_cells(table, roles.split, kept),
+        threshold=threshold,
+        report=_report(table, faults, roles, guessed),
+    )
+
+
+def read_corpus(path: Path | str, columns: CorpusColumns | Mapping[str, Any] | None = None) -> Corpus:
+    """Read the documents to search; without `columns` they are guessed from the header, and the report says so.
+
+    Raises PathError, FileFormatError, ColumnError, or DataError when no row is left.
+    """
+    table = read_table(path)
+    roles, guessed = choose_columns(table, columns, CorpusColumns, guess_corpus_columns)
+    documents = joined_cells(table, roles.document)
+    faults: Faults = {}
+    _reject_texts(documents, roles.document, table.line, faults)
+    kept = _kept_rows(table, faults)
+    texts, ids = TextTable.from_texts(_pick(documents, kept))
+    return Corpus(texts, ids, _role_cells(table, roles.document_id, kept), _report(table, faults, roles, guessed))
+
+
+def _reject_texts(texts: Sequence[str], columns: str | tuple[str, ...], lines: Sequence[int], faults: Faults) -> None:
+    field = " + ".join(as_names(columns))
+    for row, text in enumerate(texts):
+        if not text.strip():
+            faults.setdefault(row, Rejection(lines[row], field, "the text is empty"))
+        elif not text.isascii() and not _is_unicode(text):
+            faults.setdefault(
+                row, Rejection(lines[row], field, "the text holds half a surrogate pair, which is not Unicode")
+            )
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _scaled_labels(table: Table, column: str, limits: tuple[float, float], faults: Faults) -> npt.NDArray[np.float32]:
+    """(rows,) labels scaled to [0, 1]; an unusable one becomes nan and a fault of its row."""
+    low, high = limits
+    labels = np.full(len(table), np.nan)
+    outside = []
+    for row, cell in enumerate(table.columns[column]):
+        value, reason = _number(cell)
+        if not reason and not low <= value <= high:
+            reason = f"the label {cell.strip()} is outside {low:g} to {high:g}"
+            outside.append(value)
+        if reason:
+            faults.setdefault(row, Rejection(table.line[row], column, reason))
+        else:
+            labels[row] = (value - low) / (high - low)
+    if 2 * len(outside) > len(table):  # the scale is wrong then, not the rows
+        raise DataError(
+            f"{table.source}: {len(outside):,} of {len(table):,} labels in column {column!r} "
+            f"are outside {low:g} to {high:g} "
+            f"(they reach {min(outside):g} to {max(outside):g}); set label_min and label_max to the scale of the file"
+        )
+    return labels.astype(np.float32)
+
+
+def _number(cell: str) -> tuple[float, str]:
+    """The number in a cell, and why it cannot be used ("" when it can)."""
+    try:
+        value = float(cell)
+    except ValueError:
+        shown = cell if len(cell) <= 40 else cell[:39] + "…"
+        return math.nan, f"the label {shown!r} is not a number" if cell.strip() else "the label is empty"
+    return value, "the label is NaN" if math.isnan(value) else ""
+
+
+def _kept_rows(table: Table, faults: Faults) -> npt.NDArray[np.int64]:
+    kept = np.asarray([row for row in range(len(table)) if row not in faults], dtype=np.int64)
+    if not len(kept):
+        rejected = _all_rejected(table, faults)
+        raise DataError(
+            f"{table.source}: none of its rows can be used ({len(rejected):,} read); the first: "
+            f"{rejected[0].sentence(table.unit)}; correct the rows or map other columns"
+        )
+    return kept
+
+
+def _all_rejected(table: Table, faults: Faults) -> tuple[Rejection, ...]:
+    return tuple(sorted([*table.rejected, *faults.values()], key=lambda rejection: rejection.line))
+
+
+def _report(table: Table, faults: Faults, roles: Columns | CorpusColumns, guessed: bool) -> ReadReport:
+    rejected = _all_rejected(table, faults)
+    rows_read = len(table) + len(table.rejected)
+    return ReadReport(table.source, rows_read, rows_read - len(rejected), rejected, roles, guessed, table.unit)
+
+
+def _role_cells(table: Table, column: str | None, kept: npt.NDArray[np.int64]) -> tuple[str, ...] | None:
+    return None if column is None else tuple(cell.strip() for cell in _pick(table.columns[column], kept))
+
+
+def _pick(cells: Sequence[str], kept: Iterable[int]) -> list[str]:
+    return [cells[row] for row in kept]

@@ -1,0 +1,97 @@
+"""Vectors of a text table, kept on disk: the same encoder never reads the same texts twice.
+
+Torch and the model are loaded only where vectors are missing, so a page that shows known vectors starts at once.
+"""
+
+# U distinct texts, D dimensions
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsc_core.config import EncoderConfig
+from bsc_core.data.places import cache_folder
+from bsc_core.data.texts import TextTable
+from bsc_core.encoders.choose import encoder_folder
+from bsc_core.encoders.pretrained import load_folder
+
+if TYPE_CHECKING:
+    from bsc_core.encoders.base import Progress
+
+ARRAYS_KEPT = 64
+MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
+
+
+def embed(
+    encoder: EncoderConfig | Path | str, texts: TextTable, *, progress: Progress | None = None
+) -> NDArray[np.float32]:
+    """Vectors of every text: (U, D) float32, row i for text i, from disk where they are known.
+
+    encoder: a config, or an encoder's name or folder with the default length. The file is named by the digests of model
+    folder and texts and by the length, and appears whole, so processes may ask at the same time. Raises ModelError,
+    PathError or ConfigError as `load_encoder` does.
+    """
+    config = encoder if isinstance(encoder, EncoderConfig) else EncoderConfig.model_validate({"name": str(encoder)})
+    folder = encoder_folder(config.name)
+    key = f"{folder_digest(folder)} {texts.digest} {config.max_length}"
+    path = cache_folder() / "embeddings" / f"{hashlib.sha256(key.encode()).hexdigest()}.npy"
+    known = _read(path, len(texts))
+    if known is not None:
+        return known
+    from bsc_core.encoders.base import encode
+    from bsc_core.encoders.tokens import tokenise
+
+    model = load_folder(folder, config.max_length)
+    vectors = encode(model, tokenise(model, texts.texts, config.max_length), progress=progress)
+    _write(path, vectors)
+    return vectors
+
+
+def folder_digest(folder: Path) -> str:
+    """SHA-256 (hex) of a model folder's weights, tokeniser and settings; its card does not count."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in MODEL_FILES and path.is_file()):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _read(path: Path, rows: int) -> NDArray[np.float32] | None:
+    try:
+        vectors = np.load(path, allow_pickle=False)
+        os.utime(path)  # the least recently used go first
+    except (FileNotFoundError, ValueError, EOFError):  # absent, or damaged and to be made anew
+        return None
+    return vectors if vectors.ndim == 2 and len(vectors) == rows else None
+
+
+def _write(path: Path, vectors: NDArray[np.float32]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.save(file, vectors)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _forget_oldest(path.parent)
+
+
+def _forget_oldest(folder: Path) -> None:
+    ages = []
+    for path in folder.glob("*.npy"):
+        try:
+            ages.append((path.stat().st_mtime, path))
+        except FileNotFoundError:  # another process was first
+            continue
+    for _, path in sorted(ages, reverse=True)[ARRAYS_KEPT:]:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,150 @@
+"""Encoders as sentence-transformers folders: fetched, checked, loaded and saved. Only here is that library imported.
+
+Every encoder becomes a folder first, a hub id too, so one check covers them all: weights are safetensors, modules are
+the library's own, no code from a model's folder ever runs.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bsc_core.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "README.md"]
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+
+
+def fetch(hub_id: str) -> Path:
+    """Folder of a hub model in the local hub cache, downloaded first where it may be. Raises ModelError."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(hub_id, allow_patterns=HUB_FILES))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no details'}"
+        raise ModelError(
+            f"{hub_id}: no such folder, and the hub did not give such a model ({reason}); "
+            "give the path of a sentence-transformers folder, bundled or static"
+        ) from error
+
+
+def load_folder(folder: Path, max_length: int) -> SentenceTransformer:
+    """Load a sentence-transformers folder on the best device there is, in evaluation mode.
+
+    max_length: tokens kept of a text. Raises ModelError where the folder is no such model or is not safe to load, and
+    ConfigError where the model cannot read texts of that length.
+    """
+    from safetensors import SafetensorError
+    from sentence_transformers import SentenceTransformer
+
+    check_folder(folder)
+    try:
+        with _no_progress_bars():
+            model = SentenceTransformer(
+                str(folder),
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True},
+            )
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ModelError(f"{folder}: cannot be loaded as a sentence-transformers model ({reason})") from error
+    limit_length(model, max_length)
+    return model.eval()
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is no model, holds pickled weights only, or names modules from outside the library.
+
+    Raises ModelError with the file at fault.
+    """
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
+    for pattern in PICKLED:
+        for path in folder.rglob(pattern):
+            if path.name != "training_args.bin" and not any(path.parent.glob("*.safetensors")):
+                raise ModelError(
+                    f"{path}: pickled weights can run code, so they are not loaded; save them as safetensors"
+                )
+    for module in _modules(folder):
+        kind = str(module.get("type", "")) if isinstance(module, dict) else ""
+        if not kind.startswith("sentence_transformers."):
+            raise ModelError(
+                f"{folder}: modules.json names {kind or module!r}, code from outside sentence-transformers"
+            )
+
+
+def _modules(folder: Path) -> list[Any]:
+    path = folder / "modules.json"
+    if not path.is_file():
+        return []
+    try:
+        modules = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelError(f"{path}: not JSON ({error}); save the encoder again") from error
+    if not isinstance(modules, list):
+        raise ModelError(f"{path}: not a list of modules; save the encoder again")
+    return modules
+
+
+def limit_length(model: SentenceTransformer, max_length: int) -> None:
+    """Let the model itself cut texts after `max_length` tokens. Raises ConfigError above what it was built for."""
+    tokenizer = model.tokenizer
+    if hasattr(tokenizer, "enable_truncation"):  # StaticEmbedding: a bare tokeniser, and no positions to run out of
+        tokenizer.enable_truncation(max_length)
+        return
+    positions = getattr(getattr(model.transformers_model, "config", None), "max_position_embeddings", None)
+    if isinstance(positions, int) and 0 < positions < max_length:
+        raise ConfigError(f"encoder.max_length is {max_length}; this encoder reads at most {positions} tokens")
+    model.max_seq_length = max_length
+
+
+def save_model(model: SentenceTransformer, folder: Path | str, card: str) -> Path:
+    """Save the model as a plain sentence-transformers folder: safetensors, tokeniser, and `card` as README.md.
+
+    The folder appears whole or not at all; one that is already there is replaced. Returns the folder.
+    """
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
+        fresh = Path(scratch) / "new"
+        with _no_progress_bars():
+            model.save_pretrained(str(fresh), create_model_card=False, safe_serialization=True)
+        (fresh / "README.md").write_text(card, encoding="utf-8")
+        if folder.exists():
+            folder.rename(Path(scratch) / "old")
+        fresh.rename(folder)
+    return folder
+
+
+def static_model(tokenizer: Tokenizer, vectors: NDArray[np.float32]) -> SentenceTransformer:
+    """A model that averages one vector for each token. vectors: (V, D), row v for token id v."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=vectors)]).eval()
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,169 @@
+"""The process that performs one run: `python -m bsc_core.jobs.worker RUN_FOLDER`.
+
+It says who it is, gives a sign of life every few seconds, turns signals into a stop, and writes the final state and the
+exit status itself, since nobody can read the exit status of a detached process later.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from bsc_core.config import RunConfig
+from bsc_core.errors import BscError, InputError, RunError
+from bsc_core.jobs.identity import own_identity
+from bsc_core.jobs.local import worker_environment
+from bsc_core.jobs.reconciling import OUT_OF_MEMORY
+from bsc_core.jobs.states import advance, move
+from bsc_core.runs import Run, RunStatus, State
+
+Experiment = Callable[[RunConfig, Run], dict[str, Any]]
+HEARTBEAT_SECONDS = 2.0
+_STOPPED = "stopped; the last checkpoint is kept"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended. exit_code: 0 done, 1 failed or stopped, 2 its input was refused."""
+
+    state: State
+    exit_code: int
+    message: str = ""
+    error: str | None = None
+
+
+def run_pipeline(config: RunConfig, run: Run) -> dict[str, Any]:
+    """The experiment that workers perform; torch is imported here, after the environment is set."""
+    from bsc_core.pipeline import run_experiment
+
+    return run_experiment(config, run)
+
+
+def main(folder: Path | str, experiment: Experiment = run_pipeline) -> int:
+    """Perform the run in `folder` and return the exit status."""
+    faulthandler.enable()
+    return perform(Run(Path(folder).resolve()), experiment)
+
+
+def perform(run: Run, experiment: Experiment, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> int:
+    """Perform a queued run in this process: states, heartbeat and signals around `experiment(config, run)`.
+
+    Returns the exit status; 1 without performing anything when the run was stopped before, or is another process's.
+    """
+    if not _begin(run):
+        return 1
+    with stop_on_signals(run), heartbeat(run, heartbeat_seconds):
+        outcome = attempt(run, experiment)
+    _conclude(run, outcome)
+    return outcome.exit_code
+
+
+def attempt(run: Run, experiment: Experiment) -> Outcome:
+    """Perform the experiment and say how it ended; no exception leaves this function."""
+    try:
+        config = run.config()
+        os.environ.update(worker_environment(config.training.threads))
+        result = experiment(config, run)
+        run.write_json("result", result)
+        state: State = result.get("state", "done")
+        return Outcome("done", 0) if state == "done" else Outcome(state, 1, message=_STOPPED)
+    except KeyboardInterrupt:
+        return Outcome("stopped", 1, message=_STOPPED)
+    except InputError as error:
+        return Outcome("failed", 2, error=str(error))
+    except BscError as error:
+        return Outcome("failed", 1, error=str(error))
+    except Exception as error:
+        traceback.print_exc()
+        cause = OUT_OF_MEMORY if _is_out_of_memory(error) else f"{type(error).__name__}: {error}"
+        return Outcome("failed", 1, error=cause)
+
+
+@contextmanager
+def stop_on_signals(run: Run) -> Iterator[None]:
+    """Ctrl-C asks the run to stop after its step, and breaks it off when pressed again; SIGTERM breaks it off."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        run.request_stop()
+        sys.stderr.write("stopping after this step; press Ctrl-C again to break it off\n")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, ask),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def heartbeat(run: Run, seconds: float) -> Iterator[None]:
+    """Write a sign of life every few seconds while the body runs, also through a long step."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(seconds):
+            try:
+                run.change_status(lambda status: _living(status, now=run.clock()))
+            except (OSError, RunError) as error:  # a full disk: training may still go on
+                sys.stderr.write(f"no sign of life could be written: {error}\n")
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _begin(run: Run) -> bool:
+    """Take the run for this process. False when it was stopped before it began."""
+    identity = own_identity()
+
+    def take(status: RunStatus) -> RunStatus:
+        if status.state not in ("queued", "starting"):
+            return status
+        return move(status, "running", now=run.clock(), **identity)
+
+    status = run.change_status(take)
+    if status.state == "stopping":
+        status = advance(run, "stopped", message="stopped before it began")
+    return status.state == "running" and status.pid == identity["pid"]
+
+
+def _conclude(run: Run, outcome: Outcome) -> None:
+    run.change_status(lambda status: _living(status, now=run.clock()))
+    advance(run, outcome.state, exit_code=outcome.exit_code, message=outcome.message, error=outcome.error)
+
+
+def _living(status: RunStatus, *, now: float) -> RunStatus:
+    """The status with a new heartbeat; a run given up for lost, say over a laptop's sleep, is running again."""
+    if status.state == "lost" and status.pid == os.getpid():
+        return move(status, "running", now=now, finished=None, error=None)
+    return replace(status)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))

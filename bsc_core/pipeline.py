@@ -1,0 +1,265 @@
+"""The main path, from a config to a trained and measured model. Read this first.
+
+`run_experiment` reads the data, encodes and measures with the untouched encoder, trains epoch by epoch, measures after
+each, and keeps the model that was best on dev. All it writes goes into the run's folder.
+"""
+
+# U distinct texts, D dimensions
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsc_core.batching import BatchPlan, build_plan, plan_hardness
+from bsc_core.config import Columns, EncoderConfig, RunConfig
+from bsc_core.data import ExperimentData, PairDataset, load_data, load_evaluation_data
+from bsc_core.encoders import embed, encode, load_encoder, model_card, save_model, tokenise
+from bsc_core.errors import DataError
+from bsc_core.evaluation import evaluate, main_metric
+from bsc_core.losses import build_loss
+from bsc_core.training.checkpoint import save_checkpoint
+from bsc_core.training.estimate import measured_speed
+from bsc_core.training.journal import Journal
+from bsc_core.training.precision import autocast, resolve_precision
+from bsc_core.training.seeding import seed_everything, set_threads
+from bsc_core.training.trainer import StepReport, Trainer
+
+if TYPE_CHECKING:
+    from bsc_core.runs import Run
+
+SPLIT_SEED = 0  # the dev split does not follow the training seed, so that seeds are measured on the same queries
+Metrics = dict[str, float | None]
+Vectors = NDArray[np.float32]
+
+
+def run_experiment(
+    config: RunConfig, run: Run, *, on_report: Callable[[StepReport], object] | None = None
+) -> dict[str, Any]:
+    """Train and measure as the config says, writing into the run's folder; also the result, as `result.json`.
+
+    Stops after the current step when the run is asked to. Returns run, state ("done" or "stopped"), model (folder) and
+    metrics: before and after, by split. Raises InputError before any work is done, RunError when training cannot go on.
+    """
+    return _Experiment(config, run).conduct(on_report)
+
+
+class _Experiment:
+    """What one run holds while it runs."""
+
+    def __init__(self, config: RunConfig, run: Run) -> None:
+        set_threads(config.training.threads)
+        seed_everything(config.training.seed)
+        self.config, self.run, self.journal = config, run, Journal(run)
+        self.journal.say("Reading the data")
+        self.data = load_data(config.data, seed=SPLIT_SEED)
+        self.train = training_rows(config, self.data.train)
+        self.journal.say("Loading the encoder")
+        self.model = load_encoder(config.encoder)
+        self.precision = resolve_precision(config.training.precision, self.model.device)
+        self.tokens = tokenise(self.model, self.data.texts.texts, config.encoder.max_length)
+        self.vectors: Vectors = np.empty((0, 0), dtype=np.float32)  # (U, D), of the model as it is
+        self.best: float | None = None
+        self.before: dict[str, Metrics] = {}
+        self.after: dict[str, Metrics] = {}
+        self.best_epoch = 0
+
+    def conduct(self, on_report: Callable[[StepReport], object] | None) -> dict[str, Any]:
+        self._measure_untrained()
+        loss = build_loss(self.config.loss, threshold=self.config.data.threshold)
+        trainer = Trainer(
+            self.model,
+            loss,
+            dataset=self.train,
+            tokens=self.tokens,
+            config=self.config.training,
+            plan_for=self._plan,
+        )
+        state, report, every = "done", None, self.config.training.checkpoint_steps
+        for report in trainer:
+            self.journal.step(report)
+            if on_report is not None:
+                on_report(report)
+            if report.ends_epoch:
+                self._measure_epoch(report)
+            if report.ends_epoch or (every and report.step % every == 0):
+                with self.journal.timed("checkpoint"):
+                    save_checkpoint(self.run.checkpoints_folder, trainer, report)
+            if self.run.stop_requested() and report.step < report.steps:
+                state = "stopped"
+                break
+        if state == "stopped" and report is not None:
+            self._stop_here(trainer, report)
+        return self._finish(state, trainer)
+
+    def _measure_untrained(self) -> None:
+        with self.journal.timed("encode"):
+            self._encode_texts()
+        self.before = measure(self.config, self.data, self.vectors)
+        main_metric(self.before["dev"], self.config.evaluation.metric)  # refuses a metric that the data do not define
+        self.run.write_json("evaluation/before", self.before)
+        self.run.write_array("embeddings_before", self.vectors)
+        self.run.write_json("texts", {"digest": self.data.texts.digest, "count": len(self.data.texts)})
+        self.journal.evaluation(0, self.before)
+
+    def _plan(self, epoch: int) -> BatchPlan:
+        with self.journal.timed("plan"):
+            if self.config.batching.strategy == "examples" and epoch and not self.config.evaluation.each_epoch:
+                self._encode_texts()
+            plan = build_plan(
+                self.config.batching, self.train, self.vectors, seed=self.config.training.seed, epoch=epoch
+            )
+            self.run.plans_folder.mkdir(exist_ok=True)
+            plan.save(self.run.plans_folder / f"epoch-{epoch + 1:03d}.npz")
+        return plan
+
+    def _encode_texts(self) -> None:
+        """Vectors of the model as it is, in the precision that the run trains in."""
+        with autocast(self.precision, self.model.device):
+            self.vectors = encode(self.model, self.tokens, progress=self.journal.encoding)
+
+    def _measure_epoch(self, report: StepReport) -> None:
+        """Measure after an epoch and keep the model when it is the best on dev so far (strictly)."""
+        last = report.step == report.steps
+        if not (self.config.evaluation.each_epoch or last):
+            return
+        with self.journal.timed("encode"):
+            self._encode_texts()
+        metrics = measure(self.config, self.data, self.vectors)
+        name, value = main_metric(metrics["dev"], self.config.evaluation.metric)
+        self.run.write_json(f"evaluation/epoch-{report.epoch:03d}", metrics)
+        self.journal.evaluation(report.epoch, metrics)
+        if self.best is None or value > self.best:
+            self._keep(metrics, report.epoch, name, value)
+
+    def _keep(self, metrics: dict[str, Metrics], epoch: int, name: str, value: float) -> None:
+        self.best, self.after, self.best_epoch = value, metrics, epoch
+        self.run.update_status(metric_name=name, metric_best=value)
+        card = model_card(
+            f"bsc-lab {self.run.id}",
+            base=self.config.encoder.name,
+            settings=_settings(self.config),
+            before=self.before,
+            after=metrics,
+        )
+        save_model(self.model, self.run.model_folder, card)
+        self.run.write_array("embeddings_after", self.vectors)
+
+    def _stop_here(self, trainer: Trainer, report: StepReport) -> None:
+        """Keep the state that the stop found; without a finished epoch it is also the model."""
+        if not report.ends_epoch:
+            save_checkpoint(self.run.checkpoints_folder, trainer, report)
+        if not self.after:
+            self._encode_texts()
+            metrics = measure(self.config, self.data, self.vectors)
+            self._keep(metrics, report.epoch, *main_metric(metrics["dev"], self.config.evaluation.metric))
+
+    def _finish(self, state: str, trainer: Trainer) -> dict[str, Any]:
+        self.run.write_json("evaluation/after", self.after)
+        summary = self.journal.summary()
+        result = {
+            "run": self.run.id,
+            "state": state,
+            "model": str(self.run.model_folder),
+            "metrics": {"before": self.before, "after": self.after},
+            "best_epoch": self.best_epoch,
+            "rows": {"train": len(self.train), "dev": len(self.data.dev)},
+            "texts": len(self.data.texts),
+            "precision": self.precision,
+            "device": str(trainer.accelerator.device),
+            **summary,
+            **measured_speed(summary, self.data, self.run.folder),
+        }
+        self.run.write_json("result", result)
+        return result
+
+
+def _settings(config: RunConfig) -> dict[str, object]:
+    """The sections that decide the weights, flat: `loss.temperature` and so on."""
+    chosen = config.model_dump(include={"encoder", "batching", "loss", "training"}, exclude_none=True)
+    return {f"{section}.{name}": value for section, fields in chosen.items() for name, value in fields.items()}
+
+
+def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
+    """The rows that the loss trains on: all, or the positive ones where labelled negatives are switched off.
+
+    Raises DataError when fewer than two rows, or no positive one, are left.
+    """
+    positive = train.positive
+    if not positive.any():
+        raise DataError(
+            f"{config.data.train}: no pair has a label above threshold {config.data.threshold:g}; "
+            "lower data.threshold or check label_min and label_max"
+        )
+    kept = train if config.loss.labelled_negatives else train.take(np.flatnonzero(positive).astype(np.int32))
+    if len(kept) < 2:
+        raise DataError(f"{config.data.train}: one training pair is left; a batch needs at least 2 to hold a negative")
+    return kept
+
+
+def measure(config: RunConfig, data: ExperimentData, vectors: Vectors) -> dict[str, Metrics]:
+    """Metrics of dev and, where there is one, test; the threshold of F1 is chosen on dev and applied to test."""
+    cuts = config.evaluation.k
+    metrics = {"dev": evaluate(vectors, data.dev, data.corpus, k=cuts)}
+    if data.test is not None:
+        decision = metrics["dev"].get("f1_threshold")
+        metrics["test"] = evaluate(vectors, data.test, data.corpus, k=cuts, decision=decision)
+    return metrics
+
+
+def evaluate_model(
+    encoder: EncoderConfig,
+    dataset_path: str,
+    *,
+    columns: Columns | None = None,
+    corpus: str | None = None,
+    threshold: float = 0.5,
+) -> dict[str, Any]:
+    """Measure an encoder on all pairs of a file. Returns model, data, rows, rejected and metrics."""
+    dataset, documents = load_evaluation_data(dataset_path, columns=columns, corpus=corpus, threshold=threshold)
+    vectors = embed(encoder, dataset.texts)
+    return {
+        "model": encoder.name,
+        "data": dataset_path,
+        "rows": len(dataset),
+        "rejected": len(dataset.report.rejected),
+        "metrics": evaluate(vectors, dataset, documents),
+    }
+
+
+def plan_report(config: RunConfig, *, epoch: int = 0) -> dict[str, Any]:
+    """What the batches of an epoch would hold, seen by the encoder the run starts from. Trains nothing.
+
+    epoch counts from 0. Returns counts, sizes of the groups, and how hard the in-batch negatives are.
+    """
+    data = load_data(config.data, seed=SPLIT_SEED)
+    train = training_rows(config, data.train)
+    vectors = embed(config.encoder, data.texts)
+    started = time.perf_counter()
+    plan = build_plan(config.batching, train, vectors, seed=config.training.seed, epoch=epoch)
+    seconds = time.perf_counter() - started
+    found = plan_hardness(plan, train, vectors, config.training.batch_size)
+    sizes, counts = np.unique(np.unique(plan.groups, return_counts=True)[1], return_counts=True)
+    return {
+        "strategy": config.batching.strategy,
+        "epoch": epoch,
+        "rows": len(train),
+        "batches": len(plan.batches(config.training.batch_size)),
+        "groups": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
+        "hardest_negative": _quantiles(found.hardest),
+        "closer_share": found.closer_share,
+        "collisions": found.collisions,
+        "intact": found.intact,
+        "seconds": seconds,
+    }
+
+
+def _quantiles(values: NDArray[np.floating[Any]]) -> dict[str, float | None]:
+    """Tenth, middle and ninetieth percentile of the values that are defined."""
+    defined = values[~np.isnan(values)]
+    shares = {"p10": 0.1, "median": 0.5, "p90": 0.9}
+    return {name: float(np.quantile(defined, share)) if len(defined) else None for name, share in shares.items()}

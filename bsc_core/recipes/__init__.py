@@ -1,0 +1,1 @@
+"""Configs that are known to work: the presets of the New run page."""

@@ -1,0 +1,20 @@
+"""The shipped sample data as a config section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bsc_core.config import Columns, CorpusColumns, DataConfig
+from bsc_core.data.places import sample_data_folder
+
+
+def sample_config(folder: Path | None = None) -> DataConfig:
+    """How the sample questions and answers are read; a fifth of the questions is held out for dev."""
+    folder = folder or sample_data_folder()
+    return DataConfig(
+        train=str(folder / "pairs.tsv"),
+        corpus=str(folder / "corpus.tsv"),
+        columns=Columns(query="query", document="document", label="label", query_id="query_id", document_id="doc_id"),
+        corpus_columns=CorpusColumns(document="text", document_id="doc_id"),
+        dev_share=0.2,
+    )

@@ -1,0 +1,298 @@
+"""A run is a folder: config, status, metrics, log, evaluations and arrays, written so that no reader sees half a file.
+
+This module is the only one that knows the names of files inside a run. `Run` reads and writes one folder, `RunStore`
+finds, makes and lists them; which state may follow which is said in `bsc_core.jobs.states`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from bsc_core.config import RunConfig, make_config
+from bsc_core.errors import RunError, RunNotFoundError
+
+State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
+FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
+
+_RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+_UPLOADS = "uploads"
+_LOCK_SECONDS = 10.0
+_TAIL_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """Where a run is. Times are seconds since the epoch; `updated` is the heartbeat."""
+
+    state: State = "queued"
+    step: int = 0
+    steps: int | None = None
+    epoch: int = 0
+    epochs: int | None = None
+    created: float = 0.0
+    started: float | None = None
+    updated: float = 0.0
+    finished: float | None = None
+    pid: int | None = None
+    process_created: float | None = None
+    message: str = ""
+    error: str | None = None
+    eta_seconds: float | None = None
+    metric_name: str | None = None
+    metric_best: float | None = None
+    exit_code: int | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """True when nothing more is to be expected of the run: done, failed, stopped or lost."""
+        return self.state in FINISHED
+
+    @property
+    def progress(self) -> float:
+        """Share of the steps that are done, in [0, 1]; 0 while their number is not known."""
+        return min(1.0, self.step / self.steps) if self.steps else 0.0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder. Every write is whole or not there; `clock` gives the times that are written."""
+
+    folder: Path
+    clock: Callable[[], float] = time.time
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def model_folder(self) -> Path:
+        return self.folder / "model"
+
+    @property
+    def checkpoints_folder(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def plans_folder(self) -> Path:
+        return self.folder / "plans"
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder / "log.txt"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def _stop_file(self) -> Path:
+        return self.folder / "stop"
+
+    def config(self) -> RunConfig:
+        """The config the run was made from. Raises ConfigError when it was written by a version with other fields."""
+        values = self.read_json("config")
+        if values is None:
+            raise RunError(f"run {self.id}: config.json is missing from {self.folder}")
+        return make_config(values, source=f"run {self.id}")
+
+    def status(self) -> RunStatus:
+        """The status as last written; a status file that cannot be read shows as lost, saying so in `error`."""
+        try:
+            values = json.loads((self.folder / "status.json").read_bytes())
+            known = {field.name for field in fields(RunStatus)}
+            return RunStatus(**{name: value for name, value in values.items() if name in known})
+        except (OSError, ValueError, AttributeError) as error:
+            return RunStatus(state="lost", error=f"run {self.id}: status.json cannot be read ({error})")
+
+    def update_status(self, **changes: Any) -> RunStatus:
+        """Set these fields of the status, and `updated` to now; the others keep their value. Returns the new status."""
+        return self.change_status(lambda status: replace(status, **changes))
+
+    def change_status(self, change: Callable[[RunStatus], RunStatus]) -> RunStatus:
+        """Replace the status by `change(status)` while no one else can write it; the same object changes nothing."""
+        try:
+            with FileLock(self.folder / ".status.lock", timeout=_LOCK_SECONDS, poll_interval=0.005):
+                before = self.status()
+                after = change(before)
+                if after is before:
+                    return before
+                after = replace(after, updated=self.clock())
+                _write_whole(self.folder / "status.json", _as_json(asdict(after)))
+                return after
+        except Timeout:
+            raise RunError(f"run {self.id}: another process holds its status for {_LOCK_SECONDS:.0f} s") from None
+
+    def append_metrics(self, values: dict[str, Any]) -> None:
+        """Add one line to the metrics; a number that is not finite is written as null."""
+        with self.metrics_file.open("ab") as file:
+            file.write(_as_json(values) + b"\n")
+
+    def metrics(self, start_byte: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """Metrics lines from `start_byte` on, and the byte to go on from; a half-written line is left for then."""
+        if not self.metrics_file.exists():
+            return [], start_byte
+        with self.metrics_file.open("rb") as file:
+            file.seek(start_byte)
+            whole, _, _ = file.read().rpartition(b"\n")
+        if not whole:
+            return [], start_byte
+        try:
+            return [json.loads(line) for line in whole.split(b"\n")], start_byte + len(whole) + 1
+        except ValueError as error:
+            raise RunError(f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error})") from None
+
+    def request_stop(self) -> None:
+        """Ask the run to stop after its current step."""
+        self._stop_file.touch()
+
+    def stop_requested(self) -> bool:
+        return self._stop_file.exists()
+
+    def log_tail(self, lines: int = 50) -> list[str]:
+        """The last lines of the output, oldest first, without line ends; of a progress bar its last state."""
+        if not self.log_file.exists():
+            return []
+        with self.log_file.open("rb") as file:
+            file.seek(max(0, self.log_file.stat().st_size - _TAIL_BYTES))
+            text = file.read().decode("utf-8", errors="replace")
+        kept = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+        return [line for line in kept if line.strip()][-lines:]
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a value under a name such as `result` or `evaluation/before` (`.json` is added if not there)."""
+        _write_whole(self._inside(name, ".json"), _as_json(value, indent=1))
+
+    def read_json(self, name: str) -> Any:
+        """What `write_json` wrote under the name; None when the run has not written it."""
+        path = self._inside(name, ".json")
+        return json.loads(path.read_bytes()) if path.exists() else None
+
+    def write_array(self, name: str, array: NDArray[Any]) -> None:
+        """Write an array under a name such as `embeddings_after` (`.npy` is added if not there)."""
+        path = self._inside(name, ".npy")
+        _write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
+
+    def array(self, name: str) -> NDArray[Any] | None:
+        """The array of that name, mapped from disk and read-only; None when the run has not written it."""
+        path = self._inside(name, ".npy")
+        return np.load(path, mmap_mode="r", allow_pickle=False) if path.exists() else None
+
+    def _inside(self, name: str, suffix: str) -> Path:
+        path = self.folder / (name if name.endswith(suffix) else name + suffix)
+        if ".." in path.parts or not path.is_relative_to(self.folder):
+            raise RunError(f"run {self.id}: {name} would lie outside its folder")
+        return path
+
+
+class RunStore:
+    """The folder that holds the runs: `root`, else the environment's BSC_RUNS, else `runs` in the working folder."""
+
+    def __init__(self, root: Path | str | None = None, *, clock: Callable[[], float] = time.time) -> None:
+        self.root = Path(root or os.environ.get("BSC_RUNS") or "runs").expanduser().resolve()
+        self._clock = clock
+
+    @property
+    def uploads_folder(self) -> Path:
+        """Where the app keeps files that users uploaded; not made until it is needed."""
+        return self.root / _UPLOADS
+
+    def create(self, config: RunConfig, run_id: str | None = None) -> Run:
+        """Make the folder of a run, in state queued; a run that has this id already is returned as it is."""
+        run = self._run(run_id or new_run_id(config, now=self._clock()))
+        if run.folder.exists():
+            return run
+        draft = self.root / f".new-{run.id}-{secrets.token_hex(4)}"
+        draft.mkdir(parents=True)
+        now = self._clock()
+        _write_whole(draft / "config.json", _as_json(config.model_dump(mode="json"), indent=1))
+        _write_whole(draft / "status.json", _as_json(asdict(RunStatus(created=now, updated=now))))
+        try:
+            draft.rename(run.folder)
+        except OSError:  # another process made it meanwhile, or the disk refused
+            shutil.rmtree(draft)
+            if not run.folder.exists():
+                raise
+        return run
+
+    def get(self, run_id: str) -> Run:
+        """The run of that id. Raises RunNotFoundError."""
+        run = self._run(run_id)
+        if not (run.folder / "config.json").is_file():
+            known = ", ".join(other.id for other in self.list()[:3])
+            raise RunNotFoundError(f"run {run_id}: not in {self.root}" + (f" (latest: {known})" if known else ""))
+        return run
+
+    def list(self) -> list[Run]:
+        """All runs, newest first."""
+        if not self.root.is_dir():
+            return []
+        folders = [path for path in self.root.iterdir() if _is_run_id(path.name) and (path / "config.json").is_file()]
+        runs = [Run(folder, self._clock) for folder in folders]
+        return sorted(runs, key=lambda run: (run.status().created, run.id), reverse=True)
+
+    def _run(self, run_id: str) -> Run:
+        if not _is_run_id(run_id):
+            raise RunNotFoundError(f"run {run_id!r}: a name has letters, digits, '.', '_' and '-' only, at most 100")
+        return Run(self.root / run_id, self._clock)
+
+
+def new_run_id(config: RunConfig, *, now: float | None = None) -> str:
+    """A new id that sorts by time and can be read: UTC date and time, the run's name, four random characters."""
+    stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%d-%H%M%S")
+    words = config.name or f"{config.loss.name}-{config.batching.strategy}"
+    slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:40].strip("-") or "run"
+    return f"{stamp}-{slug}-{secrets.token_hex(2)}"
+
+
+def _is_run_id(name: str) -> bool:
+    return _RUN_ID.fullmatch(name) is not None and name != _UPLOADS
+
+
+def _as_json(value: Any, indent: int | None = None) -> bytes:
+    return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False).encode()
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: NumPy values as numbers and lists, what is not finite as None, paths as text."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def _write_whole(path: Path, content: bytes | Callable[[Any], None]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        with draft.open("xb") as file:
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                content(file)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()

@@ -1,0 +1,1 @@
+"""The visible training loop: seeds, optimiser, one step, the loop, checkpoints."""

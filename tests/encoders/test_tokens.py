@@ -1,0 +1,79 @@
+"""Token tables against the models' own tokenising and padding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bsc_core.encoders import TokenTable, micro_batches, tokenise
+
+
+def test_features_equal_what_the_model_makes_itself(either_model, texts):
+    tokens = tokenise(either_model, texts, 16)
+    ids = [4, 0, 2, 0, 3]
+    expected = either_model.preprocess([texts[number] for number in ids])
+    expected.pop("modality", None)
+    features = tokens.features(ids)
+    assert features.keys() == expected.keys()
+    for name, tensor in features.items():
+        assert tensor.dtype == torch.int64
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_long_texts_are_cut_and_keep_their_last_special_token(tiny_model):
+    tokens = tokenise(tiny_model, ["cat " * 50], 16)
+    assert tokens.lengths.tolist() == [16]
+    assert tokens.tokens[-1] == tiny_model.tokenizer.sep_token_id
+
+
+def test_many_texts_in_blocks_equal_one_block(tiny_model, texts, monkeypatch):
+    whole = tokenise(tiny_model, texts, 16)
+    monkeypatch.setattr("bsc_core.encoders.tokens.TOKENISED_AT_ONCE", 2)
+    blocks = tokenise(tiny_model, texts, 16)
+    np.testing.assert_array_equal(blocks.tokens, whole.tokens)
+    np.testing.assert_array_equal(blocks.offsets, whole.offsets)
+
+
+def test_the_default_prompt_of_a_model_stands_before_each_text(tiny_model):
+    plain = tokenise(tiny_model, ["how soup"], 16)
+    tiny_model.prompts, tiny_model.default_prompt_name = {"ask": "how "}, "ask"
+    np.testing.assert_array_equal(tokenise(tiny_model, ["soup"], 16).tokens, plain.tokens)
+
+
+def test_no_texts_make_an_empty_table_without_a_micro_batch(either_model):
+    tokens = tokenise(either_model, [], 16)
+    assert len(tokens) == 0
+    assert tokens.micro_batches([], 64) == []
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 100))
+def test_micro_batches_hold_every_text_once_and_keep_to_the_budget(lengths, budget):
+    pieces = micro_batches(np.asarray(lengths, dtype=np.int64), budget)
+    assert sorted(position for piece in pieces for position in piece.tolist()) == list(range(len(lengths)))
+    for piece in pieces:
+        longest = max(lengths[position] for position in piece)
+        assert len(piece) == 1 or longest * len(piece) <= budget
+
+
+def test_sorting_by_length_wastes_little_padding():
+    lengths = np.random.default_rng(3).integers(3, 60, 500)
+    padded = sum(int(lengths[piece].max()) * len(piece) for piece in micro_batches(lengths, 1024))
+    assert padded < 1.1 * lengths.sum()
+
+
+def test_texts_of_a_static_model_go_through_in_one_pass(tiny_static, texts):
+    assert len(tokenise(tiny_static, texts, 16).micro_batches(np.arange(len(texts)), 16)) == 1
+
+
+@pytest.mark.parametrize("bag", [False, True])
+def test_a_text_without_tokens_has_an_empty_row(bag):
+    tokens = TokenTable(np.asarray([5, 6], dtype=np.int32), np.asarray([0, 0, 2]), padding=9, bag=bag)
+    features = tokens.features([0, 1])
+    if bag:
+        assert features["offsets"].tolist() == [0, 0]
+    else:
+        assert features["input_ids"].tolist() == [[9, 9], [5, 6]]
+        assert features["attention_mask"].tolist() == [[0, 0], [1, 1]]

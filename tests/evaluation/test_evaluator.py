@@ -1,0 +1,111 @@
+"""Which metrics are chosen for which data, and how checkpoints are compared."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from bsc_core.config import EvaluationConfig
+from bsc_core.data.experiment import ExperimentData
+from bsc_core.data.pairs import Corpus, PairDataset, ReadReport
+from bsc_core.errors import ConfigError
+from bsc_core.evaluation import Evaluator, evaluate, main_metric, pair_metrics, ranking_metrics, text_ids
+
+
+def vectors_for(dataset, seed=2):
+    return np.random.default_rng(seed).normal(size=(len(dataset.texts), 6)).astype(np.float32)
+
+
+def cosine(left, right):
+    return float(left @ right / np.linalg.norm(left) / np.linalg.norm(right))
+
+
+@pytest.fixture
+def lists():
+    """Three queries with three graded candidates each."""
+    queries = [f"query {number // 3}" for number in range(9)]
+    return PairDataset.from_pairs(queries, [f"document {number}" for number in range(9)], [1, 0.25, 0] * 3)
+
+
+@pytest.fixture
+def corpus(lists):
+    ids = np.unique(lists.document)
+    report = ReadReport("corpus in memory", len(ids), len(ids), (), lists.report.columns, False, "row")
+    return Corpus(lists.texts, ids, None, report)
+
+
+def test_labelled_lists_get_pair_and_list_metrics(lists):
+    vectors = vectors_for(lists)
+    scores = [
+        cosine(vectors[query], vectors[document]) for query, document in zip(lists.query, lists.document, strict=True)
+    ]
+    metrics = evaluate(vectors, lists, k=(1, 3))
+    expected = pair_metrics(scores, lists.label) | ranking_metrics(lists.query_group, scores, lists.positive, k=(1, 3))
+    assert metrics == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_corpus_adds_retrieval_to_pair_metrics(lists, corpus):
+    metrics = evaluate(vectors_for(lists), lists, corpus, k=(1,))
+    assert metrics["documents"] == 9
+    assert "spearman" in metrics
+    assert "precision@1" not in metrics
+
+
+def test_pairs_with_one_candidate_a_query_get_pair_metrics_only():
+    dataset = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"], [1, 0, 0.4])
+    metrics = evaluate(vectors_for(dataset), dataset)
+    assert "spearman" in metrics
+    assert "mrr" not in metrics
+
+
+def test_positive_pairs_alone_are_searched_among_their_own_documents():
+    dataset = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"])
+    metrics = evaluate(vectors_for(dataset), dataset, k=(1, 3))
+    assert metrics["has_positive@3"] == 1
+    assert metrics["documents"] == 3
+    assert "spearman" not in metrics
+
+
+def test_only_the_named_texts_are_read(lists, corpus):
+    vectors = vectors_for(lists)
+    part = lists.take(np.arange(3))
+    rest = np.setdiff1d(np.arange(len(lists.texts)), text_ids(part))
+    before = evaluate(vectors, part)
+    vectors[rest] = np.nan
+    assert evaluate(vectors, part) == before
+
+
+def test_the_threshold_of_f1_is_chosen_on_dev_and_applied_to_test(lists):
+    dev, test = lists.take(np.arange(6)), lists.take(np.arange(6, 9))
+    evaluator = Evaluator(ExperimentData(lists, dev, test, None), EvaluationConfig())
+    results = evaluator.evaluate(vectors_for(lists))
+    assert results["test"]["f1_threshold"] == results["dev"]["f1_threshold"]
+    assert list(results) == ["dev", "test"]
+    assert evaluator.text_ids.tolist() == list(range(len(lists.texts)))
+
+
+def test_without_test_pairs_only_dev_is_measured(lists, corpus):
+    evaluator = Evaluator(ExperimentData(lists, lists, None, corpus), EvaluationConfig(k=(1, 2)))
+    results = evaluator.evaluate(vectors_for(lists))
+    assert list(results) == ["dev"]
+    assert evaluator.main(results) == ("mrr", results["dev"]["mrr"])
+
+
+def test_metrics_are_plain_json_without_nan(lists, corpus):
+    none_positive = lists.take(np.flatnonzero(~lists.positive))
+    for metrics in (evaluate(vectors_for(lists), none_positive, corpus), evaluate(vectors_for(lists), lists)):
+        assert json.loads(json.dumps(metrics, allow_nan=False)) == metrics
+
+
+def test_the_main_metric_is_mrr_then_spearman_then_the_wanted_one():
+    assert main_metric({"spearman": 0.3, "mrr": 0.5}) == ("mrr", 0.5)
+    assert main_metric({"spearman": 0.3, "mrr": None}) == ("spearman", 0.3)
+    assert main_metric({"spearman": 0.3, "mrr": 0.5}, "spearman") == ("spearman", 0.3)
+
+
+@pytest.mark.parametrize("wanted", ["recall@7", "f1", None])
+def test_a_metric_that_the_data_do_not_define_is_refused_with_those_they_do(wanted):
+    with pytest.raises(ConfigError, match=r"evaluation.metric: .*they define: map"):
+        main_metric({"map": 0.5, "f1": None}, wanted)

@@ -1,0 +1,121 @@
+"""Metrics of scored pairs against scikit-learn, SciPy and sentence-transformers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, f1_score
+
+from bsc_core.errors import DataError
+from bsc_core.evaluation import pair_metrics
+from bsc_core.evaluation.pairs import best_cut
+
+pairs = st.lists(st.tuples(st.integers(0, 6).map(lambda number: number / 8), st.booleans()), min_size=2, max_size=30)
+
+
+def columns(rows):
+    scores, positive = zip(*rows, strict=True)
+    return np.asarray(scores), np.asarray(positive)
+
+
+@settings(deadline=None, max_examples=60)
+@given(pairs)
+def test_best_f1_beats_every_threshold_there_could_be(rows):
+    scores, positive = columns(rows)
+    metrics = pair_metrics(scores, positive)
+    if not positive.any():
+        assert metrics["f1"] is None
+        return
+    thresholds = [level + step for level in set(scores.tolist()) for step in (-0.01, 0.01)]
+    best = max(f1_score(positive, scores >= threshold, zero_division=0) for threshold in thresholds)
+    assert metrics["f1"] == pytest.approx(best)
+    assert f1_score(positive, scores >= metrics["f1_threshold"]) == pytest.approx(best)
+
+
+@settings(deadline=None, max_examples=60)
+@given(pairs)
+def test_average_precision_equals_scikit_learn_ties_included(rows):
+    scores, positive = columns(rows)
+    value = pair_metrics(scores, positive)["average_precision"]
+    assert value is None if not positive.any() else value == pytest.approx(average_precision_score(positive, scores))
+
+
+def test_correlations_equal_scipy_ties_included():
+    from scipy.stats import pearsonr, spearmanr
+
+    chooser = np.random.default_rng(5)
+    labels = chooser.integers(0, 6, 200) / 5
+    scores = np.round(labels + chooser.normal(size=200), 1)
+    metrics = pair_metrics(scores, labels)
+    assert metrics["spearman"] == pytest.approx(spearmanr(scores, labels)[0])
+    assert metrics["pearson"] == pytest.approx(pearsonr(scores, labels)[0])
+    assert metrics["constant"] == 0
+
+
+def test_binary_metrics_equal_the_evaluator_of_sentence_transformers():
+    from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
+
+    chooser = np.random.default_rng(6)
+    labels = np.r_[np.ones(40), np.zeros(40)]
+    scores = chooser.permutation(80) / 160 + labels * 0.3
+    metrics = pair_metrics(scores, labels)
+    best, precision, recall, _ = BinaryClassificationEvaluator.find_best_f1_and_threshold(scores, labels, True)
+    found = (metrics["f1"], metrics["precision"], metrics["recall"])
+    assert found == pytest.approx((best, precision, recall))
+
+
+def test_golden_sweep_reaches_the_cut_that_calls_everything_positive():
+    scores, positive = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], [1, 0, 1, 1, 0, 1]
+    metrics = pair_metrics(scores, positive)
+    assert metrics["f1"] == pytest.approx(0.8)
+    assert metrics["f1_threshold"] == pytest.approx(0.4)
+    assert pair_metrics(scores, positive, decision=0.55)["f1"] == pytest.approx(0.75)
+
+
+def test_two_positives_that_tie_are_both_found():
+    assert pair_metrics([0.9, 0.9], [1, 1])["f1"] == 1
+
+
+def test_the_cut_between_neighbouring_floats_parts_them():
+    lower = 0.5
+    upper = math.nextafter(lower, 1)
+    cut = best_cut(np.asarray([upper, lower]), np.asarray([True, False]))
+    assert lower < cut <= upper
+
+
+def test_a_decision_from_elsewhere_is_applied_as_it_is():
+    metrics = pair_metrics([0.9, 0.6, 0.2], [1, 1, 0], decision=0.7)
+    assert metrics["f1_threshold"] == 0.7
+    assert metrics["recall"] == 0.5
+    assert metrics["precision"] == 1
+    assert metrics["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_a_label_at_the_threshold_is_negative():
+    assert pair_metrics([0.1, 0.2], [0.5, 0.6], threshold=0.5)["positives"] == 0.5
+
+
+@pytest.mark.parametrize(("scores", "labels"), [([1, 1, 1], [0, 0.5, 1]), ([0.1, 0.2, 0.3], [1, 1, 1])])
+def test_constant_columns_correlate_zero_and_say_so(scores, labels):
+    metrics = pair_metrics(scores, labels)
+    assert (metrics["spearman"], metrics["pearson"], metrics["constant"]) == (0, 0, 1)
+
+
+def test_without_positives_what_is_undefined_is_none():
+    metrics = pair_metrics([0.1, 0.4], [0, 0])
+    undefined = ("f1", "precision", "recall", "accuracy", "f1_threshold", "average_precision")
+    assert all(metrics[name] is None for name in undefined)
+    assert pair_metrics([0.1, 0.4], [0, 0], decision=0.3)["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "message"),
+    [([], [], "no pair"), ([1.0], [1, 0], "1 scores and 2 labels"), ([math.nan], [1], r"scores\[0\] is NaN")],
+)
+def test_what_cannot_be_measured_is_refused(scores, labels, message):
+    with pytest.raises(DataError, match=message):
+        pair_metrics(scores, labels)

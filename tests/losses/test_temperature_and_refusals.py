@@ -1,0 +1,111 @@
+"""Learned temperature, its bounds and its state; inputs that a loss refuses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bsc_core.config import BSCLossConfig
+from bsc_core.errors import ConfigError, InputError
+from bsc_core.losses import LOSSES, BSCLoss, build_loss
+from bsc_core.losses.temperature import FixedTemperature, LearnedTemperature
+
+QUERIES = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+DOCUMENTS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
+
+
+def test_registry_builds_the_loss_that_a_config_names() -> None:
+    assert LOSSES["bsc"] is BSCLoss
+    assert isinstance(build_loss(BSCLossConfig()), BSCLoss)
+
+
+def test_fixed_temperature_is_kept_exactly_and_has_no_parameter() -> None:
+    loss = BSCLoss(BSCLossConfig(temperature=0.055))
+    assert loss.temperature.value == 0.055
+    assert list(loss.parameters()) == []
+
+
+def test_learned_temperature_starts_where_the_config_says_and_gives_the_same_loss() -> None:
+    learned = BSCLoss(BSCLossConfig(temperature=0.07, learn_temperature=True))
+    fixed = BSCLoss(BSCLossConfig(temperature=0.07))
+    assert learned.temperature.value == pytest.approx(0.07)
+    assert learned(QUERIES, DOCUMENTS).total.item() == pytest.approx(fixed(QUERIES, DOCUMENTS).total.item(), rel=1e-6)
+
+
+def test_learned_temperature_descends_the_loss() -> None:
+    loss = BSCLoss(BSCLossConfig(temperature=1.0, learn_temperature=True))
+    optimizer = torch.optim.SGD(loss.parameters(), lr=0.1)
+    values = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        total = loss(QUERIES, QUERIES).total
+        total.backward()
+        optimizer.step()
+        values.append(total.item())
+    assert values == sorted(values, reverse=True)
+    assert loss.temperature.value < 1
+
+
+def test_gradient_of_the_logarithm_of_temperature_matches_finite_differences() -> None:
+    loss = BSCLoss(BSCLossConfig(temperature=0.3, learn_temperature=True)).double()
+    loss(QUERIES.double(), DOCUMENTS.double()).total.backward()
+    start, step = loss.temperature.log_temperature.detach().clone(), 1e-6
+    values = []
+    for shift in (step, -step):
+        with torch.no_grad():
+            loss.temperature.log_temperature.copy_(start + shift)
+        values.append(loss(QUERIES.double(), DOCUMENTS.double()).total.item())
+    slope = (values[0] - values[1]) / (2 * step)
+    assert loss.temperature.log_temperature.grad.item() == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.parametrize(("pushed", "edge"), [(-50.0, 0.01), (50.0, 100.0)])
+def test_learned_temperature_returns_from_beyond_its_bounds(pushed: float, edge: float) -> None:
+    temperature = LearnedTemperature(1.0)
+    with torch.no_grad():
+        temperature.log_temperature.fill_(pushed)
+    assert temperature.value == pytest.approx(edge)
+    value = temperature()
+    assert value.item() == pytest.approx(edge)
+    value.backward()
+    assert temperature.log_temperature.grad.item() == pytest.approx(edge)
+
+
+def test_learned_temperature_travels_with_the_state() -> None:
+    trained = BSCLoss(BSCLossConfig(temperature=0.2, learn_temperature=True))
+    fresh = BSCLoss(BSCLossConfig(temperature=0.9, learn_temperature=True))
+    fresh.load_state_dict(trained.state_dict())
+    assert fresh.temperature.value == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
+def test_temperature_that_is_not_positive_is_refused(value: float) -> None:
+    with pytest.raises(ConfigError, match=r"temperature is .*must be > 0"):
+        FixedTemperature(value)
+    with pytest.raises(ConfigError, match="temperature is"):
+        LearnedTemperature(value)
+
+
+def test_learned_temperature_that_starts_outside_its_bounds_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"temperature is 0\.001; .* between 0\.01 and 100"):
+        BSCLoss(BSCLossConfig(temperature=0.001, learn_temperature=True))
+
+
+@pytest.mark.parametrize("pairs", [0, 1])
+def test_batch_without_other_pairs_is_refused(pairs: int) -> None:
+    with pytest.raises(InputError, match=rf"holds {pairs} pair.*at least 2"):
+        BSCLoss(BSCLossConfig())(QUERIES[:pairs], DOCUMENTS[:pairs])
+
+
+@pytest.mark.parametrize(
+    ("queries", "documents", "labels", "message"),
+    [
+        (QUERIES, DOCUMENTS[:5], None, "6 queries have 5 documents"),
+        (QUERIES, DOCUMENTS[:, :3], None, r"\(6, 4\) and documents \(6, 3\)"),
+        (QUERIES[0], DOCUMENTS, None, "two matrices"),
+        (QUERIES, DOCUMENTS, torch.ones(5), r"labels are \(5,\) for 6 pairs"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(queries, documents, labels, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        BSCLoss(BSCLossConfig())(queries, documents, labels)

@@ -1,0 +1,148 @@
+"""The main path on data small enough to train in a second."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from bsc_core.config import RunConfig, make_config
+from bsc_core.data import load_data
+from bsc_core.errors import DataError
+from bsc_core.pipeline import SPLIT_SEED, evaluate_model, measure, plan_report, run_experiment, training_rows
+from bsc_core.runs import Run, RunStore
+from bsc_core.training.estimate import estimate
+
+
+def changed(config: RunConfig, **sections: dict[str, object]) -> RunConfig:
+    values = config.model_dump()
+    for name, fields in sections.items():
+        values[name] = {**values[name], **fields}
+    return make_config(values)
+
+
+def conduct(config: RunConfig, folder, **options) -> tuple[dict, Run]:
+    run = RunStore(folder).create(config)
+    return run_experiment(config, run, **options), run
+
+
+def test_a_run_trains_measures_and_leaves_a_plain_model(small_config, tmp_path):
+    config = changed(small_config, training={"epochs": 2}, batching={"strategy": "examples", "group_size": 3})
+    result, run = conduct(config, tmp_path)
+    assert result["state"] == "done"
+    assert set(result["metrics"]) == {"before", "after"}
+    assert json.loads((run.folder / "result.json").read_text()) == json.loads(json.dumps(result))
+    steps = [line for line in run.metrics()[0] if line["kind"] == "step"]
+    evaluations = [line for line in run.metrics()[0] if line["kind"] == "evaluation"]
+    assert [line["epoch"] for line in evaluations] == [0, 1, 2]
+    assert steps[-1]["step"] == run.status().step == run.status().steps
+    assert sorted(path.name for path in run.plans_folder.iterdir()) == ["epoch-001.npz", "epoch-002.npz"]
+    vector = SentenceTransformer(result["model"], device="cpu").encode(["how do i cook soup"])
+    assert vector.shape == (1, 32)
+    assert "bsc-lab" in (run.model_folder / "README.md").read_text()
+
+
+def test_the_stored_vectors_are_those_of_the_stored_model_and_give_the_reported_metrics(small_config, tmp_path):
+    result, run = conduct(changed(small_config, training={"epochs": 3}), tmp_path)
+    data = load_data(small_config.data, seed=SPLIT_SEED)
+    after = np.array(run.array("embeddings_after"))
+    model = SentenceTransformer(result["model"], device="cpu")
+    assert np.allclose(model.encode(list(data.texts.texts)), after, atol=1e-5)
+    assert measure(small_config, data, after) == result["metrics"]["after"]
+    assert measure(small_config, data, np.array(run.array("embeddings_before"))) == result["metrics"]["before"]
+
+
+def test_the_best_epoch_on_dev_is_kept_not_the_last(small_config, tmp_path):
+    result, run = conduct(changed(small_config, training={"epochs": 4, "learning_rate": 5e-3}), tmp_path)
+    name = run.status().metric_name
+    by_epoch = {line["epoch"]: line["dev"][name] for line in run.metrics()[0] if line["kind"] == "evaluation"}
+    del by_epoch[0]
+    assert result["metrics"]["after"]["dev"][name] == max(by_epoch.values())
+    assert result["best_epoch"] == min(epoch for epoch, value in by_epoch.items() if value == max(by_epoch.values()))
+
+
+def test_two_runs_of_one_seed_are_equal_bit_for_bit(small_config, tmp_path):
+    config = changed(small_config, batching={"strategy": "examples", "group_size": 3}, loss={"learn_temperature": True})
+    (first, one), (second, two) = conduct(config, tmp_path / "a"), conduct(config, tmp_path / "b")
+    assert first["metrics"] == second["metrics"]
+    left, right = (load_file(run.model_folder / "model.safetensors") for run in (one, two))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+    losses = [[line["loss"] for line in run.metrics()[0] if line["kind"] == "step"] for run in (one, two)]
+    assert losses[0] == losses[1]
+
+
+def test_a_stop_ends_after_the_current_step_and_keeps_checkpoint_and_model(small_config, tmp_path):
+    config = changed(small_config, training={"epochs": 50})
+    run = RunStore(tmp_path).create(config)
+    result = run_experiment(config, run, on_report=lambda report: run.request_stop() if report.step == 2 else None)
+    assert result["state"] == "stopped"
+    assert [line["step"] for line in run.metrics()[0] if line["kind"] == "step"] == [1, 2]
+    assert [path.name for path in run.checkpoints_folder.iterdir()] == ["step-000002"]
+    assert result["metrics"]["after"]["dev"]
+    assert SentenceTransformer(result["model"], device="cpu").encode(["soup"]).shape == (1, 32)
+
+
+def test_without_evaluation_each_epoch_only_before_and_after_are_measured(small_config, tmp_path):
+    config = changed(
+        small_config, evaluation={"each_epoch": False}, training={"epochs": 2}, batching={"strategy": "examples"}
+    )
+    result, run = conduct(config, tmp_path)
+    assert [line["epoch"] for line in run.metrics()[0] if line["kind"] == "evaluation"] == [0, 2]
+    assert result["best_epoch"] == 2
+
+
+def test_switching_labelled_negatives_off_trains_on_positive_pairs_only(small_config):
+    data = load_data(small_config.data, seed=SPLIT_SEED)
+    kept = training_rows(changed(small_config, loss={"labelled_negatives": False}), data.train)
+    assert kept.positive.all()
+    assert len(kept) == int(data.train.positive.sum()) < len(data.train)
+
+
+def test_a_threshold_above_every_label_is_refused_with_the_way_out(small_config, tmp_path):
+    with pytest.raises(DataError, match=r"no pair has a label above threshold 1; lower data\.threshold"):
+        conduct(changed(small_config, data={"threshold": 1.0}), tmp_path)
+
+
+def test_the_dev_queries_do_not_depend_on_the_training_seed(small_config, tmp_path):
+    one, _ = conduct(changed(small_config, training={"seed": 1}), tmp_path)
+    two, _ = conduct(changed(small_config, training={"seed": 2}), tmp_path)
+    assert one["metrics"]["before"] == two["metrics"]["before"]
+
+
+def test_an_estimate_comes_from_a_finished_run_with_the_same_encoder(small_config, tmp_path):
+    store, data = RunStore(tmp_path), load_data(small_config.data, seed=SPLIT_SEED)
+    assert estimate(small_config, data, store).seconds is None
+    run = store.create(small_config)
+    run_experiment(small_config, run)
+    told = estimate(small_config, data, store)
+    longer = estimate(changed(small_config, training={"epochs": 10}), data, store)
+    assert run.id in told.source
+    assert 0 < told.seconds < longer.seconds
+    assert told.memory_bytes > 0
+    assert told.disk_bytes > 0
+    assert estimate(changed(small_config, encoder={"name": "static"}), data, store).seconds is None
+
+
+def test_a_plan_report_tells_the_batches_without_training(small_config):
+    report = plan_report(changed(small_config, batching={"strategy": "examples", "group_size": 3}))
+    assert report["rows"] == sum(int(size) * count for size, count in report["groups"].items())
+    assert max(map(int, report["groups"])) <= 3
+    assert 0 <= report["closer_share"] <= 1
+
+
+def test_evaluating_a_model_measures_every_pair_of_the_file(small_config, small_pairs, tiny_encoder):
+    report = evaluate_model(small_config.encoder, str(small_pairs))
+    assert report["rows"] == 40
+    assert 0 < report["metrics"]["mrr"] <= 1
+
+
+def test_the_recommended_preset_fits_the_sample_data(sample_pairs, sample_corpus):
+    from bsc_core.config import DataConfig
+    from bsc_core.recipes.presets import PRESETS, preset_config
+
+    data = DataConfig(train=str(sample_pairs), corpus=str(sample_corpus))
+    assert all(preset_config(name, data).data == data for name in PRESETS)

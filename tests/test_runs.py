@@ -1,0 +1,221 @@
+"""A run's folder: what is written is whole, what is read is what was written, and nothing lies outside it."""
+
+import json
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bsc_core.config import DataConfig, RunConfig
+from bsc_core.errors import RunError, RunNotFoundError
+from bsc_core.runs import Run, RunStatus, RunStore, new_run_id, plain
+
+CONFIG = RunConfig(data=DataConfig(train="pairs.tsv"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(tmp_path / "runs", clock=lambda: 1000.0)
+
+
+@pytest.fixture
+def run(store: RunStore) -> Run:
+    return store.create(CONFIG, "one")
+
+
+def test_a_new_run_is_queued_and_keeps_its_config(store: RunStore) -> None:
+    run = store.create(CONFIG, "one")
+    assert run.status() == RunStatus(state="queued", created=1000.0, updated=1000.0)
+    assert run.config() == CONFIG
+    assert store.get("one").config() == CONFIG
+
+
+def test_creating_an_id_again_returns_the_run_there_is(store: RunStore, run: Run) -> None:
+    run.update_status(state="running", step=7)
+    again = store.create(RunConfig(name="other", data=DataConfig(train="other.tsv")), "one")
+    assert again.config() == CONFIG
+    assert again.status().step == 7
+    assert [known.id for known in store.list()] == ["one"]
+
+
+def test_many_threads_creating_one_id_make_one_run(store: RunStore) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        runs = list(pool.map(lambda _: store.create(CONFIG, "same"), range(32)))
+    assert {run.folder for run in runs} == {store.root / "same"}
+    assert sorted(path.name for path in store.root.iterdir()) == ["same"]
+
+
+@pytest.mark.parametrize(
+    "name", ["..", ".", "a/b", "../one", "/etc", "", " ", "a\\b", "-one", "one.", "uploads", "x" * 101]
+)
+def test_a_name_that_could_leave_the_runs_folder_is_refused(store: RunStore, run: Run, name: str) -> None:
+    with pytest.raises(RunNotFoundError):
+        store.get(name)
+
+
+def test_a_run_that_is_not_there_is_named_with_those_that_are(store: RunStore, run: Run) -> None:
+    with pytest.raises(RunNotFoundError, match=r"two.*latest: one"):
+        store.get("two")
+
+
+def test_runs_are_listed_newest_first_and_other_folders_are_not(tmp_path: Path) -> None:
+    for seconds, name in ((10.0, "old"), (30.0, "new"), (20.0, "middle")):
+        RunStore(tmp_path, clock=lambda seconds=seconds: seconds).create(CONFIG, name)
+    store = RunStore(tmp_path)
+    store.uploads_folder.mkdir()
+    (tmp_path / "notes").mkdir()
+    assert [run.id for run in store.list()] == ["new", "middle", "old"]
+
+
+def test_a_store_without_a_folder_has_no_runs(tmp_path: Path) -> None:
+    assert RunStore(tmp_path / "none").list() == []
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_environment_names_the_runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BSC_RUNS", str(tmp_path / "there"))
+    assert RunStore().root == tmp_path / "there"
+    monkeypatch.delenv("BSC_RUNS")
+    monkeypatch.chdir(tmp_path)
+    assert RunStore().root == tmp_path / "runs"
+
+
+def test_ids_sort_by_time_and_say_what_the_run_is() -> None:
+    named = CONFIG.model_copy(update={"name": "Größe & τ = 0.05 / hard"})
+    first, second = new_run_id(CONFIG, now=0.0), new_run_id(named, now=1.0)
+    assert first.startswith("19700101-000000-bsc-examples-")
+    assert second.startswith("19700101-000001-gr-e-0-05-hard-")
+    assert new_run_id(CONFIG, now=0.0) != first
+
+
+def test_a_status_keeps_the_fields_that_are_not_given(run: Run) -> None:
+    run.update_status(state="running", steps=40)
+    status = run.update_status(step=10)
+    assert (status.state, status.step, status.steps, status.updated) == ("running", 10, 40, 1000.0)
+    assert run.status() == status
+    assert status.progress == 0.25
+    assert not status.is_finished
+
+
+def test_an_unknown_status_field_is_refused_and_changes_nothing(run: Run) -> None:
+    before = run.status()
+    with pytest.raises(TypeError):
+        run.update_status(stepp=1)
+    assert run.status() == before
+
+
+def test_fields_of_a_later_version_are_passed_over(run: Run) -> None:
+    path = run.folder / "status.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "from_the_future": 1, "step": 3}))
+    assert run.status().step == 3
+
+
+def test_a_damaged_status_shows_as_lost_and_says_so(store: RunStore, run: Run) -> None:
+    (run.folder / "status.json").write_text('{"state": "runn')
+    assert run.status().state == "lost"
+    assert "status.json cannot be read" in (run.status().error or "")
+    assert [known.id for known in store.list()] == ["one"]
+
+
+def _count_up(folder: Path, times: int) -> None:
+    run = Run(folder)
+    for _ in range(times):
+        run.change_status(lambda status: RunStatus(**{**vars(status), "step": status.step + 1}))
+
+
+def test_changes_by_several_processes_are_all_kept(run: Run) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_count_up, args=(run.folder, 25)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    _count_up(run.folder, 25)
+    for process in processes:
+        process.join()
+    assert run.status().step == 75
+    assert not [path.name for path in run.folder.iterdir() if path.name.startswith(".status.json")]
+
+
+def test_metrics_are_read_on_from_where_the_last_look_ended(run: Run) -> None:
+    assert run.metrics() == ([], 0)
+    run.append_metrics({"step": 1, "loss": 0.5})
+    first, position = run.metrics()
+    run.append_metrics({"step": 2, "loss": 0.25})
+    second, end = run.metrics(position)
+    assert (first, second) == ([{"step": 1, "loss": 0.5}], [{"step": 2, "loss": 0.25}])
+    assert run.metrics(end) == ([], end)
+
+
+def test_a_half_written_line_waits_for_its_end(run: Run) -> None:
+    run.append_metrics({"step": 1})
+    with run.metrics_file.open("a") as file:
+        file.write('{"step": 2, "lo')
+    lines, position = run.metrics()
+    assert lines == [{"step": 1}]
+    with run.metrics_file.open("a") as file:
+        file.write('ss": 1.0}\n')
+    assert run.metrics(position)[0] == [{"step": 2, "loss": 1.0}]
+
+
+def test_a_damaged_line_between_whole_ones_is_an_error(run: Run) -> None:
+    run.metrics_file.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
+    with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
+        run.metrics()
+
+
+def test_what_is_not_finite_is_written_as_null(run: Run) -> None:
+    run.append_metrics({"loss": float("nan"), "grad_norm": np.float32("inf"), "step": np.int64(3)})
+    assert run.metrics()[0] == [{"loss": None, "grad_norm": None, "step": 3}]
+    assert plain({"a": np.array([1.0, np.nan]), "b": (Path("x"), True, None)}) == {
+        "a": [1.0, None],
+        "b": ["x", True, None],
+    }
+
+
+def test_values_come_back_under_their_name_with_or_without_its_ending(run: Run) -> None:
+    run.write_json("evaluation/before", {"dev": {"mrr": 0.5}})
+    assert run.read_json("evaluation/before.json") == {"dev": {"mrr": 0.5}}
+    assert (run.folder / "evaluation" / "before.json").is_file()
+    assert run.read_json("evaluation/after") is None
+
+
+def test_arrays_come_back_mapped_and_read_only(run: Run) -> None:
+    vectors = np.arange(6, dtype=np.float32).reshape(3, 2)
+    run.write_array("embeddings_before", vectors)
+    mapped = run.array("embeddings_before.npy")
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, vectors)
+    assert not mapped.flags.writeable
+    assert run.array("embeddings_after") is None
+
+
+def test_an_array_of_objects_is_refused_and_leaves_nothing_behind(run: Run) -> None:
+    before = sorted(path.name for path in run.folder.iterdir())
+    with pytest.raises(ValueError, match="allow_pickle"):
+        run.write_array("objects", np.array([{}], dtype=object))
+    assert sorted(path.name for path in run.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["../two", "a/../../two", "/tmp/two"])
+def test_a_name_outside_the_run_is_refused(run: Run, name: str) -> None:
+    with pytest.raises(RunError, match="outside its folder"):
+        run.write_json(name, 1)
+
+
+def test_a_stop_is_asked_for_by_a_flag(run: Run) -> None:
+    assert not run.stop_requested()
+    run.request_stop()
+    run.request_stop()
+    assert Run(run.folder).stop_requested()
+
+
+def test_the_log_shows_its_last_lines_and_the_last_state_of_a_progress_bar(run: Run) -> None:
+    assert run.log_tail() == []
+    run.log_file.write_bytes(b"begin\n10%\r50%\r100%\r\n\nbroken \xff byte\nend\n")
+    assert run.log_tail(3) == ["100%", "broken \ufffd byte", "end"]
+
+
+def test_a_long_log_is_read_from_its_end_only(run: Run) -> None:
+    run.log_file.write_text("".join(f"line {number}\n" for number in range(200_000)))
+    assert run.log_tail(2) == ["line 199998", "line 199999"]
