@@ -1,18 +1,18 @@
 """The exception tree: what the project raises on purpose, and who is to act on it.
 
-    BscError
-    +-- InputError            the user's input was refused; the command line exits with 2
-    |   +-- ConfigError       a field of a config: names the field, the value and the way out
-    |   +-- DataError         a file or its rows: names the file and, where known, the row and the field
-    |   |   +-- ColumnError   a column that is missing or mapped twice
-    |   |   +-- FileFormatError   not the format its name says, broken UTF-8, empty
-    |   +-- PathError         missing, or outside the folders this process may read
-    |   +-- ModelError        an encoder that cannot or may not be loaded
-    |   +-- RunNotFoundError  no run of that name
-    +-- RunError              a run failed or cannot go on; the command line exits with 1
-        +-- TrainingError     the loop met a state it refuses, such as a loss that is not finite
-        +-- CheckpointError   a checkpoint that is truncated or belongs to another run
-        +-- JobError          the queue or a worker process
+BscError
++-- InputError            the user's input was refused; the command line exits with 2
+|   +-- ConfigError       a field of a config: names the field, the value and the way out
+|   +-- DataError         a file or its rows: names the file and, where known, the row and the field
+|   |   +-- ColumnError   a column that is missing or mapped twice
+|   |   +-- FileFormatError   not the format its name says, broken UTF-8, empty
+|   +-- PathError         missing, or outside the folders this process may read
+|   +-- ModelError        an encoder that cannot or may not be loaded
+|   +-- RunNotFoundError  no run of that name
++-- RunError              a run failed or cannot go on; the command line exits with 1
+    +-- TrainingError     the loop met a state it refuses, such as a loss that is not finite
+    +-- CheckpointError   a checkpoint that is truncated or belongs to another run
+    +-- JobError          the queue or a worker process
 """
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bsc_core.batching import BatchPlan, build_plan, plan_hardness
 from bsc_core.config import Columns, EncoderConfig, RunConfig
-from bsc_core.data import ExperimentData, PairDataset, load_data, load_evaluation_data
+from bsc_core.data import SPLIT_SEED, ExperimentData, PairDataset, load_data, load_evaluation_data
 from bsc_core.encoders import embed, encode, load_encoder, model_card, save_model, tokenise
 from bsc_core.errors import DataError
 from bsc_core.evaluation import evaluate, main_metric
@@ -32,7 +32,6 @@ from bsc_core.training.trainer import StepReport, Trainer
 if TYPE_CHECKING:
     from bsc_core.runs import Run
 
-SPLIT_SEED = 0  # the dev split does not follow the training seed, so that seeds are measured on the same queries
 Metrics = dict[str, float | None]
 Vectors = NDArray[np.float32]
 

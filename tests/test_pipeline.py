@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from bsc_core.config import RunConfig, make_config
-from bsc_core.data import load_data
+from bsc_core.data import SPLIT_SEED, load_data
 from bsc_core.errors import DataError
-from bsc_core.pipeline import SPLIT_SEED, evaluate_model, measure, plan_report, run_experiment, training_rows
+from bsc_core.pipeline import evaluate_model, measure, plan_report, run_experiment, training_rows
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.estimate import estimate
 

@@ -1,7 +1,8 @@
 """A run's folder: what is written is whole, what is read is what was written, and nothing lies outside it."""
 
 import json
-import multiprocessing
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -119,20 +120,21 @@ def test_a_damaged_status_shows_as_lost_and_says_so(store: RunStore, run: Run) -
     assert [known.id for known in store.list()] == ["one"]
 
 
-def _count_up(folder: Path, times: int) -> None:
-    run = Run(folder)
-    for _ in range(times):
-        run.change_status(lambda status: RunStatus(**{**vars(status), "step": status.step + 1}))
+COUNT_UP = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from bsc_core.runs import Run
+run = Run(Path(sys.argv[1]))
+for _ in range(25):
+    run.change_status(lambda status: replace(status, step=status.step + 1))
+"""
 
 
 def test_changes_by_several_processes_are_all_kept(run: Run) -> None:
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_count_up, args=(run.folder, 25)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    _count_up(run.folder, 25)
-    for process in processes:
-        process.join()
+    command = [sys.executable, "-c", COUNT_UP, str(run.folder)]
+    processes = [subprocess.Popen(command, cwd=Path(__file__).parents[1]) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
     assert run.status().step == 75
     assert not [path.name for path in run.folder.iterdir() if path.name.startswith(".status.json")]
 

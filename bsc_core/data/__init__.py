@@ -2,7 +2,7 @@
 
 from bsc_core.data.audit import Finding, audit
 from bsc_core.data.columns import guess_columns, guess_corpus_columns
-from bsc_core.data.experiment import ExperimentData, load_data, load_evaluation_data
+from bsc_core.data.experiment import SPLIT_SEED, ExperimentData, load_data, load_evaluation_data
 from bsc_core.data.pairs import Corpus, PairDataset
 from bsc_core.data.readers import read_corpus, read_pairs
 from bsc_core.data.reports import ReadReport, Rejection
@@ -11,6 +11,7 @@ from bsc_core.data.tables import Table, read_table
 from bsc_core.data.texts import TextTable, unite
 
 __all__ = [
+    "SPLIT_SEED",
     "Corpus",
     "ExperimentData",
     "Finding",

@@ -16,6 +16,8 @@ from bsc_core.data.splits import split_by_query
 from bsc_core.data.texts import TextTable, unite
 from bsc_core.errors import ConfigError
 
+SPLIT_SEED = 0  # the dev split does not follow the training seed, so that seeds are measured on the same queries
+
 
 @dataclass(frozen=True, eq=False)
 class ExperimentData:

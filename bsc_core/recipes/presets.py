@@ -20,10 +20,10 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     "recommended": Preset(
         "Recommended",
-        "A short, careful run from the bundled encoder; graded pairs or positives only.",
+        "A short, careful run from the bundled encoder. A query's labelled negatives meet it in its batch.",
         {
             "encoder": {"name": "bundled"},
-            "batching": {"strategy": "examples", "group_size": 8},
+            "batching": {"strategy": "examples", "group_size": 8, "distinct_texts": False},
             "loss": {"name": "bsc", "temperature": 0.05},
             "training": {"epochs": 3, "batch_size": 32, "learning_rate": 3e-5},
         },
@@ -40,10 +40,10 @@ PRESETS: dict[str, Preset] = {
     ),
     "lesson": Preset(
         "Fast lesson",
-        "The static encoder: no transformer, hundreds of pairs a second, to see curves move.",
+        "To see curves move in seconds. A bag of words: what it learns seldom carries over to new questions.",
         {
             "encoder": {"name": "static"},
-            "batching": {"strategy": "examples", "group_size": 8},
+            "batching": {"strategy": "examples", "group_size": 8, "distinct_texts": False},
             "loss": {"name": "bsc", "temperature": 0.1, "learn_temperature": True},
             "training": {"epochs": 5, "batch_size": 32, "learning_rate": 1e-3, "temperature_learning_rate": 1e-2},
         },

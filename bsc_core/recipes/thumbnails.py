@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bsc_core.batching import build_plan, plan_hardness, similarity_matrix
 from bsc_core.config import BatchingConfig, DataConfig
-from bsc_core.data.experiment import ExperimentData, load_data
+from bsc_core.data.experiment import SPLIT_SEED, ExperimentData, load_data
 from bsc_core.data.pairs import PairDataset
 from bsc_core.data.places import sample_data_folder
 from bsc_core.recipes.presets import recommended
@@ -98,7 +98,8 @@ def measure_run(data: DataConfig) -> dict[str, Any]:
         metrics = run_experiment(config, RunStore(folder).create(config))["metrics"]
         seconds = round(time.perf_counter() - started, 1)
     name, after = main_metric(metrics["after"]["dev"], config.evaluation.metric)
-    return {"seconds": seconds, "metric": name, "before": metrics["before"]["dev"][name], "after": after}
+    before = metrics["before"]["dev"][name]
+    return {"seconds": seconds, "metric": name, "before": round(before, 4), "after": round(after, 4)}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -112,7 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
     config = sample_config()
     path = sample_data_folder() / "thumbnails.json"
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    data = load_data(config, seed=0)
+    data = load_data(config, seed=SPLIT_SEED)
     values = make_thumbnails(data, embed(EncoderConfig(), data.texts))
     values["run"] = measure_run(config) if measure else kept.get("run")
     path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

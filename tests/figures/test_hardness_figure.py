@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsc_core.figures import hardness, labels, theme
+from bsc_core.figures import hardness, shape, theme
 
 
 @pytest.fixture
@@ -62,14 +62,14 @@ def test_counted_histograms_become_the_same_table(hardest: dict[str, np.ndarray]
 
 
 def test_a_label_at_the_threshold_counts_as_negative() -> None:
-    table = labels.label_table(np.array([0.5, 0.51, 1.0, 0.0], dtype=np.float32), 0.5)
+    table = shape.label_table(np.array([0.5, 0.51, 1.0, 0.0], dtype=np.float32), 0.5)
     assert table.groupby("kind")["pairs"].sum().to_dict() == {"negative": 2, "positive": 2}
-    assert labels.label_figure(table, 0.5).to_dict()["layer"][1]["data"]["values"] == [{"threshold": 0.5}]
+    assert shape.label_figure(table, 0.5).to_dict()["layer"][1]["data"]["values"] == [{"threshold": 0.5}]
 
 
 def test_lengths_are_counted_in_words_for_both_sides() -> None:
-    table = labels.length_table(["one two", "one"], ["a b c d e f"] * 2)
+    table = shape.length_table(["one two", "one"], ["a b c d e f"] * 2)
     assert table.groupby("side")["share"].sum().to_dict() == pytest.approx({"query": 1, "document": 1})
     longest = table[(table["side"] == "document") & (table["share"] > 0)].iloc[0]
     assert longest["low"] <= 6 < longest["high"]
-    assert labels.length_figure(table).to_dict()["encoding"]["x2"]["field"] == "high"
+    assert shape.length_figure(table).to_dict()["encoding"]["x2"]["field"] == "high"

@@ -1,0 +1,34 @@
+"""New run: fill a config, see the plan, its cost and what is odd about it, and launch it."""
+
+import sys
+from pathlib import Path
+
+sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+
+import streamlit as st
+
+from bsc_core.errors import ConfigError
+from pages.ui import frame, launching, plan_words, show, store
+
+context = frame.page("New run", "What should the encoder learn, and from what?")
+
+with show.calm_errors():
+    data = store.experiment_data(context.dataset_key)
+    known = plan_words.facts(data)
+
+form_side, plan_side = show.columns(2, least=430)
+with form_side:
+    launching.preset_picker(context)
+    launching.form(context, known)
+    st.text_input("Name of the run", key="train.name", placeholder="made from the settings", persist_state="session")
+
+with plan_side, st.container(border=True):
+    st.subheader("The plan", anchor=False)
+    try:
+        config = launching.config_from_form(context)
+        launching.plan(config, data, known)
+        launching.as_file(config)
+    except ConfigError as fault:
+        config = None
+        show.error(fault)
+    launching.launch_button(config)

@@ -1,0 +1,101 @@
+"""Forms made from the config schema: titles and descriptions come from it, and it alone decides what is allowed.
+
+Every widget lives under the key `<page>.<section>.<field>`; `fill` sets them all, `read` gives them back as plain
+values for `make_config`. Widgets refuse nothing themselves, so that the core's message is the one that is seen.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Union, get_args, get_origin
+
+import streamlit as st
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from bsc_core.config import RunConfig
+from pages.ui import words
+
+Values = dict[str, Any]
+Fields = Mapping[str, Sequence[str]]  # section -> names of its fields
+
+
+def key(page: str, section: str, field: str) -> str:
+    """The session key of a field's widget."""
+    return f"{page}.{section}.{field}"
+
+
+def fill(page: str, fields: Fields, values: Values) -> None:
+    """Set the widgets of these fields from nested plain values; a field that is absent gets its default."""
+    for section, names in fields.items():
+        given = values.get(section) or {}
+        for name in names:
+            default = model_of(section).model_fields[name].get_default()
+            st.session_state[key(page, section, name)] = given.get(name, default)
+
+
+def read(page: str, fields: Fields) -> dict[str, Values]:
+    """The widgets' values, nested as `make_config` takes them."""
+    return {
+        section: {name: st.session_state[key(page, section, name)] for name in names}
+        for section, names in fields.items()
+    }
+
+
+def model_of(section: str) -> type[BaseModel]:
+    """The pydantic model of a section of RunConfig."""
+    model = RunConfig.model_fields[section].annotation
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        raise TypeError(f"section {section} is {model}, which a form cannot be made from")
+    return model
+
+
+def draw(page: str, section: str, fields: Sequence[str], *, columns: int = 2) -> None:
+    """Draw the widgets of these fields, side by side."""
+    model = model_of(section)
+    places = st.columns(columns, vertical_alignment="bottom")
+    for number, field in enumerate(fields):
+        with places[number % columns]:
+            widget(model.model_fields[field], key(page, section, field), field)
+
+
+def widget(info: FieldInfo, widget_key: str, field: str) -> Any:
+    """One field's widget, chosen by its type."""
+    kind, optional = kind_of(info.annotation)
+    shared: Values = {"key": widget_key, "help": _help(field, info), "persist_state": "session"}
+    title = info.title or field
+    if get_origin(kind) is Literal:
+        return st.selectbox(title, get_args(kind), **shared)
+    if kind is bool:
+        return st.toggle(title, **shared)
+    if kind in (int, float):
+        whole = kind is int
+        default = info.get_default() or (1 if whole else 0.1)
+        return st.number_input(
+            title,
+            step=1 if whole else _step(default),
+            format="%d" if whole else "%g",
+            value=None,
+            placeholder="not set" if optional else None,
+            **shared,
+        )
+    return st.text_input(title, placeholder="not set" if optional else None, **shared)
+
+
+def kind_of(annotation: Any) -> tuple[Any, bool]:
+    """The type of a field without its None, and whether None is allowed: `int | None` -> (int, True)."""
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation, False
+    kinds = [part for part in get_args(annotation) if part is not type(None)]
+    return kinds[0], len(kinds) < len(get_args(annotation))
+
+
+def _step(default: float) -> float:
+    """A tenth of the default's power of ten, so that one click is a small change: 2e-5 -> 1e-6, 0.1 -> 0.01."""
+    return float(10.0 ** (math.floor(math.log10(abs(default))) - 1))
+
+
+def _help(field: str, info: FieldInfo) -> str | None:
+    return words.help_text(field) if field in words.WORDS else info.description

@@ -1,0 +1,208 @@
+"""The Retrieval page's parts: two models to search with, their answers to one query, and where the second one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import streamlit as st
+
+from bsc_core.figures import ranks, theme
+from bsc_core.runs import Run
+from pages.ui import run_data, run_list, show, words
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+    from bsc_core.data.experiment import ExperimentData
+    from bsc_core.evaluation import RetrievalResult, RetrievalTask
+
+TOP = 10
+QUERY = "retrieval.query"
+STUBS = "The number at a dotted line is the document's rank in the other list."
+TEXT_COLOURS = {"light": "#1B2530", "dark": "#E6EAEE"}
+CARDS = {"has_positive@1": "Gold is first", "has_positive@5": "Gold in the first 5", "mrr": "MRR", "map": "MAP"}
+
+
+@dataclass(frozen=True)
+class Search:
+    """One task searched by two models. results: as each model ranks the task's queries."""
+
+    data: ExperimentData
+    task: RetrievalTask
+    models: tuple[run_data.Model, run_data.Model]
+    results: tuple[RetrievalResult, RetrievalResult]
+
+    def text(self, text_id: int) -> str:
+        """A text by its id."""
+        return self.data.texts[int(text_id)]
+
+
+def pick_models(run: Run, places: Sequence[DeltaGenerator]) -> tuple[run_data.Model, run_data.Model] | None:
+    """Choose two models of the run, or of runs on the same texts; None while the run has measured nothing.
+
+    places: where the two choices are drawn.
+    """
+    offered = run_data.models(run) + [
+        model for other in run_data.same_texts(run) for model in run_data.models(other) if model.part == "after"
+    ]
+    if not offered or offered[0].run.id != run.id:
+        return None
+    labels = {model.key: _label(model, run) for model in offered}
+    by_key = {model.key: model for model in offered}
+    last = 1 if len(offered) > 1 and offered[1].run.id == run.id else 0
+    keys = (f"retrieval.left.{run.id}", f"retrieval.right.{run.id}")
+    with places[0]:
+        first = st.selectbox("Left", list(labels), format_func=lambda key: labels.get(key, key), key=keys[0])
+    with places[1]:
+        second = st.selectbox(
+            "Right", list(labels), index=last, format_func=lambda key: labels.get(key, key), key=keys[1]
+        )
+    return by_key[first], by_key[second]
+
+
+def _label(model: run_data.Model, run: Run) -> str:
+    part = run_data.PARTS[model.part].capitalize()
+    return part if model.run.id == run.id else f"{part} · {run_list.name(model.run)}"
+
+
+def names(search: Search) -> tuple[str, str]:
+    """How the two models are called: by their part, and by their run where the runs differ."""
+    left, right = search.models
+    return _label(left, right.run), _label(right, left.run)
+
+
+def searched(data: ExperimentData, models: tuple[run_data.Model, run_data.Model], split: str) -> Search:
+    """Rank the corpus for every query of a split with both models; once for all sessions."""
+    keys = (models[0].key, models[1].key)
+    return _searched(data.texts.digest, data.parts[split].digest, keys, data, models, split)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Searching with both models …")
+def _searched(
+    digest: str,
+    part_digest: str,
+    keys: tuple[str, str],
+    _data: ExperimentData,
+    _models: tuple[run_data.Model, run_data.Model],
+    _split: str,
+) -> Search:
+    from bsc_core.evaluation import rank, retrieval_task
+
+    task = retrieval_task(_data.parts[_split], _data.corpus)
+    first, second = (
+        rank(vectors[task.query], vectors[task.corpus], task, top=TOP)
+        for vectors in (model.vectors() for model in _models)
+    )
+    return Search(_data, task, _models, (first, second))
+
+
+def metric_cards(search: Search) -> None:
+    """Metrics of the right model, with their change from the left one."""
+    left, right = (result.metrics for result in search.results)
+    for place, (name, label) in zip(show.columns(len(CARDS), least=150), CARDS.items(), strict=True):
+        first, last, about = left.get(name), right.get(name), words.help_text(name.partition("@")[0])
+        change = f"{last - first:+.3f}" if first is not None and last is not None else None
+        same = change in ("+0.000", "-0.000")
+        with place:
+            st.metric(
+                label,
+                theme.metric(last),
+                delta="unchanged" if same else change,
+                delta_color="off" if same else "normal",
+                delta_arrow="off" if same else "auto",
+                help=f"Left {theme.metric(first)}, right {theme.metric(last)}.\n\n{about}",
+                border=True,
+            )
+
+
+def typical(search: Search) -> str:
+    """A query to begin with: the one whose gold document moved most between the two models."""
+    first, last = (result.first_rank.astype(np.int64) for result in search.results)
+    far = len(search.task.corpus) + 1
+    gain = np.log(np.where(first > 0, first, far)) - np.log(np.where(last > 0, last, far))
+    return search.text(search.task.query[int(np.abs(gain).argmax())]) if len(gain) else ""
+
+
+def answer(search: Search, query: str) -> None:
+    """The first ten of both models side by side, for a query of the data or a typed one."""
+    place = _known(search, query)
+    vectors = [_vector(search, model, query) for model in search.models]
+    gold = set(search.task.relevant(place).tolist()) if place is not None else set()
+    left, right = _hits(search, vectors, gold)
+    called = names(search)
+    figure = ranks.rank_lines(left, right, called)
+    if st.context.theme.type in TEXT_COLOURS:
+        figure.update_layout(font_color=TEXT_COLOURS[st.context.theme.type])  # texts to read, not labels of an axis
+    alt = f"First {TOP} documents of {called[0]} and {called[1]}, ranks that moved joined by lines"
+    show.figure(figure, alt=alt, name="answers")
+    st.caption(_summary(left, right, gold, known=place is not None))
+    show.table_download(_table(left, right, called), name="answers", key="retrieval.answers.data")
+
+
+def _known(search: Search, query: str) -> int | None:
+    """The place in the task of a query that stands in the data, in any case; None for one that does not."""
+    wanted = " ".join(query.split()).casefold()
+    for place, text_id in enumerate(search.task.query.tolist()):
+        if " ".join(search.text(text_id).split()).casefold() == wanted:
+            return place
+    return None
+
+
+def _vector(search: Search, model: run_data.Model, query: str) -> np.ndarray:
+    place = _known(search, query)
+    if place is not None:
+        return np.asarray(model.vectors()[search.task.query[place]])
+    return run_data.encode_text(model, query)
+
+
+def _hits(search: Search, vectors: list[np.ndarray], gold: set[int]) -> tuple[list[ranks.Hit], list[ranks.Hit]]:
+    from bsc_core.evaluation import search as search_corpus
+
+    corpus = search.task.corpus
+    found = [
+        search_corpus(vector[None], model.vectors()[corpus], top=len(corpus))
+        for vector, model in zip(vectors, search.models, strict=True)
+    ]
+    orders = [positions[0].tolist() for positions, _ in found]
+    places = [{position: rank for rank, position in enumerate(order, 1)} for order in orders]
+    lists = [
+        [
+            ranks.Hit(
+                document=position,
+                text=search.text(corpus[position]),
+                score=float(scores[0][rank]),
+                gold=position in gold,
+                other_rank=other[position],
+            )
+            for rank, position in enumerate(order[:TOP])
+        ]
+        for order, (_, scores), other in zip(orders, found, reversed(places), strict=True)
+    ]
+    return lists[0], lists[1]
+
+
+def _summary(left: list[ranks.Hit], right: list[ranks.Hit], gold: set[int], *, known: bool) -> str:
+    if not known:
+        return f"A query of your own: no gold is known for it. {STUBS}"
+    if not gold:
+        return "The gold document of this query is not in the corpus."
+    where = []
+    for name, hits in (("left", left), ("right", right)):
+        found = [rank for rank, hit in enumerate(hits, 1) if hit.gold]
+        where.append(f"{name} at rank {found[0]}" if found else f"{name} beyond rank {TOP}")
+    return f"★ gold: {', '.join(where)}. {STUBS}"
+
+
+def _table(left: list[ranks.Hit], right: list[ranks.Hit], called: tuple[str, str]) -> Any:
+    import pandas as pd
+
+    lines = [
+        {"model": name, "rank": rank, "cosine": hit.score, "gold": hit.gold, "rank in the other": hit.other_rank}
+        | {"document": hit.text}
+        for name, hits in zip(called, (left, right), strict=True)
+        for rank, hit in enumerate(hits, 1)
+    ]
+    return pd.DataFrame(lines)
