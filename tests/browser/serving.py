@@ -23,8 +23,9 @@ FAULTS = ("Traceback (most recent call last)", "Uncaught app", "Warning:")
 class AppServer:
     """One server, and the runs that are launched through it. It can be ended and started again on the same runs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: Path | str = sys.executable) -> None:
         self.folder = folder
+        self.python = str(python)
         self.store = RunStore(folder / "runs")
         self.log_file = folder / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -37,7 +38,7 @@ class AppServer:
     def start(self) -> None:
         """Start it away from the checkout and wait until it answers."""
         self.port = _free_port()
-        command = [sys.executable, "-m", "bsc_core.cli", "app", "--port", str(self.port), "--no-browser"]
+        command = [self.python, "-m", "bsc_core.cli", "app", "--port", str(self.port), "--no-browser"]
         command += ["--runs", str(self.store.root)]
         environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
         with self.log_file.open("ab") as log:

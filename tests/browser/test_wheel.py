@@ -11,8 +11,10 @@ import venv
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
+from serving import AppServer
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,23 @@ def test_the_installed_package_is_not_the_checkout_and_finds_app_pages_and_sampl
     assert (app / ".streamlit" / "config.toml").is_file()
     assert {path.name for path in (ROOT / "pages").glob("*.py")} == {path.name for path in (app / "pages").glob("*.py")}
     assert {path.name for path in (ROOT / "sample_data").iterdir()} <= {path.name for path in samples.iterdir()}
+
+
+def test_the_installed_app_opens_in_a_browser_and_reads_its_sample_data(installed, tmp_path, chrome):
+    server = AppServer(tmp_path, installed)
+    page = chrome.new_page()
+    try:
+        server.start()
+        page.goto(server.url)
+        expect(page.get_by_role("button", name="Launch")).to_be_visible()
+        page.get_by_role("link", name="Data", exact=True).click()
+        expect(page.get_by_text("838", exact=False).first).to_be_visible()
+        expect(page.get_by_test_id("stException")).to_have_count(0)
+        assert not server.faults()
+    finally:
+        page.close()
+        server.end()
+        server.end_jobs()
 
 
 def test_the_installed_app_draws_its_first_page(installed, tmp_path):

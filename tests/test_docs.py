@@ -1,0 +1,44 @@
+"""The documents say what the code does."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bsc_core.config import make_config
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_configuration_page_is_the_schemas():
+    script = runpy.run_path(str(ROOT / "docs" / "make_configuration.py"))
+    assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == script["reference"]()
+
+
+def test_the_readmes_config_is_accepted():
+    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert make_config(tomllib.loads(block)).batching.strategy == "examples"
+
+
+def test_the_readmes_python_runs(tmp_path, monkeypatch, small_config):
+    from bsc_core.config import to_toml
+
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "config.toml").write_text(to_toml(small_config), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compile(block, "README.md", "exec"), names)
+    assert names["result"]["state"] == "done"
+    assert (tmp_path / "runs" / names["result"]["run"] / "model" / "README.md").is_file()
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+def test_every_file_that_a_document_names_is_there(page):
+    named = re.findall(
+        r"`((?:bsc_core|docs|pages|tests|benchmarks|sample_data)/[\w./-]+\.\w+)`", page.read_text(encoding="utf-8")
+    )
+    assert [name for name in named if "yours" not in name and not (ROOT / name).exists()] == []
