@@ -42,7 +42,7 @@ def main() -> None:
         corpus=np.arange(DOCUMENTS, dtype=np.int32),
         offsets=np.arange(QUERIES + 1, dtype=np.int64),
         gold=gold.astype(np.int32),
-        missing=0,
+        absent=np.zeros(QUERIES, dtype=np.int32),
         rows=np.arange(QUERIES, dtype=np.int32),
     )
     left, right = torch.from_numpy(queries), torch.from_numpy(corpus)

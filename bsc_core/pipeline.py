@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsc_core.batching import BatchPlan, build_plan, plan_hardness
-from bsc_core.config import Columns, EncoderConfig, RunConfig
+from bsc_core.config import DataConfig, EncoderConfig, RunConfig
 from bsc_core.data import SPLIT_SEED, ExperimentData, PairDataset, load_data, load_evaluation_data
 from bsc_core.encoders import embed, encode, load_encoder, model_card, save_model, tokenise
 from bsc_core.errors import DataError
-from bsc_core.evaluation import evaluate, main_metric
+from bsc_core.evaluation import Evaluator, evaluate, main_metric
 from bsc_core.losses import build_loss
 from bsc_core.training.checkpoint import save_checkpoint
 from bsc_core.training.estimate import measured_speed
@@ -68,8 +68,8 @@ class _Experiment:
         self.best_epoch = 0
 
     def conduct(self, on_report: Callable[[StepReport], object] | None) -> dict[str, Any]:
-        self._measure_untrained()
         loss = build_loss(self.config.loss, threshold=self.config.data.threshold)
+        self._measure_untrained()
         trainer = Trainer(
             self.model,
             loss,
@@ -88,7 +88,7 @@ class _Experiment:
             if report.ends_epoch or (every and report.step % every == 0):
                 with self.journal.timed("checkpoint"):
                     save_checkpoint(self.run.checkpoints_folder, trainer, report)
-            if self.run.stop_requested() and report.step < report.steps:
+            if self.run.stop_requested() and not report.last:
                 state = "stopped"
                 break
         if state == "stopped" and report is not None:
@@ -123,8 +123,7 @@ class _Experiment:
 
     def _measure_epoch(self, report: StepReport) -> None:
         """Measure after an epoch and keep the model when it is the best on dev so far (strictly)."""
-        last = report.step == report.steps
-        if not (self.config.evaluation.each_epoch or last):
+        if not (self.config.evaluation.each_epoch or report.last):
             return
         with self.journal.timed("encode"):
             self._encode_texts()
@@ -138,21 +137,25 @@ class _Experiment:
     def _keep(self, metrics: dict[str, Metrics], epoch: int, name: str, value: float) -> None:
         self.best, self.after, self.best_epoch = value, metrics, epoch
         self.run.update_status(metric_name=name, metric_best=value)
+        self._save_model()
+        self.run.write_array("embeddings_after", self.vectors)
+
+    def _save_model(self) -> None:
         card = model_card(
             f"bsc-lab {self.run.id}",
             base=self.config.encoder.name,
             settings=_settings(self.config),
             before=self.before,
-            after=metrics,
+            after=self.after,
         )
         save_model(self.model, self.run.model_folder, card)
-        self.run.write_array("embeddings_after", self.vectors)
 
     def _stop_here(self, trainer: Trainer, report: StepReport) -> None:
-        """Keep the state that the stop found; without a finished epoch it is also the model."""
+        """Keep the state that the stop found; before the first epoch's end it is also the model."""
         if not report.ends_epoch:
             save_checkpoint(self.run.checkpoints_folder, trainer, report)
         if not self.after:
+            self._save_model()
             self._encode_texts()
             metrics = measure(self.config, self.data, self.vectors)
             self._keep(metrics, report.epoch, *main_metric(metrics["dev"], self.config.evaluation.metric))
@@ -202,31 +205,24 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
 
 def measure(config: RunConfig, data: ExperimentData, vectors: Vectors) -> dict[str, Metrics]:
     """Metrics of dev and, where there is one, test; the threshold of F1 is chosen on dev and applied to test."""
-    cuts = config.evaluation.k
-    metrics = {"dev": evaluate(vectors, data.dev, data.corpus, k=cuts)}
-    if data.test is not None:
-        decision = metrics["dev"].get("f1_threshold")
-        metrics["test"] = evaluate(vectors, data.test, data.corpus, k=cuts, decision=decision)
-    return metrics
+    return Evaluator(data, config.evaluation).evaluate(vectors)
 
 
-def evaluate_model(
-    encoder: EncoderConfig,
-    dataset_path: str,
-    *,
-    columns: Columns | None = None,
-    corpus: str | None = None,
-    threshold: float = 0.5,
-) -> dict[str, Any]:
-    """Measure an encoder on all pairs of a file. Returns model, data, rows, rejected and metrics."""
-    dataset, documents = load_evaluation_data(dataset_path, columns=columns, corpus=corpus, threshold=threshold)
+def evaluate_model(encoder: EncoderConfig, data: DataConfig, *, decision: float | None = None) -> dict[str, Any]:
+    """Measure an encoder on all pairs of `data.train`. Returns model, data, rows, rejected and metrics.
+
+    decision: cosine from which a pair counts as positive, such as a run's `f1_threshold` on its dev pairs; None chooses
+    it on the measured pairs themselves, so that F1 is optimistic. `f1_threshold_from` says which.
+    """
+    dataset, documents = load_evaluation_data(data)
     vectors = embed(encoder, dataset.texts)
     return {
         "model": encoder.name,
-        "data": dataset_path,
+        "data": data.train,
         "rows": len(dataset),
         "rejected": len(dataset.report.rejected),
-        "metrics": evaluate(vectors, dataset, documents),
+        "metrics": evaluate(vectors, dataset, documents, decision=decision),
+        "f1_threshold_from": "these pairs" if decision is None else "the dev pairs of the run",
     }
 
 

@@ -1,7 +1,6 @@
 """A run is a folder: config, status, metrics, log, evaluations and arrays, written so that no reader sees half a file.
 
-This module is the only one that knows the names of files inside a run. `Run` reads and writes one folder, `RunStore`
-finds, makes and lists them; which state may follow which is said in `bsc_core.jobs.states`.
+The only module that knows the names of files inside a run. Which state may follow which: `bsc_core.jobs.states`.
 """
 
 from __future__ import annotations
@@ -181,7 +180,10 @@ class Run:
     def read_json(self, name: str) -> Any:
         """What `write_json` wrote under the name; None when the run has not written it."""
         path = self._inside(name, ".json")
-        return json.loads(path.read_bytes()) if path.exists() else None
+        try:
+            return json.loads(path.read_bytes()) if path.exists() else None
+        except ValueError as error:
+            raise RunError(f"run {self.id}: {path.name} is damaged ({error})") from None
 
     def write_array(self, name: str, array: NDArray[Any]) -> None:
         """Write an array under a name such as `embeddings_after` (`.npy` is added if not there)."""

@@ -24,7 +24,7 @@ HEADER = """# Configuration
 
 Every key of a config file, made from the schema by `python docs/make_configuration.py`. Unknown keys are refused. On
 the command line, `--set section.key=value` changes one; in a file, leave a key out to keep its default. Relative paths
-are taken from the file's folder.
+in a file are taken from its folder, those given to `--set` from the working folder.
 """
 
 

@@ -216,3 +216,14 @@ def test_training_on_a_bad_file_ends_with_two_and_a_failed_run(
     assert report["state"] == "failed"
     assert "empty.tsv" in report["error"]
     assert f"bsc: {report['error']}\n" in captured.err
+
+
+def test_a_path_given_to_set_is_taken_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bsc_core.config import read_config
+
+    (tmp_path / "configs").mkdir()
+    config = tmp_path / "configs" / "config.toml"
+    config.write_text('[data]\ntrain = "beside.csv"\n')
+    monkeypatch.chdir(tmp_path)
+    assert read_config(config).data.train == str(config.parent / "beside.csv")
+    assert read_config(config, ["data.train=here.csv"]).data.train == str(tmp_path / "here.csv")

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from bsc_core.config import RunConfig, make_config
 from bsc_core.data import SPLIT_SEED, load_data
-from bsc_core.errors import DataError
+from bsc_core.errors import ConfigError, DataError
 from bsc_core.pipeline import evaluate_model, measure, plan_report, run_experiment, training_rows
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.estimate import estimate
@@ -135,9 +135,12 @@ def test_a_plan_report_tells_the_batches_without_training(small_config):
 
 
 def test_evaluating_a_model_measures_every_pair_of_the_file(small_config, small_pairs, tiny_encoder):
-    report = evaluate_model(small_config.encoder, str(small_pairs))
+    report = evaluate_model(small_config.encoder, small_config.data)
     assert report["rows"] == 40
     assert 0 < report["metrics"]["mrr"] <= 1
+    assert report["f1_threshold_from"] == "these pairs"
+    told = evaluate_model(small_config.encoder, small_config.data, decision=0.9)
+    assert told["metrics"]["f1_threshold"] == 0.9
 
 
 def test_the_recommended_preset_fits_the_sample_data(sample_pairs, sample_corpus):
@@ -146,3 +149,40 @@ def test_the_recommended_preset_fits_the_sample_data(sample_pairs, sample_corpus
 
     data = DataConfig(train=str(sample_pairs), corpus=str(sample_corpus))
     assert all(preset_config(name, data).data == data for name in PRESETS)
+
+
+def test_epochs_that_differ_by_a_batch_still_end_with_a_measured_model(small_config, tmp_path):
+    config = changed(
+        small_config,
+        batching={"strategy": "examples", "group_size": 5, "keep_groups": True},
+        training={"epochs": 6, "batch_size": 7},
+        evaluation={"each_epoch": False},
+    )
+    run = RunStore(tmp_path).create(config)
+    lasts = []
+    result = run_experiment(config, run, on_report=lambda report: lasts.append(report.last))
+    assert lasts == [False] * (len(lasts) - 1) + [True]
+    assert result["state"] == "done"
+    assert result["metrics"]["after"]["dev"]
+    assert run.model_folder.is_dir()
+    rates = [line["learning_rate"] for line in run.metrics()[0] if line["kind"] == "step"]
+    assert min(rates) > 0
+
+
+def test_a_stop_asked_for_at_the_last_step_finds_the_run_done(small_config, tmp_path):
+    run = RunStore(tmp_path).create(small_config)
+    result = run_experiment(small_config, run, on_report=lambda report: run.request_stop() if report.last else None)
+    assert result["state"] == "done"
+
+
+def test_an_estimate_passes_over_runs_that_it_cannot_read(small_config, tmp_path):
+    store, data = RunStore(tmp_path), load_data(small_config.data, seed=SPLIT_SEED)
+    broken, other = store.create(small_config), store.create(small_config)
+    (broken.folder / "result.json").write_text("{half")
+    other.write_json("result", {"state": "done"})
+    assert estimate(small_config, data, store).seconds is None
+
+
+def test_a_learned_temperature_out_of_its_range_is_refused_before_any_work(small_config):
+    with pytest.raises(ConfigError, match=r"temperature is 0\.005; a learned temperature starts between 0\.01 and 100"):
+        changed(small_config, loss={"learn_temperature": True, "temperature": 0.005})

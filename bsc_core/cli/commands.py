@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bsc_core.cli.reports import Progress, Report, run_report
 
 if TYPE_CHECKING:
-    from bsc_core.config import EncoderConfig, RunConfig
+    from bsc_core.config import RunConfig
     from bsc_core.runs import Run, RunStore
 
 Outcome = tuple[int, Report]
@@ -74,14 +74,31 @@ def _experiment(config: RunConfig, run: Run) -> Report:
 
 def evaluate(arguments: argparse.Namespace) -> Outcome:
     """Measure a model, or the model of a run, on a pair file."""
+    from pydantic import ValidationError
+
+    from bsc_core.config import DataConfig, EncoderConfig, explain
+    from bsc_core.errors import ConfigError
     from bsc_core.runs import RunStore
 
-    encoder = _encoder(arguments.model, arguments.max_length, RunStore(arguments.runs))
+    run = _run_meant(arguments.model, RunStore(arguments.runs))
     _check_files(arguments.data, arguments.corpus)
+    named = {name: getattr(arguments, name) for name in ("corpus", "columns", "threshold", "label_min", "label_max")}
+    given = {name: value for name, value in named.items() if value is not None}
+    length = {"max_length": arguments.max_length} if arguments.max_length else {}
+    if run is None:
+        encoder, scale, decision = EncoderConfig(name=arguments.model, **length), {}, None
+    else:
+        config = run.config()
+        encoder = EncoderConfig(**{**config.encoder.model_dump(), "name": str(run.model_folder), **length})
+        scale = config.data.model_dump(include={"threshold", "label_min", "label_max"})
+        decision = ((run.read_json("evaluation/after") or {}).get("dev") or {}).get("f1_threshold")
+    try:
+        data = DataConfig.model_validate({**scale, "train": arguments.data, **given})
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from None
     from bsc_core.pipeline import evaluate_model
 
-    options = {"columns": arguments.columns, "corpus": arguments.corpus, "threshold": arguments.threshold}
-    return 0, evaluate_model(encoder, arguments.data, **options)
+    return 0, evaluate_model(encoder, data, decision=decision)
 
 
 def plan(arguments: argparse.Namespace) -> Outcome:
@@ -132,9 +149,8 @@ def _check_files(*paths: str | None) -> None:
             check_path(path)
 
 
-def _encoder(model: str, max_length: int | None, store: RunStore) -> EncoderConfig:
-    """The encoder that is meant: bundled or static, the model of a run, a run's folder, else a folder or hub id."""
-    from bsc_core.config import EncoderConfig
+def _run_meant(model: str, store: RunStore) -> Run | None:
+    """The run that a name means, by its id or its folder; None for an encoder's name, a model folder or a hub id."""
     from bsc_core.errors import ModelError, RunNotFoundError
     from bsc_core.runs import Run
 
@@ -142,10 +158,8 @@ def _encoder(model: str, max_length: int | None, store: RunStore) -> EncoderConf
     if run is None and model not in ("bundled", "static"):
         with suppress(RunNotFoundError):  # then it is a folder or a hub id
             run = store.get(model)
-    if run is None:
-        return EncoderConfig(name=model, **({"max_length": max_length} if max_length else {}))
-    if not run.model_folder.is_dir():
+    if run is not None and not run.model_folder.is_dir():
         raise ModelError(
             f"run {run.id}: it has no model (its state is {run.status().state}); choose a run that is done"
         )
-    return EncoderConfig(name=str(run.model_folder), max_length=max_length or run.config().encoder.max_length)
+    return run

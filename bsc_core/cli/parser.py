@@ -44,7 +44,9 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--columns", type=_columns, metavar="ROLE=COLUMN,...", help="query=..,document=..,label=.. (default: guessed)"
     )
-    command.add_argument("--threshold", type=_share, default=0.5, help="a pair is positive above this label (0.5)")
+    command.add_argument("--threshold", type=_share, help="a pair is positive above this label (the run's, else 0.5)")
+    command.add_argument("--label-min", type=float, help="the label that means 0 (the run's, else 0)")
+    command.add_argument("--label-max", type=float, help="the label that means 1, as 5 for STSb (the run's, else 1)")
     command.add_argument("--max-length", type=_at_least_one, help="tokens kept of a text (default: the run's, else 90)")
 
     command = _command(commands, "plan", plan)

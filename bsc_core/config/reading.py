@@ -50,7 +50,8 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
 def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -> RunConfig:
     """Read a TOML config file; `overrides` are `section.key=value` in TOML syntax.
 
-    Relative data paths and encoder folders are taken from the config file's folder. Raises PathError, FileFormatError
+    Relative data paths and encoder folders are taken from the config file's folder, those of overrides from the working
+    folder. Raises PathError, FileFormatError
     or ConfigError.
     """
     path = Path(path)
@@ -65,6 +66,7 @@ def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -
     _resolve_paths(values, path.resolve().parent)
     for override in overrides:
         _apply_override(values, override)
+    _resolve_paths(values, Path.cwd())
     return make_config(values, source=str(path))
 
 

@@ -12,7 +12,7 @@ ColumnNames = str | tuple[str, ...]
 class Section(BaseModel):
     """A frozen section that refuses unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class Columns(Section):
@@ -149,6 +149,12 @@ class BSCLossConfig(Section):
             raise ValueError(f"temperature is {value:g}; it must be > 0 (0.05 to 0.1 is usual with l2)")
         return value
 
+    @model_validator(mode="after")
+    def _learnable_temperature(self) -> BSCLossConfig:
+        if self.learn_temperature and not 0.01 <= self.temperature <= 100:
+            raise ValueError(f"temperature is {self.temperature:g}; a learned temperature starts between 0.01 and 100")
+        return self
+
 
 LossConfig = BSCLossConfig  # becomes a union discriminated by `name` when a second loss joins
 
@@ -195,7 +201,7 @@ class EvaluationConfig(Section):
     """What is measured before, during and after training."""
 
     metric: str | None = Field(
-        None, title="Best on dev by", description="None: MRR where it is defined, else Spearman."
+        None, title="Best on dev by", description="None: MRR where it is defined, else Spearman, else F1."
     )
     k: tuple[int, ...] = Field(
         (1, 3, 5, 10, 20, 50), title="Cut-offs", description="Ranks at which HasPositive@k is reported."

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from bsc_core.config import Columns, DataConfig
+from bsc_core.config import DataConfig
 from bsc_core.data.pairs import Corpus, PairDataset, ReadReport
 from bsc_core.data.readers import read_corpus, read_pairs, read_table
 from bsc_core.data.splits import split_by_query
@@ -65,14 +65,12 @@ def load_data(config: DataConfig, *, seed: int) -> ExperimentData:
     return _share_texts([train, dev] if test is None else [train, dev, test], corpus, unused)
 
 
-def load_evaluation_data(
-    path: str, *, columns: Columns | None = None, corpus: str | None = None, threshold: float = 0.5
-) -> tuple[PairDataset, Corpus | None]:
-    """Read all pairs of a file, and the corpus to search where one is given, on one table of texts."""
-    dataset = read_pairs(path, columns, threshold=threshold)
-    if corpus is None:
+def load_evaluation_data(config: DataConfig) -> tuple[PairDataset, Corpus | None]:
+    """Read all pairs of `config.train`, whatever their split, and the corpus if there is one, on one table of texts."""
+    dataset = _read(config.train, config)
+    if config.corpus is None:
         return dataset, None
-    documents = read_corpus(corpus)
+    documents = read_corpus(config.corpus, config.corpus_columns)
     texts, (pair_ids, corpus_ids) = unite([dataset.texts, documents.texts])
     return dataset.moved_to(texts, pair_ids), documents.moved_to(texts, corpus_ids)
 

@@ -74,7 +74,7 @@ def check_folder(folder: Path) -> None:
         raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
     for pattern in PICKLED:
         for path in folder.rglob(pattern):
-            if path.name != "training_args.bin" and not any(path.parent.glob("*.safetensors")):
+            if path.name != "training_args.bin" and not _has_safe_twin(path):
                 raise ModelError(
                     f"{path}: pickled weights can run code, so they are not loaded; save them as safetensors"
                 )
@@ -84,6 +84,15 @@ def check_folder(folder: Path) -> None:
             raise ModelError(
                 f"{folder}: modules.json names {kind or module!r}, code from outside sentence-transformers"
             )
+        part = (folder / str(module.get("path", ""))).resolve()
+        if not part.is_relative_to(folder.resolve()):
+            raise ModelError(f"{folder}: modules.json points to {part}, outside the model's folder")
+
+
+def _has_safe_twin(pickled: Path) -> bool:
+    """Whether the same weights lie beside as safetensors, which are then the ones that are loaded."""
+    names = ("model.safetensors", "model.safetensors.index.json", f"{pickled.stem}.safetensors")
+    return any((pickled.parent / name).is_file() for name in names)
 
 
 def _modules(folder: Path) -> list[Any]:
@@ -123,9 +132,14 @@ def save_model(model: SentenceTransformer, folder: Path | str, card: str) -> Pat
         with _no_progress_bars():
             model.save_pretrained(str(fresh), create_model_card=False, safe_serialization=True)
         (fresh / "README.md").write_text(card, encoding="utf-8")
+        old = Path(scratch) / "old"
         if folder.exists():
-            folder.rename(Path(scratch) / "old")
-        fresh.rename(folder)
+            folder.rename(old)
+        try:
+            fresh.rename(folder)
+        finally:
+            if not folder.exists():  # broken off between the two: the old one stays
+                old.rename(folder)
     return folder
 
 

@@ -20,6 +20,8 @@ from bsc_core.evaluation.retrieval import Vectors, rank, retrieval_task, unit_ro
 
 MAIN_METRICS = ("mrr", "spearman", "f1")
 """What checkpoints are compared by unless the config names another: the first of these that is defined."""
+DECIDED = ("f1", "precision", "recall", "accuracy", "f1_threshold")
+"""The pair metrics that need a threshold."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Evaluator:
         if self.data.test is not None:
             decision = results["dev"].get("f1_threshold")
             results["test"] = evaluate(vectors, self.data.test, corpus, k=cuts, decision=decision)
+            if decision is None and "f1" in results["test"]:
+                results["test"] |= dict.fromkeys(DECIDED)  # dev gives no threshold, and test may not choose its own
         return results
 
     def main(self, results: Mapping[str, Metrics]) -> tuple[str, float]:

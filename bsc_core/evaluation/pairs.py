@@ -29,7 +29,7 @@ def pair_metrics(
     """
     numbers, grades = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     _check(numbers, grades)
-    positive = grades > threshold
+    positive = np.asarray(labels) > threshold  # in the labels' own precision, as the loss compares them
     cut = best_cut(numbers, positive) if decision is None and positive.any() else decision
     constant = np.ptp(numbers) == 0 or np.ptp(grades) == 0
     return {

@@ -27,16 +27,21 @@ class RetrievalTask:
     """Queries, documents and which of them belong together.
 
     query: (Q,) text ids; corpus: (M,) text ids; gold: (R,) positions in the corpus, those of query i being
-    gold[offsets[i]:offsets[i + 1]] in ascending order; missing: gold documents that are not in the corpus; rows: (Q,)
-    the dataset row where each query first has a positive pair.
+    gold[offsets[i]:offsets[i + 1]] in ascending order; absent: (Q,) gold documents of each that the corpus lacks;
+    rows: (Q,) the dataset row where each query first has a positive pair.
     """
 
     query: Ids
     corpus: Ids
     offsets: NDArray[np.int64]
     gold: Ids
-    missing: int
+    absent: Ids
     rows: Ids
+
+    @property
+    def missing(self) -> int:
+        """Gold documents that are not in the corpus."""
+        return int(self.absent.sum())
 
     def relevant(self, query: int) -> Ids:
         """Positions in the corpus of one query's gold documents."""
@@ -72,14 +77,15 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
             positions[key].append(position)
     gold: dict[int, set[int]] = {}
     first_row: dict[int, int] = {}
-    missing = 0
+    absent: dict[int, set[str | int]] = defaultdict(set)
     for row in np.flatnonzero(dataset.positive).tolist():
         group = int(dataset.query_group[row])
         first_row.setdefault(group, row)
         key = dataset.document_key[row] if by_key and dataset.document_key is not None else ""
         found = positions.get(key or int(dataset.document[row]), [])
         gold.setdefault(group, set()).update(found)
-        missing += not found
+        if not found:
+            absent[group].add(key or int(dataset.document[row]))
     rows = np.fromiter(first_row.values(), dtype=np.int32, count=len(first_row))
     offsets = np.zeros(len(gold) + 1, dtype=np.int64)
     np.cumsum([len(found) for found in gold.values()], out=offsets[1:])
@@ -89,7 +95,7 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
         corpus=documents,
         offsets=offsets,
         gold=np.asarray(flat, dtype=np.int32),
-        missing=missing,
+        absent=np.array([len(absent[group]) for group in first_row], dtype=np.int32),
         rows=rows,
     )
 
@@ -121,7 +127,9 @@ def rank(
             ranks = _gold_ranks(similarity, task.relevant(query))
             if len(ranks):
                 first_rank[query] = ranks[0]
-                average_precision[query] = np.mean(np.arange(1, len(ranks) + 1) / ranks)
+                average_precision[query] = np.sum(np.arange(1, len(ranks) + 1) / ranks) / (
+                    len(ranks) + task.absent[query]
+                )
     metrics = _summary(first_rank, average_precision, k)
     counts: Metrics = {"queries": len(queries), "documents": len(corpus), "gold_missing": task.missing}
     return RetrievalResult(metrics | counts, first_rank, task.corpus[best], best, best_scores)

@@ -40,7 +40,7 @@ def _ends_within(run: Run, seconds: float) -> bool:
 
 
 def _stopped(run: Run) -> RunStatus:
-    return advance(run, "stopped", message="stopped; the last checkpoint is kept")
+    return advance(run, "stopped", message="stopped; what was saved by then is kept")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from filelock import Timeout
 
 from bsc_core.config import RunConfig
-from bsc_core.jobs.local import start_supervisor
+from bsc_core.jobs.local import ROOTS, start_supervisor
 from bsc_core.jobs.queue import Queue, supervisor_lock
 from bsc_core.runs import Run, RunStore
 
@@ -19,12 +20,14 @@ def launch(
     *,
     start: Callable[[RunStore], None] = start_supervisor,
 ) -> Run:
-    """Queue a run and return at once; a detached process will perform it.
+    """Queue a run and return at once; a detached process will perform it, and may read what this process may read.
 
     Launching an id again launches nothing and returns the run there is. start: starts a supervisor for the store.
     Raises JobError when the queue or the supervisor cannot be reached.
     """
     run = store.create(config, run_id)
+    if run.read_json("launch") is None:
+        run.write_json("launch", {ROOTS: os.environ.get(ROOTS, "")})
     Queue(store.root).add(run.id)
     ensure_supervisor(store, start=start)
     return run

@@ -16,6 +16,7 @@ from bsc_core.runs import Run, RunStore
 
 # Threads that wait for each other by spinning make two busy processes an order of magnitude slower than either alone.
 CALM_PROCESS = {"TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PASSIVE"}
+ROOTS = "BSC_ROOTS"  # what may be read is the launcher's to say, not the supervisor's, which another may have started
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -35,7 +36,7 @@ def start_worker(run: Run, command: Sequence[str] = ()) -> subprocess.Popen[byte
     command: what is run, with the run's folder as last argument; empty for this package's own worker.
     Raises JobError when the system starts no process, ConfigError when the run's config cannot be read.
     """
-    environment = worker_environment(run.config().training.threads)
+    environment = worker_environment(run.config().training.threads) | (run.read_json("launch") or {})
     whole = [*(command or module_command("worker")), str(run.folder)]
     return start_detached(whole, run.log_file, environment)
 

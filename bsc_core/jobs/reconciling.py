@@ -53,7 +53,7 @@ def settle_ended(run: Run, exit_code: int | None = None) -> RunStatus:
     """Give a run whose process has ended its final state, unless it did so itself. exit_code: where it is known."""
     status = run.status()
     if status.state == "stopping":
-        return advance(run, "stopped", exit_code=exit_code, message="stopped; the last checkpoint is kept")
+        return advance(run, "stopped", exit_code=exit_code, message="stopped; what was saved by then is kept")
     if exit_code in _KILLED:
         cause = f"its process was killed, most likely {OUT_OF_MEMORY}"
     elif exit_code is None or exit_code < 0:

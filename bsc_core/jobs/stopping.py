@@ -26,7 +26,10 @@ def ask_to_stop(run: Run) -> bool:
     """Raise the flag; a run that still waits in the queue is stopped at once. True when a process has yet to end."""
     status = run.status()
     if status.is_finished:
-        return status.state == "lost" and find_process(status) is not None  # given up, but it hangs on
+        hangs_on = status.state == "lost" and find_process(status) is not None  # given up, but perhaps only asleep
+        if hangs_on:
+            run.request_stop()
+        return hangs_on
     run.request_stop()
     status = advance(run, "stopping", message="stopping after this step")
     if status.state == "queued":

@@ -29,7 +29,7 @@ from bsc_core.runs import Run, RunStatus, State
 
 Experiment = Callable[[RunConfig, Run], dict[str, Any]]
 HEARTBEAT_SECONDS = 2.0
-_STOPPED = "stopped; the last checkpoint is kept"
+_STOPPED = "stopped; what was saved by then is kept"
 
 
 @dataclass(frozen=True)

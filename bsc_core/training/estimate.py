@@ -10,7 +10,10 @@ import numpy as np
 
 from bsc_core.config import RunConfig
 from bsc_core.data import ExperimentData
+from bsc_core.errors import BscError
 from bsc_core.runs import RunStore
+
+SPEEDS = ("train_characters_per_second", "encode_characters_per_second")
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,12 @@ def estimate(config: RunConfig, data: ExperimentData, store: RunStore) -> Estima
 
 def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, Any]] | None:
     for run in store.list():
-        result = run.read_json("result")
-        if not result or not (result["train_characters_per_second"] and result["encode_characters_per_second"]):
+        try:
+            result, other = run.read_json("result"), run.config()
+        except BscError:  # written by a version with other fields
             continue
-        other = run.config()
+        if not result or not all(result.get(name) for name in SPEEDS):
+            continue
         if (other.encoder.name, other.training.precision) == (config.encoder.name, config.training.precision):
             return run.id, result
     return None

@@ -27,7 +27,7 @@ def make_optimizer(model: nn.Module, loss: nn.Module, config: TrainingConfig) ->
 
 
 def make_schedule(optimizer: torch.optim.Optimizer, *, steps: int, warmup: float) -> torch.optim.lr_scheduler.LambdaLR:
-    """Rise linearly over the first `warmup` share of `steps`, then fall linearly to 0 at the end.
+    """Rise linearly over the first `warmup` share of `steps`, then fall linearly towards 0.
 
     steps: optimiser steps of the whole run, >= 1. The first step already has a rate above 0, and so has the last.
     """
@@ -36,7 +36,7 @@ def make_schedule(optimizer: torch.optim.Optimizer, *, steps: int, warmup: float
     def factor(step: int) -> float:
         if step < rising:
             return (step + 1) / (rising + 1)
-        return max(0.0, (steps - step) / max(1, steps - rising))
+        return max(1, steps - step) / max(1, steps - rising)  # a step beyond the expected ones is not wasted
 
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 

@@ -26,13 +26,18 @@ PlanFor = Callable[[int], BatchPlan]
 
 @dataclass(frozen=True)
 class StepReport:
-    """What one optimiser step did. step and epoch count from 1; seconds is the step's own time."""
+    """What one optimiser step did. step and epoch count from 1; seconds is the step's own time.
+
+    `steps` is the expected number, from the first epoch's batches; with whole groups kept, epochs may differ by a
+    batch, so `last` says which step ends the training.
+    """
 
     step: int
     steps: int
     epoch: int
     epochs: int
     ends_epoch: bool
+    last: bool
     loss: float
     terms: dict[str, float]
     temperature: float | None
@@ -89,6 +94,7 @@ class Trainer:
                 epoch=epoch,
                 epochs=epochs,
                 ends_epoch=ends_epoch or last,
+                last=last,
                 loss=total,
                 terms=terms,
                 temperature=self._temperature(),

@@ -46,18 +46,11 @@ def upload() -> None:
             folder = file.parent if pairs else uploads.folder_for(file)
             values: dict[str, Any] = {"train": str(file)}
             if corpus or corpus_path:
-                found = _corpus_file(folder, corpus) if corpus else check_path(corpus_path)
+                found = uploads.save_file(corpus.name, corpus.getvalue()) if corpus else check_path(corpus_path)
                 values["corpus"] = str(found)
                 table = read_table(found)
                 values["corpus_columns"] = guess_corpus_columns(table.names, table.examples(20)).model_dump()
             _form(folder, file.name, values, key="data.new")
-
-
-def _corpus_file(folder: Path, corpus: Any) -> Path:
-    saved: Path = folder / f"corpus-{Path(corpus.name).name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    saved.write_bytes(corpus.getvalue())
-    return saved
 
 
 def columns_of(key: str) -> None:

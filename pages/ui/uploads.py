@@ -21,13 +21,15 @@ def save_file(name: str, content: bytes) -> Path:
     """
     if not content:
         raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name).name).strip("._") or "pairs.csv"
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\0", "")).name).strip("._")[-80:] or "pairs.csv"
     stem = re.sub(r"[^a-z0-9]+", "-", safe.split(".")[0].lower()).strip("-")[:32] or "dataset"
     folder = store.uploads_folder() / f"{stem}-{hashlib.sha256(content).hexdigest()[:6]}"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / safe
     if not path.exists():
-        path.write_bytes(content)
+        draft = folder / f".{safe}"
+        draft.write_bytes(content)
+        draft.replace(path)
     return path
 
 

@@ -109,3 +109,14 @@ def test_the_main_metric_is_mrr_then_spearman_then_the_wanted_one():
 def test_a_metric_that_the_data_do_not_define_is_refused_with_those_they_do(wanted):
     with pytest.raises(ConfigError, match=r"evaluation.metric: .*they define: map"):
         main_metric({"map": 0.5, "f1": None}, wanted)
+
+
+def test_test_pairs_never_choose_their_own_threshold():
+    dev = PairDataset.from_pairs(["a", "b"], ["c", "d"], [1.0, 1.0])
+    test = PairDataset.from_pairs(["a", "b"], ["c", "d"], [0.0, 1.0])
+    vectors = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    found = Evaluator(ExperimentData(dev, dev, test, None), EvaluationConfig()).evaluate(vectors)
+    assert found["dev"].get("f1_threshold") is None
+    assert found["test"]["f1"] is None
+    assert found["test"]["f1_threshold"] is None
+    assert found["test"]["spearman"] is not None

@@ -119,3 +119,8 @@ def test_without_positives_what_is_undefined_is_none():
 def test_what_cannot_be_measured_is_refused(scores, labels, message):
     with pytest.raises(DataError, match=message):
         pair_metrics(scores, labels)
+
+
+def test_a_label_on_the_threshold_is_negative_in_float32_too():
+    labels = np.array([0.6, 0.6, 0.9, 0.1], dtype=np.float32)
+    assert pair_metrics([0.1, 0.2, 0.9, 0.3], labels, threshold=0.6)["positives"] == 0.25

@@ -14,12 +14,14 @@ from bsc_core.errors import DataError
 from bsc_core.evaluation import RetrievalTask, rank, retrieval_task, search
 
 
-def small_task(gold, documents, missing=0):
+def small_task(gold, documents, absent=None):
     """A task whose query i has the gold positions gold[i]."""
     offsets = np.cumsum([0, *[len(found) for found in gold]])
     flat = np.asarray([position for found in gold for position in found], dtype=np.int32)
     ids = np.arange(len(gold), dtype=np.int32)
-    return RetrievalTask(ids, 100 + np.arange(documents, dtype=np.int32), offsets, flat, missing, ids)
+    return RetrievalTask(
+        ids, 100 + np.arange(documents, dtype=np.int32), offsets, flat, np.asarray(absent or [0] * len(gold)), ids
+    )
 
 
 def slow_rank(queries, corpus, gold, cuts):
@@ -133,11 +135,18 @@ def test_a_zero_query_is_equally_far_from_everything():
 
 def test_a_query_whose_gold_is_missing_is_a_miss():
     eye = np.eye(2, dtype=np.float32)
-    result = rank(eye, eye, small_task([[0], []], 2, missing=1), k=(1,))
+    result = rank(eye, eye, small_task([[0], []], 2, absent=[0, 1]), k=(1,))
     assert result.metrics["has_positive@1"] == 0.5
     assert result.metrics["mrr"] == 0.5
     assert result.metrics["gold_missing"] == 1
     assert result.first_rank.tolist() == [1, 0]
+
+
+def test_a_gold_document_that_the_corpus_lacks_counts_against_map():
+    eye = np.eye(2, dtype=np.float32)
+    result = rank(eye[:1], eye, small_task([[0]], 2, absent=[1]), k=(1,))
+    assert result.metrics["map"] == 0.5
+    assert result.metrics["mrr"] == 1.0
 
 
 def test_no_queries_give_undefined_means():

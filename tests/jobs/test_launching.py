@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -162,3 +163,14 @@ def test_the_supervisor_gives_a_run_that_died_its_final_state(start: Launch, unt
     else:
         assert (status.state, status.exit_code) == ("failed", 3)
         assert "exit status 3; last line of its log: step 4 of 9" in (status.error or "")
+
+
+def test_a_run_may_read_what_its_launcher_may_whoever_starts_it(
+    store: RunStore, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BSC_ROOTS", "/launcher")
+    run = launch(store, config, "one", start=lambda store: None)
+    monkeypatch.setenv("BSC_ROOTS", "/supervisor")
+    worker = start_worker(run, [sys.executable, "-c", "import os; print(os.environ['BSC_ROOTS'])"])
+    assert worker.wait() == 0
+    assert run.log_tail(1) == ["/launcher"]

@@ -106,7 +106,9 @@ def test_a_checkpoint_holds_weights_loss_and_optimiser_and_only_the_newest_stays
     assert all(torch.equal(loaded[name], value) for name, value in weights(trainer).items())
     state = read_state(newest)
     assert state["loss"].keys() == trainer.loss.state_dict().keys()
-    assert state["optimizer"]["param_groups"][0]["lr"] == pytest.approx(0.0)
+    assert state["optimizer"]["param_groups"][0]["lr"] == trainer.optimizer.param_groups[0]["lr"]
+    moments = trainer.optimizer.state_dict()["state"]
+    assert all(torch.equal(state["optimizer"]["state"][key]["exp_avg"], moments[key]["exp_avg"]) for key in moments)
 
 
 def test_a_truncated_checkpoint_is_refused_by_name(make, tmp_path):
