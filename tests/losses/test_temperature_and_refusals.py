@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from bsc_core.config import BSCLossConfig
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.losses import LOSSES, BSCLoss, build_loss
-from bsc_core.losses.temperature import FixedTemperature, LearnedTemperature
+from bsc_core.losses.temperature import FixedTemperature, LearnedTemperature, make_temperature
 
 QUERIES = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
 DOCUMENTS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
@@ -88,7 +89,9 @@ def test_temperature_that_is_not_positive_is_refused(value: float) -> None:
 
 def test_learned_temperature_that_starts_outside_its_bounds_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"temperature is 0\.001; .* between 0\.01 and 100"):
-        BSCLoss(BSCLossConfig(temperature=0.001, learn_temperature=True))
+        make_temperature(0.001, learn=True)
+    with pytest.raises(ValidationError, match=r"temperature is 0\.001; .* between 0\.01 and 100"):
+        BSCLossConfig(temperature=0.001, learn_temperature=True)
 
 
 @pytest.mark.parametrize("pairs", [0, 1])
