@@ -9,7 +9,7 @@ each, and keeps the model that was best on dev. All it writes goes into the run'
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bsc_core.batching import BatchPlan, build_plan, plan_hardness
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig
-from bsc_core.data import SPLIT_SEED, ExperimentData, PairDataset, load_data, load_evaluation_data
+from bsc_core.data import SPLIT_SEED, ExperimentData, PairDataset, ReadReport, load_data, load_evaluation_data
 from bsc_core.encoders import embed, encode, load_encoder, model_card, save_model, tokenise
 from bsc_core.errors import DataError
 from bsc_core.evaluation import Evaluator, evaluate, main_metric
@@ -56,6 +56,8 @@ class _Experiment:
         self.config, self.run, self.journal = config, run, Journal(run)
         self.journal.say("Reading the data")
         self.data = load_data(config.data, seed=SPLIT_SEED)
+        for sentence in rejected_rows(self.data.reports):
+            self.journal.say(sentence)
         self.train = training_rows(config, self.data.train)
         self.journal.say("Loading the encoder")
         self.model = load_encoder(config.encoder)
@@ -170,6 +172,7 @@ class _Experiment:
             "metrics": {"before": self.before, "after": self.after},
             "best_epoch": self.best_epoch,
             "rows": {"train": len(self.train), "dev": len(self.data.dev)},
+            "rejected": rejected_rows(self.data.reports),
             "texts": len(self.data.texts),
             "precision": self.precision,
             "device": str(trainer.accelerator.device),
@@ -203,6 +206,16 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
     return kept
 
 
+def rejected_rows(reports: Sequence[ReadReport], shown: int = 20) -> list[str]:
+    """One sentence for each row that was not read, at most `shown` for a file, and then one for how many there are."""
+    sentences = []
+    for report in reports:
+        sentences += [f"{report.source}: {row.sentence(report.unit)}" for row in report.rejected[:shown]]
+        if report.rejected:
+            sentences.append(f"{report.source}: {len(report.rejected):,} of {report.rows_read:,} rows rejected")
+    return sentences
+
+
 def measure(config: RunConfig, data: ExperimentData, vectors: Vectors) -> dict[str, Metrics]:
     """Metrics of dev and, where there is one, test; the threshold of F1 is chosen on dev and applied to test."""
     return Evaluator(data, config.evaluation).evaluate(vectors)
@@ -220,7 +233,7 @@ def evaluate_model(encoder: EncoderConfig, data: DataConfig, *, decision: float 
         "model": encoder.name,
         "data": data.train,
         "rows": len(dataset),
-        "rejected": len(dataset.report.rejected),
+        "rejected": rejected_rows([dataset.report]),
         "metrics": evaluate(vectors, dataset, documents, decision=decision),
         "f1_threshold_from": "these pairs" if decision is None else "the dev pairs of the run",
     }
@@ -243,6 +256,7 @@ def plan_report(config: RunConfig, *, epoch: int = 0) -> dict[str, Any]:
         "strategy": config.batching.strategy,
         "epoch": epoch,
         "rows": len(train),
+        "rejected": rejected_rows(data.reports),
         "batches": len(plan.batches(config.training.batch_size)),
         "groups": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
         "hardest_negative": _quantiles(found.hardest),

@@ -186,3 +186,23 @@ def test_an_estimate_passes_over_runs_that_it_cannot_read(small_config, tmp_path
 def test_a_learned_temperature_out_of_its_range_is_refused_before_any_work(small_config):
     with pytest.raises(ConfigError, match=r"temperature is 0\.005; a learned temperature starts between 0\.01 and 100"):
         changed(small_config, loss={"learn_temperature": True, "temperature": 0.005})
+
+
+def test_rejected_rows_are_named_counted_and_no_others_are_lost(tmp_path, tiny_encoder):
+    path = tmp_path / "pairs.csv"
+    path.write_text("query,document,label\nhow,soup,1\n,rain,0\nwhy,salt,x\nwhen,tea,0.2\nwhat,rose,1\nwho,seed,1\n")
+    config = make_config(
+        {
+            "data": {"train": str(path), "dev_share": 0.4},
+            "encoder": {"name": str(tiny_encoder), "max_length": 16},
+            "batching": {"strategy": "random"},
+        }
+    )
+    rejected = plan_report(config)["rejected"]
+    assert len(rejected) == 3
+    assert "line 3" in rejected[0]
+    assert "line 4" in rejected[1]
+    assert rejected[2] == f"{path}: 2 of 6 rows rejected"
+    result, _run = conduct(config, tmp_path / "runs")
+    assert result["rejected"] == rejected
+    assert sum(result["rows"].values()) == 4
