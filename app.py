@@ -6,6 +6,10 @@ import streamlit as st
 
 PAGES = {
     "": [st.Page("pages/start.py", title="Start", icon=":material/home:", default=True)],
+    "Learn": [
+        st.Page("pages/learn.py", title="Loss lab", icon=":material/science:"),
+        st.Page("pages/lessons.py", title="Lessons", icon=":material/school:"),
+    ],
     "Prepare": [
         st.Page("pages/data.py", title="Data", icon=":material/table_view:"),
         st.Page("pages/batches.py", title="Batches", icon=":material/grid_view:"),

@@ -9,23 +9,26 @@ each, and keeps the model that was best on dev. All it writes goes into the run'
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
 from bsc_core.batching import BatchPlan, build_plan, plan_hardness
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig
-from bsc_core.data import SPLIT_SEED, ExperimentData, PairDataset, ReadReport, load_data, load_evaluation_data
+from bsc_core.data import SPLIT_SEED, ExperimentData, ReadReport, load_data, load_evaluation_data
 from bsc_core.encoders import embed, encode, load_encoder, model_card, save_model, tokenise
-from bsc_core.errors import DataError
 from bsc_core.evaluation import Evaluator, evaluate, main_metric
-from bsc_core.losses import build_loss
+from bsc_core.losses import build_loss, save_loss
+from bsc_core.losses.classification import class_accuracy
 from bsc_core.training.checkpoint import save_checkpoint
 from bsc_core.training.estimate import measured_speed
 from bsc_core.training.journal import Journal
 from bsc_core.training.precision import autocast, resolve_precision
+from bsc_core.training.rows import check_views, training_rows
 from bsc_core.training.seeding import seed_everything, set_threads
 from bsc_core.training.trainer import StepReport, Trainer
 
@@ -61,6 +64,8 @@ class _Experiment:
         self.train = training_rows(config, self.data.train)
         self.journal.say("Loading the encoder")
         self.model = load_encoder(config.encoder)
+        check_views(config, self.model)
+        self.loss = self._build_loss()
         self.precision = resolve_precision(config.training.precision, self.model.device)
         self.tokens = tokenise(self.model, self.data.texts.texts, config.encoder.max_length)
         self.vectors: Vectors = np.empty((0, 0), dtype=np.float32)  # (U, D), of the model as it is
@@ -69,12 +74,21 @@ class _Experiment:
         self.after: dict[str, Metrics] = {}
         self.best_epoch = 0
 
+    def _build_loss(self) -> nn.Module:
+        """The loss; what it warns of when it is made is said in the log."""
+        width = self.model.get_embedding_dimension()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            loss = build_loss(self.config.loss, threshold=self.config.data.threshold, dimensions=width)
+        for warning in told:
+            self.journal.say(f"Note: {warning.message}")
+        return loss
+
     def conduct(self, on_report: Callable[[StepReport], object] | None) -> dict[str, Any]:
-        loss = build_loss(self.config.loss, threshold=self.config.data.threshold)
         self._measure_untrained()
         trainer = Trainer(
             self.model,
-            loss,
+            self.loss,
             dataset=self.train,
             tokens=self.tokens,
             config=self.config.training,
@@ -129,12 +143,20 @@ class _Experiment:
             return
         with self.journal.timed("encode"):
             self._encode_texts()
-        metrics = measure(self.config, self.data, self.vectors)
+        metrics = self._measure()
         name, value = main_metric(metrics["dev"], self.config.evaluation.metric)
         self.run.write_json(f"evaluation/epoch-{report.epoch:03d}", metrics)
         self.journal.evaluation(report.epoch, metrics)
         if self.best is None or value > self.best:
             self._keep(metrics, report.epoch, name, value)
+
+    def _measure(self) -> dict[str, Metrics]:
+        """Metrics of the model as it is; where its loss classifies pairs, also the accuracy of its classes."""
+        metrics = measure(self.config, self.data, self.vectors)
+        for name, part in self.data.parts.items():
+            if name in metrics and (accuracy := class_accuracy(self.loss, part, self.vectors)) is not None:
+                metrics[name]["class_accuracy"] = accuracy
+        return metrics
 
     def _keep(self, metrics: dict[str, Metrics], epoch: int, name: str, value: float) -> None:
         self.best, self.after, self.best_epoch = value, metrics, epoch
@@ -151,6 +173,8 @@ class _Experiment:
             after=self.after,
         )
         save_model(self.model, self.run.model_folder, card)
+        if any(True for _ in self.loss.parameters()):
+            save_loss(self.loss, self.run.folder / "loss")
 
     def _stop_here(self, trainer: Trainer, report: StepReport) -> None:
         """Keep the state that the stop found; before the first epoch's end it is also the model."""
@@ -159,7 +183,7 @@ class _Experiment:
         if not self.after:
             self._save_model()
             self._encode_texts()
-            metrics = measure(self.config, self.data, self.vectors)
+            metrics = self._measure()
             self._keep(metrics, report.epoch, *main_metric(metrics["dev"], self.config.evaluation.metric))
 
     def _finish(self, state: str, trainer: Trainer) -> dict[str, Any]:
@@ -187,23 +211,6 @@ def _settings(config: RunConfig) -> dict[str, object]:
     """The sections that decide the weights, flat: `loss.temperature` and so on."""
     chosen = config.model_dump(include={"encoder", "batching", "loss", "training"}, exclude_none=True)
     return {f"{section}.{name}": value for section, fields in chosen.items() for name, value in fields.items()}
-
-
-def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
-    """The rows that the loss trains on: all, or the positive ones where labelled negatives are switched off.
-
-    Raises DataError when fewer than two rows, or no positive one, are left.
-    """
-    positive = train.positive
-    if not positive.any():
-        raise DataError(
-            f"{config.data.train}: no pair has a label above threshold {config.data.threshold:g}; "
-            "lower data.threshold or check label_min and label_max"
-        )
-    kept = train if config.loss.labelled_negatives else train.take(np.flatnonzero(positive).astype(np.int32))
-    if len(kept) < 2:
-        raise DataError(f"{config.data.train}: one training pair is left; a batch needs at least 2 to hold a negative")
-    return kept
 
 
 def rejected_rows(reports: Sequence[ReadReport], shown: int = 20) -> list[str]:

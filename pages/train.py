@@ -7,7 +7,7 @@ sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the
 
 import streamlit as st
 
-from bsc_core.errors import ConfigError
+from bsc_core.errors import BscError
 from pages.ui import frame, launching, plan_words, show, store
 
 context = frame.page("New run", "What should the encoder learn, and from what?")
@@ -26,9 +26,11 @@ with plan_side, st.container(border=True):
     st.subheader("The plan", anchor=False)
     try:
         config = launching.config_from_form(context)
+        launching.check(config, data)
         launching.plan(config, data, known)
         launching.as_file(config)
-    except ConfigError as fault:
+    except BscError as fault:
         config = None
         show.error(fault)
+        launching.ways_out(fault, known)
     launching.launch_button(config)

@@ -19,6 +19,33 @@ def test_the_configuration_page_is_the_schemas():
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == script["reference"]()
 
 
+def test_the_page_of_losses_is_the_catalogues():
+    script = runpy.run_path(str(ROOT / "docs" / "make_losses.py"))
+    assert (ROOT / "docs" / "losses.md").read_text(encoding="utf-8") == script["reference"]()
+
+
+def test_every_loss_stands_in_every_table():
+    from bsc_core.config import LOSS_CONFIGS
+    from bsc_core.integrations import sentence_transformers
+    from bsc_core.losses import LOSSES
+    from bsc_core.losses.catalogue import CATALOGUE
+
+    classes = [found for found in vars(sentence_transformers).values() if isinstance(found, type)]
+    adapted = {
+        loss.name for loss in classes if issubclass(loss, sentence_transformers.BatchLoss) and hasattr(loss, "name")
+    }
+    assert set(LOSS_CONFIGS) == set(LOSSES) == set(CATALOGUE) == adapted
+
+
+def test_the_new_loss_of_the_extend_page_trains(tiny_encoder, small_pairs):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "extend.md").read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, object] = {"ENCODER": str(tiny_encoder), "PAIRS": str(small_pairs), "__name__": "extend"}
+    for block in blocks:
+        exec(compile(block, "extend.md", "exec", dont_inherit=True), names)
+    assert names["last"].loss < names["first"].loss
+    assert names["last"].temperature != names["first"].temperature
+
+
 def test_the_readmes_config_is_accepted():
     (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert make_config(tomllib.loads(block)).batching.strategy == "examples"

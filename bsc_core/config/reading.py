@@ -1,4 +1,4 @@
-"""Configs from files and plain values, with messages that name the field, its value and the way out."""
+"""Configs from files and plain values, and back into files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bsc_core.config.faults import explain
 from bsc_core.config.schema import RunConfig
 from bsc_core.errors import ConfigError, FileFormatError, PathError
+
+NONE_IS_A_WORD = ("normalization", "activation")
+"""Keys whose value may be the word none; elsewhere `--set key=none` unsets an optional key."""
 
 
 def make_config(values: dict[str, Any], *, source: str = "config") -> RunConfig:
@@ -21,30 +25,6 @@ def make_config(values: dict[str, Any], *, source: str = "config") -> RunConfig:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{source}: {explain(error)}") from None
-
-
-def explain(error: ValidationError) -> str:
-    """The first fault of a validation error as one sentence."""
-    fault = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        return f"{field} is not a known key; remove it or correct its spelling{_known_keys(fault['loc'])}"
-    if fault["type"] == "missing":
-        return f"{field} is missing; give it a value"
-    message = fault["msg"].removeprefix("Value error, ")
-    if fault["type"] == "value_error":
-        section = field.rpartition(".")[0]
-        return f"{section}: {message}" if section else message
-    return f"{field} is {fault['input']!r}; {message[0].lower()}{message[1:]}"
-
-
-def _known_keys(location: tuple[int | str, ...]) -> str:
-    model: Any = RunConfig
-    for part in location[:-1]:
-        annotation = model.model_fields[part].annotation if part in getattr(model, "model_fields", {}) else None
-        options = [annotation, *getattr(annotation, "__args__", ())]
-        model = next((option for option in options if hasattr(option, "model_fields")), None)
-    return f" (known: {', '.join(model.model_fields)})" if hasattr(model, "model_fields") else ""
 
 
 def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -> RunConfig:
@@ -92,16 +72,35 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
-    target = values
+    target: Any = values
     for part in parts[:-1]:
-        target = target.setdefault(part, {})
-        if not isinstance(target, dict):
+        target = _inside(target, part)
+        if not isinstance(target, dict | list):
             raise ConfigError(f"--set {override}: {part} is a value, not a section")
-    target[parts[-1]] = None if value == "none" and parts[-1] != "normalization" else value
+    if not isinstance(target, dict):
+        raise ConfigError(f"--set {override}: {parts[-1]} is an entry of a list; name a key of it, or set the list")
+    target[parts[-1]] = None if value == "none" and parts[-1] not in NONE_IS_A_WORD else value
+
+
+def _inside(target: Any, part: str) -> Any:
+    """What stands under one key: a section, made where there is none yet, or an entry of a list by its number."""
+    if isinstance(target, list):
+        return target[int(part)] if part.isdecimal() and int(part) < len(target) else None
+    return target.setdefault(part, {})
 
 
 def to_toml(config: RunConfig) -> str:
     """The config as a TOML file that `read_config` reads back to an equal config."""
     import tomli_w
 
-    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+    return tomli_w.dumps(_name_first(config.model_dump(mode="json", exclude_none=True)))
+
+
+def _name_first(values: Any) -> Any:
+    """The same sections with `name` before the keys whose meaning depends on it."""
+    if isinstance(values, list):
+        return [_name_first(value) for value in values]
+    if not isinstance(values, dict):
+        return values
+    first = {"name": values["name"]} if "name" in values else {}
+    return first | {key: _name_first(value) for key, value in values.items()}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from bsc_core.config.combined import LossConfig
+from bsc_core.config.losses import BSCLossConfig
+from bsc_core.config.section import Section
 
 ColumnNames = str | tuple[str, ...]
-
-
-class Section(BaseModel):
-    """A frozen section that refuses unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class Columns(Section):
@@ -26,6 +24,14 @@ class Columns(Section):
     )
     document_id: str | None = Field(None, title="Document id", description="Joins a pair to the corpus; else the text.")
     split: str | None = Field(None, title="Split", description="Column that says train, dev or test.")
+    negative: ColumnNames | None = Field(
+        None, title="Negative", description="A wrong document for the same query (triplets)."
+    )
+    class_label: str | None = Field(
+        None,
+        title="Class",
+        description="A class in words or as a whole number, such as entailment, neutral, contradiction.",
+    )
 
 
 class CorpusColumns(Section):
@@ -114,51 +120,6 @@ class BatchingConfig(Section):
     )
 
 
-class BSCLossConfig(Section):
-    """Batch-softmax contrastive loss, equations 1, 2 and 5 of the BSC paper."""
-
-    name: Literal["bsc"] = Field("bsc", title="Loss", description="Batch-softmax contrastive loss.")
-    temperature: float = Field(
-        0.1, title="Temperature", description="tau: the softmax sees similarity / tau. 0.05 to 0.1 is usual with l2."
-    )
-    learn_temperature: bool = Field(
-        False,
-        title="Learn the temperature",
-        description="Train log tau with the encoder, starting from the value above.",
-    )
-    normalization: Literal["l2", "none"] = Field(
-        "l2", title="Normalization", description="l2: each vector to length 1 (cosine); none: raw dot products."
-    )
-    symmetric: bool = Field(
-        True, title="Symmetric", description="Also let each document choose among the queries (L1 of equation 1)."
-    )
-    reduction: Literal["mean", "sum"] = Field(
-        "mean", title="Two directions", description="mean of L0 and L1, as in the released code; sum, as in equation 1."
-    )
-    labelled_negatives: bool = Field(
-        True, title="Labelled negatives", description="Pairs labelled negative stay in every denominator (equation 5)."
-    )
-    threshold: float | None = Field(
-        None, ge=0, le=1, title="Positive above", description="None: the threshold of the data."
-    )
-
-    @field_validator("temperature")
-    @classmethod
-    def _positive_temperature(cls, value: float) -> float:
-        if not 0 < value < float("inf"):
-            raise ValueError(f"temperature is {value:g}; it must be > 0 (0.05 to 0.1 is usual with l2)")
-        return value
-
-    @model_validator(mode="after")
-    def _learnable_temperature(self) -> BSCLossConfig:
-        if self.learn_temperature and not 0.01 <= self.temperature <= 100:
-            raise ValueError(f"temperature is {self.temperature:g}; a learned temperature starts between 0.01 and 100")
-        return self
-
-
-LossConfig = BSCLossConfig  # becomes a union discriminated by `name` when a second loss joins
-
-
 class TrainingConfig(Section):
     """Optimiser, schedule, length of training and precision."""
 
@@ -170,6 +131,15 @@ class TrainingConfig(Section):
         1e-2, gt=0, lt=10, title="Temperature learning rate", description="For log tau, when it is learned."
     )
     warmup: float = Field(0.1, ge=0, lt=1, title="Warm-up", description="Share of the steps with a rising rate.")
+    schedule: Literal["linear", "ends_early"] = Field(
+        "linear",
+        title="Schedule",
+        description="linear: falls to 0 at the end. ends_early: a lesson; the SBERT article's rate is 0 for the last "
+        "steps, as many as it warmed up.",
+    )
+    head_learning_rate: float | None = Field(
+        None, gt=0, lt=10, title="Head learning rate", description="For a classifier's head; None: the learning rate."
+    )
     weight_decay: float = Field(0.01, ge=0, title="Weight decay", description="Not on biases, norms and temperature.")
     max_grad_norm: float = Field(1.0, gt=0, title="Gradient clipping", description="Largest norm of the gradient.")
     precision: Literal["auto", "fp32", "bf16"] = Field(
@@ -223,6 +193,6 @@ class RunConfig(Section):
     data: DataConfig
     encoder: EncoderConfig = EncoderConfig()
     batching: BatchingConfig = BatchingConfig()
-    loss: LossConfig = LossConfig()
+    loss: LossConfig = BSCLossConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from bsc_core.config import ColumnNames, Columns, CorpusColumns
+from bsc_core.data.classes import is_class_word
 from bsc_core.errors import ColumnError
 
 Examples = Mapping[str, Sequence[str]]
@@ -28,6 +29,7 @@ LABEL = (
 # fmt: on
 QUERY_ID = ("queryid", "qid", "questionid", "premiseid", "anchorid")
 DOCUMENT_ID = ("documentid", "docid", "answerid", "passageid", "claimid", "vclaimid", "hypothesisid")
+NEGATIVE = ("negative", "hardnegative", "neg", "negativedocument", "negativepassage")
 SPLIT = ("split", "subset", "partition")
 CORPUS_DOCUMENT = ("document", "doc", "text", "passage", "claim", "vclaim", "answer", "content", "body", "sentence")
 CORPUS_ID = (*DOCUMENT_ID, "id", "key")
@@ -50,10 +52,13 @@ def guess_columns(names: Sequence[str], examples: Examples | None = None) -> Col
             f"cannot tell which column holds the {' and the '.join(missing)}; the columns are {_listed(names)}; "
             'name them, such as columns = {query = "...", document = "..."}'
         )
+    label, class_label = _guess_label(known, examples or {})
     return Columns(
         query=query,
         document=document,
-        label=_guess_label(known, examples or {}),
+        label=label,
+        class_label=class_label,
+        negative=_first(known, NEGATIVE),
         query_id=_first(known, QUERY_ID),
         document_id=_first(known, DOCUMENT_ID),
         split=_first(known, SPLIT),
@@ -107,19 +112,23 @@ def is_number(cell: str) -> bool:
         return False
 
 
-def _guess_label(known: Mapping[str, str], examples: Examples) -> str | None:
+def _guess_label(known: Mapping[str, str], examples: Examples) -> tuple[str | None, str | None]:
+    """The column of graded labels, or the one of NLI's classes, or neither."""
     candidates = [known[name] for name in LABEL if name in known]
     for name in candidates:
         cells = examples.get(name, ())
-        if not cells or any(is_number(cell) for cell in cells):
-            return name
+        if not cells or any(is_number(cell) and not is_class_word(cell) for cell in cells):
+            return name, None
+    told = next((name for name in candidates if all(is_class_word(cell) for cell in examples[name])), None)
+    if told is not None:
+        return None, told
     if candidates:
         name = candidates[0]
         raise ColumnError(
             f"column {name!r} looks like the label but holds words such as {examples[name][0]!r}; "
-            "map the columns yourself, with a numeric label, or without one if every pair is positive"
+            "map the columns yourself, as class_label, with a numeric label, or without one if every pair is positive"
         )
-    return None
+    return None, None
 
 
 def _plain(name: str) -> str:

@@ -134,11 +134,20 @@ def _no_such_split(dataset: PairDataset, split: str, field: str) -> str:
     )
 
 
+def _alike_classes(pairs: Sequence[PairDataset]) -> list[PairDataset]:
+    """The parts with classes told in words numbered as in training; words that training lacks come after its own."""
+    train, *others = pairs
+    if train.class_names is None:
+        return list(pairs)
+    strange = {name for part in others for name in part.class_names or ()} - set(train.class_names)
+    return [part.with_class_names((*train.class_names, *sorted(strange))) for part in pairs]
+
+
 def _share_texts(
     pairs: Sequence[PairDataset], corpus: Corpus | None, unused: tuple[tuple[str, int], ...]
 ) -> ExperimentData:
     """Put all parts on one table that holds no text but theirs."""
-    own = [part.compact() for part in pairs]
+    own = [part.compact() for part in _alike_classes(pairs)]
     texts, maps = unite([part.texts for part in own] + ([corpus.texts] if corpus is not None else []))
     moved = [part.moved_to(texts, new_ids) for part, new_ids in zip(own, maps, strict=False)]
     train, dev, *test = moved

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsc_core.config import Columns
+from bsc_core.data.classes import renumbered
 from bsc_core.data.reports import ReadReport, Rejection
 from bsc_core.data.texts import Ids, TextTable
 from bsc_core.errors import DataError
@@ -26,7 +27,9 @@ class PairDataset:
 
     query, document: (N,) text ids; label: (N,) float32 in [0, 1], or None when every pair is positive;
     query_group: (N,) equal for the rows of one query, by its id where the file has one, else by its text;
-    document_key: the file's document ids; line: (N,) where each row stands in its file; split: the file's split names.
+    document_key: the file's document ids; line: (N,) where each row stands in its file; split: the file's split names;
+    negative: (N,) text ids of a wrong document for each query, or None; classes: (N,) class ids >= 0, or None, and
+    class_names: the names of classes that the file tells in words.
     """
 
     texts: TextTable
@@ -39,6 +42,9 @@ class PairDataset:
     split: tuple[str, ...] | None
     threshold: float
     report: ReadReport
+    negative: Ids | None = None
+    classes: Ids | None = None
+    class_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.query)
@@ -66,6 +72,9 @@ class PairDataset:
         digest = hashlib.sha256(self.texts.digest.encode())
         for column in (self.query, self.document, self.query_group, self.label):
             digest.update(b"none" if column is None else column.tobytes())
+        for name, column in (("negative", self.negative), ("classes", self.classes)):
+            if column is not None:
+                digest.update(name.encode() + column.tobytes())
         digest.update(repr((self.threshold, self.document_key)).encode())
         return digest.hexdigest()
 
@@ -81,18 +90,32 @@ class PairDataset:
             document_key=None if self.document_key is None else tuple(self.document_key[row] for row in chosen),
             line=self.line[chosen],
             split=None if self.split is None else tuple(self.split[row] for row in chosen),
+            negative=None if self.negative is None else self.negative[chosen],
+            classes=None if self.classes is None else self.classes[chosen],
         )
 
     def compact(self) -> PairDataset:
         """The same pairs on a table that holds only their own texts, in their old order."""
-        used = np.unique(np.concatenate([self.query, self.document]))
+        used = np.unique(np.concatenate(self.text_columns))
         moved = np.full(len(self.texts), -1, dtype=np.int32)
         moved[used] = np.arange(len(used), dtype=np.int32)
         return self.moved_to(TextTable(tuple(self.texts.take(used))), moved)
 
     def moved_to(self, texts: TextTable, new_ids: Ids) -> PairDataset:
         """The same pairs on another table; new_ids: (U,) maps this table's ids to the other's."""
-        return replace(self, texts=texts, query=new_ids[self.query], document=new_ids[self.document])
+        negative = None if self.negative is None else new_ids[self.negative]
+        return replace(self, texts=texts, query=new_ids[self.query], document=new_ids[self.document], negative=negative)
+
+    @property
+    def text_columns(self) -> list[Ids]:
+        """The columns of text ids: query, document and, where there is one, negative."""
+        return [self.query, self.document, *([] if self.negative is None else [self.negative])]
+
+    def with_class_names(self, names: tuple[str, ...]) -> PairDataset:
+        """The same pairs with their classes numbered as in `names`, which holds every name of this dataset."""
+        if self.classes is None or self.class_names is None or self.class_names == names:
+            return self
+        return replace(self, classes=renumbered(self.classes, self.class_names, names), class_names=names)
 
     @classmethod
     def from_pairs(
@@ -102,20 +125,22 @@ class PairDataset:
         labels: Sequence[float] | npt.NDArray[np.floating] | None = None,
         *,
         query_ids: Sequence[str] | None = None,
+        negatives: Sequence[str] | None = None,
+        classes: Sequence[int] | None = None,
         threshold: float = 0.5,
     ) -> PairDataset:
         """Pairs from lists in memory, row by row; labels already in [0, 1]. Raises DataError for unequal lengths."""
-        given = (queries, documents, queries if labels is None else labels, queries if query_ids is None else query_ids)
+        given = [queries, documents, *(c for c in (labels, query_ids, negatives, classes) if c is not None)]
         if len({len(column) for column in given}) != 1:
             raise DataError(
                 f"the lists have {', '.join(str(len(column)) for column in given)} rows; give one entry for each pair"
             )
-        texts, ids = TextTable.from_texts([*queries, *documents])
+        texts, ids = TextTable.from_texts([*queries, *documents, *(negatives or ())])
         rows = len(queries)
         return cls(
             texts=texts,
             query=ids[:rows],
-            document=ids[rows:],
+            document=ids[rows : 2 * rows],
             label=None if labels is None else np.asarray(labels, dtype=np.float32),
             query_group=query_groups(ids[:rows], query_ids),
             document_key=None,
@@ -125,6 +150,8 @@ class PairDataset:
             report=ReadReport(
                 "pairs in memory", rows, rows, (), Columns(query="query", document="document"), False, "row"
             ),
+            negative=None if negatives is None else ids[2 * rows :],
+            classes=None if classes is None else np.asarray(classes, dtype=np.int32),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsc_core.config import Columns, CorpusColumns
+from bsc_core.data.classes import NLI, entailed, read_classes
 from bsc_core.data.columns import as_names, guess_columns, guess_corpus_columns
 from bsc_core.data.mapping import choose_columns, joined_cells
 from bsc_core.data.pairs import Corpus, PairDataset, query_groups
@@ -37,7 +39,8 @@ def read_pairs(
     """Read a file of pairs; without `columns` they are guessed from the header, and the report says so.
 
     threshold: a pair is positive when its label, scaled from [label_min, label_max] to [0, 1], is above it.
-    Rows with an empty text or an unusable label are rejected and listed in the report.
+    Rows with an empty text, an unusable label or no class are rejected and listed in the report. Where a file tells
+    NLI's classes in words and no label, an entailed pair has the label 1 and any other 0.
     Raises PathError, FileFormatError, ColumnError, ConfigError, or DataError when no row is left or most labels are
     outside the scale.
     """
@@ -55,9 +58,18 @@ def read_pairs(
     labels = None
     if roles.label is not None:
         labels = _scaled_labels(table, roles.label, (label_min, label_max), faults)
+    negatives: list[str] = []
+    if roles.negative is not None:
+        negatives = joined_cells(table, roles.negative)
+        _reject_texts(negatives, roles.negative, table.line, faults)
+    classes, class_names = None, None
+    if roles.class_label is not None:
+        classes, class_names = read_classes(table.columns[roles.class_label], table.line, roles.class_label, faults)
+        labels = entailed(classes) if labels is None and class_names == NLI else labels
     kept = _kept_rows(table, faults)
-    texts, ids = TextTable.from_texts([*_pick(queries, kept), *_pick(documents, kept)])
-    query, document = ids[: len(kept)], ids[len(kept) :]
+    sides = [_pick(side, kept) for side in (queries, documents, negatives) if side]
+    texts, ids = TextTable.from_texts(list(chain.from_iterable(sides)))
+    query, document, *others = np.split(ids, len(sides))
     return PairDataset(
         texts=texts,
         query=query,
@@ -69,6 +81,9 @@ def read_pairs(
         split=_role_cells(table, roles.split, kept),
         threshold=threshold,
         report=_report(table, faults, roles, guessed),
+        negative=others[0] if others else None,
+        classes=None if classes is None else classes[kept],
+        class_names=class_names,
     )
 
 

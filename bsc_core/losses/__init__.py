@@ -1,23 +1,66 @@
-"""Losses: pure functions of embeddings, labels and ids, made from their configs."""
+"""Losses: pure functions of embeddings, labels and ids, made from their configs; torch comes with the first one."""
 
 from __future__ import annotations
 
-from torch import nn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from bsc_core.config import LossConfig
-from bsc_core.losses.bsc import BSCLoss
-from bsc_core.losses.parts import LossParts
+if TYPE_CHECKING:
+    from bsc_core.losses.bsc import BSCLoss
+    from bsc_core.losses.build import LOSSES, build_loss
+    from bsc_core.losses.classification import SoftmaxLoss
+    from bsc_core.losses.combined import CombinedLoss
+    from bsc_core.losses.in_batch import MNRLoss, SimCSELoss
+    from bsc_core.losses.margin import ContrastiveLoss, OnlineContrastiveLoss, TripletLoss
+    from bsc_core.losses.parts import LossParts
+    from bsc_core.losses.regression import CosineMSELoss, PearsonLoss
+    from bsc_core.losses.saving import load_loss, save_loss
+    from bsc_core.losses.supervised import SupConLoss
 
-LOSSES = {"bsc": BSCLoss}
+_HOMES = {
+    "LOSSES": "build",
+    "BSCLoss": "bsc",
+    "CombinedLoss": "combined",
+    "ContrastiveLoss": "margin",
+    "CosineMSELoss": "regression",
+    "LossParts": "parts",
+    "MNRLoss": "in_batch",
+    "OnlineContrastiveLoss": "margin",
+    "PearsonLoss": "regression",
+    "SimCSELoss": "in_batch",
+    "SoftmaxLoss": "classification",
+    "SupConLoss": "supervised",
+    "TripletLoss": "margin",
+    "build_loss": "build",
+    "load_loss": "saving",
+    "save_loss": "saving",
+}
+
+__all__ = [
+    "LOSSES",
+    "BSCLoss",
+    "CombinedLoss",
+    "ContrastiveLoss",
+    "CosineMSELoss",
+    "LossParts",
+    "MNRLoss",
+    "OnlineContrastiveLoss",
+    "PearsonLoss",
+    "SimCSELoss",
+    "SoftmaxLoss",
+    "SupConLoss",
+    "TripletLoss",
+    "build_loss",
+    "load_loss",
+    "save_loss",
+]
 
 
-def build_loss(config: LossConfig, *, threshold: float = 0.5) -> nn.Module:
-    """The loss that a config names.
-
-    threshold: of the data; a pair is positive when its label is above it, unless the config names one of its own.
-    Call the result as loss(queries, documents, labels=None, **ids) -> LossParts.
-    """
-    return LOSSES[config.name](config, threshold=threshold)
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
-__all__ = ["LOSSES", "BSCLoss", "LossParts", "build_loss"]
+def __dir__() -> list[str]:
+    return sorted(__all__)

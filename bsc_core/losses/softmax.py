@@ -7,6 +7,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bsc_core.losses.rules import Rule
+from bsc_core.losses.tiled import TiledSoftmax
+
 
 def logits(left: Tensor, right: Tensor, temperature: Tensor | float) -> Tensor:
     """Scale the similarity of every left with every right.
@@ -35,3 +38,27 @@ def softmax_losses(scores: Tensor, positives: Tensor, candidates: Tensor | None 
     attracted = torch.where(positives, scores, torch.zeros_like(scores)).sum(dim=1) / counts.clamp(min=1)
     losses = allowed.logsumexp(dim=1) - attracted
     return torch.where(counted, losses, torch.zeros_like(losses))
+
+
+def masked_softmax(
+    left: Tensor,
+    right: Tensor,
+    temperature: Tensor | float,
+    rows: Rule,
+    columns: Rule | None = None,
+    *,
+    tile: int | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """`softmax_losses` of logits(left, right, temperature) without the whole matrix, in one or both directions.
+
+    left: (B, D), right: (M, D), already normalised, float32 or float64. temperature: tau > 0, a number or a scalar
+    tensor, which then gets its gradient. rows: positives and candidates of each row. columns: the same for each column
+    choosing among the rows, its tiles in the same (rows, columns) orientation. tile: rows and columns of a tile; None
+    chooses.
+
+    Returns the losses of the rows (B,) and, with `columns`, of the columns (M,). Memory: O((B + M) D) and one tile;
+    a matrix small enough is kept for the gradient instead of computed twice. Differentiable once.
+    """
+    tau = torch.as_tensor(temperature, dtype=left.dtype, device=left.device)
+    row_losses, column_losses = TiledSoftmax.apply(left, right, tau, rows, columns, tile)  # type: ignore[no-untyped-call]
+    return row_losses, column_losses

@@ -1,7 +1,7 @@
-"""The temperature tau of a softmax: a fixed number, or a parameter learned as log tau.
+"""The temperature tau of a softmax: a fixed number, or a parameter learned as log tau or as 1 / tau.
 
 The released code learns 1 / tau directly, which one large step can push to 0 or below, and does not save it. Here log
-tau is the parameter, tau stays within [0.01, 100], and the value is part of the loss's state.
+tau is the usual parameter, tau stays within [0.01, 100] in either form, and the value is part of the loss's state.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from bsc_core.config.losses import HIGHEST_TEMPERATURE as HIGHEST
+from bsc_core.config.losses import LOWEST_TEMPERATURE as LOWEST
+from bsc_core.config.losses import SoftmaxOverBatch
 from bsc_core.errors import ConfigError
-
-LOWEST = 0.01
-HIGHEST = 100.0
 
 
 class FixedTemperature(nn.Module):
@@ -31,7 +31,20 @@ class FixedTemperature(nn.Module):
         return self.value
 
 
-class LearnedTemperature(nn.Module):
+class _Learned(nn.Module):
+    """What both forms share: the start is checked, and a step beyond the bounds is undone.
+
+    Clamping the value alone would leave the parameter outside, where its gradient is 0, for good.
+    """
+
+    def _start(self, temperature: float) -> None:
+        if not LOWEST <= temperature <= HIGHEST:
+            raise ConfigError(
+                f"temperature is {temperature:g}; a learned temperature starts between {LOWEST:g} and {HIGHEST:g}"
+            )
+
+
+class LearnedTemperature(_Learned):
     """A temperature trained with the encoder; `log_temperature` is the parameter.
 
     Raises ConfigError when the start is outside [0.01, 100].
@@ -39,29 +52,51 @@ class LearnedTemperature(nn.Module):
 
     def __init__(self, temperature: float) -> None:
         super().__init__()
-        if not LOWEST <= temperature <= HIGHEST:
-            raise ConfigError(
-                f"temperature is {temperature:g}; a learned temperature starts between {LOWEST:g} and {HIGHEST:g}"
-            )
+        self._start(temperature)
         self.log_temperature = nn.Parameter(torch.tensor(math.log(temperature)))
 
     @property
     def value(self) -> float:
         """tau as a number, for reports."""
-        log_temperature = self.log_temperature.detach().clamp(math.log(LOWEST), math.log(HIGHEST))
-        return math.exp(float(log_temperature))
+        return math.exp(float(self.log_temperature.detach().clamp(math.log(LOWEST), math.log(HIGHEST))))
 
     def forward(self) -> Tensor:
-        """tau as a scalar tensor with gradient.
-
-        A step that carried log tau over the edge is undone here. Clamping the value alone would leave the parameter
-        outside, where its gradient is 0, for good.
-        """
+        """tau as a scalar tensor with gradient."""
         with torch.no_grad():
             self.log_temperature.clamp_(math.log(LOWEST), math.log(HIGHEST))
         return self.log_temperature.exp()
 
 
-def make_temperature(temperature: float, *, learn: bool) -> FixedTemperature | LearnedTemperature:
+class LinearTemperature(_Learned):
+    """A temperature trained as `inverse_temperature` = 1 / tau, the released BSC code's alpha.
+
+    Raises ConfigError when the start is outside [0.01, 100].
+    """
+
+    def __init__(self, temperature: float) -> None:
+        super().__init__()
+        self._start(temperature)
+        self.inverse_temperature = nn.Parameter(torch.tensor(1 / temperature))
+
+    @property
+    def value(self) -> float:
+        """tau as a number, for reports."""
+        return 1 / float(self.inverse_temperature.detach().clamp(1 / HIGHEST, 1 / LOWEST))
+
+    def forward(self) -> Tensor:
+        """tau as a scalar tensor with gradient."""
+        with torch.no_grad():
+            self.inverse_temperature.clamp_(1 / HIGHEST, 1 / LOWEST)
+        inverse: Tensor = self.inverse_temperature
+        return 1 / inverse
+
+
+Temperature = FixedTemperature | LearnedTemperature | LinearTemperature
+
+
+def make_temperature(config: SoftmaxOverBatch) -> Temperature:
     """The temperature module of a loss. Raises ConfigError when the value cannot work."""
-    return LearnedTemperature(temperature) if learn else FixedTemperature(temperature)
+    if not config.learn_temperature:
+        return FixedTemperature(config.temperature)
+    learned = LearnedTemperature if config.temperature_parameter == "log" else LinearTemperature
+    return learned(config.temperature)

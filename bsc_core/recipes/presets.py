@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from bsc_core.config import DataConfig, RunConfig, make_config
+from bsc_core.recipes.papers import PAPERS
+from bsc_core.recipes.preset import Preset
+
+__all__ = ["PRESETS", "Preset", "preset_config", "recommended"]
 
 
-@dataclass(frozen=True)
-class Preset:
-    """A named set of config sections without `data`. `when` says in one sentence which task it is for."""
-
-    title: str
-    when: str
-    values: dict[str, Any]
+def _by_task(title: str, when: str, loss: dict[str, Any], batching: dict[str, Any] | None = None) -> Preset:
+    """A careful run from the bundled encoder with the loss that the task calls for."""
+    values = {
+        "encoder": {"name": "bundled"},
+        "batching": batching or {"strategy": "examples", "group_size": 8},
+        "loss": loss,
+        "training": {"epochs": 3, "batch_size": 32, "learning_rate": 3e-5},
+    }
+    return Preset(title, when, values)
 
 
 PRESETS: dict[str, Preset] = {
@@ -28,15 +33,39 @@ PRESETS: dict[str, Preset] = {
             "training": {"epochs": 3, "batch_size": 32, "learning_rate": 3e-5},
         },
     ),
-    "paper_pfcc": Preset(
-        "Paper: claim retrieval (PFCC-S)",
-        "Positives only and a corpus to search, with the BSC paper's setting for BERT-base.",
-        {
-            "encoder": {"name": "bundled", "max_length": 90},
-            "batching": {"strategy": "examples", "group_size": 8},
-            "loss": {"name": "bsc", "temperature": 0.1, "normalization": "l2"},
-            "training": {"epochs": 6, "batch_size": 30, "learning_rate": 2e-5},
-        },
+    "task_positives": _by_task(
+        "I have positives only",
+        "Pairs that belong together and nothing else. A text that occurs twice in a batch is not its own negative.",
+        {"name": "bsc", "temperature": 0.05, "duplicates": "merge"},
+    ),
+    "task_graded": _by_task(
+        "I have graded labels",
+        "Labels between 0 and 1 that mean how alike two texts are: half batch softmax, half regression on the label.",
+        {"name": "combined", "preset": "bsc_mse", "mu": 0.5, "bsc": {"temperature": 0.05}},
+    ),
+    "task_negatives": _by_task(
+        "I have a wrong document for each query",
+        "A column of wrong documents, which join the choices of every query of the batch.",
+        {"name": "mnrl", "temperature": 0.05},
+        {"strategy": "random"},
+    ),
+    "task_classes": _by_task(
+        "I have sentences with classes",
+        "Pairs of sentences labelled 1 for the same class and 0 for two classes; wrong pairs are pushed apart.",
+        {"name": "online_contrastive", "distance": "cosine", "margin": 0.5, "reduction": "mean"},
+        {"strategy": "random"},
+    ),
+    "task_nli": _by_task(
+        "I have NLI",
+        "Premises and hypotheses with three classes: a classifier and, for what is entailed, a contrast.",
+        {"name": "supcon", "temperature": 0.1, "mix": 0.5},
+        {"strategy": "examples", "group_size": 3, "distinct_texts": False},
+    ),
+    "task_texts": _by_task(
+        "I have texts only",
+        "No pairs that can be trusted: each query meets itself under another dropout.",
+        {"name": "simcse", "temperature": 0.05},
+        {"strategy": "random"},
     ),
     "lesson": Preset(
         "Fast lesson",
@@ -48,6 +77,7 @@ PRESETS: dict[str, Preset] = {
             "training": {"epochs": 5, "batch_size": 32, "learning_rate": 1e-3, "temperature_learning_rate": 1e-2},
         },
     ),
+    **PAPERS,
 }
 
 

@@ -1,4 +1,4 @@
-"""The shipped sample data as a config section."""
+"""The shipped sample data as config sections."""
 
 from __future__ import annotations
 
@@ -16,5 +16,14 @@ def sample_config(folder: Path | None = None) -> DataConfig:
         corpus=str(folder / "corpus.tsv"),
         columns=Columns(query="query", document="document", label="label", query_id="query_id", document_id="doc_id"),
         corpus_columns=CorpusColumns(document="text", document_id="doc_id"),
+        dev_share=0.2,
+    )
+
+
+def sample_nli_config(folder: Path | None = None) -> DataConfig:
+    """How the sample premises and hypotheses are read; a fifth of the premises is held out for dev."""
+    return DataConfig(
+        train=str((folder or sample_data_folder()) / "nli.tsv"),
+        columns=Columns(query="premise", document="hypothesis", class_label="label", query_id="premise_id"),
         dev_share=0.2,
     )

@@ -13,13 +13,13 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from bsc_core.batching import BatchPlan
-from bsc_core.config import TrainingConfig
+from bsc_core.config import LossSection, TrainingConfig
 from bsc_core.data.pairs import PairDataset
 from bsc_core.encoders.tokens import TokenTable
 from bsc_core.errors import TrainingError
 from bsc_core.training.optim import clip_gradients, make_optimizer, make_schedule
 from bsc_core.training.precision import autocast, resolve_precision
-from bsc_core.training.step import Ids, batch_labels, embed_batch
+from bsc_core.training.step import Ids, make_batch
 
 PlanFor = Callable[[int], BatchPlan]
 
@@ -77,13 +77,14 @@ class Trainer:
         first = self.plan_for(0).batches(config.batch_size)
         steps = config.steps or config.epochs * len(first)
         epochs = math.ceil(steps / len(first))
-        schedule = make_schedule(self.optimizer, steps=steps, warmup=config.warmup)
+        ends_early = config.schedule == "ends_early"
+        schedule = make_schedule(self.optimizer, steps=steps, warmup=config.warmup, ends_early=ends_early)
         for step, (epoch, rows, ends_epoch) in enumerate(self._batches(first), start=1):
             started = time.perf_counter()
             self.model.train()  # whoever read the last report may have evaluated
             rate = float(schedule.get_last_lr()[0])
             total, terms = self._backward(rows, step)
-            norm = clip_gradients(self.model, config.max_grad_norm)
+            norm = clip_gradients(self.model, config.max_grad_norm, self.loss)
             self.optimizer.step()
             self.optimizer.zero_grad()
             schedule.step()
@@ -115,10 +116,12 @@ class Trainer:
                 yield epoch + 1, rows, position == len(batches)
 
     def _backward(self, rows: Ids, step: int) -> tuple[float, dict[str, float]]:
+        wanted = getattr(self.accelerator.unwrap_model(self.loss), "config", LossSection())
         with autocast(self.precision, self.accelerator.device):
-            queries, documents = embed_batch(self.model, self.tokens, self.dataset, rows, self.config.micro_tokens)
-        labels = batch_labels(self.dataset, rows, queries.device)
-        parts = self.loss(queries, documents, labels)
+            batch = make_batch(
+                self.model, self.tokens, self.dataset, rows, loss=wanted, micro_tokens=self.config.micro_tokens
+            )
+        parts = self.loss(batch.queries, batch.documents, batch.labels, **batch.ids)
         total = float(parts.total.detach())
         if not math.isfinite(total):
             raise TrainingError(
@@ -132,5 +135,4 @@ class Trainer:
         return None if temperature is None else float(temperature.value)
 
     def _tokens(self, rows: Ids) -> int:
-        lengths = self.tokens.lengths
-        return int(lengths[self.dataset.query[rows]].sum() + lengths[self.dataset.document[rows]].sum())
+        return sum(int(self.tokens.lengths[column[rows]].sum()) for column in self.dataset.text_columns)

@@ -12,6 +12,8 @@ from bsc_core.data import ExperimentData, Finding, PairDataset
 from bsc_core.data.columns import as_names
 from bsc_core.figures import shape as shape_figures
 from bsc_core.figures import theme
+from bsc_core.losses.catalogue import CATALOGUE
+from bsc_core.recipes.fitting import fitting_losses, shape_of
 from pages.ui import show, words
 
 ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
@@ -96,6 +98,11 @@ def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> N
     )
     if dataset.label is not None:
         frame["label"] = dataset.label[list(rows)]
+    if dataset.negative is not None:
+        frame["negative"] = dataset.texts.take(dataset.negative[list(rows)])
+    if dataset.classes is not None:
+        names = dataset.class_names
+        frame["class"] = [names[number] if names else str(number) for number in dataset.classes[list(rows)]]
     number = st.column_config.NumberColumn(format="%.2f", width="small")
     st.dataframe(frame, hide_index=True, height=280, key=key, column_config={"label": number}, alt="Pairs of texts")
 
@@ -118,7 +125,7 @@ def findings(data: ExperimentData, found: list[Finding]) -> None:
 
 
 def shape(data: ExperimentData) -> None:
-    """How many of what, how the labels lie, and the loss that fits."""
+    """How many of what, and the losses that fit."""
     train = data.train
     measures = {
         "Distinct texts": theme.count(len(data.texts)),
@@ -129,7 +136,7 @@ def shape(data: ExperimentData) -> None:
     }
     for column, (name, value) in zip(show.columns(len(measures), least=150), measures.items(), strict=True):
         column.metric(name, value, help=words.help_text("threshold") if name == "Positive pairs" else None)
-    st.text(fitting_loss(train))
+    losses(train)
 
 
 def pictures(data: ExperimentData) -> None:
@@ -151,16 +158,15 @@ def pictures(data: ExperimentData) -> None:
             )
 
 
-def fitting_loss(train: PairDataset) -> str:
-    """Which loss fits pairs of this shape, in one sentence."""
-    if train.label is None:
-        return "Fits: batch-softmax contrastive loss; all pairs are positive, the others of a batch serve as negatives."
-    if train.has_negatives:
-        return (
-            "Fits: batch-softmax contrastive loss with labelled negatives: pairs at or below the threshold are not "
-            "pulled together, and their documents stay among the choices of the batch."
-        )
-    return "Fits: batch-softmax contrastive loss; every label lies above the threshold, so all pairs count as positive."
+def losses(train: PairDataset) -> None:
+    """The losses that these pairs can feed, each with what it is for."""
+    st.markdown("**Losses that fit this shape**", help=words.help_text("loss"))
+    lines = [
+        {"loss": name, "title": card.title, "when to choose it": card.when}
+        for name in fitting_losses(shape_of(train))
+        for card in [CATALOGUE[name]]
+    ]
+    st.dataframe(lines, hide_index=True, key="data.losses", alt="Losses that fit these data")
 
 
 def column_names(value: str | tuple[str, ...] | None) -> str:

@@ -1,7 +1,8 @@
 """Forms made from the config schema: titles and descriptions come from it, and it alone decides what is allowed.
 
 Every widget lives under the key `<page>.<section>.<field>`; `fill` sets them all, `read` gives them back as plain
-values for `make_config`. Widgets refuse nothing themselves, so that the core's message is the one that is seen.
+values for `make_config`. Widgets refuse nothing themselves, so that the core's message is the one that is seen. A loss
+is a section of its own, `loss.bsc` or `loss.softmax`, so that each keeps its values while another one is chosen.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import streamlit as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bsc_core.config import RunConfig
+from bsc_core.config import LOSS_CONFIGS, RunConfig
 from pages.ui import words
 
 Values = dict[str, Any]
@@ -33,7 +34,8 @@ def fill(page: str, fields: Fields, values: Values) -> None:
         given = values.get(section) or {}
         for name in names:
             default = model_of(section).model_fields[name].get_default()
-            st.session_state[key(page, section, name)] = given.get(name, default)
+            value = given.get(name, default)
+            st.session_state[key(page, section, name)] = list(value) if isinstance(value, tuple) else value
 
 
 def read(page: str, fields: Fields) -> dict[str, Values]:
@@ -45,7 +47,9 @@ def read(page: str, fields: Fields) -> dict[str, Values]:
 
 
 def model_of(section: str) -> type[BaseModel]:
-    """The pydantic model of a section of RunConfig."""
+    """The pydantic model of a section of RunConfig, or of a loss: `loss.bsc`, `loss.combined.bsc`."""
+    if section.startswith("loss."):
+        return LOSS_CONFIGS[section.rpartition(".")[2]]
     model = RunConfig.model_fields[section].annotation
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise TypeError(f"section {section} is {model}, which a form cannot be made from")
@@ -53,12 +57,19 @@ def model_of(section: str) -> type[BaseModel]:
 
 
 def draw(page: str, section: str, fields: Sequence[str], *, columns: int = 2) -> None:
-    """Draw the widgets of these fields, side by side."""
-    model = model_of(section)
-    places = st.columns(columns, vertical_alignment="bottom")
-    for number, field in enumerate(fields):
-        with places[number % columns]:
-            widget(model.model_fields[field], key(page, section, field), field)
+    """Draw the widgets of these fields, side by side: lists over the whole width first, switches last."""
+    infos = model_of(section).model_fields
+    lists = [field for field in fields if get_origin(infos[field].annotation) is tuple]
+    switches = [field for field in fields if infos[field].annotation is bool]
+    boxes = [field for field in fields if field not in (*lists, *switches)]
+    for field in lists:
+        widget(infos[field], key(page, section, field), field)
+    for kind in (boxes, switches):
+        for start in range(0, len(kind), columns):
+            row = zip(st.columns(columns, vertical_alignment="bottom"), kind[start : start + columns], strict=False)
+            for place, field in row:
+                with place:
+                    widget(infos[field], key(page, section, field), field)
 
 
 def widget(info: FieldInfo, widget_key: str, field: str) -> Any:
@@ -68,6 +79,8 @@ def widget(info: FieldInfo, widget_key: str, field: str) -> Any:
     title = info.title or field
     if get_origin(kind) is Literal:
         return st.selectbox(title, get_args(kind), **shared)
+    if get_origin(kind) is tuple:
+        return st.multiselect(title, get_args(get_args(kind)[0]), **shared)
     if kind is bool:
         return st.toggle(title, **shared)
     if kind in (int, float):

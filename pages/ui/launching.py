@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import streamlit as st
+from pydantic import TypeAdapter
 
 from bsc_core.config import (
     BatchingConfig,
@@ -16,11 +17,11 @@ from bsc_core.config import (
     make_config,
     to_toml,
 )
-from bsc_core.errors import BscError
+from bsc_core.errors import BscError, DataError
 from bsc_core.figures import theme
 from bsc_core.recipes.presets import PRESETS
 from bsc_core.runs import new_run_id
-from pages.ui import forms, frame, plan_words, show, store
+from pages.ui import forms, frame, loss_form, loss_words, plan_words, show, store
 
 if TYPE_CHECKING:
     from bsc_core.data.experiment import ExperimentData
@@ -30,56 +31,69 @@ SHOWN = {
     "data": ("dev_share", "threshold"),
     "encoder": ("name", "max_length"),
     "batching": ("strategy", "group_size", "by", "metric"),
-    "loss": ("temperature", "normalization", "learn_temperature", "symmetric"),
     "training": ("epochs", "batch_size", "learning_rate", "seed"),
 }
 MORE = {
     "data": ("label_min", "label_max", "train_split", "dev_split", "test_split"),
     "encoder": (),
     "batching": ("neighbours", "distinct_texts", "reverse", "keep_groups"),
-    "loss": ("reduction", "threshold", "labelled_negatives"),
     "training": (
-        *("steps", "warmup", "weight_decay", "max_grad_norm", "temperature_learning_rate", "precision"),
-        *("micro_tokens", "checkpoint_steps", "threads"),
+        *("steps", "warmup", "schedule", "weight_decay", "max_grad_norm", "temperature_learning_rate"),
+        *("head_learning_rate", "precision", "micro_tokens", "checkpoint_steps", "threads"),
     ),
 }
 FIELDS = {section: (*SHOWN[section], *MORE[section]) for section in SHOWN}
+ORDER = ("data", "encoder", "batching", "loss", "training")
 
 
 def preset_picker(context: frame.Context) -> None:
-    """Choose a starting point. Choosing one fills the form anew; so do another dataset and a plan sent by Batches."""
+    """Choose a starting point. Choosing one fills the form anew; so do another dataset and settings sent by a page.
+
+    What Batches or the loss lab sent lies over the preset until another preset is chosen.
+    """
     preset = st.selectbox(
         "Start from",
         list(PRESETS),
         format_func=lambda name: PRESETS[name].title,
         key=f"{PAGE}.preset",
         persist_state="session",
+        on_change=store.keep_plan,
+        args=({},),
     )
     st.caption(PRESETS[preset].when)
     source = [preset, context.dataset_key, context.encoder, store.kept_plan()]
     if st.session_state.get(f"{PAGE}.source") != source:
-        forms.fill(PAGE, FIELDS, start_values(preset, context))
+        values = start_values(preset, context)
+        forms.fill(PAGE, FIELDS, values)
+        loss_form.fill(PAGE, values.get("loss", {}))
         st.session_state[f"{PAGE}.source"] = source
 
 
 def start_values(preset: str, context: frame.Context) -> forms.Values:
-    """A preset's values with the dataset of the bar, its encoder where it was chosen, and the plan sent by Batches."""
+    """A preset's values with the dataset of the bar, its encoder where it was chosen, and what another page sent."""
     values = {section: dict(part) for section, part in PRESETS[preset].values.items()}
     values["data"] = store.data_config(context.dataset_key).model_dump()
     if context.encoder != "bundled":
         values["encoder"] = {**values.get("encoder", {}), "name": context.encoder}
     for section, part in store.kept_plan().items():
-        values[section] = {**values.get(section, {}), **part}
+        given = values.get(section, {})
+        values[section] = loss_form.laid_over(given, part) if section == "loss" else {**given, **part}
     return values
 
 
 def config_from_form(context: frame.Context) -> RunConfig:
     """The config as the form stands. Raises ConfigError with the core's sentence."""
-    values = forms.read(PAGE, FIELDS)
+    values = form_values()
     data = store.data_config(context.dataset_key).model_dump() | values.pop("data")
     rest = {"evaluation": PRESETS[st.session_state[f"{PAGE}.preset"]].values.get("evaluation", {})}
     name = st.session_state.get(f"{PAGE}.name", "")
     return make_config({"name": name, "data": data, **rest, **values}, source="this plan")
+
+
+def form_values() -> dict[str, forms.Values]:
+    """The five sections as the form stands."""
+    values = {**forms.read(PAGE, FIELDS), "loss": loss_form.read(PAGE)}
+    return {section: values[section] for section in ORDER}
 
 
 def sentences(context: frame.Context, known: plan_words.Facts | None) -> dict[str, str]:
@@ -88,11 +102,11 @@ def sentences(context: frame.Context, known: plan_words.Facts | None) -> dict[st
         "data": lambda _: plan_words.data_sentence(store.datasets()[context.dataset_key].label, known),
         "encoder": lambda part: plan_words.encoder_sentence(EncoderConfig(**part)),
         "batching": lambda part: plan_words.batching_sentence(BatchingConfig(**part)),
-        "loss": lambda part: plan_words.loss_sentence(LossConfig(**part)),
+        "loss": lambda part: loss_words.loss_sentence(TypeAdapter(LossConfig).validate_python(part)),
         "training": lambda part: plan_words.training_sentence(TrainingConfig(**part)),
     }
     said = {}
-    for section, part in forms.read(PAGE, FIELDS).items():
+    for section, part in form_values().items():
         try:
             said[section] = words[section](part)
         except ValueError:
@@ -100,13 +114,29 @@ def sentences(context: frame.Context, known: plan_words.Facts | None) -> dict[st
     return said
 
 
-def form(context: frame.Context, known: plan_words.Facts | None) -> None:
+def form(context: frame.Context, known: plan_words.Facts) -> None:
     """The five sections, each closed to one sentence of its settings."""
     for section, sentence in sentences(context, known).items():
         with st.expander(sentence, key=f"{PAGE}.open.{section}"):
+            if section == "loss":
+                loss_form.draw(PAGE, known.shape)
+                continue
             forms.draw(PAGE, section, SHOWN[section])
             if MORE[section] and st.toggle("More", key=f"{PAGE}.more.{section}", persist_state="session"):
                 forms.draw(PAGE, section, MORE[section])
+
+
+def check(config: RunConfig, data: ExperimentData) -> None:
+    """Raise the DataError that the run would end with, where the data lack what the loss learns from."""
+    from bsc_core.training.rows import training_rows
+
+    training_rows(config, data.train)
+
+
+def ways_out(fault: BscError, known: plan_words.Facts) -> None:
+    """Where the data cannot feed the loss: the losses that they can."""
+    if isinstance(fault, DataError):
+        st.caption(loss_words.fitting_sentence(known.shape))
 
 
 def plan(config: RunConfig, data: ExperimentData, known: plan_words.Facts) -> None:

@@ -19,7 +19,7 @@ from pages.ui.words import help_text
 
 NONE = "— none —"
 EXAMPLES = 3
-ROLES = ("query", "document", "label", "query_id", "document_id", "split")
+ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
 
 
 def upload() -> None:
@@ -38,7 +38,8 @@ def upload() -> None:
         corpus_path = right.text_input("or a path on this machine ", key=f"data.corpus_path.{taken}")
         if not pairs and not path:
             st.caption(
-                "One row is one pair: a query and a document, and a label if there is one. Nothing leaves this machine."
+                "One row is one pair: a query and a document, and a label, a class or a wrong document if there is "
+                "one. Nothing leaves this machine."
             )
             return
         with show.calm_errors(stop=False):
@@ -56,7 +57,7 @@ def upload() -> None:
 def columns_of(key: str) -> None:
     """The columns of the dataset in view: fixed for the sample data, editable for one's own."""
     data = store.data_config(key)
-    if key == store.SAMPLE:
+    if key in store.SAMPLES:
         table = read_table(data.train)
         assert data.columns is not None
         st.dataframe(
@@ -83,7 +84,7 @@ def _form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None
     st.markdown("**Columns as guessed from the header; change what is wrong**" if guessed else "**Columns**")
     st.dataframe(_described(table, guess), hide_index=True, key=f"{key}.table", alt="Columns, roles and examples")
     chosen: dict[str, Any] = {}
-    for place, role in zip([*show.columns(3, least=170), *show.columns(3, least=170)], ROLES, strict=True):
+    for place, role in zip(show.columns(len(ROLES), least=150), ROLES, strict=True):
         field = Columns.model_fields[role]
         options = list(table.names) if role in ("query", "document") else [NONE, *table.names]
         given = getattr(guess, role)

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bsc_core.config import BatchingConfig, BSCLossConfig, EncoderConfig, RunConfig, TrainingConfig
+from bsc_core.config import BatchingConfig, EncoderConfig, RunConfig, TrainingConfig
 from bsc_core.figures import theme
+from bsc_core.recipes.fitting import DataShape, shape_of
+from bsc_core.training.rows import keeps_negatives
+from pages.ui import loss_words
 
 if TYPE_CHECKING:
     from bsc_core.data.experiment import ExperimentData
@@ -17,29 +20,25 @@ NAMES = {"bundled": "all-MiniLM-L6-v2 (bundled)", "static": "static token vector
 
 @dataclass(frozen=True)
 class Facts:
-    """What the plan's words need to know of the data: rows, distinct queries, labels, corpus size, longest group."""
+    """What the plan's words need to know of the data: rows, corpus size, distinct queries, what a loss can use."""
 
     train: int
-    train_positive: int
     dev: int
     test: int
     corpus: int
-    labelled: bool
-    negatives: bool
     train_queries: int
+    shape: DataShape
 
 
 def facts(data: ExperimentData) -> Facts:
     """Count what the plan speaks of."""
     return Facts(
         train=len(data.train),
-        train_positive=int(data.train.positive.sum()),
         dev=len(data.dev),
         test=len(data.test) if data.test is not None else 0,
         corpus=len(data.corpus.document) if data.corpus is not None else 0,
-        labelled=data.train.label is not None,
-        negatives=data.train.has_negatives,
         train_queries=len(data.train.distinct_queries),
+        shape=shape_of(data.train),
     )
 
 
@@ -47,9 +46,16 @@ def data_sentence(label: str, known: Facts | None) -> str:
     """The data section in one sentence."""
     if known is None:
         return f"Data: {label}"
-    kind = "graded" if known.labelled else "positive"
+    kind = data_kind(known.shape)
     corpus = f", search in {theme.many(known.corpus, 'document')}" if known.corpus else ""
     return f"Data: {theme.many(known.train, f'{kind} pair')} to train, {theme.count(known.dev)} for dev{corpus}"
+
+
+def data_kind(shape: DataShape) -> str:
+    """What the pairs carry, in one word."""
+    if shape.classes:
+        return "classified"
+    return "graded" if shape.labelled else "positive"
 
 
 def encoder_sentence(encoder: EncoderConfig) -> str:
@@ -66,14 +72,6 @@ def batching_sentence(batching: BatchingConfig) -> str:
         return "Batches: pairs in the order of the file"
     whole = ", kept whole" if batching.keep_groups else ""
     return f"Batches: groups of {batching.group_size} nearest {batching.by} neighbours{whole}"
-
-
-def loss_sentence(loss: BSCLossConfig) -> str:
-    """The loss section in one sentence."""
-    learned = "learned from" if loss.learn_temperature else "fixed at"
-    sides = "both directions" if loss.symmetric else "queries choose documents"
-    vectors = "cosine" if loss.normalization == "l2" else "raw dot products"
-    return f"Loss: batch softmax, temperature {learned} {loss.temperature:g}, {vectors}, {sides}"
 
 
 def training_sentence(training: TrainingConfig) -> str:
@@ -96,8 +94,10 @@ def size(number: int | None) -> str:
 
 
 def rows(config: RunConfig, known: Facts) -> int:
-    """The pairs that the loss trains on: all, or the positive ones where labelled negatives are left out."""
-    return known.train if config.loss.labelled_negatives else known.train_positive
+    """The rows that the loss trains on: triplets, all pairs, or the positive ones where negatives are left out."""
+    if "negatives" in config.loss.needs:
+        return known.shape.triplets
+    return known.train if keeps_negatives(config) else known.shape.positives
 
 
 def steps(config: RunConfig, known: Facts) -> int:
@@ -112,20 +112,22 @@ def plan_sentences(config: RunConfig, known: Facts) -> list[str]:
     """The whole plan in words, in the order it will happen."""
     each = " and after every epoch" if config.evaluation.each_epoch else ""
     encoder = NAMES.get(config.encoder.name, Path(config.encoder.name).name or config.encoder.name)
-    negatives = config.training.batch_size - 1
-    pairs = theme.many(rows(config, known), "training pair")
-    temperature = f"{'learned from' if config.loss.learn_temperature else 'of'} {config.loss.temperature:g}"
+    kind = "triplet" if "negatives" in config.loss.needs else "training pair"
     measured = f"search in {theme.many(known.corpus, 'document')}" if known.corpus else "the dev pairs themselves"
     return [
         f"Start from {encoder} and measure it on {theme.many(known.dev, 'dev pair')} ({measured}).",
-        f"Put {pairs} about {theme.many(known.train_queries, 'query', 'queries')} "
-        f"in batches of {config.training.batch_size}, "
-        f"so each has {theme.many(negatives, 'negative')} to be told from: "
-        f"{_order(config.batching)}.",
-        f"Take {theme.many(steps(config, known), 'step')} at a temperature {temperature}, "
+        f"Put {theme.many(rows(config, known), kind)} about {theme.many(known.train_queries, 'query', 'queries')} "
+        f"in batches of {config.training.batch_size}{_told_apart(config)}: {_order(config.batching)}.",
+        f"Take {theme.many(steps(config, known), 'step')}{loss_words.at_temperature(config.loss)} "
         f"with a learning rate that rises to {small(config.training.learning_rate)} and falls to 0.",
         f"Measure before, after{each}; keep the model that is best on dev.",
     ]
+
+
+def _told_apart(config: RunConfig) -> str:
+    if not loss_words.in_batch(config.loss):
+        return ""
+    return f", so each has {theme.many(config.training.batch_size - 1, 'negative')} to be told from"
 
 
 def _order(batching: BatchingConfig) -> str:
@@ -137,16 +139,12 @@ def _order(batching: BatchingConfig) -> str:
 
 def oddities(config: RunConfig, known: Facts) -> list[str]:
     """What is allowed but unusual, and why one would look twice; empty for an ordinary plan."""
-    loss, training, batching = config.loss, config.training, config.batching
-    low, high = (0.02, 0.5) if loss.normalization == "l2" else (0.5, 20.0)
-    found = []
-    if not low <= loss.temperature <= high:
-        side = "low: only the hardest negative counts" if loss.temperature < low else "high: all negatives count alike"
-        found.append(f"Temperature {loss.temperature:g} is {side} ({low:g} to {high:g} is usual here).")
+    training, batching = config.training, config.batching
+    found = loss_words.oddities(config, known.shape)
     if training.batch_size > rows(config, known):
         found.append(
             f"A batch of {training.batch_size} is larger than the data "
-            f"({theme.many(rows(config, known), 'training pair')}): every epoch is one step."
+            f"({theme.many(rows(config, known), 'row')}): every epoch is one step."
         )
     if batching.strategy == "examples" and batching.group_size > training.batch_size:
         found.append(
@@ -162,8 +160,8 @@ def oddities(config: RunConfig, known: Facts) -> list[str]:
         found.append(f"Only {theme.many(steps(config, known), 'step')} in all: hardly time to learn.")
     if known.dev < 20:
         found.append(f"Only {theme.many(known.dev, 'dev pair')}: the metric will jump by chance.")
-    if known.negatives and not loss.labelled_negatives:
-        found.append("The data have labelled negatives, and this plan leaves them out.")
-    if not known.corpus and not known.labelled:
+    if training.schedule == "ends_early":
+        found.append("The learning rate is 0 for the last steps: the article's mistake, kept as a lesson.")
+    if not known.corpus and not known.shape.labelled:
         found.append("No corpus and no labels: dev is measured by search among its own documents.")
     return found

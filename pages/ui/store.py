@@ -14,7 +14,7 @@ import streamlit as st
 
 from bsc_core.config import DataConfig, EncoderConfig
 from bsc_core.errors import InputError
-from bsc_core.recipes.sample import sample_config
+from bsc_core.recipes.sample import sample_config, sample_nli_config
 from bsc_core.runs import RunStore
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bsc_core.data.experiment import ExperimentData
 
 SAMPLE = "sample"
+SAMPLE_NLI = "sample-nli"
+SAMPLES = (SAMPLE, SAMPLE_NLI)
 SHELF = 8  # sets of vectors kept in memory
 TEXTS_A_SECOND = 150  # what two processor cores encode with the bundled encoder
 
@@ -43,7 +45,10 @@ def run_store() -> RunStore:
 
 def datasets() -> dict[str, DatasetChoice]:
     """Key -> dataset: the sample data first, then the uploaded ones, newest first."""
-    choices = {SAMPLE: DatasetChoice(SAMPLE, "Sample questions and answers", sample_config())}
+    choices = {
+        SAMPLE: DatasetChoice(SAMPLE, "Sample questions and answers", sample_config()),
+        SAMPLE_NLI: DatasetChoice(SAMPLE_NLI, "Sample NLI", sample_nli_config()),
+    }
     described = sorted(uploads_folder().glob("*/dataset.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in described:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -133,11 +138,11 @@ def _encode(config: EncoderConfig, data: ExperimentData) -> np.ndarray:
 
 
 def keep_plan(values: dict[str, dict[str, object]]) -> None:
-    """Remember the settings of a plan (sections of RunConfig, such as batching and training) for the New run page."""
+    """Remember settings (sections of RunConfig, such as batching or loss) for the New run page; {} forgets them."""
     st.session_state["plan"] = values
 
 
 def kept_plan() -> dict[str, dict[str, object]]:
-    """The settings that the Batches page sent on, else {}."""
+    """The settings that Batches or the loss lab sent on, else {}."""
     kept: dict[str, dict[str, object]] = st.session_state.get("plan", {})
     return kept

@@ -2,53 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-BSC = "Batch-Softmax Contrastive Loss for Pairwise Sentence Scoring Tasks (Chernyavskiy et al., 2022)"
-UMAP = "UMAP: Uniform Manifold Approximation and Projection (McInnes et al., 2018)"
-GEOMETRY = "Alignment and Uniformity on the Hypersphere (Wang and Isola, 2020)"
-
-
-@dataclass(frozen=True)
-class Word:
-    """One word: what it means, its equation, the paper it is from, and where the released code departs from it."""
-
-    definition: str
-    equation: str = ""
-    paper: str = ""
-    deviation: str = ""
-
+from bsc_core.losses.catalogue import BSC
+from pages.ui.loss_terms import LOSS_TERMS
+from pages.ui.word import GEOMETRY, UMAP, Word
 
 WORDS: dict[str, Word] = {
-    "bsc": Word(
-        "Every query of a batch has to pick its own document among all of the batch, and the other way round.",
-        r"L = -\frac{1}{m}\sum_i \log \frac{e^{s_{ii}/\tau}}{\sum_j e^{s_{ij}/\tau}} "
-        r"-\frac{1}{m}\sum_i \log \frac{e^{s_{ii}/\tau}}{\sum_j e^{s_{ji}/\tau}}",
-        f"{BSC}, equation 1",
-        "halves the sum of the two directions; the setting `mean` does the same, `sum` is the equation.",
-    ),
-    "temperature": Word(
-        "Divides every similarity before the softmax. Small: only the hardest negatives count. Large: all count alike.",
-        r"p_{ij} = \frac{e^{s_{ij}/\tau}}{\sum_k e^{s_{ik}/\tau}}",
-        f"{BSC}, equation 1",
-        "learns 1/τ directly, which can reach zero, and forgets it on saving; here log τ is learned and saved.",
-    ),
-    "normalization": Word(
-        "What is done to the vectors before they are compared: `l2` gives each length 1, so a similarity is a cosine.",
-        r"x \leftarrow x / \lVert x \rVert_2",
-        BSC,
-    ),
-    "symmetric": Word(
-        "Also lets each document choose among the queries: the second term of the loss.", "L = L_0 + L_1", BSC
-    ),
-    "labelled_negatives": Word(
-        "Pairs labelled negative are not pulled together, but their documents stay among the choices of all queries.",
-        r"L_0 = -\frac{1}{m}\sum_i \mathbb{1}[y_i > t]\,\log p_{ii}",
-        f"{BSC}, equation 5",
-    ),
-    "threshold": Word(
-        "A pair is positive when its label is above this; a label equal to it is negative.", "y_i > t", BSC
-    ),
+    **LOSS_TERMS,
     "strategy": Word(
         "In which order pairs meet in batches. `random`: shuffled. `examples`: groups of nearest neighbours, so that "
         "a batch holds pairs that are easy to confuse. `sequential`: as in the file.",

@@ -41,8 +41,13 @@ def test_a_numeric_column_is_preferred_to_one_of_words():
 
 
 def test_a_label_of_words_is_refused_rather_than_ignored():
-    with pytest.raises(ColumnError, match="column 'label' looks like the label but holds words such as 'neutral'"):
-        guess_columns(["premise", "hypothesis", "label"], {"label": ["neutral", "entailment"]})
+    with pytest.raises(ColumnError, match="column 'label' looks like the label but holds words such as 'good'"):
+        guess_columns(["query", "answer", "label"], {"label": ["good", "bad"]})
+
+
+def test_the_classes_of_inference_are_guessed_as_classes():
+    columns = guess_columns(["premise", "hypothesis", "gold_label"], {"gold_label": ["Neutral", "-", "entailment"]})
+    assert (columns.label, columns.class_label) == (None, "gold_label")
 
 
 def test_unknown_names_are_listed():

@@ -9,7 +9,7 @@ import pytest
 
 from bsc_core.config import DataConfig
 from bsc_core.data import audit, load_data, read_corpus, read_pairs
-from bsc_core.errors import ColumnError, DataError
+from bsc_core.errors import DataError
 
 
 def rows_by_the_csv_module(path):
@@ -72,9 +72,13 @@ def test_scores_on_another_scale_are_not_halved_silently(shared_data):
         read_pairs(shared_data / "stsb" / "pairs.tsv.gz")
 
 
-def test_inference_classes_are_not_taken_for_positives(shared_data):
-    with pytest.raises(ColumnError, match="'label' looks like the label but holds words"):
-        read_pairs(shared_data / "snli" / "pairs.tsv.gz")
+@pytest.mark.parametrize("name", ["snli", "mnli"])
+def test_inference_rows_are_read_with_their_classes(shared_data, name):
+    dataset = read_pairs(shared_data / name / "pairs.tsv.gz")
+    assert dataset.class_names == ("entailment", "neutral", "contradiction")
+    assert set(dataset.classes.tolist()) == {0, 1, 2}
+    assert ((dataset.label == 1) == (dataset.classes == 0)).all()
+    assert dataset.has_negatives
 
 
 def test_the_sample_files_are_read_whole(sample_pairs, sample_corpus):

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from bsc_core.config import BSCLossConfig
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.losses import LOSSES, BSCLoss, build_loss
-from bsc_core.losses.temperature import FixedTemperature, LearnedTemperature, make_temperature
+from bsc_core.losses.temperature import FixedTemperature, LearnedTemperature
 
 QUERIES = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
 DOCUMENTS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
@@ -89,7 +89,7 @@ def test_temperature_that_is_not_positive_is_refused(value: float) -> None:
 
 def test_learned_temperature_that_starts_outside_its_bounds_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"temperature is 0\.001; .* between 0\.01 and 100"):
-        make_temperature(0.001, learn=True)
+        LearnedTemperature(0.001)
     with pytest.raises(ValidationError, match=r"temperature is 0\.001; .* between 0\.01 and 100"):
         BSCLossConfig(temperature=0.001, learn_temperature=True)
 

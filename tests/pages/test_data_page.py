@@ -151,3 +151,37 @@ def test_a_dataset_whose_file_is_gone_says_so(pages: type, dataset: str, own: Pa
     app = pages.alone("data", dataset=dataset)
     assert not app.exception
     assert any("no such file" in element.value for element in app.text)
+
+
+def test_the_losses_that_fit_are_listed_with_when_to_choose_them(pages: type, runs: RunStore) -> None:
+    for dataset, fits in ((store.SAMPLE, False), (store.SAMPLE_NLI, True)):
+        app = pages.alone("data", dataset=dataset)
+        assert not app.exception
+        table = next(frame.value for frame in app.dataframe if "when to choose it" in frame.value.columns)
+        assert ("softmax" in table["loss"].tolist()) == fits
+        assert "bsc" in table["loss"].tolist()
+
+
+def test_the_sample_nli_data_show_their_classes(pages: type, runs: RunStore) -> None:
+    app = pages.alone("data", dataset=store.SAMPLE_NLI)
+    table = next(frame.value for frame in app.dataframe if "class" in frame.value.columns)
+    assert set(table["class"]) == {"entailment", "neutral", "contradiction"}
+    assert "These are the sample data" in told(app)
+
+
+def test_a_wrong_document_and_a_class_can_be_mapped(pages: type, runs: RunStore, tmp_path: Path) -> None:
+    rows = [f"what is {n},it is {n},it is not {n},{'same' if n % 2 else 'other'}" for n in range(20)]
+    path = tmp_path / "triplets.csv"
+    path.write_text("ask,right,wrong,kind\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    app = pages.alone("data")
+    app.text_input(key="data.pairs_path.0").input(str(path)).run()
+    for role, column in (("query", "ask"), ("document", "right"), ("negative", "wrong"), ("class_label", "kind")):
+        app.selectbox(key=f"data.new.{role}").select(column).run()
+    app.button(key="data.new.use").click().run()
+    assert not app.exception
+    [own] = [choice for key, choice in store.datasets().items() if key not in store.SAMPLES]
+    assert own.data.columns is not None
+    assert (own.data.columns.negative, own.data.columns.class_label) == ("wrong", "kind")
+    train = store.experiment_data(own.key).train
+    assert train.negative is not None
+    assert train.class_names == ("other", "same")

@@ -9,16 +9,16 @@ from collections.abc import Callable
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.config import RunConfig, make_config
+from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
 from bsc_core.jobs.queue import Queue
-from bsc_core.recipes.presets import PRESETS, preset_config
+from bsc_core.recipes.fitting import DataShape
+from bsc_core.recipes.presets import preset_config
 from bsc_core.recipes.sample import sample_config
 from bsc_core.runs import RunStore
-from pages.ui import forms, launching, plan_words
+from pages.ui import forms, launching, loss_form, plan_words
 
-FACTS = plan_words.Facts(
-    train=600, train_positive=200, dev=150, test=0, corpus=800, labelled=True, negatives=True, train_queries=200
-)
+LABELLED = DataShape(positives=200, negatives=400, labelled=True, graded=True, classes=0, triplets=400)
+FACTS = plan_words.Facts(train=600, dev=150, test=0, corpus=800, train_queries=200, shape=LABELLED)
 
 
 def shown(app: AppTest) -> str:
@@ -50,13 +50,13 @@ def test_the_config_file_on_the_page_is_the_preset(pages: type, runs: RunStore) 
     assert make_config(tomllib.loads(text)) == preset_config("recommended", sample_config())
 
 
-@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("preset", ["recommended", "task_graded", "task_nli", "lesson", "paper_cqa_b", "paper_triplet"])
 def test_choosing_a_preset_fills_the_form(pages: type, runs: RunStore, preset: str) -> None:
     app = pages.alone("train")
     app.selectbox(key="train.preset").set_value(preset).run()
     assert not app.exception
     wanted = preset_config(preset, sample_config())
-    assert app.number_input(key="train.loss.temperature").value == wanted.loss.temperature
+    assert app.selectbox(key="train.loss.name").value == wanted.loss.name
     assert app.number_input(key="train.training.epochs").value == wanted.training.epochs
     assert app.text_input(key="train.encoder.name").value == wanted.encoder.name
 
@@ -64,7 +64,7 @@ def test_choosing_a_preset_fills_the_form(pages: type, runs: RunStore, preset: s
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("train.loss.temperature", 0.0, "temperature is 0; it must be > 0"),
+        ("train.loss.bsc.temperature", 0.0, "temperature is 0; it must be > 0"),
         ("train.training.batch_size", 1, "batch_size is 1; it must be >= 2"),
         ("train.training.epochs", None, "training.epochs is None"),
         ("train.training.learning_rate", -1.0, "training.learning_rate is -1.0"),
@@ -83,7 +83,7 @@ def test_what_cannot_work_is_said_calmly_and_cannot_be_launched(
 
 def test_a_launch_queues_one_run_with_the_settings_of_the_form(pages: type, runs: RunStore) -> None:
     app = pages.alone("train")
-    app.number_input(key="train.loss.temperature").set_value(0.07).run()
+    app.number_input(key="train.loss.bsc.temperature").set_value(0.07).run()
     app.text_input(key="train.name").set_value("Warm").run()
     app.button(key="train.launch").click().run()
     assert not app.exception
@@ -163,15 +163,21 @@ def test_every_field_of_the_form_is_a_field_of_the_schema_once() -> None:
         assert len(names) == len(set(names))
 
 
-def test_every_field_of_batching_loss_and_training_is_in_the_form() -> None:
+def test_every_field_of_encoder_batching_and_training_is_in_the_form() -> None:
     for section in ("encoder", "batching", "training"):
         assert set(launching.FIELDS[section]) == set(forms.model_of(section).model_fields)
-    assert set(launching.FIELDS["loss"]) == set(forms.model_of("loss").model_fields) - {"name"}
+
+
+def test_every_field_of_every_loss_is_in_the_form() -> None:
+    for name, model in LOSS_CONFIGS.items():
+        assert {*loss_form.fields(name), *loss_form.APART} >= set(model.model_fields)
+        assert len(set(loss_form.fields(name))) == len(loss_form.fields(name))
 
 
 def test_a_type_and_its_none_are_told_apart() -> None:
     assert forms.kind_of(int | None) == (int, True)
     assert forms.kind_of(float) == (float, False)
+    assert forms.kind_of(float | None) == (float, True)
 
 
 def test_an_ordinary_plan_has_nothing_odd() -> None:

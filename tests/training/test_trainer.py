@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_weights_bit_for_bit(make):
 
 def test_a_loss_that_is_not_finite_stops_the_run_with_the_step(make):
     class Broken(nn.Module):
-        def forward(self, queries, documents, labels=None):
+        def forward(self, queries, documents, labels=None, **ids):
             return LossParts(queries.sum() * float("nan"), {})
 
     with pytest.raises(TrainingError, match="step 1"):

@@ -1,0 +1,15 @@
+"""What a starting point of the New run page is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named set of config sections without `data`. `when` says in one sentence which task it is for."""
+
+    title: str
+    when: str
+    values: dict[str, Any]

@@ -1,0 +1,1 @@
+"""The loss lab's component: Python beside it, JavaScript within it."""

@@ -1,0 +1,1 @@
+"""The player of a toy training: Python beside it, JavaScript within it."""

@@ -1,0 +1,132 @@
+"""Config files: every loss reads back, and what cannot be used is named with its key, its value and the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from bsc_core.config import LOSS_CONFIGS, DataConfig, LossConfig, RunConfig, explain, make_config, read_config, to_toml
+from bsc_core.errors import ConfigError
+
+PARTS = [{"weight": 0.25, "loss": {"name": "supcon", "max_negatives": 3}}, {"weight": 2.0, "loss": {"name": "mse"}}]
+LOSSES = [
+    *({"name": name} for name in LOSS_CONFIGS),
+    {"name": "bsc", "normalization": "none", "threshold": 0.6, "duplicates": "multi_positive"},
+    {"name": "softmax", "features": ["difference"], "hidden": 768, "activation": "none"},
+    {"name": "combined", "preset": "bsc_pearson", "mu": 0.9, "bsc": {"temperature": 1.2}},
+    {"name": "combined", "preset": "custom", "parts": PARTS},
+]
+
+
+def config(loss: Any) -> RunConfig:
+    return make_config({"data": {"train": "/pairs.tsv"}, "loss": loss})
+
+
+def refusal(loss: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        config(loss)
+    return str(refused.value)
+
+
+def written(folder: Path, loss: str) -> Path:
+    path = folder / "run.toml"
+    path.write_text(f'[data]\ntrain = "/pairs.tsv"\n[loss]\n{loss}\n', encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss['name']}-{len(loss)}")
+def test_every_loss_reads_back_from_its_file(tmp_path: Path, loss: dict[str, Any]) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(to_toml(config(loss)), encoding="utf-8")
+    assert read_config(path) == config(loss)
+
+
+def test_the_name_stands_first_in_a_loss_section() -> None:
+    text = to_toml(config({"name": "combined", "preset": "custom", "parts": PARTS}))
+    for section in ("[loss]", "[loss.bsc]", "[loss.parts.loss]"):
+        assert text.split(section + "\n")[1].startswith("name = ")
+
+
+def test_a_loss_without_a_name_is_bsc() -> None:
+    assert config({"temperature": 0.2}).loss == config({"name": "bsc", "temperature": 0.2}).loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        ({"name": "bsc", "temperature": 0}, "loss: temperature is 0; it must be > 0"),
+        ({"name": "bsc", "temperature": "warm"}, "loss.temperature is 'warm'; input should be a valid number"),
+        ({"name": "bsc", "tau": 1}, "loss.tau is not a key of the loss bsc; remove it or correct its spelling (known:"),
+        ({"name": "mse", "margin": 1}, "it belongs to triplet, contrastive, online_contrastive (known: name)"),
+        ({"name": "combined", "bsc": {"temperature": 0}}, "loss.bsc: temperature is 0"),
+        ({"name": "combined", "bsc": {"tau": 0}}, "loss.bsc.tau is not a key of the loss bsc"),
+        ({"name": "combined", "preset": "custom"}, "preset is custom with 0 parts"),
+        ({"name": "softmax", "features": ["u", "w"]}, "loss.features.1 is 'w'"),
+        ({"name": "softmax", "features": []}, "loss: features is []; name at least one"),
+        ({"name": "triplet", "margin": -1}, "loss.margin is -1; input should be greater than 0"),
+    ],
+)
+def test_a_fault_is_named_as_it_stands_in_the_file(loss: dict[str, Any], words: str) -> None:
+    assert words in refusal(loss)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"name": "bsc", "temperature": 0}, "loss.parts.0.loss: temperature is 0"),
+        ({"name": "triplet", "distance": "far"}, "loss.parts.0.loss.distance is 'far'"),
+        ({"name": "combined"}, "loss.parts.0.loss.name is 'combined'; there is no such loss; choose one of bsc, mnrl"),
+    ],
+)
+def test_a_fault_in_a_part_of_a_sum_says_which_part(part: dict[str, Any], words: str) -> None:
+    assert words in refusal({"name": "combined", "preset": "custom", "parts": [{"loss": part}]})
+
+
+def test_an_unknown_loss_is_answered_with_the_names() -> None:
+    said = refusal({"name": "infonce"})
+    assert said.startswith("config: loss.name is 'infonce'; there is no such loss; choose one of ")
+    assert all(name in said for name in LOSS_CONFIGS)
+
+
+@pytest.mark.parametrize(("loss", "words"), [({"name": 3}, "loss.name is 3"), (3, "loss is 3; write a section")])
+def test_a_name_that_is_no_word_is_refused(loss: Any, words: str) -> None:
+    said = refusal(loss)
+    assert words in said
+    assert "name_of" not in said
+
+
+def test_a_loss_alone_and_a_section_alone_are_explained_too() -> None:
+    with pytest.raises(ValidationError) as fault:
+        TypeAdapter(LossConfig).validate_python({"name": "mnrl", "symmetric": True})
+    assert explain(fault.value).startswith("symmetric is not a key of the loss mnrl; remove it: it belongs to bsc")
+    with pytest.raises(ValidationError) as fault:
+        DataConfig.model_validate({"train": "x", "column": 1})
+    assert "dev_share" in explain(fault.value)
+    with pytest.raises(ValidationError) as fault:
+        TypeAdapter(LossConfig).validate_python({"name": "odd"})
+    assert explain(fault.value).startswith("name is 'odd'; there is no such loss")
+
+
+def test_another_loss_on_the_command_line_names_the_key_it_does_not_have(tmp_path: Path) -> None:
+    path = written(tmp_path, 'name = "bsc"\ntemperature = 0.05')
+    with pytest.raises(ConfigError, match=r"loss\.temperature is not a key of the loss mse; remove it: it belongs to"):
+        read_config(path, ["loss.name=mse"])
+
+
+def test_a_sum_can_be_given_on_the_command_line(tmp_path: Path) -> None:
+    path = written(tmp_path, 'name = "combined"\npreset = "custom"')
+    parts = '[{weight = 0.3, loss = {name = "mse"}}, {loss = {name = "bsc", temperature = 0.05}}]'
+    summands = read_config(path, [f"loss.parts={parts}", "loss.parts.1.weight=0.7"]).loss.summands
+    assert [(part.weight, part.loss.name) for part in summands] == [(0.3, "mse"), (0.7, "bsc")]
+    for last, words in (("loss.parts.5.weight=1", "5 is a value, not a section"), ("loss.parts.0=1", "an entry of a")):
+        with pytest.raises(ConfigError, match=words):
+            read_config(path, [f"loss.parts={parts}", last])
+
+
+def test_none_unsets_a_key_unless_none_is_one_of_its_words(tmp_path: Path) -> None:
+    path = written(tmp_path, 'name = "softmax"\nhidden = 8\nactivation = "relu"')
+    loss = read_config(path, ["loss.hidden=none", "loss.activation=none"]).loss
+    assert (loss.hidden, loss.activation) == (None, "none")

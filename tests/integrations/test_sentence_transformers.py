@@ -1,0 +1,180 @@
+"""Every loss and every plan inside SentenceTransformerTrainer, by training with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+from bsc_core.batching import build_plan
+from bsc_core.config import LOSS_CONFIGS, BatchingConfig
+from bsc_core.data import PairDataset
+from bsc_core.errors import ConfigError, InputError
+from bsc_core.integrations import sentence_transformers as adapter
+from bsc_core.losses import load_loss, save_loss
+
+datasets = pytest.importorskip("datasets")
+
+WORDS = ["soup", "bread", "garden", "train", "money", "sleep", "cat", "bike"]
+QUERIES = [f"how do i {word}" for word in WORDS]
+DOCUMENTS = [f"you can {word} in the rain" for word in WORDS]
+NEGATIVES = [f"the {word} is old" for word in WORDS]
+GRADES = [1.0, 0.2, 0.9, 0.0, 1.0, 0.4, 0.7, 0.1]
+CLASSES = [0, 1, 2, 0, 1, 2, 0, 0]
+PAIRS: dict[str, list[Any]] = {"query": QUERIES, "document": DOCUMENTS}
+GRADED = {**PAIRS, "label": GRADES}
+CLASSED = {**PAIRS, "label": CLASSES}
+
+CASES = [
+    (adapter.BSCLoss, {"learn_temperature": True, "duplicates": "multi_positive"}, GRADED),
+    (adapter.BSCLoss, {"normalization": "range_columns", "temperature": 1.2}, PAIRS),
+    (adapter.CombinedLoss, {"mu": 0.1}, GRADED),
+    (adapter.CosineMSELoss, {}, GRADED),
+    (adapter.PearsonLoss, {}, GRADED),
+    (adapter.SoftmaxLoss, {}, CLASSED),
+    (adapter.SupConLoss, {"max_negatives": 2}, CLASSED),
+    (adapter.TripletLoss, {}, {**PAIRS, "negative": NEGATIVES}),
+    (adapter.ContrastiveLoss, {}, GRADED),
+    (adapter.OnlineContrastiveLoss, {}, GRADED),
+    (adapter.SimCSELoss, {}, {"text": QUERIES}),
+    (adapter.MNRLoss, {}, {**PAIRS, "negative": NEGATIVES}),
+]
+
+
+@pytest.fixture
+def model(tiny_encoder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(tiny_encoder), device="cpu")
+
+
+def columns_of(model: SentenceTransformer, data: dict[str, list[Any]]) -> list[dict[str, torch.Tensor]]:
+    return [model.preprocess(texts) for name, texts in data.items() if name != "label"]
+
+
+def train(model: SentenceTransformer, loss: torch.nn.Module, data: dict[str, list[Any]], folder: Path, **changes: Any):
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        **{
+            "per_device_train_batch_size": 4,
+            "max_steps": 3,
+            "learning_rate": 1e-2,
+            "report_to": "none",
+            "save_strategy": "no",
+            "use_cpu": True,
+            "logging_steps": 1,
+            "disable_tqdm": True,
+            "dataloader_pin_memory": False,
+            **changes,
+        },
+    )
+    trainer = SentenceTransformerTrainer(
+        model=model, args=arguments, train_dataset=datasets.Dataset.from_dict(data), loss=loss
+    )
+    trainer.train()
+    return trainer
+
+
+def test_no_loss_is_left_out() -> None:
+    assert {loss.name for loss, *_ in CASES} == set(LOSS_CONFIGS)
+
+
+@pytest.mark.parametrize(("kind", "fields", "data"), CASES, ids=[f"{case[0].name}-{n}" for n, case in enumerate(CASES)])
+def test_the_loss_trains_in_the_trainer(kind, fields, data, model: SentenceTransformer, tmp_path: Path) -> None:
+    loss = kind(model, **fields)
+    of_loss = {name: value.clone() for name, value in loss.loss.state_dict().items()}
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trainer = train(model, loss, data, tmp_path)
+    logged = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    assert len(logged) == 3
+    assert np.isfinite(logged).all()
+    assert any(not torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert all(not torch.equal(of_loss[name], value) for name, value in loss.loss.state_dict().items())
+
+
+SEEN_ONCE = [case for case in CASES if case[0] is not adapter.SimCSELoss]  # its two views differ by dropout
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "data"), SEEN_ONCE, ids=[f"{case[0].name}-{n}" for n, case in enumerate(SEEN_ONCE)]
+)
+def test_the_adapter_is_the_core_loss_on_the_same_embeddings(kind, fields, data, model: SentenceTransformer) -> None:
+    model.eval()
+    loss = kind(model, **fields)
+    columns = columns_of(model, data)
+    sides = [model(dict(column))["sentence_embedding"] for column in columns]
+    labels = torch.tensor(data["label"]) if "label" in data else None
+    ids = {name: adapter.text_ids(column) for name, column in zip(("query_ids", "document_ids"), columns, strict=False)}
+    if data is CLASSED:
+        ids["classes"] = labels
+    torch.manual_seed(0)
+    grades = None if labels is None or data is CLASSED else labels
+    expected = loss.loss(sides[0], torch.cat(sides[1:]), grades, **ids).total
+    torch.manual_seed(0)
+    assert loss(columns, labels).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("data", [PAIRS, {**PAIRS, "negative": NEGATIVES}], ids=["pairs", "hard negatives"])
+def test_mnrl_equals_the_librarys_own_in_value_and_gradient(data, model: SentenceTransformer) -> None:
+    model.eval()
+    columns = columns_of(model, data)
+    totals, gradients = [], []
+    for loss in (adapter.MNRLoss(model), MultipleNegativesRankingLoss(model)):
+        model.zero_grad()
+        total = loss([dict(column) for column in columns], None)
+        total.backward()
+        totals.append(total.item())
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    assert totals[0] == pytest.approx(totals[1], abs=1e-6)
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-6)
+
+
+def test_equal_texts_have_equal_ids_whatever_the_padding(model: SentenceTransformer) -> None:
+    features = model.preprocess(["the cat", "the cat sleep in the rain", "the cat", "bread"])
+    assert adapter.text_ids(features).tolist() == [0, 1, 0, 2]
+
+
+def test_a_trained_head_is_saved_and_read_back(model: SentenceTransformer, tmp_path: Path) -> None:
+    loss = adapter.SoftmaxLoss(model)
+    train(model, loss, CLASSED, tmp_path)
+    save_loss(loss.loss, tmp_path / "loss")
+    read = load_loss(tmp_path / "loss")
+    assert all(torch.equal(read.state_dict()[name], value) for name, value in loss.loss.state_dict().items())
+
+
+def test_wrong_fields_and_missing_columns_are_one_sentence(model: SentenceTransformer) -> None:
+    with pytest.raises(ConfigError, match="temperature is 0"):
+        adapter.BSCLoss(model, temperature=0)
+    with pytest.raises(InputError, match="needs 2 columns of texts; the batch has 1"):
+        adapter.BSCLoss(model)(columns_of(model, {"query": QUERIES}), None)
+    with pytest.raises(InputError, match="needs a label"):
+        adapter.CosineMSELoss(model)(columns_of(model, PAIRS), None)
+
+
+def test_the_trainer_sees_exactly_the_batches_of_the_plans(model: SentenceTransformer, tmp_path: Path) -> None:
+    dataset = PairDataset.from_pairs(QUERIES, DOCUMENTS)
+
+    def plan_for(epoch: int):
+        return build_plan(BatchingConfig(strategy="random"), dataset, None, seed=5, epoch=epoch)
+
+    seen: list[list[str]] = []
+
+    class Recorder(adapter.MNRLoss):
+        def forward(self, sentence_features, labels):
+            columns = list(sentence_features)
+            rows = columns[0]["input_ids"]
+            seen.append(
+                [text.replace(" ", "") for text in model.tokenizer.batch_decode(rows, skip_special_tokens=True)]
+            )
+            return super().forward(columns, labels)
+
+    sampler = adapter.PlannedBatchSampler.with_plans(plan_for)
+    train(model, Recorder(model), PAIRS, tmp_path, batch_sampler=sampler, max_steps=-1, num_train_epochs=2)
+    expected = [
+        [QUERIES[row].replace(" ", "") for row in rows] for epoch in range(2) for rows in plan_for(epoch).batches(4)
+    ]
+    assert seen == expected
+    assert expected[:2] != expected[2:]

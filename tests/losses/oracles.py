@@ -1,0 +1,138 @@
+"""Slow oracles written from the equations, in NumPy and float64, one cell at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def unit(row: np.ndarray) -> np.ndarray:
+    length = np.sqrt(sum(value * value for value in row))
+    return row / length if length > 0 else row * 0
+
+
+def cosine(left: np.ndarray, right: np.ndarray) -> float:
+    return float(unit(left) @ unit(right))
+
+
+def normalised(vectors: np.ndarray, how: str) -> np.ndarray:
+    if how == "none":
+        return vectors
+    if how == "l2":
+        return np.array([unit(row) for row in vectors])
+    columns = []
+    for column in vectors.T:
+        lowest, highest = min(column), max(column)
+        size = np.sqrt(sum(column**2)) if how == "l2_columns" else highest - lowest
+        shift = lowest if how == "minmax_columns" else 0
+        columns.append([(value - shift) / size if size > 1e-8 else 0 for value in column])
+    return np.array(columns).T
+
+
+def choice_loss(scores: list[float], positives: set[int], candidates: set[int]) -> float:
+    """-1/|P| sum_{p in P} log( exp(s_p) / sum_{c in C} exp(s_c) )."""
+    highest = max(scores[c] for c in candidates)
+    spread = np.log(sum(np.exp(scores[c] - highest) for c in candidates)) + highest
+    return sum(spread - scores[p] for p in positives) / len(positives)
+
+
+def bsc(queries: np.ndarray, documents: np.ndarray, labels: np.ndarray, ids: Any, config: Any) -> dict[str, float]:
+    """Equations 1 to 5 of the BSC paper with the repeated texts of each mode. ids: (query ids, document ids)."""
+    query, document = normalised(queries, config.normalization), normalised(documents, config.normalization)
+    pairs, positive = len(queries), labels > 0.5
+    asked, answered = list(ids[0]), [*ids[1], *(-1 - k for k in range(len(documents) - pairs))]
+    scores = [[float(q @ a) / config.temperature for a in document] for q in query]
+    columns = [[scores[i][j] for i in range(pairs)] for j in range(pairs)]
+    count = pairs if config.average == "batch" and config.labelled_negatives else max(1, int(positive.sum()))
+    first = direction(scores, positive, asked, answered, config) / count
+    second = direction(columns, positive, answered[:pairs], asked, config) / count
+    if not config.symmetric:
+        return {"total": first, "first": first}
+    total = (first + second) / 2 if config.reduction == "mean" else first + second
+    return {"total": total, "first": first, "second": second}
+
+
+def direction(scores: list[list[float]], positive: np.ndarray, chooser: list, choice: list, config: Any) -> float:
+    total = 0.0
+    for i in range(len(positive)):
+        if not positive[i]:
+            continue
+        offered = [j for j in range(len(choice)) if config.labelled_negatives or j >= len(positive) or positive[j]]
+        positives, candidates = {i}, set(offered)
+        if config.duplicates == "merge":
+            candidates = {i}
+            for j in offered:
+                seen = any(choice[k] == choice[j] for k in offered if k < j)
+                if choice[j] != choice[i] and not seen:
+                    candidates.add(j)
+        if config.duplicates == "multi_positive":
+            for j in range(len(choice)):
+                copy = choice[j] == choice[i]
+                right = j < len(positive) and chooser[j] == chooser[i] and positive[j]
+                if copy or right:
+                    positives.add(j)
+        total += choice_loss(scores[i], positives, candidates | positives)
+    return total
+
+
+def supervised(premises: np.ndarray, hypotheses: np.ndarray, classes: list[int], ids: list[int], config: Any) -> float:
+    """SCL over all positives and negatives, equation 2 of the SCL paper."""
+    left, right = normalised(premises, config.normalization), normalised(hypotheses, config.normalization)
+    losses, seen = [], set()
+    for i, kind in enumerate(classes):
+        if kind != 0 or (config.anchor == "premise" and ids[i] in seen):
+            continue
+        seen.add(ids[i])
+        scores = [float(left[i] @ other) / config.temperature for other in right]
+        positives = {j for j in range(len(classes)) if ids[j] == ids[i] and classes[j] == 0}
+        losses.append(choice_loss(scores, positives, set(range(len(classes)))))
+    return sum(losses) / len(losses) if losses else 0.0
+
+
+def distance(left: np.ndarray, right: np.ndarray, kind: str) -> float:
+    return 1 - cosine(left, right) if kind == "cosine" else float(np.sqrt(sum((left - right) ** 2)))
+
+
+def triplet(queries: np.ndarray, documents: np.ndarray, config: Any) -> float:
+    pairs, losses = len(queries), []
+    for i, query in enumerate(queries):
+        near = distance(query, documents[i], config.distance)
+        far = distance(query, documents[pairs + i], config.distance)
+        losses.append(max(0.0, near - far + config.margin))
+    return float(np.mean(losses) if config.reduction == "mean" else np.sum(losses))
+
+
+def contrastive(queries: np.ndarray, documents: np.ndarray, labels: np.ndarray, config: Any) -> float:
+    losses = []
+    for query, document, label in zip(queries, documents, labels, strict=True):
+        d = distance(query, document, config.distance)
+        losses.append(0.5 * (d**2 if label > 0.5 else max(0.0, config.margin - d) ** 2))
+    return float(np.mean(losses) if config.reduction == "mean" else np.sum(losses))
+
+
+def online(queries: np.ndarray, documents: np.ndarray, labels: np.ndarray, config: Any) -> float:
+    apart = [distance(q, a, config.distance) for q, a in zip(queries, documents, strict=True)]
+    near = [d for d, label in zip(apart, labels, strict=True) if label > 0.5]
+    far = [d for d, label in zip(apart, labels, strict=True) if label <= 0.5]
+    limit_far = max(near) if len(near) > 1 else np.mean(far) if far else 0
+    limit_near = min(far) if len(far) > 1 else np.mean(near) if near else 0
+    hard_far, hard_near = [d for d in far if d < limit_far], [d for d in near if d > limit_near]
+    total = sum(d**2 for d in hard_near) + sum(max(0.0, config.margin - d) ** 2 for d in hard_far)
+    return float(total / max(1, len(hard_far) + len(hard_near)) if config.reduction == "mean" else total)
+
+
+def regression(queries: np.ndarray, documents: np.ndarray, labels: np.ndarray) -> float:
+    return float(np.mean([(cosine(q, a) - y) ** 2 for q, a, y in zip(queries, documents, labels, strict=True)]))
+
+
+def pearson(queries: np.ndarray, documents: np.ndarray, labels: np.ndarray) -> float:
+    return -float(np.corrcoef([cosine(q, a) for q, a in zip(queries, documents, strict=True)], labels)[0, 1])
+
+
+def classifier(left: np.ndarray, right: np.ndarray, classes: list[int], weights: np.ndarray, bias: np.ndarray) -> float:
+    losses = []
+    for u, v, kind in zip(left, right, classes, strict=True):
+        logits = weights @ np.concatenate([u, v, np.abs(u - v)]) + bias
+        losses.append(np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[kind])
+    return float(np.mean(losses))
