@@ -55,7 +55,7 @@ class LabLink:
             if getattr(self, name) != getattr(plain, name)
         }
         used = {"circle": ("pairs", "spread", "seed"), "dataset": ("first", "size")}.get(self.source, ())
-        query |= {name: f"{getattr(self, name):g}" for name in used if getattr(self, name) != getattr(plain, name)}
+        query |= {name: _written(getattr(self, name)) for name in used if getattr(self, name) != getattr(plain, name)}
         query |= self.settings.to_query()
         if self.source == "typed" and self.fits_in_link and self.typed:
             query["texts"] = json.dumps(self.typed, ensure_ascii=False, separators=(",", ":"))
@@ -71,6 +71,10 @@ class LabLink:
     def fits_in_link(self) -> bool:
         """Whether the typed texts are short enough for a link."""
         return sum(len(query) + len(document) for query, document, _ in self.typed) <= LONGEST_TEXTS
+
+
+def _written(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def is_told(query: Mapping[str, str]) -> dict[str, str]:

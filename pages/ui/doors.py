@@ -22,8 +22,11 @@ def see() -> None:
     picture = softmax.live_softmax(shown["similarity"], shown["queries"], shown["documents"])
     show.figure(picture, name="start.softmax", alt=_matrix_words(shown["similarity"]))
     st.space("stretch")
-    if st.button("Bring your own pairs", key="start.data", icon=":material/table_view:"):
-        frame.go("data")
+    with st.container(horizontal=True):
+        if st.button("Open the loss lab", key="start.learn", icon=":material/science:"):
+            frame.go("learn")
+        if st.button("Bring your own pairs", key="start.data", icon=":material/table_view:"):
+            frame.go("data")
 
 
 def inspect() -> None:

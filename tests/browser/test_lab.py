@@ -1,0 +1,185 @@
+"""The loss lab in a real browser: what it computes, what it does while a control moves, and what a link opens."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, expect
+
+from bsc_core.lab.lessons import LESSONS
+from bsc_core.lab.lessons.lesson import seen
+from bsc_core.lab.presets import preset_batch
+from bsc_core.losses.explain import Explanation
+
+SOME_NUMBER = re.compile(r"\d")
+COUNT_RERUNS = """
+window.runs = 0;
+new MutationObserver(() => window.runs++).observe(
+  document.querySelector("[data-testid=stApp]"), {attributes: true, attributeFilter: ["data-test-script-state"]});
+"""
+PANELS = {"similarity": "similarity", "probability": "rows", "gradient": "gradient"}
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.03, "symmetric": False},
+    {"temperature": 2.0, "normalization": "range_columns", "reduction": "sum"},
+    {"temperature": 1.0, "normalization": "minmax_columns", "duplicates": "merge"},
+    {"normalization": "l2_columns", "duplicates": "multi_positive", "average": "positives"},
+    {"normalization": "none", "labelled_negatives": False, "threshold": 0.1},
+]
+
+
+def shown(board: Locator, kind: str) -> np.ndarray:
+    """The numbers of a panel, at full precision."""
+    cells = board.locator(f".panel.{kind} .cell")
+    expect(cells.first).to_have_attribute("data-value", SOME_NUMBER)
+    values = cells.evaluate_all("cells => cells.map(cell => Number(cell.dataset.value))")
+    size = int(len(values) ** 0.5)
+    return np.array(values).reshape(size, size)
+
+
+def link(settings: dict[str, Any]) -> dict[str, str]:
+    return {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in settings.items()}
+
+
+def expect_found(board: Locator, found: Explanation) -> None:
+    for kind, name in PANELS.items():
+        np.testing.assert_allclose(shown(board, kind), getattr(found, name), atol=1e-4)
+    told = board.locator(".sum").evaluate("line => ({...line.dataset})")
+    assert float(told["total"]) == pytest.approx(found.total, abs=1e-4)
+    assert float(told["first"]) == pytest.approx(found.query_to_document, abs=1e-4)
+    assert float(told["effective"]) == pytest.approx(found.effective_negatives, abs=1e-4)
+    assert int(told["hardest"]) == found.hardest_row
+
+
+@pytest.mark.parametrize("preset", ["near_misses", "repeats"])
+def test_the_browser_computes_what_the_core_computes(visit, preset: str) -> None:
+    batch = preset_batch(preset)
+    for settings in SETTINGS:
+        visit.open("learn", preset=preset, **link(settings))
+        board = visit.page.locator(".board")
+        expect(board.locator(".sum")).to_have_attribute("data-total", SOME_NUMBER)
+        found = seen(batch, **settings)
+        expect_found(board, found)
+        if found.columns is not None:
+            board.get_by_role("button", name="Show documents choosing").click()
+            np.testing.assert_allclose(shown(board, "probability"), found.columns, atol=1e-4)
+
+
+def test_dragging_the_temperature_redraws_without_a_rerun_and_letting_go_writes_the_link(visit) -> None:
+    visit.open("learn")
+    page, board = visit.page, visit.page.locator(".board")
+    slider = board.get_by_role("slider", name="Temperature τ")
+    said = page.get_by_text("would choose a right document")
+    expect(said).to_contain_text("At temperature 0.1,")
+    before, address = shown(board, "probability"), page.url
+    page.evaluate(COUNT_RERUNS)
+    box = slider.bounding_box()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 3, middle)
+    page.mouse.down()
+    seen_on_the_way = []
+    for share in (0.4, 0.5, 0.6, 0.7):
+        page.mouse.move(box["x"] + box["width"] * share, middle)
+        seen_on_the_way.append(float(board.get_by_role("spinbutton", name="Temperature τ").input_value()))
+        tau = seen_on_the_way[-1]
+        found = seen(preset_batch("confusable"), temperature=tau)
+        np.testing.assert_allclose(shown(board, "probability"), found.rows, atol=1e-4)
+    assert seen_on_the_way == sorted(set(seen_on_the_way))
+    assert not np.allclose(shown(board, "probability"), before, atol=0.01)
+    assert page.evaluate("window.runs") == 0
+    assert page.url == address
+    expect(said).to_contain_text("At temperature 0.1,")
+    page.mouse.up()
+    expect(said).not_to_contain_text("At temperature 0.1,")
+    assert f"temperature={seen_on_the_way[-1]:.4g}" in page.url
+    np.testing.assert_allclose(shown(board, "probability"), found.rows, atol=1e-4)
+
+
+def test_a_cell_is_pinned_by_click_and_by_keyboard_and_its_formula_adds_up(visit) -> None:
+    visit.open("learn")
+    page, board = visit.page, visit.page.locator(".board")
+    card = page.locator(".card")
+    expect(card).to_contain_text("Point at a cell")
+    board.locator(".panel.gradient .cell").nth(1).hover()
+    expect(card).to_contain_text("p (query chooses)")
+    board.locator(".panel.gradient .cell").nth(1).click()
+    found = seen(preset_batch("confusable"))
+    expect(card).to_contain_text(f"= {found.gradient[0, 1]:.3f}")
+    expect(board.locator(".cell.pinned")).to_have_count(3)
+    page.mouse.move(0, 0)
+    expect(card).to_contain_text(preset_batch("confusable").document_texts[1])
+    page.wait_for_url("**pin=1-2**")
+    first = board.locator(".panel.similarity .cell").first
+    first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**pin=2-3**")
+    expect(board.locator(".panel.similarity .cell[data-cell='1,2']")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Escape")
+    expect(board.locator(".cell.pinned")).to_have_count(0)
+
+
+def test_a_link_opens_two_settings_side_by_side_and_what_differs(visit) -> None:
+    visit.open("learn", preset="near_misses", compare="1", b_labelled_negatives="0", pin="1-1")
+    page = visit.page
+    expect(page.locator(".board")).to_have_count(2)
+    batch = preset_batch("near_misses")
+    both = [seen(batch), seen(batch, labelled_negatives=False)]
+    for board, found in zip(page.locator(".board").all(), both, strict=True):
+        expect_found(board, found)
+    change = shown(page.locator(".differs"), "gradient")
+    np.testing.assert_allclose(change, both[1].rows - both[0].rows, atol=1e-4)
+    expect(page.locator(".differs")).to_contain_text("Labelled negatives: true → false")
+    expect(page.locator(".cell.pinned")).to_have_count(7)
+
+
+def test_the_toy_batch_is_watched_learning(visit) -> None:
+    visit.open("learn", source="circle", watch="bsc")
+    player = visit.page.locator(".player")
+    expect(player).to_have_attribute("data-step", "100")
+    last = float(player.get_attribute("data-loss") or "nan")
+    slider = player.get_by_role("slider", name="Step")
+    slider.focus()
+    visit.page.keyboard.press("Home")
+    expect(player).to_have_attribute("data-step", "0")
+    assert float(player.get_attribute("data-loss") or "nan") > 2 * last
+    expect(player.locator("circle.query")).to_have_count(6)
+    player.get_by_role("button", name="Play").click()
+    expect(player.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_lessons_go_on_in_the_lab_with_their_settings(visit) -> None:
+    visit.open("lessons", lesson="normalization")
+    page = visit.page
+    claim = LESSONS["normalization"].said()["claim"]
+    expect(page.get_by_text(claim)).to_be_visible()
+    board = page.locator(".board")
+    before = shown(board, "probability")
+    board.get_by_role("combobox", name="Normalization").select_option("l2")
+    page.wait_for_url("**lesson=normalization**")
+    assert not np.allclose(shown(board, "probability"), before, atol=0.01)
+    page.get_by_text("Show the answer").click()
+    expect(page.get_by_text("1 of 10 done")).to_be_visible()
+    visit.press("Now on your own batch")
+    visit.whole("What does the loss see")
+    expect(page.locator(".board").get_by_role("combobox", name="Normalization")).to_have_value("none")
+
+
+def test_the_lab_is_readable_in_the_dark_and_when_narrow(visitor, server) -> None:
+    narrow = visitor(server, viewport={"width": 800, "height": 900}, color_scheme="dark")
+    narrow.open("learn", preset="near_misses", watch="mse")
+    page = narrow.page
+    expect(page.locator(".panel")).to_have_count(3)
+    boxes = [panel.bounding_box() for panel in page.locator(".panel").all()]
+    assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= 800 for box in boxes)
+    text = page.locator(".lab").evaluate("lab => getComputedStyle(lab).color")
+    ground = page.get_by_test_id("stApp").evaluate("app => getComputedStyle(app).backgroundColor")
+    bright = [sum(int(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]) for colour in (text, ground)]
+    assert bright[0] - bright[1] > 300
+    narrow.done()
