@@ -20,7 +20,7 @@ from bsc_core.losses.rules import Diagonal, Rule
 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 KEPT_SCORES = 4096 * 4096
-"""A matrix of scores up to this size is kept for the gradient; the tiles of a larger one are computed twice."""
+"""So many scores are kept for the gradient, the first ones; the tiles of the others are computed twice."""
 SAFE_SCORE = 40.0
 """Scores below this in size can share one exp(score - largest): exp(-80) is still a float32."""
 
@@ -119,15 +119,16 @@ class TiledSoftmax(torch.autograd.Function):
         largest = float(_longest(left) * _longest(right)) * scale
         shift = largest if largest <= SAFE_SCORE else None
         tiles = list(_tiles(len(left), len(right), tile))
-        keep = tile is None and len(left) * len(right) <= KEPT_SCORES
-        kept = []
-        for first, second in tiles:
+        room = KEPT_SCORES if tile is None else 0
+        kept: dict[int, Tensor] = {}  # by number of the tile
+        for number, (first, second) in enumerate(tiles):
             scores = _scores(left[first], right[second], scale)
             exps = None if shift is None else _exps(scores, shift, directions)
             for direction in directions:
                 direction.see(scores, exps, first, second)
-            if keep:
-                kept.append(scores if exps is None else exps)
+            room -= scores.numel()
+            if room >= 0:
+                kept[number] = scores if exps is None else exps
         ctx.save_for_backward(left, right)
         ctx.directions, ctx.tiles, ctx.kept, ctx.shift, ctx.scale = directions, tiles, kept, shift, scale
         losses = [direction.losses(0.0 if shift is None else shift) for direction in directions]
@@ -142,9 +143,8 @@ class TiledSoftmax(torch.autograd.Function):
             direction.weigh(gradient, 0.0 if shift is None else shift)
         to_left, to_right = torch.zeros_like(left), torch.zeros_like(right)
         for number, (first, second) in enumerate(ctx.tiles):
-            if ctx.kept:
-                scores = exps = ctx.kept[number]
-            else:
+            scores = exps = ctx.kept.pop(number, None)  # used up below; a second pass computes it anew
+            if scores is None:
                 scores = exps = _scores(left[first], right[second], scale)
                 if shift is not None:
                     exps = exps.sub_(shift).exp_()
@@ -152,7 +152,6 @@ class TiledSoftmax(torch.autograd.Function):
             to_left[first].addmm_(gradient, right[second], alpha=scale)
             to_right[second].addmm_(gradient.T, left[first], alpha=scale)
         to_tau = -(left * to_left).sum() * scale if ctx.needs_input_grad[2] else None
-        ctx.kept = []
         return to_left, to_right, to_tau, None, None, None
 
 

@@ -178,3 +178,12 @@ def test_temperature_limits_are_the_hardest_choice_and_the_even_one() -> None:
     scores = left @ right.T
     gap = scores.amax(dim=1) - scores.diagonal()
     torch.testing.assert_close(cold * 1e-3, gap, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("kept", [0, tiled.KEPT_SCORES])
+def test_a_second_pass_backwards_gives_the_same_gradient(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    monkeypatch.setattr(tiled, "KEPT_SCORES", kept)
+    sides = [torch.randn(150, 4, requires_grad=True) for _ in range(2)]
+    total = build_loss(BSCLossConfig())(*sides).total
+    first, second = (torch.autograd.grad(total, sides, retain_graph=True) for _ in range(2))
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
