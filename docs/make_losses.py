@@ -11,12 +11,13 @@ from bsc_core.losses.catalogue import CATALOGUE
 HEADER = """# Losses
 
 Made from the catalogue of losses and the config schema by `python docs/make_losses.py`. Every loss is called as
-`loss(queries, documents, labels=None, **ids)` and returns `LossParts(total, terms)`; the config's `[loss]` section names
-one, and `bsc_core.integrations.sentence_transformers` has each as a loss for `SentenceTransformerTrainer`.
+`loss(queries, documents, labels=None, **ids)` and returns `LossParts(total, terms)`; the config's `[loss]` section
+names one, and `bsc_core.integrations.sentence_transformers` has each as a loss for `SentenceTransformerTrainer`.
 
 A temperature tau divides similarities; libraries that multiply by a scale mean scale = 1 / tau. A pair is positive when
-its label is above the threshold, strictly. Losses compute in float32 or better whatever autocast says. A zero vector has
-a cosine of 0 with everything and no gradient; a column that is the same in every row is 0 under column normalization.
+its label is above the threshold, strictly. Losses compute in float32 or better whatever autocast says. A zero vector
+has a cosine of 0 with everything and no gradient; a column that is the same in every row is 0 under column
+normalization.
 
 ## Which data, which losses
 
