@@ -18,7 +18,7 @@ with show.calm_errors():
 
 form_side, plan_side = show.columns(2, least=430)
 with form_side:
-    launching.preset_picker(context)
+    launching.preset_picker(context, known)
     launching.form(context, known)
     st.text_input("Name of the run", key="train.name", placeholder="made from the settings", persist_state="session")
 

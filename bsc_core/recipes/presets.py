@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bsc_core.config import DataConfig, RunConfig, make_config
+from bsc_core.recipes.fitting import DataShape
 from bsc_core.recipes.papers import PAPERS
 from bsc_core.recipes.preset import Preset
 
-__all__ = ["PRESETS", "Preset", "preset_config", "recommended"]
+__all__ = ["PRESETS", "Preset", "preset_config", "recommended", "suggested"]
 
 
 def _by_task(title: str, when: str, loss: dict[str, Any], batching: dict[str, Any] | None = None) -> Preset:
@@ -84,6 +85,11 @@ PRESETS: dict[str, Preset] = {
 def preset_config(name: str, data: DataConfig) -> RunConfig:
     """The config of a preset on these data. Raises KeyError for an unknown preset."""
     return make_config({**PRESETS[name].values, "data": data.model_dump()})
+
+
+def suggested(shape: DataShape | None) -> str:
+    """The name of the preset to start from with data of this shape."""
+    return "task_nli" if shape is not None and shape.classes > 1 else "recommended"
 
 
 def recommended(data: DataConfig) -> RunConfig:

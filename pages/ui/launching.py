@@ -19,7 +19,7 @@ from bsc_core.config import (
 )
 from bsc_core.errors import BscError, DataError
 from bsc_core.figures import theme
-from bsc_core.recipes.presets import PRESETS
+from bsc_core.recipes.presets import PRESETS, suggested
 from bsc_core.runs import new_run_id
 from pages.ui import forms, frame, loss_form, loss_words, plan_words, show, store
 
@@ -46,11 +46,15 @@ FIELDS = {section: (*SHOWN[section], *MORE[section]) for section in SHOWN}
 ORDER = ("data", "encoder", "batching", "loss", "training")
 
 
-def preset_picker(context: frame.Context) -> None:
+def preset_picker(context: frame.Context, known: plan_words.Facts | None) -> None:
     """Choose a starting point. Choosing one fills the form anew; so do another dataset and settings sent by a page.
 
-    What Batches or the loss lab sent lies over the preset until another preset is chosen.
+    Data of another shape bring the preset that fits them. What Batches or the loss lab sent lies over the preset until
+    another preset is chosen.
     """
+    fitting = suggested(known.shape if known else None)
+    if known and st.session_state.get(f"{PAGE}.fitting") != fitting:
+        st.session_state[f"{PAGE}.preset"] = st.session_state[f"{PAGE}.fitting"] = fitting
     preset = st.selectbox(
         "Start from",
         list(PRESETS),

@@ -138,7 +138,9 @@ class Board {
     const [a, b] = side === "columns" ? [j, i] : [i, j];
     const found = side === "columns" ? this.found.columns : this.found.rows;
     const own = i === j ? (this.found.positive[i] ? "own" : "negative") : found.positives[a][b] ? "positive" : "";
-    const copy = i !== j && (batch.document_ids[i] === batch.document_ids[j] || batch.query_ids[i] === batch.query_ids[j]);
+    const [choosers, choices] = side === "columns" ? [batch.document_ids, batch.query_ids] : [batch.query_ids, batch.document_ids];
+    const right = this.found.positive;
+    const copy = a !== b && right[a] && (choices[a] === choices[b] || (choosers[a] === choosers[b] && right[b]));
     return [own, copy && !found.positives[a][b] ? "copy" : "", found.candidates[a][b] ? "" : "out"].join(" ");
   }
 
