@@ -15,6 +15,8 @@ from bsc_core.config.section import LossSection
 
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.01, 100.0
 """Between these a learned temperature stays."""
+SMALLEST_TEMPERATURE, LARGEST_TEMPERATURE = 1e-6, 1e9
+"""Beyond these a fixed one takes float32 to its limits."""
 
 
 class SoftmaxOverBatch(LossSection):
@@ -37,9 +39,9 @@ class SoftmaxOverBatch(LossSection):
     @field_validator("temperature")
     @classmethod
     def _positive_temperature(cls, value: float) -> float:
-        if not 0 < value < float("inf"):
+        if not SMALLEST_TEMPERATURE <= value <= LARGEST_TEMPERATURE:
             raise ValueError(
-                f"temperature is {value:g}; it must be > 0 "
+                f"temperature is {value:g}; it must be > 0, from {SMALLEST_TEMPERATURE:g} to {LARGEST_TEMPERATURE:g} "
                 "(0.05 to 0.1 is usual with l2, 1 to 3 with column normalization)"
             )
         return value

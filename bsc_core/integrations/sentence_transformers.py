@@ -10,6 +10,7 @@ when their tokens are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -17,11 +18,12 @@ from pydantic import TypeAdapter, ValidationError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor, nn
+from transformers import TrainerCallback
 
 from bsc_core.batching import BatchPlan
-from bsc_core.config import LossConfig, explain
+from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxOverBatch, explain
 from bsc_core.errors import ConfigError, InputError
-from bsc_core.losses import LossParts, build_loss
+from bsc_core.losses import LossParts, build_loss, load_loss, save_loss
 
 Features = dict[str, Tensor]
 PlanFor = Callable[[int], BatchPlan]
@@ -32,7 +34,10 @@ class BatchLoss(nn.Module):
 
     config: a loss config, or its fields as a dict with `name`. threshold: labels above it are positive. A learned
     temperature and a classifier's head are parameters of this module, so the trainer's optimiser trains them; `loss` is
-    the core's loss, which `bsc_core.losses.save_loss` saves. Raises ConfigError for fields that cannot work.
+    the core's loss, which `bsc_core.losses.save_loss` saves. The trainer's own checkpoints hold the encoder alone: give
+    it `callbacks=[LossCheckpoint(loss)]` too where the loss has parameters. A batch of one pair, such as an epoch's
+    last row, has no other pair to compare with: its loss is 0 where the loss compares pairs. Raises ConfigError for
+    fields that cannot work.
     """
 
     def __init__(
@@ -56,16 +61,18 @@ class BatchLoss(nn.Module):
         wanted = 1 if "views" in self.config.needs else 2
         if len(columns) < wanted:
             raise InputError(f"{self.config.name} needs {wanted} columns of texts; the batch has {len(columns)}")
-        ids = {"query_ids": text_ids(columns[0])}
+        ids = {"query_ids": text_ids([columns[0]])}
         if "views" in self.config.needs:  # each pass has its own dropout; a pass may change its features
             sides = [self._embed(columns[0]), self._embed(columns[0])]
         else:
-            ids["document_ids"] = text_ids(columns[1])
             used = columns if self.config.takes_negatives else columns[:2]
+            ids["document_ids"] = text_ids(used[1:])
             sides = [self._embed(column) for column in used]
         if "classes" in self.config.needs and labels is not None:
             ids["classes"] = labels
             labels = None
+        if len(sides[0]) == 1 and _compares(self.config):
+            return LossParts(torch.cat(sides).sum() * 0.0, {})  # the last row of an epoch may be left alone
         grades = None if labels is None else labels.float()
         parts: LossParts = self.loss(sides[0], torch.cat(sides[1:]), grades, **ids)
         return parts
@@ -188,13 +195,42 @@ class PlannedBatchSampler(DefaultBatchSampler):
         return self._dealt[1]
 
 
-def text_ids(features: Features) -> Tensor:
-    """(B,) long, equal for rows of equal tokens, padding aside."""
+class LossCheckpoint(TrainerCallback):  # type: ignore[misc]
+    """Keeps the loss's parameters in the trainer's checkpoints, and restores them with `resume_from_checkpoint`."""
+
+    def __init__(self, loss: BatchLoss) -> None:
+        self.loss = loss.loss
+
+    def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Write the loss beside the encoder of the checkpoint that was just saved."""
+        save_loss(self.loss, self._folder(args, state))
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+        """Restore the loss of the checkpoint that training goes on from. Raises CheckpointError without one."""
+        if state.global_step:
+            kept = load_loss(self._folder(args, state))
+            self.loss.load_state_dict(kept.state_dict())
+
+    def _folder(self, args: Any, state: Any) -> Path:
+        return Path(args.output_dir) / f"checkpoint-{state.global_step}" / "loss"
+
+
+def text_ids(columns: list[Features]) -> Tensor:
+    """(columns x B,) long, column after column, equal for rows of equal tokens, padding aside."""
+    numbers: dict[tuple[int, ...], int] = {}
+    found = [numbers.setdefault(tuple(row.tolist()), len(numbers)) for features in columns for row in _tokens(features)]
+    return torch.tensor(found, dtype=torch.long, device=columns[0]["input_ids"].device)
+
+
+def _tokens(features: Features) -> tuple[Tensor, ...]:
+    """The tokens of each row."""
     tokens = features["input_ids"]
     if "offsets" in features:  # StaticEmbedding: flat tokens and where each text starts
-        rows = torch.tensor_split(tokens.cpu(), features["offsets"].cpu()[1:])
-    else:
-        rows = tuple(row[mask.bool()] for row, mask in zip(tokens, features["attention_mask"], strict=True))
-    numbers: dict[tuple[int, ...], int] = {}
-    found = [numbers.setdefault(tuple(row.tolist()), len(numbers)) for row in rows]
-    return torch.tensor(found, dtype=torch.long, device=tokens.device)
+        return tuple(torch.tensor_split(tokens.cpu(), features["offsets"].cpu()[1:]))
+    return tuple(row[mask.bool()] for row, mask in zip(tokens, features["attention_mask"], strict=True))
+
+
+def _compares(config: LossConfig) -> bool:
+    """Whether the loss compares a pair with the other pairs of its batch."""
+    parts = [part.loss for part in config.summands] if isinstance(config, CombinedLossConfig) else [config]
+    return any(isinstance(part, SoftmaxOverBatch) for part in parts)

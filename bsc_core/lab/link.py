@@ -140,7 +140,16 @@ def _texts(text: str) -> dict[str, Any]:
         rows = tuple((str(query), str(document), float(label)) for query, document, label in json.loads(text))
     except (ValueError, TypeError):
         raise ConfigError("texts in the link are not rows of a query, a document and a label") from None
+    wrong = next((label for _, _, label in rows if not 0 <= label <= 1), None)
+    if wrong is not None:
+        raise ConfigError(f"a label in the link is {wrong:g}; labels are from 0 to 1")
     return {"typed": rows[:LARGEST]}
+
+
+def _switch(text: str) -> dict[str, Any]:
+    if text not in ("0", "1"):
+        raise ConfigError(f"words is {text[:40]!r} in the link; it must be 0 or 1")
+    return {"words": text == "1"}
 
 
 def _pin(text: str) -> dict[str, Any]:
@@ -164,5 +173,5 @@ READERS: dict[str, Any] = {
     "texts": _texts,
     "pin": _pin,
     "watch": _one_of("watch", tuple(LOSS_CONFIGS)),
-    "words": lambda text: {"words": text == "1"},
+    "words": _switch,
 }

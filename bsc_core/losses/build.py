@@ -39,7 +39,7 @@ def build_loss(config: LossConfig, *, threshold: float = 0.5, dimensions: int | 
     """
     if isinstance(config, CombinedLossConfig):
         parts = [build_loss(part.loss, threshold=threshold, dimensions=dimensions) for part in config.summands]
-        return CombinedLoss(config, parts)
+        return CombinedLoss(config, parts, threshold)
     arguments: dict[str, Any] = {"threshold": threshold}
     if isinstance(config, SoftmaxLossConfig | SupConLossConfig):
         arguments["dimensions"] = dimensions

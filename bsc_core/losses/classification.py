@@ -37,7 +37,7 @@ class SoftmaxLoss(nn.Module):
 
     def __init__(self, config: SoftmaxLossConfig, threshold: float = 0.5, dimensions: int | None = None) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.threshold = config, threshold
         first = config.hidden or config.num_classes
         layers: list[nn.Module] = [
             nn.LazyLinear(first) if dimensions is None else nn.Linear(dimensions * len(config.features), first)
@@ -47,6 +47,13 @@ class SoftmaxLoss(nn.Module):
         self.head = nn.Sequential(*layers)
         if config.frozen_head:
             self.head.requires_grad_(False)
+
+    @property
+    def first(self) -> nn.Linear:
+        """The layer that sees the features."""
+        layer = self.head[0]
+        assert isinstance(layer, nn.Linear)
+        return layer
 
     def forward(self, queries: Tensor, documents: Tensor, labels: Tensor | None = None, **ids: Tensor) -> LossParts:
         """The loss of one batch.
@@ -68,10 +75,16 @@ class SoftmaxLoss(nn.Module):
             return self._logits(queries, documents).softmax(dim=1)
 
     def _logits(self, queries: Tensor, documents: Tensor) -> Tensor:
-        precision = torch.promote_types(torch.promote_types(queries.dtype, documents.dtype), torch.float32)
+        first = self.first
+        precision = first.weight.dtype  # float32, or float64 where the loss was made so
         features = pair_features(
             queries.to(precision), documents[: len(queries)].to(precision), self.config.features
         )  # (B, F)
+        if not nn.parameter.is_lazy(first.weight) and features.shape[1] != first.in_features:
+            raise InputError(
+                f"the head was made for embeddings of {first.in_features // len(self.config.features)} numbers, and "
+                f"these have {queries.shape[1]}; build the loss with dimensions={queries.shape[1]}"
+            )
         logits: Tensor = self.head(features)  # (B, C)
         return logits
 

@@ -14,12 +14,12 @@ from bsc_core.losses.temperature import Temperature
 class CombinedLoss(nn.Module):
     """sum_k weight_k * loss_k; mu * bsc + (1 - mu) * mse is equation 6 of the BSC paper.
 
-    losses: the summands, built from config.summands in their order.
+    losses: the summands, built from config.summands in their order; threshold: the one they were built with.
     """
 
-    def __init__(self, config: CombinedLossConfig, losses: list[nn.Module]) -> None:
+    def __init__(self, config: CombinedLossConfig, losses: list[nn.Module], threshold: float = 0.5) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.threshold = config, threshold
         self.losses = nn.ModuleList(losses)
         self.names = _distinct([part.loss.name for part in config.summands])
 

@@ -73,8 +73,11 @@ def explain(
     pairs = len(left)
     positive = _positive(labels, pairs, threshold if config.threshold is None else config.threshold)
     query, document = _ids(config, query_ids, document_ids, (pairs, len(right)))
-    similarity = normalise(left, config.normalization) @ normalise(right, config.normalization).T  # (B, M)
-    logits = similarity / config.temperature
+    with np.errstate(over="ignore", invalid="ignore"):  # told below, in a sentence
+        similarity = normalise(left, config.normalization) @ normalise(right, config.normalization).T  # (B, M)
+        logits = similarity / config.temperature
+    if not np.isfinite(logits).all():
+        raise InputError("the similarities leave the range of their numbers; choose normalization l2")
     first = _direction(logits, config, positive, query, document)
     second = _direction(logits[:, :pairs].T, config, positive, document[:pairs], query) if config.symmetric else None
     counts_all = config.average == "batch" and config.labelled_negatives
@@ -218,4 +221,9 @@ def _ids(
     if query_ids is None or document_ids is None:
         raise InputError(f"duplicates is {config.duplicates}; give query_ids and document_ids, equal for equal texts")
     query, document = np.asarray(query_ids, dtype=np.int64), np.asarray(document_ids, dtype=np.int64)
+    if query.shape != (pairs,) or document.shape not in ((pairs,), (choices,)):
+        raise InputError(
+            f"query_ids are {query.shape} and document_ids {document.shape} for {pairs} pairs and {choices} documents; "
+            "give one id for each"
+        )
     return query, np.concatenate([document, document.min() - 1 - np.arange(choices - len(document))])

@@ -20,6 +20,16 @@ SMALLEST_RANGE = 1e-8
 """Ranges and lengths of columns below this count as 0."""
 
 
+SAFE_LENGTHS = (1e-15, 1e15)
+"""Lengths whose squares a float32 holds."""
+
+
+def _sizes(vectors: Tensor, dim: int) -> Tensor:
+    """The largest number along a dimension, which is kept, in size; 1 where all are 0."""
+    largest = vectors.abs().amax(dim=dim, keepdim=True)
+    return torch.where(largest > 0, largest, 1.0)
+
+
 class _UnitRows(torch.autograd.Function):
     """x / ||x|| by rows; written out, since autograd would keep three more copies of a large batch."""
 
@@ -28,6 +38,12 @@ class _UnitRows(torch.autograd.Function):
         lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)  # (B, 1)
         inverse = torch.where(lengths > 0, 1 / lengths, 0.0)
         unit = vectors * inverse
+        shortest, longest = torch.aminmax(lengths.detach()) if len(lengths) else (1.0, 1.0)
+        if not (SAFE_LENGTHS[0] < float(shortest) and float(longest) < SAFE_LENGTHS[1]):  # squares may be 0 or infinite
+            size = _sizes(vectors, 1)
+            lengths = torch.linalg.vector_norm(vectors / size, dim=1, keepdim=True)
+            unit = torch.where(lengths > 0, vectors / size / lengths, 0.0)
+            inverse = torch.where(lengths > 0, 1 / lengths / size, 0.0)
         ctx.save_for_backward(unit, inverse)
         return unit
 
@@ -54,7 +70,8 @@ def l2_columns(vectors: Tensor, detach: bool = False) -> Tensor:
 
     vectors: (B, D). Returns (B, D). detach: no gradient through the lengths.
     """
-    return vectors * _inverse(torch.linalg.vector_norm(vectors, dim=0), detach)
+    size = _sizes(vectors.detach(), 0)  # so that no square is infinite
+    return vectors * _inverse(torch.linalg.vector_norm(vectors / size, dim=0) * size[0], detach)
 
 
 def range_columns(vectors: Tensor, detach: bool = False) -> Tensor:

@@ -24,7 +24,7 @@ class CosineMSELoss(nn.Module):
 
     def __init__(self, config: MSELossConfig, threshold: float = 0.5) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.threshold = config, threshold
 
     def forward(self, queries: Tensor, documents: Tensor, labels: Tensor | None = None, **ids: Tensor) -> LossParts:
         """The loss of one batch. queries: (B, D), documents: (B + K, D), of which the first B count, labels: (B,).
@@ -45,7 +45,7 @@ class PearsonLoss(nn.Module):
 
     def __init__(self, config: PearsonLossConfig, threshold: float = 0.5) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.threshold = config, threshold
 
     def forward(self, queries: Tensor, documents: Tensor, labels: Tensor | None = None, **ids: Tensor) -> LossParts:
         """The loss of one batch. queries: (B, D), documents: (B + K, D), of which the first B count, labels: (B,).

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bsc_core.config import SoftmaxLossConfig, SupConLossConfig
+from bsc_core.errors import InputError
 from bsc_core.losses.checks import check_batch
 from bsc_core.losses.classification import SoftmaxLoss, class_ids
 from bsc_core.losses.normalization import l2
@@ -16,7 +17,7 @@ from bsc_core.losses.rules import TileRule
 from bsc_core.losses.softmax import masked_softmax
 from bsc_core.losses.temperature import make_temperature
 
-BLOCK = 1024
+BLOCK = 256
 """Anchors whose candidates are drawn at a time."""
 
 
@@ -32,7 +33,7 @@ class SupConLoss(nn.Module):
 
     def __init__(self, config: SupConLossConfig, threshold: float = 0.5, dimensions: int | None = None) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.threshold = config, threshold
         self.temperature = make_temperature(config)
         head = SoftmaxLossConfig(num_classes=config.num_classes)
         self.classifier = SoftmaxLoss(head, dimensions=dimensions) if config.mix < 1 else None
@@ -59,6 +60,8 @@ class SupConLoss(nn.Module):
         entailed = classes == self.config.positive_class  # (B,)
         if premises is None:
             premises = torch.arange(len(queries), device=queries.device)
+        if premises.shape != (len(queries),):
+            raise InputError(f"query_ids are {tuple(premises.shape)} for {len(queries)} pairs; give one a pair")
         anchors = _anchor_rows(entailed, premises, self.config.anchor)  # (A,)
         if not len(anchors):
             return queries.float().sum() * 0
@@ -117,7 +120,7 @@ class _Kin:
             pool = related & ~self.own(rows, everything) if positive else ~related
             keys = torch.rand(pool.shape).to(pool.device).masked_fill_(~pool, -1.0)  # the generator of the run
             values, places = keys.topk(number, dim=1)
-            drawn.append(places.masked_fill_(values < 0, -1))
+            drawn.append(places.masked_fill_(values < 0, -1).to(torch.int32))
         return torch.cat(drawn)
 
 
@@ -137,5 +140,5 @@ def _cells(drawn: Tensor, columns: slice) -> Tensor:
     width = columns.stop - columns.start
     inside = (drawn >= columns.start) & (drawn < columns.stop)
     cells = drawn.new_zeros((len(drawn), width + 1), dtype=torch.bool)  # the last column takes what is outside
-    cells.scatter_(1, torch.where(inside, drawn - columns.start, width), True)
+    cells.scatter_(1, torch.where(inside, drawn - columns.start, width).long(), True)
     return cells[:, :width]

@@ -12,18 +12,23 @@ import torch
 from torch import Tensor, nn
 
 from bsc_core.config.losses import HIGHEST_TEMPERATURE as HIGHEST
+from bsc_core.config.losses import LARGEST_TEMPERATURE as LARGEST
 from bsc_core.config.losses import LOWEST_TEMPERATURE as LOWEST
+from bsc_core.config.losses import SMALLEST_TEMPERATURE as SMALLEST
 from bsc_core.config.losses import SoftmaxOverBatch
 from bsc_core.errors import ConfigError
 
 
 class FixedTemperature(nn.Module):
-    """A temperature that training leaves alone; any tau > 0."""
+    """A temperature that training leaves alone."""
 
     def __init__(self, temperature: float) -> None:
         super().__init__()
-        if not 0 < temperature < math.inf:
-            raise ConfigError(f"temperature is {temperature:g}; it must be > 0 (0.05 to 0.1 is usual with l2)")
+        if not SMALLEST <= temperature <= LARGEST:
+            raise ConfigError(
+                f"temperature is {temperature:g}; it must be > 0, from {SMALLEST:g} to {LARGEST:g} "
+                "(0.05 to 0.1 is usual with l2)"
+            )
         self.value = float(temperature)
 
     def forward(self) -> float:

@@ -25,7 +25,9 @@ Ids = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Batch:
-    """What a loss takes: queries (B, D), documents (B + K, D), labels (B,) or None, and ids, long (B,) each."""
+    """What a loss takes: queries (B, D), documents (B + K, D), labels (B,) or None, and ids, long.
+
+    ids: `query_ids` (B,), `document_ids` (B + K,) and perhaps `classes` (B,)."""
 
     queries: Tensor
     documents: Tensor
@@ -87,7 +89,11 @@ def make_batch(
         queries, *sides = embed_columns(model, tokens, columns, micro_tokens)
         documents = torch.cat(sides)
     device = queries.device
-    return Batch(queries, documents, batch_labels(dataset, rows, device), _batch_ids(dataset, rows, device))
+    ids = _batch_ids(dataset, rows, device)
+    if len(documents) > len(rows) and dataset.negative is not None:
+        negatives = torch.from_numpy(dataset.negative[rows].astype(np.int64)).to(device)
+        ids["document_ids"] = torch.cat([ids["document_ids"], negatives])
+    return Batch(queries, documents, batch_labels(dataset, rows, device), ids)
 
 
 def batch_labels(dataset: PairDataset, rows: Ids, device: torch.device) -> Tensor | None:

@@ -16,7 +16,7 @@ from bsc_core.batching import BatchPlan
 from bsc_core.config import LossSection, TrainingConfig
 from bsc_core.data.pairs import PairDataset
 from bsc_core.encoders.tokens import TokenTable
-from bsc_core.errors import TrainingError
+from bsc_core.errors import InputError, TrainingError
 from bsc_core.training.optim import clip_gradients, make_optimizer, make_schedule
 from bsc_core.training.precision import autocast, resolve_precision
 from bsc_core.training.step import Ids, make_batch
@@ -85,6 +85,10 @@ class Trainer:
             rate = float(schedule.get_last_lr()[0])
             total, terms = self._backward(rows, step)
             norm = clip_gradients(self.model, config.max_grad_norm, self.loss)
+            if not math.isfinite(norm):
+                raise TrainingError(
+                    f"step {step}: the gradient is {norm}; lower learning_rate or raise the temperature"
+                )
             self.optimizer.step()
             self.optimizer.zero_grad()
             schedule.step()
@@ -121,14 +125,12 @@ class Trainer:
             batch = make_batch(
                 self.model, self.tokens, self.dataset, rows, loss=wanted, micro_tokens=self.config.micro_tokens
             )
-        parts = self.loss(batch.queries, batch.documents, batch.labels, **batch.ids)
-        total = float(parts.total.detach())
-        if not math.isfinite(total):
-            raise TrainingError(
-                f"the loss is {total} at step {step}; lower learning_rate or raise temperature, and check the batch"
-            )
+        try:
+            parts = self.loss(batch.queries, batch.documents, batch.labels, **batch.ids)
+        except (TrainingError, InputError) as error:
+            raise TrainingError(f"step {step}: {error}") from None
         self.accelerator.backward(parts.total)
-        return total, {name: float(value.detach()) for name, value in parts.terms.items()}
+        return float(parts.total.detach()), {name: float(value.detach()) for name, value in parts.terms.items()}
 
     def _temperature(self) -> float | None:
         temperature = getattr(self.accelerator.unwrap_model(self.loss), "temperature", None)

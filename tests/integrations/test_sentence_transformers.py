@@ -55,7 +55,16 @@ def columns_of(model: SentenceTransformer, data: dict[str, list[Any]]) -> list[d
     return [model.preprocess(texts) for name, texts in data.items() if name != "label"]
 
 
-def train(model: SentenceTransformer, loss: torch.nn.Module, data: dict[str, list[Any]], folder: Path, **changes: Any):
+def train(
+    model: SentenceTransformer,
+    loss: torch.nn.Module,
+    data: dict[str, list[Any]],
+    folder: Path,
+    *,
+    callbacks: tuple[Any, ...] | list[Any] = (),
+    resume: str | None = None,
+    **changes: Any,
+):
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         **{
@@ -72,9 +81,9 @@ def train(model: SentenceTransformer, loss: torch.nn.Module, data: dict[str, lis
         },
     )
     trainer = SentenceTransformerTrainer(
-        model=model, args=arguments, train_dataset=datasets.Dataset.from_dict(data), loss=loss
+        model=model, args=arguments, train_dataset=datasets.Dataset.from_dict(data), loss=loss, callbacks=[*callbacks]
     )
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resume)
     return trainer
 
 
@@ -107,7 +116,7 @@ def test_the_adapter_is_the_core_loss_on_the_same_embeddings(kind, fields, data,
     columns = columns_of(model, data)
     sides = [model(dict(column))["sentence_embedding"] for column in columns]
     labels = torch.tensor(data["label"]) if "label" in data else None
-    ids = {name: adapter.text_ids(column) for name, column in zip(("query_ids", "document_ids"), columns, strict=False)}
+    ids = {"query_ids": adapter.text_ids(columns[:1]), "document_ids": adapter.text_ids(columns[1:])}
     if data is CLASSED:
         ids["classes"] = labels
     torch.manual_seed(0)
@@ -134,7 +143,9 @@ def test_mnrl_equals_the_librarys_own_in_value_and_gradient(data, model: Sentenc
 
 def test_equal_texts_have_equal_ids_whatever_the_padding(model: SentenceTransformer) -> None:
     features = model.preprocess(["the cat", "the cat sleep in the rain", "the cat", "bread"])
-    assert adapter.text_ids(features).tolist() == [0, 1, 0, 2]
+    assert adapter.text_ids([features]).tolist() == [0, 1, 0, 2]
+    more = model.preprocess(["bread", "the garden"])
+    assert adapter.text_ids([features, more]).tolist() == [0, 1, 0, 2, 2, 3]
 
 
 def test_a_trained_head_is_saved_and_read_back(model: SentenceTransformer, tmp_path: Path) -> None:
@@ -143,6 +154,42 @@ def test_a_trained_head_is_saved_and_read_back(model: SentenceTransformer, tmp_p
     save_loss(loss.loss, tmp_path / "loss")
     read = load_loss(tmp_path / "loss")
     assert all(torch.equal(read.state_dict()[name], value) for name, value in loss.loss.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "data"), [CASES[0], CASES[5], CASES[6]], ids=["temperature", "head", "head of supcon"]
+)
+def test_training_resumes_with_the_loss_of_the_checkpoint(
+    kind, fields, data, model: SentenceTransformer, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    arguments = {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
+    loss = kind(model, **fields)
+    train(model, loss, data, tmp_path, callbacks=[adapter.LossCheckpoint(loss)], **arguments)
+    torch.manual_seed(99)
+    fresh = SentenceTransformer(str(tiny_encoder), device="cpu")
+    again = kind(fresh, **fields)
+    resumed = str(tmp_path / "checkpoint-2")
+    train(fresh, again, data, tmp_path, callbacks=[adapter.LossCheckpoint(again)], resume=resumed, **arguments)
+    for name, value in loss.loss.state_dict().items():
+        torch.testing.assert_close(again.loss.state_dict()[name], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "fields", "data"), CASES, ids=[f"{case[0].name}-{n}" for n, case in enumerate(CASES)])
+def test_a_last_batch_of_one_row_does_not_end_training(
+    kind, fields, data, model: SentenceTransformer, tmp_path: Path
+) -> None:
+    five = {name: column[:5] for name, column in data.items()}
+    trainer = train(model, kind(model, **fields), five, tmp_path, max_steps=2)
+    assert trainer.state.global_step == 2
+
+
+def test_a_negative_that_repeats_a_document_is_merged(model: SentenceTransformer) -> None:
+    model.eval()
+    data = {"query": QUERIES[:3], "document": DOCUMENTS[:3], "negative": [DOCUMENTS[1], DOCUMENTS[0], NEGATIVES[0]]}
+    loss = adapter.BSCLoss(model, duplicates="merge", symmetric=False, temperature=0.05)
+    whole = loss(columns_of(model, data), None)
+    fewer = {**data, "negative": [NEGATIVES[0]] * 3}
+    assert whole.item() == pytest.approx(loss(columns_of(model, fewer), None).item(), abs=1e-6)
 
 
 def test_wrong_fields_and_missing_columns_are_one_sentence(model: SentenceTransformer) -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from bsc_core.config import BSCLossConfig, EncoderConfig
-from bsc_core.data import read_pairs
+from bsc_core.data import PairDataset, read_pairs
 from bsc_core.encoders import load_encoder, tokenise
 from bsc_core.losses import build_loss
-from bsc_core.training.step import batch_labels, embed_batch
+from bsc_core.training.step import batch_labels, embed_batch, make_batch
 
 
 @pytest.fixture
@@ -63,3 +63,13 @@ def test_positives_only_have_no_labels(parts, tmp_path):
     path.write_text("query,document\nwhat is soup,hot water\nwhat is rain,cold water\n")
     dataset = read_pairs(path)
     assert batch_labels(dataset, np.array([0, 1], dtype=np.int32), torch.device("cpu")) is None
+
+
+def test_a_negative_text_is_known_by_the_same_id_as_a_document(tiny_encoder):
+    dataset = PairDataset.from_pairs(["a", "b"], ["x", "y"], negatives=["y", "z"])
+    model = load_encoder(EncoderConfig(name=str(tiny_encoder), max_length=32)).eval()
+    tokens = tokenise(model, dataset.texts.texts, 32)
+    rows = np.arange(2, dtype=np.int32)
+    batch = make_batch(model, tokens, dataset, rows, loss=BSCLossConfig(), micro_tokens=None)
+    assert batch.ids["document_ids"].tolist() == [*dataset.document.tolist(), *dataset.negative.tolist()]
+    assert len(batch.documents) == 4
