@@ -43,7 +43,8 @@ class Watched:
 def watch_points(batch: LabBatch, loss: LossConfig, *, steps: int = 100, learning_rate: float = 0.03) -> Watched:
     """Train the batch's vectors themselves, each free to move; 2-D points, such as those on a circle, are drawn as are.
 
-    steps: 1 to 500 of Adam. Vectors of more dimensions are drawn in the plane of their two main axes. Raises
+    steps: 1 to 500 of Adam. learning_rate: of points in the plane; in D dimensions, where a step of Adam is longer, it
+    is divided by sqrt(D / 2). Vectors of more dimensions are drawn in the plane of their two main axes. Raises
     ConfigError for other settings or a loss that the batch cannot feed, TrainingError for a loss that is no number.
     """
     import torch
@@ -104,8 +105,9 @@ def _train(
         )
     torch.manual_seed(0)
     loss = build_loss(config, dimensions=int(vectors_now().shape[1]))
-    trained: list[Tensor] = [*parameters, *loss.parameters()]
-    optimizer = torch.optim.Adam(trained, lr=learning_rate)
+    width = int(vectors_now().shape[1])
+    moved = {"params": parameters, "lr": learning_rate / math.sqrt(max(1.0, width / 2))}
+    optimizer = torch.optim.Adam([moved, {"params": [*loss.parameters()]}], lr=learning_rate)
     states = []
     for _ in range(steps + 1):
         vectors = vectors_now()

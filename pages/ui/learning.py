@@ -21,6 +21,7 @@ from bsc_core.losses.explain import Explanation, explain
 from pages.ui import frame, show, store
 from pages.ui.lab.component import LabState, lab_component
 from pages.ui.player.component import player
+from pages.ui.words import help_text
 
 SOURCES = {
     "preset": "Shipped batch",
@@ -123,7 +124,15 @@ def _rows(context: frame.Context) -> LabBatch:
 def _typed() -> LabBatch:
     rows = link().typed or EXAMPLE
     table = pd.DataFrame(rows, columns=["query", "document", "label"])
-    edited = st.data_editor(table, num_rows="dynamic", hide_index=True, key=_key("typed"))
+    edited = st.data_editor(
+        table,
+        num_rows="dynamic",
+        hide_index=True,
+        column_order=("label", "query", "document"),
+        column_config={"label": st.column_config.NumberColumn("label", min_value=0.0, max_value=1.0, width="small")},
+        key=_key("typed"),
+    )
+    st.caption("A label of 1 marks a right pair, 0 a labelled negative. Rows can be added at the foot of the table.")
     given = [(str(q or "").strip(), str(d or "").strip(), label) for q, d, label in edited.itertuples(index=False)]
     given = [row for row in given if row[0] or row[1]]
     _keep(typed=tuple((query, document, 1.0 if pd.isna(label) else float(label)) for query, document, label in given))
@@ -152,12 +161,21 @@ def _encoded(title: str, rows: PairDataset, encoder: EncoderConfig) -> LabBatch:
 def lab(batch: LabBatch) -> LabState:
     """The three panels, once or with a second setting, and what was last committed in them."""
     now = link()
-    comparing = st.toggle("Compare with a second setting", now.compare is not None, key=_key("compare"))
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        comparing = st.toggle("Compare with a second setting", now.compare is not None, key=_key("compare"))
+        _words()
     pinned = now.pinned if now.pinned and max(now.pinned) < len(batch) else None
     second = (now.compare or LabSettings(temperature=0.5)) if comparing else None
     state = lab_component(batch, now.settings, key=_key("lab"), compare=second, pinned=pinned)
     _keep(settings=state.settings, compare=state.compare, pinned=state.pinned)
     return state
+
+
+def _words() -> None:
+    """What the words of the lab mean."""
+    with st.popover("What the words mean", icon=":material/help:"):
+        for word in ("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates"):
+            st.markdown(f"**{word.replace('_', ' ').capitalize()}**. {help_text(word)}")
 
 
 def explained(batch: LabBatch, settings: LabSettings) -> Explanation:

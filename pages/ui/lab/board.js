@@ -55,8 +55,14 @@ class Board {
     if (name === "threshold") return this.amount(name, { min: "0", max: "1", step: "0.05" });
     const box = element("input", { type: "checkbox" });
     box.onchange = () => this.set({ [name]: box.checked }, true);
-    this.inputs[name] = (value) => { box.checked = value; };
-    return element("label", { class: "check", title: HELP[name] }, box, WORDS[name]);
+    const label = element("label", { class: "check", title: HELP[name] }, box, WORDS[name]);
+    this.inputs[name] = (value) => {
+      box.checked = value;
+      if (name !== "labelled_negatives") return;
+      box.disabled = this.found.positive.every(Boolean);
+      label.title = box.disabled ? "No pair of this batch is labelled negative, so this changes nothing." : HELP[name];
+    };
+    return label;
   }
 
   choice(name) {
@@ -138,9 +144,9 @@ class Board {
     const [a, b] = side === "columns" ? [j, i] : [i, j];
     const found = side === "columns" ? this.found.columns : this.found.rows;
     const own = i === j ? (this.found.positive[i] ? "own" : "negative") : found.positives[a][b] ? "positive" : "";
-    const [choosers, choices] = side === "columns" ? [batch.document_ids, batch.query_ids] : [batch.query_ids, batch.document_ids];
     const right = this.found.positive;
-    const copy = a !== b && right[a] && (choices[a] === choices[b] || (choosers[a] === choosers[b] && right[b]));
+    const [sameQuery, sameDocument] = [batch.query_ids[i] === batch.query_ids[j], batch.document_ids[i] === batch.document_ids[j]];
+    const copy = i !== j && ((sameDocument && right[i]) || (sameQuery && right[j]));  // the document answers the query
     return [own, copy && !found.positives[a][b] ? "copy" : "", found.candidates[a][b] ? "" : "out"].join(" ");
   }
 
@@ -187,6 +193,8 @@ class Board {
       ? "not defined for the rest: no pair is positive"
       : `effective negatives per row ${number(effective, 1)} · hardest row: ${hardest + 1}`;
     this.sum.textContent = `${whole} · ${rest}`;
+    this.sum.title = "L0: queries choose documents. L1: documents choose queries. Effective negatives: how many equal "
+      + "negatives would push as much as those of a row do.";
     Object.assign(this.sum.dataset, {
       total: String(found.total), first: String(first), second: String(second), effective: String(effective), hardest: String(hardest),
     });

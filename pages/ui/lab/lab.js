@@ -10,7 +10,10 @@ class Lab {
     this.card = element("aside", { class: "card", "aria-live": "polite" });
     this.differs = element("section", { class: "differs" });
     const boards = element("div", { class: "boards" }, this.first.root, ...(this.second ? [this.second.root] : []));
-    const below = element("div", { class: "below" }, this.card, this.legend());
+    this.marks = element("p", { class: "marks" });
+    const picture = element("button", { type: "button", class: "toggle" }, "Picture (SVG)");
+    picture.onclick = () => savePicture(this.boards());
+    const below = element("div", { class: "below" }, this.card, this.marks, picture);
     root.replaceChildren(boards, ...(this.second ? [this.differs] : []), below);
     if (this.second) {
       this.change = new Panel("gradient", this.batch.queries.length, null, this, this.colours);
@@ -24,11 +27,13 @@ class Lab {
     this.first.show(component.data.settings);
     if (this.second) this.second.show(component.data.compare);
     this.compareBoards();
+    this.showMarks();
     this.light();
   }
 
   changed(name, settings, done) {
     this.compareBoards();
+    this.showMarks();
     this.light();
     if (done) this.component.setStateValue(name, settings);
   }
@@ -47,7 +52,7 @@ class Lab {
 
   light() {
     const cell = this.pointed ?? this.pinned;
-    for (const board of [this.first, this.second]) board?.light(cell, this.pinned);
+    for (const board of this.boards()) board.light(cell, this.pinned);
     this.change?.light(cell, this.pinned);
     this.showCard(cell);
   }
@@ -58,8 +63,7 @@ class Lab {
       return;
     }
     const [i, j] = cell;
-    const boards = [this.first, this.second].filter(Boolean);
-    const lines = boards.flatMap((board) => [
+    const lines = this.boards().flatMap((board) => [
       element("p", { class: "facts" }, [board.name, ...board.facts(cell)].filter(Boolean).join("   ")),
       element("p", { class: "formula" }, board.formula(cell)),
     ]);
@@ -69,12 +73,19 @@ class Lab {
     );
   }
 
-  legend() {
+  boards() {
+    return [this.first, this.second].filter(Boolean);
+  }
+
+  // The marks that this batch shows, and no others.
+  showMarks() {
+    const places = this.batch.queries.map((_, at) => at);
+    const seen = new Set(this.boards().flatMap((board) => places.flatMap((i) => places.flatMap((j) => board.marks(i, j, board.choosers).split(" ")))));
     const marks = [
       ["own", "own pair"], ["negative", "labelled negative"], ["positive", "another positive"],
       ["copy", "repeated text: suspected false negative"], ["out", "not a choice"],
     ];
-    return element("p", { class: "marks" }, ...marks.map(([mark, words]) =>
+    this.marks.replaceChildren(...marks.filter(([mark]) => seen.has(mark)).map(([mark, words]) =>
       element("span", {}, element("i", { class: `cell ${mark}` }), words)));
   }
 
@@ -104,6 +115,38 @@ class Lab {
       marks: (i, j) => (i === j ? "own" : ""), says: (i, j) => `query ${i + 1}, document ${j + 1}: ${signed(values[i][j])}`,
     });
   }
+}
+
+// The matrices as drawn, side by side, in a file.
+function savePicture(boards) {
+  const CELL = 44, GAP = 40, HEAD = 46;
+  const safe = (text) => text.replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
+  const shapes = [];
+  let width = GAP, height = GAP;
+  boards.forEach((board) => {
+    const panels = Object.values(board.shown), side = panels[0].size * CELL;
+    panels.forEach((panel, at) => {
+      const left = GAP + at * (side + 2 * GAP), top = height;
+      shapes.push(`<text x="${left}" y="${top}" font-weight="bold">${safe(panel.title.textContent)}</text>`);
+      panel.cells.forEach((row, i) => row.forEach((cell, j) => {
+        const [x, y] = [left + j * CELL, top + HEAD / 2 + i * CELL];
+        const { backgroundColor, color, borderTopColor, borderTopWidth } = getComputedStyle(cell);
+        const edge = cell.className === "cell" ? "none" : borderTopColor;
+        shapes.push(`<rect x="${x + 2}" y="${y + 2}" width="${CELL - 4}" height="${CELL - 4}" fill="${backgroundColor}" stroke="${edge}" stroke-width="${parseFloat(borderTopWidth) || 0}"/>`);
+        shapes.push(`<text x="${x + CELL / 2}" y="${y + CELL / 2 + 4}" text-anchor="middle" fill="${color}" font-size="11">${safe(cell.textContent)}</text>`);
+        if (j === 0) shapes.push(`<text x="${x - 6}" y="${y + CELL / 2 + 4}" text-anchor="end" font-size="11">${i + 1}</text>`);
+        if (i === 0) shapes.push(`<text x="${x + CELL / 2}" y="${y - 4}" text-anchor="middle" font-size="11">${j + 1}</text>`);
+      }));
+      width = Math.max(width, left + side + GAP);
+    });
+    height += HEAD + side;
+    shapes.push(`<text x="${GAP}" y="${height}">${safe(board.sum.textContent)}</text>`);
+    height += GAP;
+  });
+  const drawn = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="white"/>${shapes.join("")}</svg>`;
+  const address = URL.createObjectURL(new Blob([drawn], { type: "image/svg+xml" }));
+  element("a", { href: address, download: "loss-lab.svg" }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 const labs = new WeakMap();

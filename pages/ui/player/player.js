@@ -1,7 +1,7 @@
 // A toy training played step by step: points with arrows, the matrix of cosines, and the curves, all of one step.
 
 const SVG = "http://www.w3.org/2000/svg";
-const SIZE = 320, MARGIN = 14, CURVE_HEIGHT = 84, FRAME_MS = 60;
+const SIZE = 320, MARGIN = 14, EDGE = 16, CURVE_HEIGHT = 84, FRAME_MS = 60;
 const svg = (tag, attributes = {}, text = "") => {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -33,7 +33,7 @@ class Player {
     this.curves = html("div", { class: "curves" });
     root.replaceChildren(this.bar(), html("div", { class: "views" },
       this.figure("Where the texts lie, and where the loss moves them", this.plane),
-      this.figure("Cosine of every query (row) with every document (column)", this.matrix),
+      this.figure("Cosine of every query (row) with every document (column)", this.matrix, this.scale()),
       this.figure("Loss and temperature by step", this.curves)), this.legend());
     this.buildPlane();
     this.buildMatrix();
@@ -41,8 +41,14 @@ class Player {
     this.show(0);
   }
 
-  figure(title, picture) {
-    return html("figure", {}, html("figcaption", {}, title), picture);
+  figure(title, ...pictures) {
+    return html("figure", {}, html("figcaption", {}, title), ...pictures);
+  }
+
+  scale() {
+    const bar = html("span", { class: "scale" });
+    bar.style.background = `linear-gradient(to right, ${this.data.colours.join(", ")})`;
+    return html("p", { class: "legend" }, "\u22121", bar, "1");
   }
 
   bar() {
@@ -64,7 +70,8 @@ class Player {
   legend() {
     const entry = (kind, words) => html("span", {}, html("i", { class: kind }), words);
     return html("p", { class: "legend" }, entry("query", "query"), entry("document", "document"),
-      entry("pair", "a pair"), entry("move", "where the loss moves it, longer is stronger"));
+      ...(this.data.positive.some(Boolean) ? [entry("pair", "a pair")] : []),
+      ...(this.data.positive.every(Boolean) ? [] : [entry("pair wrong", "a pair labelled negative")]), entry("move", "where the loss moves it, longer is stronger"));
   }
 
   x(value) { return SIZE / 2 + (value / this.reach) * (SIZE / 2 - MARGIN); }
@@ -90,14 +97,22 @@ class Player {
   }
 
   buildMatrix() {
-    const cell = SIZE / this.pairs;
+    const cell = (SIZE - EDGE) / this.pairs;
     this.cells = [];
+    this.numbers = [];
+    const number = (x, y, at) => this.matrix.append(svg("text", { x, y, class: "place" }, String(at + 1)));
     for (let i = 0; i < this.pairs; i++) {
+      number(EDGE / 2, EDGE + (i + 0.5) * cell + 3, i);
+      number(EDGE + (i + 0.5) * cell, EDGE / 2 + 3, i);
       for (let j = 0; j < this.pairs; j++) {
-        const box = svg("rect", { x: j * cell + 1, y: i * cell + 1, width: cell - 2, height: cell - 2, rx: 3, class: i === j ? "own" : "" });
+        const [x, y] = [EDGE + j * cell, EDGE + i * cell];
+        const own = this.data.positive[i] ? "own" : "wrong";
+        const box = svg("rect", { x: x + 1, y: y + 1, width: cell - 2, height: cell - 2, rx: 3, class: i === j ? own : "" });
         box.append(svg("title"));
-        this.matrix.append(box);
+        const value = svg("text", { x: x + cell / 2, y: y + cell / 2 + 3, class: "cosine" });
+        this.matrix.append(box, value);
         this.cells.push(box);
+        this.numbers.push(value);
       }
     }
   }
@@ -111,7 +126,9 @@ class Player {
       const picture = svg("svg", { viewBox: `0 0 ${SIZE} ${CURVE_HEIGHT}`, role: "img", "aria-label": `${title} from ${shown(values[0])} to ${shown(values[this.last])}` });
       const line = svg("polyline", { class: `curve ${kind}`, points: values.map((value, step) => `${across(step)},${at(value)}`).join(" ") });
       const cursor = svg("circle", { r: 4.5, class: `cursor ${kind}` });
-      picture.append(line, cursor);
+      const tick = (x, y, text, anchor) => svg("text", { x, y, class: "tick", "text-anchor": anchor }, text);
+      picture.append(line, cursor, tick(SIZE, 9, shown(high), "end"), tick(SIZE, CURVE_HEIGHT - 1, shown(low), "end"),
+        tick(0, CURVE_HEIGHT + 10, "step 0", "start"), tick(SIZE, CURVE_HEIGHT + 10, `step ${this.last}`, "end"));
       const said = html("span", { class: "value" });
       this.curves.append(html("div", { class: "curve-name" }, title, said), picture);
       return (step) => {
@@ -144,6 +161,7 @@ class Player {
     this.data.similarity[step].flat().forEach((value, at) => {
       this.cells[at].style.fill = colourAt(this.data.colours, (value + 1) / 2);
       this.cells[at].firstChild.textContent = shown(value, 2);
+      this.numbers[at].textContent = this.pairs <= 8 ? shown(value, 2) : "";
     });
     for (const cursor of this.cursors) cursor(step);
     this.tell(step);
