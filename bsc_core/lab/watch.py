@@ -106,8 +106,9 @@ def _train(
     torch.manual_seed(0)
     loss = build_loss(config, dimensions=int(vectors_now().shape[1]))
     width = int(vectors_now().shape[1])
-    moved = {"params": parameters, "lr": learning_rate / math.sqrt(max(1.0, width / 2))}
-    optimizer = torch.optim.Adam([moved, {"params": [*loss.parameters()]}], lr=learning_rate)
+    moved: dict[str, Any] = {"params": parameters, "lr": learning_rate / math.sqrt(max(1.0, width / 2))}
+    own: dict[str, Any] = {"params": [*loss.parameters()]}
+    optimizer = torch.optim.Adam([moved, own] if own["params"] else [moved], lr=learning_rate)
     states = []
     for _ in range(steps + 1):
         vectors = vectors_now()
