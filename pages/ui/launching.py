@@ -49,8 +49,8 @@ ORDER = ("data", "encoder", "batching", "loss", "training")
 def preset_picker(context: frame.Context, known: plan_words.Facts | None) -> None:
     """Choose a starting point. Choosing one fills the form anew; so do another dataset and settings sent by a page.
 
-    Data of another shape bring the preset that fits them. What Batches or the loss lab sent lies over the preset until
-    another preset is chosen.
+    Data of another shape bring the preset that fits them. What Batches or the loss lab sent lies over the preset; when
+    another preset is chosen, the plan stays and the loss is the preset's.
     """
     fitting = suggested(known.shape if known else None)
     if known and st.session_state.get(f"{PAGE}.fitting") != fitting:
@@ -61,8 +61,7 @@ def preset_picker(context: frame.Context, known: plan_words.Facts | None) -> Non
         format_func=lambda name: PRESETS[name].title,
         key=f"{PAGE}.preset",
         persist_state="session",
-        on_change=store.keep_plan,
-        args=({},),
+        on_change=_keep_plan_alone,
     )
     st.caption(PRESETS[preset].when)
     source = [preset, context.dataset_key, context.encoder, store.kept_plan()]
@@ -71,6 +70,11 @@ def preset_picker(context: frame.Context, known: plan_words.Facts | None) -> Non
         forms.fill(PAGE, FIELDS, values)
         loss_form.fill(PAGE, values.get("loss", {}))
         st.session_state[f"{PAGE}.source"] = source
+
+
+def _keep_plan_alone() -> None:
+    """Forget the loss that another page sent, and keep its plan."""
+    store.keep_plan({section: part for section, part in store.kept_plan().items() if section != "loss"})
 
 
 def start_values(preset: str, context: frame.Context) -> forms.Values:
