@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,10 +104,15 @@ class Visit:
         assert self.page.get_by_test_id("stException").count() == 0, self.server.log()[-3000:]
 
     def choose(self, label: str, option: str) -> None:
-        """Choose an option of a select box."""
-        self.page.get_by_role("combobox", name=label, exact=True).click()
-        self.page.get_by_role("option", name=option, exact=True).click()
-        expect(self.page.get_by_role("combobox", name=label, exact=True)).to_have_value(option)
+        """Choose an option of a select box; once more where the page was drawn anew under the open list."""
+        box = self.page.get_by_role("combobox", name=label, exact=True)
+        for _ in range(2):
+            box.click()
+            self.page.get_by_role("option", name=option, exact=True).click()
+            with suppress(AssertionError):
+                return expect(box).to_have_value(option, timeout=PATIENCE_MS // 2)
+            self.page.keyboard.press("Escape")
+        expect(box).to_have_value(option)
 
     def press(self, name: str) -> None:
         """Press a button of the page."""
