@@ -8,35 +8,36 @@ each, and keeps the model that was best on dev. All it writes goes into the run'
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
-from bsc_core.batching import BatchPlan, build_plan, plan_hardness
-from bsc_core.config import DataConfig, EncoderConfig, RunConfig
-from bsc_core.data import SPLIT_SEED, ExperimentData, ReadReport, load_data, load_evaluation_data
-from bsc_core.encoders import embed, encode, load_encoder, model_card, save_model, tokenise
-from bsc_core.evaluation import Evaluator, evaluate, main_metric
+from bsc_core.batching import NEED_VECTORS, BatchPlan, build_plan, plan_collisions, plan_notes
+from bsc_core.config import EncoderConfig, RunConfig
+from bsc_core.data import SPLIT_SEED, ExperimentData
+from bsc_core.data.experiment import load_beside
+from bsc_core.encoders import encode, load_encoder, model_card, save_model, tokenise
+from bsc_core.evaluation import main_metric
 from bsc_core.losses import build_loss, save_loss
 from bsc_core.losses.classification import class_accuracy
-from bsc_core.training.checkpoint import save_checkpoint
+from bsc_core.measuring import Metrics, Vectors, measure, rejected_rows
+from bsc_core.preparation.prepare import load_experiment
+from bsc_core.training.checkpoint import Checkpoint, last_checkpoint, save_checkpoint
 from bsc_core.training.estimate import measured_speed
 from bsc_core.training.journal import Journal
 from bsc_core.training.precision import autocast, resolve_precision
 from bsc_core.training.rows import check_views, training_rows
 from bsc_core.training.seeding import seed_everything, set_threads
+from bsc_core.training.streamed import PairStream, StreamedTrainer, streams
 from bsc_core.training.trainer import StepReport, Trainer
 
 if TYPE_CHECKING:
     from bsc_core.runs import Run
 
-Metrics = dict[str, float | None]
-Vectors = NDArray[np.float32]
+PLAN_VECTORS = "plans/vectors"
 
 
 def run_experiment(
@@ -44,8 +45,10 @@ def run_experiment(
 ) -> dict[str, Any]:
     """Train and measure as the config says, writing into the run's folder; also the result, as `result.json`.
 
-    Stops after the current step when the run is asked to. Returns run, state ("done" or "stopped"), model (folder) and
-    metrics: before and after, by split. Raises InputError before any work is done, RunError when training cannot go on.
+    Stops after the current step when the run is asked to. A run whose folder holds checkpoints goes on from the newest
+    that can be read, to the same end, bit for bit on a processor. Returns run, state ("done" or "stopped"), model
+    (folder) and metrics: before and after, by split. Raises InputError before any work is done, RunError when training
+    cannot go on.
     """
     return _Experiment(config, run).conduct(on_report)
 
@@ -58,21 +61,56 @@ class _Experiment:
         seed_everything(config.training.seed)
         self.config, self.run, self.journal = config, run, Journal(run)
         self.journal.say("Reading the data")
-        self.data = load_data(config.data, seed=SPLIT_SEED)
-        for sentence in rejected_rows(self.data.reports):
+        self.stream = PairStream(config) if streams(config) else None
+        self.data = self._load_data()
+        for sentence in [*rejected_rows(self.data.reports), *(stage.sentence() for stage in self.data.funnel)]:
             self.journal.say(sentence)
         self.train = training_rows(config, self.data.train)
+        for sentence in plan_notes(config.batching, self.train):
+            self.journal.say(f"Note: {sentence}")
         self.journal.say("Loading the encoder")
-        self.model = load_encoder(config.encoder)
+        self.resumed = last_checkpoint(run.checkpoints_folder)
+        self.model = load_encoder(self._encoder())
         check_views(config, self.model)
         self.loss = self._build_loss()
         self.precision = resolve_precision(config.training.precision, self.model.device)
         self.tokens = tokenise(self.model, self.data.texts.texts, config.encoder.max_length)
         self.vectors: Vectors = np.empty((0, 0), dtype=np.float32)  # (U, D), of the model as it is
+        self.memory: Vectors | None = None  # (U, D), what the steps computed, where plans reuse it
+        self.plan: BatchPlan | None = None
+        self.plan_vectors: Vectors | None = None
         self.best: float | None = None
         self.before: dict[str, Metrics] = {}
         self.after: dict[str, Metrics] = {}
         self.best_epoch = 0
+
+    def _encoder(self) -> EncoderConfig:
+        """The encoder to start from: that of the checkpoint, where there is one."""
+        if self.resumed is None:
+            return self.config.encoder
+        return self.config.encoder.model_copy(update={"name": str(self.resumed.model_folder)})
+
+    def _load_data(self) -> ExperimentData:
+        """The data; where the training pairs are streamed, a sample stands for them."""
+        if self.stream is None:
+            return load_experiment(self.config.data, seed=SPLIT_SEED, progress=self.journal.encoding)
+        self.journal.say(f"{len(self.stream):,} training pairs are streamed from shards")
+        return load_beside(self.stream.sample, self.config.data)
+
+    def _make_trainer(self) -> Trainer:
+        if self.stream is not None:
+            start = None if self.resumed is None else self.resumed.start
+            return StreamedTrainer(self.model, self.loss, stream=self.stream, start=start)
+        return Trainer(
+            self.model,
+            self.loss,
+            dataset=self.train,
+            tokens=self.tokens,
+            config=self.config.training,
+            plan_for=self._plan,
+            memory=self.memory,
+            start=None if self.resumed is None else self.resumed.start,
+        )
 
     def _build_loss(self) -> nn.Module:
         """The loss; what it warns of when it is made is said in the log."""
@@ -85,15 +123,13 @@ class _Experiment:
         return loss
 
     def conduct(self, on_report: Callable[[StepReport], object] | None) -> dict[str, Any]:
-        self._measure_untrained()
-        trainer = Trainer(
-            self.model,
-            self.loss,
-            dataset=self.train,
-            tokens=self.tokens,
-            config=self.config.training,
-            plan_for=self._plan,
-        )
+        if self.resumed is None:
+            self._measure_untrained()
+        else:
+            self._go_on_from(self.resumed)
+        if self.config.batching.refresh == "reuse" and self.memory is None:
+            self.memory = self.vectors.copy()
+        trainer = self._make_trainer()
         state, report, every = "done", None, self.config.training.checkpoint_steps
         for report in trainer:
             self.journal.step(report)
@@ -103,13 +139,31 @@ class _Experiment:
                 self._measure_epoch(report)
             if report.ends_epoch or (every and report.step % every == 0):
                 with self.journal.timed("checkpoint"):
-                    save_checkpoint(self.run.checkpoints_folder, trainer, report)
+                    self._save_checkpoint(trainer, report)
             if self.run.stop_requested() and not report.last:
                 state = "stopped"
                 break
         if state == "stopped" and report is not None:
             self._stop_here(trainer, report)
         return self._finish(state, trainer)
+
+    def _save_checkpoint(self, trainer: Trainer, report: StepReport) -> None:
+        save_checkpoint(self.run.checkpoints_folder, trainer, report, best=(self.best, self.best_epoch))
+
+    def _go_on_from(self, checkpoint: Checkpoint) -> None:
+        """Be where the run was when the checkpoint was written."""
+        self.journal.say(f"Going on after step {checkpoint.start.step:,}")
+        self.loss.load_state_dict(checkpoint.loss)
+        self.before = self.run.read_json("evaluation/before")
+        self.best, self.best_epoch = checkpoint.best, checkpoint.best_epoch
+        if self.best_epoch:
+            self.after = self.run.read_json(f"evaluation/epoch-{self.best_epoch:03d}")
+        self.memory = checkpoint.memory
+        kept = self.run.array(PLAN_VECTORS)
+        self.plan_vectors = None if kept is None else np.array(kept)
+        self.vectors = np.array(self.run.array("embeddings_before"))
+        if checkpoint.ends_epoch and not checkpoint.start.last:
+            self._encode_texts()
 
     def _measure_untrained(self) -> None:
         with self.journal.timed("encode"):
@@ -122,15 +176,33 @@ class _Experiment:
         self.journal.evaluation(0, self.before)
 
     def _plan(self, epoch: int) -> BatchPlan:
+        path = self.run.plans_folder / f"epoch-{epoch + 1:03d}.npz"
+        if self.resumed is not None and epoch < self.resumed.start.epoch:
+            self.plan = BatchPlan.load(path)
+            return self.plan
         with self.journal.timed("plan"):
-            if self.config.batching.strategy == "examples" and epoch and not self.config.evaluation.each_epoch:
-                self._encode_texts()
-            plan = build_plan(
-                self.config.batching, self.train, self.vectors, seed=self.config.training.seed, epoch=epoch
+            self._look_again(epoch)
+            seed = self.config.training.seed
+            self.plan = build_plan(
+                self.config.batching, self.train, self.plan_vectors, seed=seed, epoch=epoch, previous=self.plan
             )
             self.run.plans_folder.mkdir(exist_ok=True)
-            plan.save(self.run.plans_folder / f"epoch-{epoch + 1:03d}.npz")
-        return plan
+            self.plan.save(path)
+            batches = self.plan.batches(self.config.training.batch_size)
+            self.journal.plan(epoch + 1, *plan_collisions(self.train, batches), self.plan)
+        return self.plan
+
+    def _look_again(self, epoch: int) -> None:
+        """The vectors that the plans compare: every `refresh_epochs` those of the current model."""
+        batching = self.config.batching
+        if batching.strategy not in NEED_VECTORS or epoch % batching.refresh_epochs:
+            return
+        reused = self.memory if epoch and batching.refresh == "reuse" else None
+        if reused is None and epoch and not self.config.evaluation.each_epoch:
+            self._encode_texts()
+        self.plan_vectors = self.vectors if reused is None else reused.copy()
+        if batching.refresh_epochs > 1:
+            self.run.write_array(PLAN_VECTORS, self.plan_vectors)  # for a run that is resumed before the next look
 
     def _encode_texts(self) -> None:
         """Vectors of the model as it is, in the precision that the run trains in."""
@@ -179,7 +251,7 @@ class _Experiment:
     def _stop_here(self, trainer: Trainer, report: StepReport) -> None:
         """Keep the state that the stop found; before the first epoch's end it is also the model."""
         if not report.ends_epoch:
-            save_checkpoint(self.run.checkpoints_folder, trainer, report)
+            self._save_checkpoint(trainer, report)
         if not self.after:
             self._save_model()
             self._encode_texts()
@@ -195,8 +267,9 @@ class _Experiment:
             "model": str(self.run.model_folder),
             "metrics": {"before": self.before, "after": self.after},
             "best_epoch": self.best_epoch,
-            "rows": {"train": len(self.train), "dev": len(self.data.dev)},
+            "rows": {"train": len(self.train if self.stream is None else self.stream), "dev": len(self.data.dev)},
             "rejected": rejected_rows(self.data.reports),
+            "funnel": {stage.name: stage.count for stage in self.data.funnel},
             "texts": len(self.data.texts),
             "precision": self.precision,
             "device": str(trainer.accelerator.device),
@@ -211,71 +284,3 @@ def _settings(config: RunConfig) -> dict[str, object]:
     """The sections that decide the weights, flat: `loss.temperature` and so on."""
     chosen = config.model_dump(include={"encoder", "batching", "loss", "training"}, exclude_none=True)
     return {f"{section}.{name}": value for section, fields in chosen.items() for name, value in fields.items()}
-
-
-def rejected_rows(reports: Sequence[ReadReport], shown: int = 20) -> list[str]:
-    """One sentence for each row that was not read, at most `shown` for a file, and then one for how many there are."""
-    sentences = []
-    for report in reports:
-        sentences += [f"{report.source}: {row.sentence(report.unit)}" for row in report.rejected[:shown]]
-        if report.rejected:
-            sentences.append(f"{report.source}: {len(report.rejected):,} of {report.rows_read:,} rows rejected")
-    return sentences
-
-
-def measure(config: RunConfig, data: ExperimentData, vectors: Vectors) -> dict[str, Metrics]:
-    """Metrics of dev and, where there is one, test; the threshold of F1 is chosen on dev and applied to test."""
-    return Evaluator(data, config.evaluation).evaluate(vectors)
-
-
-def evaluate_model(encoder: EncoderConfig, data: DataConfig, *, decision: float | None = None) -> dict[str, Any]:
-    """Measure an encoder on all pairs of `data.train`. Returns model, data, rows, rejected and metrics.
-
-    decision: cosine from which a pair counts as positive, such as a run's `f1_threshold` on its dev pairs; None chooses
-    it on the measured pairs themselves, so that F1 is optimistic. `f1_threshold_from` says which.
-    """
-    dataset, documents = load_evaluation_data(data)
-    vectors = embed(encoder, dataset.texts)
-    return {
-        "model": encoder.name,
-        "data": data.train,
-        "rows": len(dataset),
-        "rejected": rejected_rows([dataset.report]),
-        "metrics": evaluate(vectors, dataset, documents, decision=decision),
-        "f1_threshold_from": "these pairs" if decision is None else "the dev pairs of the run",
-    }
-
-
-def plan_report(config: RunConfig, *, epoch: int = 0) -> dict[str, Any]:
-    """What the batches of an epoch would hold, seen by the encoder the run starts from. Trains nothing.
-
-    epoch counts from 0. Returns counts, sizes of the groups, and how hard the in-batch negatives are.
-    """
-    data = load_data(config.data, seed=SPLIT_SEED)
-    train = training_rows(config, data.train)
-    vectors = embed(config.encoder, data.texts)
-    started = time.perf_counter()
-    plan = build_plan(config.batching, train, vectors, seed=config.training.seed, epoch=epoch)
-    seconds = time.perf_counter() - started
-    found = plan_hardness(plan, train, vectors, config.training.batch_size)
-    sizes, counts = np.unique(np.unique(plan.groups, return_counts=True)[1], return_counts=True)
-    return {
-        "strategy": config.batching.strategy,
-        "epoch": epoch,
-        "rows": len(train),
-        "rejected": rejected_rows(data.reports),
-        "batches": len(plan.batches(config.training.batch_size)),
-        "groups": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
-        "hardest_negative": _quantiles(found.hardest),
-        "closer_share": found.closer_share,
-        "collisions": found.collisions,
-        "intact": found.intact,
-        "seconds": seconds,
-    }
-
-
-def _quantiles(values: NDArray[np.floating[Any]]) -> dict[str, float | None]:
-    """Tenth, middle and ninetieth percentile of the values that are defined."""
-    defined = values[~np.isnan(values)]
-    shares = {"p10": 0.1, "median": 0.5, "p90": 0.9}
-    return {name: float(np.quantile(defined, share)) if len(defined) else None for name, share in shares.items()}

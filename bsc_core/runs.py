@@ -56,6 +56,7 @@ class RunStatus:
     metric_name: str | None = None
     metric_best: float | None = None
     exit_code: int | None = None
+    resumed_from: str | None = None
 
     @property
     def is_finished(self) -> bool:

@@ -7,34 +7,39 @@ sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the
 
 import streamlit as st
 
-from pages.ui import batch_view, frame, plan_controls, plans, show, store
+from pages.ui import (
+    batch_groups,
+    batch_pairs,
+    batch_source,
+    batch_view,
+    frame,
+    plan_controls,
+    plan_pictures,
+    plans,
+    show,
+)
 
 context = frame.page("Batches", "Which pairs meet in a batch, and how hard are they for each other?")
 
 with show.calm_errors():
-    chosen = plan_controls.draw()
-    pairs = chosen.rows(store.experiment_data(context.dataset_key).train)
-    vectors = store.vectors(context.dataset_key, context.encoder)
-    looks = plans.looks(f"{pairs.digest} {context.encoder}", chosen.strategies, chosen.shape, (pairs, vectors))
+    source = batch_source.of_context(context)
+    chosen = plan_controls.draw(source)
+    pairs, wanted = chosen.rows(source), chosen.wanted(source)
+    looks = plans.looks(source, pairs, wanted)
+    if not looks:
+        st.stop()
+    vectors = plans.vectors_of(source, pairs)
 
-st.subheader("How hard are the wrong documents of each strategy?", anchor=False)
-picture, numbers = show.columns(2)
-with picture:
-    plans.hardness_picture(looks, pairs, vectors)
-with numbers:
-    st.table(plans.comparison(looks), border="horizontal", hide_index=True, alt=plans.sentence(looks))
-    st.caption(plans.sentence(looks))
+plan_pictures.draw(source, pairs, wanted, looks)
 
 strategy = plan_controls.strategy_in_view(list(looks))
-batch = batch_view.step(looks[strategy], pairs, vectors)
+batch = batch_view.step(strategy, looks[strategy], pairs, vectors)
 left, right = show.columns(2)
 with left:
-    cell = batch_view.matrix(batch)
+    batch_view.matrix(batch)
 with right:
-    batch_view.pinned(batch, cell)
-batch_view.negatives(batch)
-
-st.subheader("The groups of this batch", anchor=False)
-batch_view.group_multiples(batch, looks[strategy], chosen.strategies[strategy])
+    batch_pairs.pinned(batch, source)
+batch_pairs.tables(batch, source)
+batch_groups.draw(batch, looks[strategy], chosen.strategies[strategy], source.vectors_name)
 
 plan_controls.train_with(chosen, strategy)

@@ -69,3 +69,19 @@ def test_every_file_that_a_document_names_is_there(page):
         r"`((?:bsc_core|docs|pages|tests|benchmarks|sample_data)/[\w./-]+\.\w+)`", page.read_text(encoding="utf-8")
     )
     assert [name for name in named if "yours" not in name and not (ROOT / name).exists()] == []
+
+
+def test_the_batching_pages_sampler_deals_every_row(tiny_encoder):
+    page = (ROOT / "docs" / "batching.md").read_text(encoding="utf-8")
+    block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    names: dict[str, object] = {}
+    exec(compile(block, "batching.md", "exec", dont_inherit=True), names)
+    dealt = names["sampler"](names["pairs"], batch_size=4, drop_last=False)
+    assert sorted(row for batch in dealt for row in batch) == list(range(8))
+
+
+def test_the_batching_page_names_every_strategy():
+    from bsc_core.batching import STRATEGIES
+
+    page = (ROOT / "docs" / "batching.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(STRATEGIES)

@@ -13,7 +13,8 @@ from sentence_transformers import SentenceTransformer
 from bsc_core.config import RunConfig, make_config
 from bsc_core.data import SPLIT_SEED, load_data
 from bsc_core.errors import ConfigError, DataError
-from bsc_core.pipeline import evaluate_model, measure, plan_report, run_experiment, training_rows
+from bsc_core.measuring import evaluate_model, measure, plan_report
+from bsc_core.pipeline import run_experiment, training_rows
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.estimate import estimate
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +24,9 @@ class KnownPairs:
         self.dataset = dataset
         positive = dataset.positive
         self._positive = [self._keys(names, np.flatnonzero(positive)) for names in self._names()]
+        marked = dataset.marked_pairs.astype(np.int64)
+        marks = marked[:, 0] * len(dataset.texts) + marked[:, 1]
+        self._positive[0] = np.union1d(self._positive[0], marks)  # by text: what a person marked answers its query
         self._negative = [self._keys(names, np.flatnonzero(~positive)) for names in self._names()]
 
     def positive(self, rows: Ids) -> Mask:
@@ -52,6 +57,14 @@ class KnownPairs:
                 places = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)  # (B, B)
                 found |= keys[places] == asked
         return found
+
+
+def plan_collisions(dataset: PairDataset, batches: Sequence[Ids]) -> tuple[int, int]:
+    """Pairs of rows that meet in a batch, and those of them that collide in at least one direction."""
+    known = KnownPairs(dataset)
+    crossed = sum(len(rows) * (len(rows) - 1) // 2 for rows in batches)
+    found = (known.collisions(rows) for rows in batches)
+    return crossed, sum(int(np.triu(cells | cells.T).sum()) for cells in found)
 
 
 def collision_matrix(dataset: PairDataset, rows: Ids) -> Mask:

@@ -25,6 +25,8 @@ class Hardness:
     plan.order. closer_share: share in [0, 1] of the positive rows whose hardest negative is closer than their own
     document; None when no positive row has a negative. collisions: pairs of rows in one batch that collide in at
     least one direction. intact: share of the groups that lie in one batch whole; None without groups.
+    batch_collisions, batch_closer: int32, one number for each batch: its collisions as above, and its crossed pairs
+    that are closer than the query's own document, collisions left out.
     """
 
     hardest: NDArray[np.float32]
@@ -32,6 +34,8 @@ class Hardness:
     closer_share: float | None
     collisions: int
     intact: float | None
+    batch_collisions: Ids
+    batch_closer: Ids
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,27 @@ def plan_hardness(plan: BatchPlan, dataset: PairDataset, embeddings: Vectors, ba
     known = KnownPairs(dataset)
     hardest = np.full(len(plan), np.nan, dtype=np.float32)
     own = np.empty(len(plan), dtype=np.float32)
-    collisions = 0
+    collisions, closer_cells = [], []
     for places in plan.places(batch_size):
         rows = plan.order[places]
         similarities = similarity_matrix(dataset, embeddings, rows)  # (B, B)
         collides = known.collisions(rows)
         own[places] = similarities.diagonal()
         hardest[places] = _hardest(similarities, collides)
-        collisions += int(np.triu(collides | collides.T).sum())
+        collisions.append(int(np.triu(collides | collides.T).sum()))
+        nearer = (similarities > own[places][:, None]) & ~collides & dataset.positive[rows][:, None]
+        closer_cells.append(int(nearer.sum()))
     counted = dataset.positive[plan.order] & ~np.isnan(hardest)
     closer = float((hardest > own)[counted].mean()) if counted.any() else None
-    return Hardness(hardest, own, closer, collisions, plan.intact(batch_size))
+    return Hardness(
+        hardest,
+        own,
+        closer,
+        sum(collisions),
+        plan.intact(batch_size),
+        np.array(collisions, dtype=np.int32),
+        np.array(closer_cells, dtype=np.int32),
+    )
 
 
 def _hardest(similarities: Matrix, collides: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -100,7 +114,7 @@ def hardest_negatives(dataset: PairDataset, embeddings: Vectors, rows: Ids, top:
     eligible = dataset.positive[rows][:, None] & ~np.eye(len(rows), dtype=np.bool_)
     suspected = collides | ((similarities > own[:, None]) & ~negative)
     queries, documents = np.nonzero(eligible)
-    ranked = np.argsort(-similarities[queries, documents], kind="stable")[:top]
+    ranked = _largest(similarities[queries, documents], top)
     return [
         HardNegative(
             query_row=int(rows[i]),
@@ -112,3 +126,12 @@ def hardest_negatives(dataset: PairDataset, embeddings: Vectors, rows: Ids, top:
         )
         for i, j in zip(queries[ranked], documents[ranked], strict=True)
     ]
+
+
+def _largest(values: NDArray[np.float32], top: int) -> NDArray[np.intp]:
+    """Places of the `top` largest values, largest first; equal values in their order."""
+    if len(values) <= top:
+        return np.argsort(-values, kind="stable")
+    least = np.partition(values, len(values) - top)[len(values) - top]
+    found = np.flatnonzero(values >= least)
+    return found[np.argsort(-values[found], kind="stable")[:top]]

@@ -22,11 +22,11 @@ def pack(groups: Ids, batch_size: int) -> list[Ids]:
     batch_size. A batch of one place joins a neighbouring batch. Returns arrays of places, which hold each of 0 .. M -
     1 once.
     """
-    pieces = _pieces(groups, batch_size)
-    room = np.full(len(pieces), batch_size, dtype=np.int64)  # of every batch that could be needed
+    parts = pieces(groups, batch_size)
+    room = np.full(len(parts), batch_size, dtype=np.int64)  # of every batch that could be needed
     dealt: list[list[Ids]] = []
     first_open = 0
-    for piece in pieces:
+    for piece in parts:
         batch = first_open + int(np.argmax(room[first_open : len(dealt) + 1] >= len(piece)))
         if batch == len(dealt):
             dealt.append([])
@@ -37,7 +37,8 @@ def pack(groups: Ids, batch_size: int) -> list[Ids]:
     return _join_single([np.concatenate(batch) for batch in dealt])
 
 
-def _pieces(groups: Ids, batch_size: int) -> list[Ids]:
+def pieces(groups: Ids, batch_size: int) -> list[Ids]:
+    """The places of each group, cut where it is larger than a batch. groups: (M,) group ids."""
     places = np.arange(len(groups), dtype=np.int32)
     starts = np.flatnonzero(np.diff(groups)) + 1
     whole = np.split(places, starts) if len(groups) else []

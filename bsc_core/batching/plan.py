@@ -7,18 +7,25 @@ A plan is data, a function of (config, dataset, embeddings, seed, epoch). It is 
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from bsc_core.batching.arrays import Groups, Ids, Progress, Vectors
+from bsc_core.batching.arrays import Formed, Ids, Progress, Vectors
+from bsc_core.batching.clusters import clusters
+from bsc_core.batching.conflicts import Conflicts, deal_apart
 from bsc_core.batching.examples import examples
-from bsc_core.batching.packing import cut, pack
+from bsc_core.batching.neighbours import neighbours
+from bsc_core.batching.packing import cut, pack, pieces
+from bsc_core.batching.premises import premises
 from bsc_core.batching.random import random, sequential
+from bsc_core.batching.words import words
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
 from bsc_core.errors import FileFormatError, InputError, PathError
@@ -27,17 +34,25 @@ from bsc_core.errors import FileFormatError, InputError, PathError
 UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, EOFError, OSError, zipfile.BadZipFile, InputError)
 
 
+CONFLICT_ARRAYS = tuple(field.name for field in fields(Conflicts))
+
+
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
     """An order of rows with the group of each.
 
     order: int32 (M,) row numbers. groups: int32 (M,) group id at each place of the order; rows of a group are
-    neighbours in the order. keep_groups: whether `batches` keeps groups whole.
+    neighbours in the order. keep_groups: whether `batches` keeps groups whole. facts: what the strategy says of
+    itself, such as the kind of search and its recall. conflicts: the rows that may not meet in a batch, or None.
+    centroids: (C, D) where there are some that the next epoch starts from.
     """
 
     order: Ids
     groups: Ids
     keep_groups: bool = False
+    facts: dict[str, float | str] = field(default_factory=dict)
+    conflicts: Conflicts | None = None
+    centroids: Vectors | None = None
 
     def __post_init__(self) -> None:
         _check_columns(self.order, self.groups)
@@ -50,7 +65,9 @@ class BatchPlan:
 
         Cut in sequence, or with keep_groups packed from whole groups, first-fit; groups larger than a batch are cut.
         A batch of a single row, which would have no negatives, joins the one before it (the first joins the second),
-        which then holds batch_size + 1 rows. Raises InputError when batch_size is below 2.
+        which then holds batch_size + 1 rows. With conflicts no two rows of a batch conflict: rows are dealt to the
+        first batch in which they fit, and groups are parted where they must be. Raises InputError when batch_size is
+        below 2, or a row conflicts with all others.
         """
         return [self.order[places] for places in self.places(batch_size)]
 
@@ -60,6 +77,9 @@ class BatchPlan:
             raise InputError(
                 f"batch_size is {batch_size}; it must be >= 2, since the other pairs of a batch are its negatives"
             )
+        if self.conflicts is not None:
+            units = pieces(self.groups, batch_size) if self.keep_groups else list(np.arange(len(self))[:, None])
+            return deal_apart(units, self.conflicts.of(self.order), batch_size)
         return pack(self.groups, batch_size) if self.keep_groups else cut(len(self), batch_size)
 
     def intact(self, batch_size: int) -> float | None:
@@ -79,8 +99,18 @@ class BatchPlan:
         """Write the plan as an .npz file, whole or not at all."""
         path = Path(path)
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        arrays: dict[str, Any] = {
+            "order": self.order,
+            "groups": self.groups,
+            "keep_groups": np.array(self.keep_groups),
+        }
+        arrays["facts"] = np.array(json.dumps(self.facts))
+        if self.conflicts is not None:
+            arrays |= {f"conflict_{name}": getattr(self.conflicts, name) for name in CONFLICT_ARRAYS}
+        if self.centroids is not None:
+            arrays["centroids"] = self.centroids
         with unfinished.open("wb") as file:
-            np.savez(file, order=self.order, groups=self.groups, keep_groups=np.array(self.keep_groups))
+            np.savez(file, **arrays)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -94,10 +124,15 @@ class BatchPlan:
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 order, groups, keep_groups = arrays["order"], arrays["groups"], bool(arrays["keep_groups"])
+                facts = json.loads(str(arrays["facts"])) if "facts" in arrays else {}
+                conflicts = None
+                if "conflict_own" in arrays:
+                    conflicts = Conflicts(*(arrays[f"conflict_{name}"] for name in CONFLICT_ARRAYS))
+                centroids = arrays.get("centroids")
             _check_columns(order, groups)
         except UNREADABLE as error:
             raise FileFormatError(f"{path}: not a batch plan ({error}); build it again") from error
-        return cls(order, groups, keep_groups)
+        return cls(order, groups, keep_groups, facts, conflicts, centroids)
 
 
 def _check_columns(order: Ids, groups: Ids) -> None:
@@ -116,12 +151,23 @@ class Strategy(Protocol):
         dataset: PairDataset,
         *,
         embeddings: Vectors | None,
-        generator: np.random.Generator,
+        seed: int,
+        epoch: int,
         progress: Progress | None,
-    ) -> Groups: ...
+    ) -> Formed: ...
 
 
-STRATEGIES: dict[str, Strategy] = {"sequential": sequential, "random": random, "examples": examples}
+STRATEGIES: dict[str, Strategy] = {
+    "sequential": sequential,
+    "random": random,
+    "words": words,
+    "clusters": clusters,
+    "neighbours": neighbours,
+    "examples": examples,
+    "premises": premises,
+}
+NEED_VECTORS = ("clusters", "neighbours", "examples")
+"""Strategies that compare embeddings."""
 
 
 def build_plan(
@@ -131,19 +177,29 @@ def build_plan(
     *,
     seed: int,
     epoch: int,
+    previous: BatchPlan | None = None,
     progress: Progress | None = None,
 ) -> BatchPlan:
     """The plan of one epoch: every row of `dataset` exactly once.
 
-    embeddings: float32 (U, D), row t for text t of dataset.texts; only strategies that compare texts need them. The
-    same seed, epoch and embeddings give the same plan. progress is told (rows done, rows) on the way.
-    Raises InputError when embeddings are needed and missing, do not match the texts, or are not finite.
+    embeddings: float32 (U, D), row t for text t of dataset.texts; only strategies that compare texts need them.
+    previous: the plan of the epoch before, from whose centroids `clusters` starts. The same seed, epoch, embeddings and
+    previous plan give the same plan. progress is told (done, of) on the way. Raises InputError when embeddings are
+    needed and missing, do not match the texts, or are not finite.
     """
     if embeddings is not None and (embeddings.ndim != 2 or len(embeddings) != len(dataset.texts)):
         raise InputError(
             f"embeddings are {embeddings.shape} for {len(dataset.texts)} distinct texts; give one row for each text"
         )
-    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(epoch,)))
     strategy = STRATEGIES[config.strategy]
-    order, groups = strategy(config, dataset, embeddings=embeddings, generator=generator, progress=progress)
-    return BatchPlan(order, groups, config.keep_groups)
+    if config.strategy == "clusters" and previous is not None and previous.centroids is not None:
+        strategy = partial(clusters, centroids=previous.centroids)
+    formed = strategy(config, dataset, embeddings=embeddings, seed=seed, epoch=epoch, progress=progress)
+    return BatchPlan(
+        formed.order,
+        formed.groups,
+        keep_groups=config.keep_groups or config.strategy == "premises",
+        facts=formed.facts,
+        conflicts=Conflicts.of_dataset(dataset) if config.forbid_collisions else None,
+        centroids=formed.centroids,
+    )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bsc_core.batching.arrays import Groups, Ids, Progress, Vectors
+from bsc_core.batching.arrays import Formed, Ids, Progress, Vectors, plan_generator
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
 
@@ -16,9 +16,10 @@ def sequential(
     dataset: PairDataset,
     *,
     embeddings: Vectors | None,
-    generator: np.random.Generator,
+    seed: int,
+    epoch: int,
     progress: Progress | None,
-) -> Groups:
+) -> Formed:
     """Rows in the order of the file, each a group of its own. Returns order (N,) and groups (N,)."""
     return _alone(np.arange(len(dataset), dtype=np.int32))
 
@@ -28,12 +29,13 @@ def random(
     dataset: PairDataset,
     *,
     embeddings: Vectors | None,
-    generator: np.random.Generator,
+    seed: int,
+    epoch: int,
     progress: Progress | None,
-) -> Groups:
-    """Rows in an order drawn from `generator`, each a group of its own. Returns order (N,) and groups (N,)."""
-    return _alone(generator.permutation(len(dataset)).astype(np.int32))
+) -> Formed:
+    """Rows in an order drawn by seed and epoch, each a group of its own. Returns order (N,) and groups (N,)."""
+    return _alone(plan_generator(seed, epoch).permutation(len(dataset)).astype(np.int32))
 
 
-def _alone(order: Ids) -> Groups:
-    return order, np.arange(len(order), dtype=np.int32)
+def _alone(order: Ids) -> Formed:
+    return Formed(order, np.arange(len(order), dtype=np.int32))

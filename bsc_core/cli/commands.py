@@ -10,13 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bsc_core.cli.reports import Progress, Report, run_report
+from bsc_core.cli.reports import Progress, ReadingProgress, Report, run_report
 
 if TYPE_CHECKING:
     from bsc_core.config import RunConfig
     from bsc_core.runs import Run, RunStore
 
 Outcome = tuple[int, Report]
+FINDINGS_UP_TO = 300_000  # rows whose findings are looked for in memory
+LINES_TOLD = 20  # of each finding
 
 
 def app(arguments: argparse.Namespace) -> Outcome:
@@ -56,7 +58,8 @@ def train(arguments: argparse.Namespace) -> Outcome:
     from bsc_core.runs import RunStore
 
     config = read_config(arguments.config, arguments.set)
-    _check_files(config.data.train, config.data.dev, config.data.test, config.data.corpus)
+    data = config.data
+    _check_files(data.train, data.dev, data.test, data.corpus, *data.mix)
     store = RunStore(arguments.runs)
     if arguments.detach:
         return 0, run_report(launch(store, config))
@@ -64,6 +67,25 @@ def train(arguments: argparse.Namespace) -> Outcome:
     sys.stderr.write(f"run {run.id} in {run.folder}\n")
     status = perform(run, _experiment)
     return status, run_report(run)
+
+
+def resume(arguments: argparse.Namespace) -> Outcome:
+    """Go on with a run that was stopped, lost or failed, from its last checkpoint, as a new run."""
+    from bsc_core.jobs import reconcile
+    from bsc_core.jobs.resuming import continue_run
+    from bsc_core.jobs.resuming import resume as queue
+    from bsc_core.jobs.worker import perform
+    from bsc_core.runs import RunStore
+
+    store = RunStore(arguments.runs)
+    reconcile(store)
+    run = store.get(arguments.run)
+    if arguments.detach:
+        return 0, run_report(queue(store, run))
+    following = continue_run(store, run)
+    sys.stderr.write(f"run {following.id} in {following.folder}\n")
+    status = perform(following, _experiment)
+    return status, run_report(following)
 
 
 def _experiment(config: RunConfig, run: Run) -> Report:
@@ -96,7 +118,7 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
         data = DataConfig.model_validate({**scale, "train": arguments.data, **given})
     except ValidationError as error:
         raise ConfigError(explain(error)) from None
-    from bsc_core.pipeline import evaluate_model
+    from bsc_core.measuring import evaluate_model
 
     return 0, evaluate_model(encoder, data, decision=decision)
 
@@ -106,9 +128,77 @@ def plan(arguments: argparse.Namespace) -> Outcome:
     from bsc_core.config import read_config
 
     config = read_config(arguments.config, arguments.set)
-    from bsc_core.pipeline import plan_report
+    from bsc_core.measuring import plan_report
 
     return 0, plan_report(config, epoch=arguments.epoch)
+
+
+def shard(arguments: argparse.Namespace) -> Outcome:
+    """Write the batch plan of an epoch as shards, with Ray; for data past one machine's memory."""
+    from bsc_core.config import read_config
+
+    config = read_config(arguments.config, arguments.set)
+    _check_files(config.data.train)
+    from bsc_core.integrations.ray_data import plan_with_ray
+
+    shards = plan_with_ray(
+        config,
+        arguments.out,
+        epoch=arguments.epoch,
+        address=arguments.address,
+        say=lambda sentence: sys.stderr.write(f"{sentence}\n"),
+    )
+    counts = {"rows": len(shards), "groups": shards.groups, "parts": len(shards.parts)}
+    return 0, {"folder": str(shards.folder), **counts, **shards.about}
+
+
+def audit(arguments: argparse.Namespace) -> Outcome:
+    """Count what a file of pairs holds, and what is wrong with it, in bounded memory."""
+    from bsc_core.data.tally import audit_file
+
+    given = {"threshold": arguments.threshold, "max_length": arguments.max_length}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    say = ReadingProgress("audit")
+    found = audit_file(arguments.file, arguments.columns, limits=_limits(arguments), say=say, **chosen)
+    report = found.as_report()
+    return 0, report | ({"findings": _findings(arguments)} if report["rows_read"] <= FINDINGS_UP_TO else {})
+
+
+def _findings(arguments: argparse.Namespace) -> list[Report]:
+    """What the audit of the Data page finds, with lines of the file and the remedy that a config can name."""
+    from bsc_core.config import DataConfig
+    from bsc_core.data import SPLIT_SEED
+    from bsc_core.data import audit as find
+    from bsc_core.data.experiment import load_data
+    from bsc_core.errors import DataError
+
+    low, high = _limits(arguments)
+    share = {} if arguments.threshold is None else {"threshold": arguments.threshold}
+    values = {"train": arguments.file, "columns": arguments.columns, "label_min": low, "label_max": high, **share}
+    try:
+        data = load_data(DataConfig.model_validate(values), seed=SPLIT_SEED)
+    except DataError as fault:  # such as rows of one query alone, of which no dev part can be drawn
+        return [{"severity": "error", "title": str(fault), "lines": [], "remedy": "", "remedy_flag": None}]
+    return [
+        {
+            "severity": finding.severity,
+            "title": finding.title,
+            "lines": data.parts[finding.part].line[finding.rows[:LINES_TOLD]].tolist(),
+            "remedy": finding.remedy,
+            "remedy_flag": finding.remedy_flag,
+        }
+        for finding in find(data, max_length=arguments.max_length)
+    ]
+
+
+def convert(arguments: argparse.Namespace) -> Outcome:
+    """Write the good rows of a file of pairs as Parquet, with columns named by their roles, in bounded memory."""
+    from bsc_core.data.convert import convert_file
+    from bsc_core.data.tally import reading_report
+
+    say = ReadingProgress("convert")
+    pieces = convert_file(arguments.file, arguments.out, arguments.columns, limits=_limits(arguments), say=say)
+    return 0, {**reading_report(pieces), "out": arguments.out}
 
 
 def runs(arguments: argparse.Namespace) -> Outcome:
@@ -140,12 +230,18 @@ def worker(arguments: argparse.Namespace) -> Outcome:
     return 0, {"runs_taken": supervise(store, slots=arguments.slots)}
 
 
+def _limits(arguments: argparse.Namespace) -> tuple[float, float]:
+    low, high = arguments.label_min, arguments.label_max
+    return 0.0 if low is None else low, 1.0 if high is None else high
+
+
 def _check_files(*paths: str | None) -> None:
     """Refuse files that are missing or may not be read before anything heavy is loaded."""
+    from bsc_core.data.hub import is_hub_id
     from bsc_core.data.places import check_path
 
     for path in paths:
-        if path:
+        if path and not is_hub_id(path):
             check_path(path)
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bsc_core import __version__
-from bsc_core.cli.commands import Outcome, app, evaluate, plan, runs, stop, train, worker
+from bsc_core.cli.commands import Outcome, app, audit, convert, evaluate, plan, resume, runs, shard, stop, train, worker
 from bsc_core.errors import ColumnError, InputError
 
 if TYPE_CHECKING:
     from bsc_core.config import Columns
 
+PAIR_FILE = "pairs: CSV, TSV, JSONL (or .gz), Parquet, a saved data set, or hf://owner/name"
 Number = TypeVar("Number", int, float)
 Command = Callable[[argparse.Namespace], Outcome]
 
@@ -39,21 +40,38 @@ def make_parser() -> argparse.ArgumentParser:
 
     command = _command(commands, "evaluate", evaluate)
     command.add_argument("model", metavar="MODEL_OR_RUN", help="bundled, static, a model folder, a hub id, or a run")
-    command.add_argument("--data", required=True, metavar="FILE", help="pairs: CSV, TSV, JSONL (or .gz), Parquet")
+    command.add_argument("--data", required=True, metavar="FILE", help=PAIR_FILE)
     command.add_argument("--corpus", metavar="FILE", help="documents to search")
-    command.add_argument(
-        "--columns", type=_columns, metavar="ROLE=COLUMN,...", help="query=..,document=..,label=.. (default: guessed)"
-    )
+    _add_columns(command, "the run's, else ")
     command.add_argument("--threshold", type=_share, help="a pair is positive above this label (the run's, else 0.5)")
-    command.add_argument("--label-min", type=float, help="the label that means 0 (the run's, else 0)")
-    command.add_argument("--label-max", type=float, help="the label that means 1, as 5 for STSb (the run's, else 1)")
     command.add_argument("--max-length", type=_at_least_one, help="tokens kept of a text (default: the run's, else 90)")
 
     command = _command(commands, "plan", plan)
     _add_config(command)
     command.add_argument("--epoch", type=_at_least_zero, default=0, help="epoch of the plan, from 0")
 
+    command = _command(commands, "shard", shard)
+    _add_config(command)
+    command.add_argument("out", metavar="OUT", help="a new folder for the shards")
+    command.add_argument("--epoch", type=_at_least_zero, default=0, help="epoch of the plan, from 0")
+    command.add_argument("--address", help="HOST:PORT of a Ray head, or auto (default: a cluster on this machine)")
+
+    command = _command(commands, "audit", audit)
+    command.add_argument("file", metavar="FILE", help=PAIR_FILE)
+    _add_columns(command)
+    command.add_argument("--threshold", type=_share, help="a pair is positive above this label (0.5)")
+    command.add_argument("--max-length", type=_at_least_one, help="tokens that the encoder keeps of a text (90)")
+
+    command = _command(commands, "convert", convert)
+    command.add_argument("file", metavar="FILE", help=PAIR_FILE)
+    command.add_argument("out", metavar="OUT.parquet", help="a new file")
+    _add_columns(command)
+
     _command(commands, "runs", runs)
+
+    command = _command(commands, "resume", resume)
+    command.add_argument("run", metavar="RUN", help="a run as `bsc runs` names it, which ended early")
+    command.add_argument("--detach", action="store_true", help="queue the run and return at once")
 
     command = _command(commands, "stop", stop)
     command.add_argument("run", metavar="RUN", help="a run as `bsc runs` names it")
@@ -81,6 +99,14 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key, as in loss.temperature=0.05"
     )
+
+
+def _add_columns(parser: argparse.ArgumentParser, default: str = "") -> None:
+    parser.add_argument(
+        "--columns", type=_columns, metavar="ROLE=COLUMN,...", help="query=..,document=..,label=.. (default: guessed)"
+    )
+    parser.add_argument("--label-min", type=float, help=f"the label that means 0 ({default}0)")
+    parser.add_argument("--label-max", type=float, help=f"the label that means 1, as 5 for STSb ({default}1)")
 
 
 def _at_least_one(text: str) -> int:

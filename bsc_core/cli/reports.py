@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bsc_core.data.stream import Progress as Reading
     from bsc_core.runs import Run
 
 Report = dict[str, Any]
@@ -74,3 +75,21 @@ class Progress:
         left = "" if status.eta_seconds is None else f", {status.eta_seconds:.0f} s left"
         steps = f"epoch {status.epoch}/{status.epochs}, step {status.step}/{status.steps}"
         sys.stderr.write(f"{status.message or 'training'}: {steps}{left}\n")
+
+
+class ReadingProgress:
+    """Writes how far a file is read to standard error, at most once a second."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._start = time.monotonic()
+        self._next = self._start + _PROGRESS_SECONDS
+
+    def __call__(self, reading: Reading) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _PROGRESS_SECONDS
+        share = min(1.0, reading.done / max(reading.whole, 1))
+        left = (now - self._start) * (1 - share) / share if share else 0.0
+        sys.stderr.write(f"{self._what}: {reading.rows:,} rows, {share:.0%}, about {left:.0f} s left\n")

@@ -1,5 +1,6 @@
 """Every knob of an experiment, and how configs are read, checked and written."""
 
+from bsc_core.config.batching import BatchingConfig, StrategyName
 from bsc_core.config.combined import LOSS_CONFIGS, CombinedLossConfig, LossConfig, WeightedLoss
 from bsc_core.config.faults import explain
 from bsc_core.config.losses import (
@@ -17,9 +18,9 @@ from bsc_core.config.losses import (
     SupConLossConfig,
     TripletLossConfig,
 )
+from bsc_core.config.preparation import ExamplesConfig, NegativesConfig, NLIConfig, Remedy, SentenceColumns
 from bsc_core.config.reading import make_config, read_config, to_toml
 from bsc_core.config.schema import (
-    BatchingConfig,
     ColumnNames,
     Columns,
     CorpusColumns,
@@ -43,19 +44,25 @@ __all__ = [
     "DataConfig",
     "EncoderConfig",
     "EvaluationConfig",
+    "ExamplesConfig",
     "LossConfig",
     "LossSection",
     "MNRLConfig",
     "MSELossConfig",
     "MarginSection",
+    "NLIConfig",
+    "NegativesConfig",
     "OnlineContrastiveLossConfig",
     "PearsonLossConfig",
+    "Remedy",
     "RunConfig",
     "Section",
+    "SentenceColumns",
     "SimCSEConfig",
     "SingleLossConfig",
     "SoftmaxLossConfig",
     "SoftmaxOverBatch",
+    "StrategyName",
     "SupConLossConfig",
     "TrainingConfig",
     "TripletLossConfig",

@@ -12,6 +12,8 @@ from bsc_core.config.faults import explain
 from bsc_core.config.schema import RunConfig
 from bsc_core.errors import ConfigError, FileFormatError, PathError
 
+HUB = "hf://"
+"""What the name of a data set on the Hugging Face hub begins with, where a path may stand."""
 NONE_IS_A_WORD = ("normalization", "activation")
 """Keys whose value may be the word none; elsewhere `--set key=none` unsets an optional key."""
 
@@ -53,14 +55,20 @@ def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -
 def _resolve_paths(values: dict[str, Any], folder: Path) -> None:
     data = values.get("data")
     if isinstance(data, dict):
-        for key in ("train", "dev", "test", "corpus"):
+        for key in ("train", "dev", "test", "corpus", "false_negatives"):
             if isinstance(data.get(key), str) and data[key]:
-                data[key] = str((folder / Path(data[key]).expanduser()).resolve())
+                data[key] = _resolved(data[key], folder)
+        if isinstance(data.get("mix"), list):
+            data["mix"] = [_resolved(path, folder) if path and isinstance(path, str) else path for path in data["mix"]]
     encoder = values.get("encoder")
     if isinstance(encoder, dict) and isinstance(encoder.get("name"), str):
         candidate = folder / Path(encoder["name"]).expanduser()
         if encoder["name"] not in ("bundled", "static") and candidate.is_dir():
             encoder["name"] = str(candidate.resolve())
+
+
+def _resolved(path: str, folder: Path) -> str:
+    return path if path.startswith(HUB) else str((folder / Path(path).expanduser()).resolve())
 
 
 def _apply_override(values: dict[str, Any], override: str) -> None:

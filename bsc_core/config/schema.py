@@ -6,8 +6,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from bsc_core.config.batching import BatchingConfig
 from bsc_core.config.combined import LossConfig
 from bsc_core.config.losses import BSCLossConfig
+from bsc_core.config.preparation import ExamplesConfig, NegativesConfig, NLIConfig, Remedy
 from bsc_core.config.section import Section
 
 ColumnNames = str | tuple[str, ...]
@@ -44,13 +46,19 @@ class CorpusColumns(Section):
 class DataConfig(Section):
     """The files of an experiment and how their columns are read."""
 
-    train: str = Field(title="Training pairs", description="CSV, TSV, JSONL (each also .gz) or Parquet.")
+    train: str = Field(
+        title="Training pairs",
+        description="CSV, TSV, JSONL (each also .gz), Parquet, a saved data set, hf://owner/name, or shards.",
+    )
     dev: str | None = Field(
         None, title="Dev pairs", description="None: the dev rows of the split column, else a share."
     )
     test: str | None = Field(None, title="Test pairs", description="None: the test rows of the split column, if any.")
     corpus: str | None = Field(
         None, title="Corpus", description="Documents to search; needed by the retrieval metrics."
+    )
+    mix: tuple[str, ...] = Field(
+        (), title="More training pairs", description="Further files that are trained on together with the first."
     )
     columns: Columns | None = Field(None, title="Columns", description="None: guessed from the header, and shown.")
     corpus_columns: CorpusColumns | None = Field(None, title="Corpus columns", description="None: guessed, and shown.")
@@ -67,6 +75,28 @@ class DataConfig(Section):
         title="Positive above",
         description="A pair is positive when its label, in [0, 1], is above this.",
     )
+    split_by: Literal["query", "component"] = Field(
+        "query",
+        title="Hold out",
+        description="query: whole queries. component: whole sets of rows that share a text, so that no text is in two "
+        "splits.",
+    )
+    remedies: tuple[Remedy, ...] = Field(
+        (), title="Remedies", description="What is mended in the rows after reading, in this order; see docs/data.md."
+    )
+    false_negatives: str | None = Field(
+        None,
+        title="Marked false negatives",
+        description="A file with the columns query and document: pairs that a person marked. The loss leaves them out "
+        "and batches keep their rows apart where collisions are forbidden.",
+    )
+    examples: ExamplesConfig | None = Field(
+        None, title="Examples from sentences", description="Makes pairs or triplets from classified sentences."
+    )
+    negatives: NegativesConfig | None = Field(
+        None, title="Negatives", description="Finds negatives for pairs that are all positive."
+    )
+    nli: NLIConfig | None = Field(None, title="NLI", description="Adds pairs to natural language inference rows.")
     label_min: float = Field(0.0, title="Lowest label", description="The file's label that becomes 0.")
     label_max: float = Field(
         1.0, title="Highest label", description="The file's label that becomes 1, such as 5 for STSb."
@@ -90,33 +120,6 @@ class EncoderConfig(Section):
     )
     max_length: int = Field(
         90, ge=2, le=8192, title="Longest text", description="Tokens kept of a text; the BSC paper keeps 90."
-    )
-
-
-class BatchingConfig(Section):
-    """In which order pairs meet in batches: the strategy and its knobs."""
-
-    strategy: Literal["sequential", "random", "examples"] = Field(
-        "examples",
-        title="Strategy",
-        description="examples: groups of nearest neighbours (Algorithm 1 of the BSC paper).",
-    )
-    group_size: int = Field(8, ge=1, title="Group size", description="Rows in a group including the anchor.")
-    neighbours: int = Field(500, ge=1, title="Neighbours", description="Nearest neighbours looked at for each anchor.")
-    by: Literal["query", "document"] = Field(
-        "query", title="Grouped by", description="Side whose vectors are compared."
-    )
-    metric: Literal["cosine", "l2"] = Field(
-        "cosine", title="Nearness", description="cosine, as at search time; l2 on raw vectors, as in the released code."
-    )
-    distinct_texts: bool = Field(
-        True, title="Distinct texts in a group", description="A group takes no row that repeats one of its texts."
-    )
-    reverse: bool = Field(
-        True, title="Easy batches first", description="Reversed order: the leftovers' small groups come first."
-    )
-    keep_groups: bool = Field(
-        False, title="Keep groups whole", description="Fill batches with whole groups where they fit, so none is cut."
     )
 
 

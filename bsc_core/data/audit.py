@@ -3,48 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
-from bsc_core.data.experiment import ExperimentData
-from bsc_core.data.pairs import PairDataset
-from bsc_core.data.texts import Ids
+from bsc_core.data.audit_texts import TEXT_CHECKS, too_long
+from bsc_core.data.faulty_rows import (
+    conflicts,
+    known_across,
+    known_queries,
+    part_pairs,
+    repeats,
+    self_pairs,
+    without_positive,
+)
+from bsc_core.data.findings import Finding, Severity, count, row_numbers
+from bsc_core.data.parts import ExperimentData
 
-LONG_WORDS = 200
+__all__ = ["Finding", "audit"]
+
 RARE_SHARE = 0.05
 ORDER = ("error", "warning", "info")
 
 
-@dataclass(frozen=True, eq=False)
-class Finding:
-    """One thing found.
+def audit(data: ExperimentData, *, max_length: int | None = None) -> list[Finding]:
+    """All findings, errors first. Nothing is changed or dropped by it.
 
-    rows: int32 row numbers of the part named by `part` ("train", "dev" or "test"); empty when it concerns them all.
+    max_length: tokens that the encoder keeps of a text; texts that are longer by an estimate are a finding.
     """
-
-    severity: Literal["error", "warning", "info"]
-    title: str
-    detail: str
-    rows: Ids
-    remedy: str
-    part: str = "train"
-
-
-def audit(data: ExperimentData) -> list[Finding]:
-    """All findings, errors first. Nothing is changed or dropped by it."""
-    findings = [finding for check in CHECKS for finding in check(data)]
+    found = chain.from_iterable(check(data) for check in (*CHECKS, *TEXT_CHECKS))
+    findings = [*found, *(too_long(data, max_length) if max_length is not None else ())]
     return sorted(findings, key=lambda finding: ORDER.index(finding.severity))
 
 
 def _rejected_rows(data: ExperimentData) -> Iterator[Finding]:
     for report in data.reports:
         if report.rejected:
-            title = f"Rejected: {_count(len(report.rejected), 'row')}"
+            title = f"Rejected: {count(len(report.rejected), 'row')}"
             yield Finding(
-                "warning", title, report.summary(), _rows(()), "Correct these rows in the file, or go on without them."
+                "warning",
+                title,
+                report.summary(),
+                row_numbers(()),
+                "Correct these rows in the file, or go on without them.",
             )
 
 
@@ -53,64 +54,101 @@ def _unused_splits(data: ExperimentData) -> Iterator[Finding]:
         detail = "No part of the experiment takes this value of the split column."
         yield Finding(
             "info",
-            f"Not used: {_count(rows, 'row')} of split {name!r}",
+            f"Not used: {count(rows, 'row')} of split {name!r}",
             detail,
-            _rows(()),
+            row_numbers(()),
             "Name the split in the data settings.",
         )
 
 
 def _duplicate_pairs(data: ExperimentData) -> Iterator[Finding]:
     for part, dataset in data.parts.items():
-        pair = _pair_numbers(dataset)
-        _, first = np.unique(pair, return_index=True)
-        rows = np.setdiff1d(np.arange(len(dataset)), first)
+        rows = repeats(dataset)
         if len(rows):
-            title = f"Repeated pairs in {part}: {_count(len(rows), 'row')}"
+            title = f"Repeated pairs in {part}: {count(len(rows), 'row')}"
             detail = (
                 "The same query with the same document stands in the file more than once, and counts more than once."
             )
-            yield Finding(
-                "warning", title, detail, _rows(rows), "Remove the repeats, unless they are meant as weights.", part
-            )
+            remedy = "Remove the repeats, unless they are meant as weights."
+            yield Finding("warning", title, detail, row_numbers(rows), remedy, part, "drop_repeats")
 
 
 def _conflicting_labels(data: ExperimentData) -> Iterator[Finding]:
     for part, dataset in data.parts.items():
-        pair = _pair_numbers(dataset)
-        both = np.intersect1d(pair[dataset.positive], pair[~dataset.positive])
-        rows = np.flatnonzero(np.isin(pair, both))
+        rows = conflicts(dataset)
         if len(rows):
-            title = f"Conflicting labels in {part}: {_count(len(both), 'pair')}"
+            pairs = len(np.unique(np.stack([dataset.query[rows], dataset.document[rows]]), axis=1)[0])
+            title = f"Conflicting labels in {part}: {count(pairs, 'pair')}"
             detail = (
-                "The same two texts stand in rows above and rows not above the threshold, so the loss pulls both ways."
+                "The same two texts stand in rows above and rows not above the threshold, or in rows of two classes, "
+                "so the loss pulls both ways."
             )
-            yield Finding("error", title, detail, _rows(rows), "Keep one label for each pair.", part)
+            remedy = "Keep one label for each pair."
+            yield Finding("error", title, detail, row_numbers(rows), remedy, part, "drop_conflicts")
 
 
 def _same_text_twice(data: ExperimentData) -> Iterator[Finding]:
     for part, dataset in data.parts.items():
-        rows = np.flatnonzero(dataset.query == dataset.document)
+        rows = self_pairs(dataset)
         if len(rows):
-            title = f"A text paired with itself in {part}: {_count(len(rows), 'row')}"
+            title = f"A text paired with itself in {part}: {count(len(rows), 'row')}"
             detail = "A positive of this kind teaches nothing, and a negative one cannot be met."
-            yield Finding("warning", title, detail, _rows(rows), "Remove these rows.", part)
+            yield Finding("warning", title, detail, row_numbers(rows), "Remove these rows.", part, "drop_self_pairs")
+
+
+def _no_positive(data: ExperimentData) -> Iterator[Finding]:
+    for part, dataset in data.parts.items():
+        rows = without_positive(dataset)
+        if not len(rows):
+            continue
+        queries = len(np.unique(dataset.query_group[rows]))
+        title = f"Queries without a positive in {part}: {queries:,}"
+        lists = dataset.classes is None and len(dataset) >= 2 * len(np.unique(dataset.query_group))
+        detail = (
+            "No document of theirs is above the threshold, so a ranking of their documents has nothing to find."
+            if lists
+            else "All rows of theirs are labelled negative, which is usual for labelled pairs."
+        )
+        remedy = "Remove them, or check their labels." if lists else "Nothing to do, unless they are meant as searches."
+        yield Finding(
+            "warning" if lists else "info",
+            title,
+            detail,
+            row_numbers(rows),
+            remedy,
+            part,
+            "drop_queries_without_positive",
+        )
 
 
 def _query_leaks(data: ExperimentData) -> Iterator[Finding]:
-    for part, dataset in data.parts.items():
-        rows = np.flatnonzero(np.isin(dataset.query, data.train.query))
-        if part != "train" and len(rows):
-            title = f"Queries of {part} that are also in train: {len(np.unique(dataset.query[rows])):,}"
-            detail = f"Their texts stand on the query side of train too, so the numbers on {part} will look too good."
-            yield Finding(
-                "error",
-                title,
-                detail,
-                _rows(rows),
-                f"Remove the query from one side, or let the app draw {part} by query.",
-                part,
+    for earlier, part in part_pairs(data):
+        dataset = data.parts[part]
+        rows = known_queries(data.parts[earlier], dataset)
+        if len(rows):
+            title = f"Queries of {part} that are also in {earlier}: {len(np.unique(dataset.query[rows])):,}"
+            detail = (
+                f"Their texts stand on the query side of {earlier} too, so the numbers on {part} will look too good."
             )
+            remedy = (
+                f"Remove the query from one side (the remedy takes {earlier}), or let the app draw {part} by query."
+            )
+            severity: Severity = "error" if earlier == "train" else "warning"
+            yield Finding(severity, title, detail, row_numbers(rows), remedy, part, "drop_leaks")
+
+
+def _texts_across(data: ExperimentData) -> Iterator[Finding]:
+    for earlier, part in part_pairs(data):
+        dataset = data.parts[part]
+        rows = known_across(data.parts[earlier], dataset)
+        if len(rows):
+            title = f"Texts of {part} on the other side of {earlier}: {count(len(rows), 'row')}"
+            detail = (
+                f"A query of theirs is a document of {earlier}, or a document of theirs is a query of it, so {part} "
+                "measures texts that training has seen."
+            )
+            remedy = f"Remove these texts from {earlier}, or draw {part} by component."
+            yield Finding("warning", title, detail, row_numbers(rows), remedy, part, "drop_leaks")
 
 
 def _shared_documents(data: ExperimentData) -> Iterator[Finding]:
@@ -123,7 +161,7 @@ def _shared_documents(data: ExperimentData) -> Iterator[Finding]:
                 "info",
                 title,
                 detail,
-                _rows(rows),
+                row_numbers(rows),
                 "Nothing to do, unless new documents are what you want to measure.",
                 part,
             )
@@ -139,28 +177,14 @@ def _gold_not_in_corpus(data: ExperimentData) -> Iterator[Finding]:
             there = np.isin(dataset.document, data.corpus.document)
         rows = np.flatnonzero(dataset.positive & ~there)
         if part != "train" and len(rows):
-            title = f"Right answers of {part} that are not in the corpus: {_count(len(rows), 'row')}"
+            title = f"Right answers of {part} that are not in the corpus: {count(len(rows), 'row')}"
             detail = "A search over the corpus cannot find them, which lowers every retrieval number."
             yield Finding(
-                "warning", title, detail, _rows(rows), "Add the documents to the corpus, or map the document ids.", part
-            )
-
-
-def _long_texts(data: ExperimentData) -> Iterator[Finding]:
-    long = np.asarray(
-        [text.count(" ") >= LONG_WORDS and len(text.split()) > LONG_WORDS for text in data.texts], dtype=bool
-    )
-    for part, dataset in data.parts.items():
-        rows = np.flatnonzero(long[dataset.query] | long[dataset.document])
-        if len(rows):
-            title = f"Texts of more than {LONG_WORDS} words in {part}: {_count(len(rows), 'row')}"
-            detail = "The encoder keeps only its first tokens; what follows is not seen."
-            yield Finding(
-                "info",
+                "warning",
                 title,
                 detail,
-                _rows(rows),
-                "Raise the longest text of the encoder, or cut the texts yourself.",
+                row_numbers(rows),
+                "Add the documents to the corpus, or map the document ids.",
                 part,
             )
 
@@ -175,7 +199,7 @@ def _class_balance(data: ExperimentData) -> Iterator[Finding]:
                 "error",
                 f"No rows {above}",
                 "Without a positive pair there is nothing to pull together or to find.",
-                _rows(()),
+                row_numbers(()),
                 remedy,
                 part,
             )
@@ -185,28 +209,15 @@ def _class_balance(data: ExperimentData) -> Iterator[Finding]:
                 "info",
                 f"{part} has no labelled negatives",
                 detail,
-                _rows(()),
+                row_numbers(()),
                 "Nothing to do: this is the usual case of BSC.",
                 part,
             )
         else:
             rare = share < RARE_SHARE or share > 1 - RARE_SHARE
-            detail = f"{_count(int(dataset.positive.sum()), 'row')} of {len(dataset):,}."
+            detail = f"{count(int(dataset.positive.sum()), 'row')} of {len(dataset):,}."
             remedy = "Check the threshold and the scale of the labels." if rare else "Nothing to do."
-            yield Finding("warning" if rare else "info", f"{share:.1%} {above}", detail, _rows(()), remedy, part)
-
-
-def _pair_numbers(dataset: PairDataset) -> npt.NDArray[np.int64]:
-    """(N,) one number for each distinct (query, document)."""
-    return dataset.query.astype(np.int64) * len(dataset.texts) + dataset.document
-
-
-def _rows(rows: npt.ArrayLike) -> Ids:
-    return np.asarray(rows, dtype=np.int32)
-
-
-def _count(number: int, one: str) -> str:
-    return f"{number:,} {one if number == 1 else one + 's'}"
+            yield Finding("warning" if rare else "info", f"{share:.1%} {above}", detail, row_numbers(()), remedy, part)
 
 
 CHECKS: tuple[Callable[[ExperimentData], Iterator[Finding]], ...] = (
@@ -216,8 +227,9 @@ CHECKS: tuple[Callable[[ExperimentData], Iterator[Finding]], ...] = (
     _gold_not_in_corpus,
     _duplicate_pairs,
     _same_text_twice,
+    _texts_across,
+    _no_positive,
     _unused_splits,
     _class_balance,
     _shared_documents,
-    _long_texts,
 )

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -36,20 +36,34 @@ def read_classes(
     words = [cell.strip() for cell in cells]
     known = {word for word in words if word not in UNLABELLED}
     ids = np.full(len(words), -1, dtype=np.int32)
-    numbered = bool(known) and any(_is_number(word) for word in known)
+    numbered = are_numbered(known)
     if numbered:
         names, numbers = None, {word: int(word) for word in known if _is_number(word) and int(word) <= LARGEST}
     else:
         is_nli = {word.lower() for word in known} <= set(NLI)
         names = NLI if is_nli else tuple(sorted(known))
         numbers = {word: names.index(word.lower() if is_nli else word) for word in known}
+    reject_classes(cells, lines, column, faults, numbered=numbered)
     for row, word in enumerate(words):
-        if word in numbers:
-            ids[row] = numbers[word]
-            continue
-        reason = "the row has no class" if word in UNLABELLED else f"the class {word[:40]!r} is not a whole number"
-        faults.setdefault(row, Rejection(lines[row], column, reason))
+        ids[row] = numbers.get(word, -1)
     return ids, names
+
+
+def are_numbered(cells: Iterable[str]) -> bool:
+    """Whether a column numbers its classes: one number is enough."""
+    return any(_is_number(word) for word in {cell.strip() for cell in cells} - set(UNLABELLED))
+
+
+def reject_classes(
+    cells: Sequence[str], lines: Sequence[int], column: str, faults: dict[int, Rejection], *, numbered: bool
+) -> None:
+    """Add the rows without a class to faults, and those without a whole number where classes are numbered."""
+    for row, cell in enumerate(cells):
+        word = cell.strip()
+        if word in UNLABELLED:
+            faults.setdefault(row, Rejection(lines[row], column, "the row has no class"))
+        elif numbered and not (_is_number(word) and int(word) <= LARGEST):
+            faults.setdefault(row, Rejection(lines[row], column, f"the class {word[:40]!r} is not a whole number"))
 
 
 def entailed(classes: Classes) -> npt.NDArray[np.float32]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from bsc_core.config import ColumnNames, Columns, CorpusColumns
+from bsc_core.config import ColumnNames, Columns, CorpusColumns, ExamplesConfig, SentenceColumns
 from bsc_core.data.classes import is_class_word
 from bsc_core.errors import ColumnError
 
@@ -32,6 +32,20 @@ DOCUMENT_ID = ("documentid", "docid", "answerid", "passageid", "claimid", "vclai
 NEGATIVE = ("negative", "hardnegative", "neg", "negativedocument", "negativepassage")
 SPLIT = ("split", "subset", "partition")
 CORPUS_DOCUMENT = ("document", "doc", "text", "passage", "claim", "vclaim", "answer", "content", "body", "sentence")
+SENTENCE = (
+    "text",
+    "sentence",
+    "content",
+    "body",
+    "utterance",
+    "review",
+    "tweet",
+    "title",
+    "headline",
+    "question",
+    "query",
+)
+CLASS = ("label", "class", "classlabel", "category", "topic", "intent", "sentiment", "polarity", "goldlabel", "target")
 CORPUS_ID = (*DOCUMENT_ID, "id", "key")
 QUERY_PARTS = (("querysubject", "querybody"), ("questionsubject", "questionbody"), ("querytitle", "querybody"))
 DOCUMENT_PARTS = (("docsubject", "docbody"), ("documentsubject", "documentbody"), ("doctitle", "docbody"))
@@ -77,7 +91,27 @@ def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None)
     return CorpusColumns(document=document, document_id=_first(known, CORPUS_ID))
 
 
-def require_columns(columns: Columns | CorpusColumns, names: Sequence[str]) -> None:
+def guess_sentence_columns(names: Sequence[str], given: ExamplesConfig) -> SentenceColumns:
+    """The roles of a file of classified sentences; those that `given` names are taken from it, "" for no split.
+
+    Raises ColumnError listing the columns when the text or the class cannot be told, or both are one column.
+    """
+    known = {_plain(name): name for name in reversed(names)}
+    label = given.class_label or _first({key: name for key, name in known.items() if name != given.text}, CLASS)
+    text = given.text or _first({key: name for key, name in known.items() if name != label}, SENTENCE)
+    if text is None or label is None:
+        field, what = ("text", "sentence") if text is None else ("class_label", "class")
+        raise ColumnError(
+            f"cannot tell which column holds the {what}; the columns are {_listed(names)}; "
+            f'name it, such as data.examples.{field} = "..."'
+        )
+    if label in as_names(text):
+        raise ColumnError(f"column {label!r} is mapped to text and to class_label; map class_label to another column")
+    split = _first(known, SPLIT) if given.split is None else given.split or None
+    return SentenceColumns(text=text, class_label=label, split=split)
+
+
+def require_columns(columns: Columns | CorpusColumns | SentenceColumns, names: Sequence[str]) -> None:
     """Raise ColumnError when a mapped column is not there, or when one column was given two roles."""
     roles = columns.model_dump(exclude_none=True)
     for role, given in roles.items():

@@ -3,66 +3,64 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from bsc_core.config import DataConfig
-from bsc_core.data.pairs import Corpus, PairDataset, ReadReport
+from bsc_core.data.marks import read_marks, with_marks
+from bsc_core.data.mix import concatenate, read_mix
+from bsc_core.data.pairs import Corpus, PairDataset
+from bsc_core.data.parts import ExperimentData, share_texts
 from bsc_core.data.readers import read_corpus, read_pairs, read_table
-from bsc_core.data.splits import split_by_query
-from bsc_core.data.texts import TextTable, unite
+from bsc_core.data.remedies import REMEDIES
+from bsc_core.data.sentences import read_sentences
+from bsc_core.data.splits import split_by_component, split_by_query
+from bsc_core.data.texts import unite
 from bsc_core.errors import ConfigError
+
+__all__ = ["SPLIT_SEED", "ExperimentData", "load_data", "load_evaluation_data"]
 
 SPLIT_SEED = 0  # the dev split does not follow the training seed, so that seeds are measured on the same queries
 
 
-@dataclass(frozen=True, eq=False)
-class ExperimentData:
-    """What a run reads. All parts share `texts`; unused: (split name, rows) of the training file that no part takes."""
-
-    train: PairDataset
-    dev: PairDataset
-    test: PairDataset | None
-    corpus: Corpus | None
-    unused: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def texts(self) -> TextTable:
-        """The distinct texts of all parts, each once."""
-        return self.train.texts
-
-    @property
-    def parts(self) -> dict[str, PairDataset]:
-        """The pair datasets that are there, by name: train, dev and perhaps test."""
-        named = {"train": self.train, "dev": self.dev, "test": self.test}
-        return {name: part for name, part in named.items() if part is not None}
-
-    @property
-    def reports(self) -> tuple[ReadReport, ...]:
-        """One report for each file that was read."""
-        reports = [part.report for part in self.parts.values()] + (
-            [self.corpus.report] if self.corpus is not None else []
-        )
-        return tuple({id(report): report for report in reports}.values())
-
-
 def load_data(config: DataConfig, *, seed: int) -> ExperimentData:
-    """Read the files of an experiment. seed: decides which queries are held out when no dev rows are given.
+    """Read the files of an experiment, mend its rows and mark its false negatives.
 
-    Raises ConfigError when a named split is not in the split column, and whatever reading raises.
+    seed: decides which queries are held out when no dev rows are given. Raises ConfigError when a named split is not in
+    the split column, DataError when a remedy leaves a part without rows, and whatever reading raises.
     """
-    whole = _read(config.train, config)
+    files = read_mix(config, _read)
+    whole = concatenate(files)
     train = _rows_of_split(whole, config.train_split, "train_split")
     test = _part(whole, config.test, config, "test")
     dev = _part(whole, config.dev, config, "dev")
     if dev is None:
-        train, dev = split_by_query(train, share=config.dev_share, seed=seed)
+        split = split_by_component if config.split_by == "component" else split_by_query
+        train, dev = split(train, share=config.dev_share, seed=seed)
     corpus = read_corpus(config.corpus, config.corpus_columns) if config.corpus else None
-    unused = _unused_rows(whole, config)
-    return _share_texts([train, dev] if test is None else [train, dev, test], corpus, unused)
+    data = share_texts([train, dev] if test is None else [train, dev, test], corpus)
+    reports = tuple(dataset.report for dataset in files[1:])
+    data = replace(data, unused=_unused_rows(whole, config), mix_reports=reports)
+    for remedy in config.remedies:
+        data, dropped = REMEDIES[remedy](data)
+        data = replace(data, remedied=(*data.remedied, (remedy, dropped)))
+    return _marked(data, config.false_negatives) if config.false_negatives else data
+
+
+def _marked(data: ExperimentData, path: str) -> ExperimentData:
+    marks = read_marks(path)
+    parts = {name: with_marks(part, marks) for name, part in data.parts.items()}
+    return replace(data, train=parts["train"], dev=parts["dev"], test=parts.get("test"))
+
+
+def load_beside(train: PairDataset, config: DataConfig) -> ExperimentData:
+    """The data of an experiment whose training pairs are streamed: `train` is a sample of them, dev has a file."""
+    parts = [train, _part(train, config.dev, config, "dev"), _part(train, config.test, config, "test")]
+    corpus = read_corpus(config.corpus, config.corpus_columns) if config.corpus else None
+    data = share_texts([part for part in parts if part is not None], corpus)
+    return _marked(data, config.false_negatives) if config.false_negatives else data
 
 
 def load_evaluation_data(config: DataConfig) -> tuple[PairDataset, Corpus | None]:
@@ -76,7 +74,9 @@ def load_evaluation_data(config: DataConfig) -> tuple[PairDataset, Corpus | None
 
 
 def _read(path: str, config: DataConfig) -> PairDataset:
-    """Read one file of pairs with the settings of the config."""
+    """Read one file with the settings of the config: pairs, or sentences where examples are to be made of them."""
+    if config.examples is not None:
+        return read_sentences(path, config.examples).as_pairs(config.threshold)
     return read_pairs(
         path, config.columns, threshold=config.threshold, label_min=config.label_min, label_max=config.label_max
     )
@@ -131,30 +131,4 @@ def _no_such_split(dataset: PairDataset, split: str, field: str) -> str:
     return (
         f"{dataset.report.source}: no row has {split!r} in column {column!r}, which holds {names}; "
         f"set data.{field} to one of these, or map the columns without a split"
-    )
-
-
-def _alike_classes(pairs: Sequence[PairDataset]) -> list[PairDataset]:
-    """The parts with classes told in words numbered as in training; words that training lacks come after its own."""
-    train, *others = pairs
-    if train.class_names is None:
-        return list(pairs)
-    strange = {name for part in others for name in part.class_names or ()} - set(train.class_names)
-    return [part.with_class_names((*train.class_names, *sorted(strange))) for part in pairs]
-
-
-def _share_texts(
-    pairs: Sequence[PairDataset], corpus: Corpus | None, unused: tuple[tuple[str, int], ...]
-) -> ExperimentData:
-    """Put all parts on one table that holds no text but theirs."""
-    own = [part.compact() for part in _alike_classes(pairs)]
-    texts, maps = unite([part.texts for part in own] + ([corpus.texts] if corpus is not None else []))
-    moved = [part.moved_to(texts, new_ids) for part, new_ids in zip(own, maps, strict=False)]
-    train, dev, *test = moved
-    return ExperimentData(
-        train=train,
-        dev=dev,
-        test=test[0] if test else None,
-        corpus=corpus.moved_to(texts, maps[-1]) if corpus is not None else None,
-        unused=unused,
     )

@@ -92,7 +92,13 @@ def decode(raw: bytes, path: Path | str, kind: str) -> str:
         raise FileFormatError(
             f"{path}: line {line} (byte {error.start:,}) is not UTF-8; save the file as UTF-8"
         ) from None
-    start = text[:200].lstrip().lower()
+    refuse_other_start(text[:200], path, kind)
+    return text
+
+
+def refuse_other_start(start: str, path: Path | str, kind: str) -> None:
+    """Raise FileFormatError when the first characters are those of a page, or of JSON in another form."""
+    start = start.lstrip().lower()
     if start.startswith(("<!doctype", "<html", "<?xml")):
         raise FileFormatError(
             f"{path}: holds an HTML or XML page, not {kind.upper()}; download or export the table itself"
@@ -105,4 +111,3 @@ def decode(raw: bytes, path: Path | str, kind: str) -> str:
         raise FileFormatError(
             f"{path}: holds one JSON array; write one object a line, without brackets and commas around them"
         )
-    return text

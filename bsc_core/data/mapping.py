@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from bsc_core.config import Columns, CorpusColumns
+from bsc_core.config import Columns, CorpusColumns, SentenceColumns
 from bsc_core.data.columns import Examples, as_names, require_columns
 from bsc_core.data.tables import Table
 from bsc_core.errors import ColumnError
 
 EXAMPLE_CELLS = 1000
-Roles = TypeVar("Roles", Columns, CorpusColumns)
+Roles = TypeVar("Roles", Columns, CorpusColumns, SentenceColumns)
 
 
 def choose_columns(
@@ -37,11 +37,12 @@ def choose_columns(
         raise ColumnError(f"{table.source}: {_explain_columns(error, model)}") from None
     except ColumnError as error:
         raise ColumnError(f"{table.source}: {error}") from None
-    _refuse_nested(table, roles)
+    refuse_nested(table, roles)
     return roles, columns is None
 
 
-def _refuse_nested(table: Table, roles: Columns | CorpusColumns) -> None:
+def refuse_nested(table: Table, roles: Columns | CorpusColumns | SentenceColumns) -> None:
+    """Raise ColumnError when a mapped column holds something else than texts."""
     for role, given in roles.model_dump(exclude_none=True).items():
         for name in as_names(given):
             if name in table.nested:
@@ -50,7 +51,7 @@ def _refuse_nested(table: Table, roles: Columns | CorpusColumns) -> None:
                 )
 
 
-def _explain_columns(error: ValidationError, model: type[Columns] | type[CorpusColumns]) -> str:
+def _explain_columns(error: ValidationError, model: type[Columns] | type[CorpusColumns] | type[SentenceColumns]) -> str:
     fault = error.errors(include_url=False)[0]
     role = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":

@@ -45,6 +45,7 @@ class PairDataset:
     negative: Ids | None = None
     classes: Ids | None = None
     class_names: tuple[str, ...] | None = None
+    marks: Ids | None = None
 
     def __len__(self) -> int:
         return len(self.query)
@@ -72,7 +73,7 @@ class PairDataset:
         digest = hashlib.sha256(self.texts.digest.encode())
         for column in (self.query, self.document, self.query_group, self.label):
             digest.update(b"none" if column is None else column.tobytes())
-        for name, column in (("negative", self.negative), ("classes", self.classes)):
+        for name, column in (("negative", self.negative), ("classes", self.classes), ("marks", self.marks)):
             if column is not None:
                 digest.update(name.encode() + column.tobytes())
         digest.update(repr((self.threshold, self.document_key)).encode())
@@ -99,12 +100,25 @@ class PairDataset:
         used = np.unique(np.concatenate(self.text_columns))
         moved = np.full(len(self.texts), -1, dtype=np.int32)
         moved[used] = np.arange(len(used), dtype=np.int32)
-        return self.moved_to(TextTable(tuple(self.texts.take(used))), moved)
+        known = None if self.marks is None else self.marks[np.isin(self.marks, used).all(axis=1)]
+        return replace(self, marks=known).moved_to(TextTable(tuple(self.texts.take(used))), moved)
 
     def moved_to(self, texts: TextTable, new_ids: Ids) -> PairDataset:
         """The same pairs on another table; new_ids: (U,) maps this table's ids to the other's."""
         negative = None if self.negative is None else new_ids[self.negative]
-        return replace(self, texts=texts, query=new_ids[self.query], document=new_ids[self.document], negative=negative)
+        return replace(
+            self,
+            texts=texts,
+            query=new_ids[self.query],
+            document=new_ids[self.document],
+            negative=negative,
+            marks=None if self.marks is None else new_ids[self.marks],
+        )
+
+    @property
+    def marked_pairs(self) -> Ids:
+        """(F, 2) text ids of query and document: what a person marked as false negatives."""
+        return np.empty((0, 2), dtype=np.int32) if self.marks is None else self.marks
 
     @property
     def text_columns(self) -> list[Ids]:

@@ -17,6 +17,7 @@ from bsc_core.data.columns import as_names, guess_columns, guess_corpus_columns
 from bsc_core.data.mapping import choose_columns, joined_cells
 from bsc_core.data.pairs import Corpus, PairDataset, query_groups
 from bsc_core.data.reports import ReadReport, Rejection
+from bsc_core.data.shards import is_shards, open_shards
 from bsc_core.data.tables import Table, read_table
 from bsc_core.data.texts import TextTable
 from bsc_core.errors import ConfigError, DataError
@@ -44,31 +45,19 @@ def read_pairs(
     Raises PathError, FileFormatError, ColumnError, ConfigError, or DataError when no row is left or most labels are
     outside the scale.
     """
-    if not (label_min < label_max and 0 <= threshold <= 1):
-        raise ConfigError(
-            f"threshold is {threshold:g}, label_min {label_min:g}, label_max {label_max:g}; "
-            "the threshold must lie in 0 to 1 and label_max above label_min"
-        )
+    check_scale(threshold, label_min, label_max)
     table = read_table(path)
-    roles, guessed = choose_columns(table, columns, Columns, guess_columns)
-    queries, documents = joined_cells(table, roles.query), joined_cells(table, roles.document)
+    told = open_shards(path).columns if is_shards(path) else columns  # shards name their columns themselves
+    roles, guessed = choose_columns(table, told, Columns, guess_columns)
     faults: Faults = {}
-    _reject_texts(queries, roles.query, table.line, faults)
-    _reject_texts(documents, roles.document, table.line, faults)
-    labels = None
-    if roles.label is not None:
-        labels = _scaled_labels(table, roles.label, (label_min, label_max), faults)
-    negatives: list[str] = []
-    if roles.negative is not None:
-        negatives = joined_cells(table, roles.negative)
-        _reject_texts(negatives, roles.negative, table.line, faults)
+    sides, labels, outside = check_rows(table, roles, (label_min, label_max), faults)
+    refuse_scale(table.source, roles.label, (label_min, label_max), outside, len(outside), len(table))
     classes, class_names = None, None
     if roles.class_label is not None:
         classes, class_names = read_classes(table.columns[roles.class_label], table.line, roles.class_label, faults)
         labels = entailed(classes) if labels is None and class_names == NLI else labels
     kept = _kept_rows(table, faults)
-    sides = [_pick(side, kept) for side in (queries, documents, negatives) if side]
-    texts, ids = TextTable.from_texts(list(chain.from_iterable(sides)))
+    texts, ids = TextTable.from_texts(chain.from_iterable(_pick(side, kept) for side in sides))
     query, document, *others = np.split(ids, len(sides))
     return PairDataset(
         texts=texts,
@@ -102,6 +91,61 @@ def read_corpus(path: Path | str, columns: CorpusColumns | Mapping[str, Any] | N
     return Corpus(texts, ids, _role_cells(table, roles.document_id, kept), _report(table, faults, roles, guessed))
 
 
+def check_rows(
+    table: Table, roles: Columns, limits: tuple[float, float], faults: Faults
+) -> tuple[list[list[str]], npt.NDArray[np.float32] | None, list[float]]:
+    """The texts of the mapped sides (query, document and perhaps negative) and the labels (rows,) scaled to [0, 1].
+
+    limits: the file's labels that become 0 and 1. Rows with an empty text or an unusable label are added to faults.
+    Returns also the labels outside the limits.
+    """
+    sides = []
+    for columns in (roles.query, roles.document):
+        sides.append(joined_cells(table, columns))
+        _reject_texts(sides[-1], columns, table.line, faults)
+    labels = None
+    outside: list[float] = []
+    if roles.label is not None:
+        labels, outside = _scaled_labels(table, roles.label, limits, faults)
+    if roles.negative is not None:
+        sides.append(joined_cells(table, roles.negative))
+        _reject_texts(sides[-1], roles.negative, table.line, faults)
+    return sides, labels, outside
+
+
+def check_scale(threshold: float, label_min: float, label_max: float) -> None:
+    """Raise ConfigError for a threshold outside 0 to 1 or a scale without room."""
+    if not (label_min < label_max and 0 <= threshold <= 1):
+        raise ConfigError(
+            f"threshold is {threshold:g}, label_min {label_min:g}, label_max {label_max:g}; "
+            "the threshold must lie in 0 to 1 and label_max above label_min"
+        )
+
+
+def refuse_scale(
+    source: str, column: str | None, limits: tuple[float, float], outside: Sequence[float], count: int, rows: int
+) -> None:
+    """Raise DataError when most labels lie outside the limits: the scale is wrong then, not the rows.
+
+    outside: labels that are, at least the lowest and the highest; count: how many there are among all rows.
+    """
+    low, high = limits
+    if 2 * count > rows:
+        raise DataError(
+            f"{source}: {count:,} of {rows:,} labels in column {column!r} "
+            f"are outside {low:g} to {high:g} "
+            f"(they reach {min(outside):g} to {max(outside):g}); set label_min and label_max to the scale of the file"
+        )
+
+
+def nothing_left(source: str, rows_read: int, first: str) -> DataError:
+    """What to raise when every row was rejected. first: the first rejection as a sentence."""
+    return DataError(
+        f"{source}: none of its rows can be used ({rows_read:,} read); the first: "
+        f"{first}; correct the rows or map other columns"
+    )
+
+
 def _reject_texts(texts: Sequence[str], columns: str | tuple[str, ...], lines: Sequence[int], faults: Faults) -> None:
     field = " + ".join(as_names(columns))
     for row, text in enumerate(texts):
@@ -121,8 +165,10 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _scaled_labels(table: Table, column: str, limits: tuple[float, float], faults: Faults) -> npt.NDArray[np.float32]:
-    """(rows,) labels scaled to [0, 1]; an unusable one becomes nan and a fault of its row."""
+def _scaled_labels(
+    table: Table, column: str, limits: tuple[float, float], faults: Faults
+) -> tuple[npt.NDArray[np.float32], list[float]]:
+    """(rows,) labels scaled to [0, 1], nan where a fault of the row says why, and the labels outside the limits."""
     low, high = limits
     labels = np.full(len(table), np.nan)
     outside = []
@@ -135,13 +181,7 @@ def _scaled_labels(table: Table, column: str, limits: tuple[float, float], fault
             faults.setdefault(row, Rejection(table.line[row], column, reason))
         else:
             labels[row] = (value - low) / (high - low)
-    if 2 * len(outside) > len(table):  # the scale is wrong then, not the rows
-        raise DataError(
-            f"{table.source}: {len(outside):,} of {len(table):,} labels in column {column!r} "
-            f"are outside {low:g} to {high:g} "
-            f"(they reach {min(outside):g} to {max(outside):g}); set label_min and label_max to the scale of the file"
-        )
-    return labels.astype(np.float32)
+    return labels.astype(np.float32), outside
 
 
 def _number(cell: str) -> tuple[float, str]:
@@ -158,10 +198,7 @@ def _kept_rows(table: Table, faults: Faults) -> npt.NDArray[np.int64]:
     kept = np.asarray([row for row in range(len(table)) if row not in faults], dtype=np.int64)
     if not len(kept):
         rejected = _all_rejected(table, faults)
-        raise DataError(
-            f"{table.source}: none of its rows can be used ({len(rejected):,} read); the first: "
-            f"{rejected[0].sentence(table.unit)}; correct the rows or map other columns"
-        )
+        raise nothing_left(table.source, len(rejected), rejected[0].sentence(table.unit))
     return kept
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bsc_core.config import Columns, CorpusColumns
+from bsc_core.config import Columns, CorpusColumns, SentenceColumns
 
 SHOWN = 3
 
@@ -35,7 +35,7 @@ class ReadReport:
     rows_read: int
     rows_kept: int
     rejected: tuple[Rejection, ...]
-    columns: Columns | CorpusColumns
+    columns: Columns | CorpusColumns | SentenceColumns
     guessed: bool
     unit: Literal["line", "row"] = "line"
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from bsc_core.data.formats import decode, file_kind, read_bytes, refuse_other_format
+from bsc_core.data.hub import is_data_set, read_data_set
+from bsc_core.data.lines import checked_names, delimited_rows, json_cells, json_rows, nested_columns, no_objects
 from bsc_core.data.reports import Rejection
+from bsc_core.data.shards import is_shards, open_shards
 from bsc_core.errors import FileFormatError
 
 DELIMITERS = {"csv": ",", "tsv": "\t"}
-LONGEST_FIELD = 2**31 - 1
-SEPARATOR_WORDS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,16 @@ def _first_filled(cells: Sequence[str], count: int) -> Iterator[str]:
 
 
 def read_table(path: Path | str) -> Table:
-    """Read a CSV, TSV, JSONL (each also .gz) or Parquet file.
+    """Read a CSV, TSV, JSONL (each also .gz) or Parquet file, a folder of shards, or a data set of `datasets`.
 
-    Raises PathError, or FileFormatError when the file as a whole cannot be used: empty, without rows, not UTF-8,
-    of another format, or with unmatched quotation marks.
+    A data set is a folder that `save_to_disk` wrote, or `hf://owner/name` on the hub. Raises PathError, or
+    FileFormatError when the file as a whole cannot be used: empty, without rows, not UTF-8, of another format, or with
+    unmatched quotation marks.
     """
+    if is_data_set(path):
+        return _rows_of_values(str(path), read_data_set(path))
+    if is_shards(path):
+        return _read_shards(path)
     raw = read_bytes(path)
     kind = file_kind(Path(path))
     if kind == "parquet":
@@ -69,78 +73,30 @@ def read_table(path: Path | str) -> Table:
 
 
 def _parse_delimited(text: str, source: str, delimiter: str) -> Table:
-    csv.field_size_limit(LONGEST_FIELD)  # a long document is no fault
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    start, names = 1, None
+    names, found = delimited_rows(io.StringIO(text, newline=""), source, delimiter)
     rows: list[list[str]] = []
     lines: list[int] = []
     rejected: list[Rejection] = []
-    try:
-        for fields in reader:
-            if names is None:
-                names = _header(fields, source, delimiter) if fields else None
-            elif len(fields) == len(names):
-                rows.append(fields)
-                lines.append(start)
-            elif fields:
-                rejected.append(Rejection(start, "", f"has {len(fields)} fields where the header has {len(names)}"))
-            start = reader.line_num + 1
-    except csv.Error as error:
-        raise FileFormatError(
-            f"{source}: the row that starts at line {start} has unmatched quotation marks ({error}); "
-            'put a field that begins with " in quotes and write "" for each " in it'
-        ) from None
-    names = names or ()
+    for row in found:
+        if isinstance(row, Rejection):
+            rejected.append(row)
+        else:
+            lines.append(row[0])
+            rows.append(row[1])
     cells = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in names]
     return Table(source, names, dict(zip(names, cells, strict=True)), lines, tuple(rejected))
 
 
-def _header(fields: list[str], source: str, delimiter: str) -> tuple[str, ...]:
-    if "\x00" in "".join(fields):
-        raise FileFormatError(
-            f"{source}: the first line holds zero bytes, so this is no UTF-8 text; save the file as UTF-8"
-        )
-    if len(fields) == 1:
-        for other, word in SEPARATOR_WORDS.items():
-            if other != delimiter and other in fields[0]:
-                wanted = SEPARATOR_WORDS[delimiter]
-                raise FileFormatError(
-                    f"{source}: the header has {word} but no {wanted}; "
-                    f"save the file with {wanted}, or use .csv for commas and .tsv for tabs"
-                )
-    return _checked_names([name.strip() or f"column {number}" for number, name in enumerate(fields, 1)], source)
-
-
-def _checked_names(names: list[str], source: str) -> tuple[str, ...]:
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise FileFormatError(f"{source}: the header names {', '.join(repeated)} more than once; rename one of them")
-    return tuple(names)
-
-
 def _parse_json_lines(text: str, source: str) -> Table:
-    objects: list[dict[str, Any]] = []
-    lines: list[int] = []
-    rejected: list[Rejection] = []
-    for number, line in enumerate(text.split("\n"), 1):  # not splitlines: JSON strings may hold U+2028
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            objects.append(value)
-            lines.append(number)
-        else:
-            rejected.append(Rejection(number, "", "is not a JSON object"))
+    rows = list(json_rows(text.split("\n")))  # not splitlines: JSON strings may hold U+2028
+    objects = [row[1] for row in rows if not isinstance(row, Rejection)]
     if not objects:
-        raise FileFormatError(
-            f'{source}: no line is a JSON object; write one object a line, such as {{"query": "..."}}'
-        )
+        raise no_objects(source)
     names = tuple({name: None for value in objects for name in value})
     values = {name: [value.get(name) for value in objects] for name in names}
-    return Table(source, names, _cells(values), lines, tuple(rejected), _nested(values))
+    lines = [row[0] for row in rows if not isinstance(row, Rejection)]
+    rejected = tuple(row for row in rows if isinstance(row, Rejection))
+    return Table(source, names, json_cells(values), lines, rejected, nested_columns(values))
 
 
 def _parse_parquet(raw: bytes, path: Path | str) -> Table:
@@ -153,25 +109,22 @@ def _parse_parquet(raw: bytes, path: Path | str) -> Table:
     except (pyarrow.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileFormatError(f"{path}: the Parquet file cannot be read ({reason}); write it again") from None
-    names = _checked_names([str(name) for name in table.column_names], str(path))
+    names = checked_names([str(name) for name in table.column_names], str(path))
     values = {name: column.to_pylist() for name, column in zip(names, table.columns, strict=True)}
     lines = list(range(1, table.num_rows + 1))
-    return Table(str(path), names, _cells(values), lines, (), _nested(values), "row")
+    return Table(str(path), names, json_cells(values), lines, (), nested_columns(values), "row")
 
 
-def _cells(values: dict[str, list[Any]]) -> dict[str, list[str]]:
-    return {name: [_cell(value) for value in column] for name, column in values.items()}
+def _read_shards(path: Path | str) -> Table:
+    """The rows of a folder of shards, in the order of its plan."""
+    pieces = [batch.to_pydict() for batch in open_shards(path).batches()]
+    names = tuple(pieces[0]) if pieces else ()
+    return _rows_of_values(str(path), {name: [value for piece in pieces for value in piece[name]] for name in names})
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "1" if value else "0"  # so that a label may be true or false
-    return "" if value is None or isinstance(value, list | dict | bytes | tuple) else str(value)
-
-
-def _nested(values: dict[str, list[Any]]) -> frozenset[str]:
-    return frozenset(
-        name for name, column in values.items() if any(isinstance(cell, list | dict | bytes | tuple) for cell in column)
-    )
+def _rows_of_values(source: str, values: dict[str, list[Any]]) -> Table:
+    rows = len(next(iter(values.values()), ()))
+    if not rows:
+        raise FileFormatError(f"{source}: it has no rows; choose another split or data set")
+    names = checked_names(list(values), source)
+    return Table(source, names, json_cells(values), list(range(1, rows + 1)), (), nested_columns(values), "row")

@@ -44,6 +44,20 @@ class TextTable:
             digest.update(raw)
         return digest.hexdigest()
 
+    @cached_property
+    def near_groups(self) -> Ids:
+        """(U,) number of the set of nearly equal texts that each text belongs to."""
+        from bsc_core.data.near import near_groups
+
+        return near_groups(self.texts)
+
+    @cached_property
+    def oddities(self) -> npt.NDArray[np.uint8]:
+        """(U,) what is odd about each text, as bits of `bsc_core.data.oddities`."""
+        from bsc_core.data.oddities import oddities_of
+
+        return oddities_of(self.texts)
+
     @classmethod
     def from_texts(cls, texts: Iterable[str]) -> tuple[TextTable, Ids]:
         """Number the distinct texts. Returns the table (U texts) and the ids (M,) of the given texts."""

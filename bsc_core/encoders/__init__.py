@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bsc_core.encoders.base import encode, eval_mode, model_digest
-    from bsc_core.encoders.cache import embed
+    from bsc_core.encoders.cache import embed, keep_vectors, known_vectors
     from bsc_core.encoders.card import model_card
     from bsc_core.encoders.choose import ENCODERS, encoder_folder, load_encoder
     from bsc_core.encoders.pretrained import save_model
@@ -20,6 +20,8 @@ _HOMES = {
     "encode": "base",
     "encoder_folder": "choose",
     "eval_mode": "base",
+    "keep_vectors": "cache",
+    "known_vectors": "cache",
     "load_encoder": "choose",
     "micro_batches": "tokens",
     "model_card": "card",
@@ -35,6 +37,8 @@ __all__ = [
     "encode",
     "encoder_folder",
     "eval_mode",
+    "keep_vectors",
+    "known_vectors",
     "load_encoder",
     "micro_batches",
     "model_card",

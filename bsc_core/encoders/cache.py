@@ -11,7 +11,7 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +40,7 @@ def embed(
     """
     config = encoder if isinstance(encoder, EncoderConfig) else EncoderConfig.model_validate({"name": str(encoder)})
     folder = encoder_folder(config.name)
-    key = f"{folder_digest(folder)} {texts.digest} {config.max_length}"
-    path = cache_folder() / "embeddings" / f"{hashlib.sha256(key.encode()).hexdigest()}.npy"
+    path = _place(folder, config, texts)
     known = _read(path, len(texts))
     if known is not None:
         return known
@@ -54,6 +53,24 @@ def embed(
     return vectors
 
 
+def known_vectors(config: EncoderConfig, texts: TextTable) -> NDArray[np.float32] | None:
+    """What `embed` would return where it is on disk, mapped and read-only; None where the texts are to be encoded."""
+    return _read(_place(encoder_folder(config.name), config, texts), len(texts), mmap_mode="r")
+
+
+def keep_vectors(encoder: EncoderConfig | Path | str, texts: TextTable, vectors: NDArray[np.float32]) -> None:
+    """Keep what `embed` is to return for these texts, known from a larger table. vectors: (U, D), row i for text i."""
+    config = encoder if isinstance(encoder, EncoderConfig) else EncoderConfig.model_validate({"name": str(encoder)})
+    path = _place(encoder_folder(config.name), config, texts)
+    if not path.is_file():
+        _write(path, vectors)
+
+
+def _place(folder: Path, config: EncoderConfig, texts: TextTable) -> Path:
+    key = f"{folder_digest(folder)} {texts.digest} {config.max_length}"
+    return cache_folder() / "embeddings" / f"{hashlib.sha256(key.encode()).hexdigest()}.npy"
+
+
 def folder_digest(folder: Path) -> str:
     """SHA-256 (hex) of a model folder's weights, tokeniser and settings; its card does not count."""
     digest = hashlib.sha256()
@@ -64,9 +81,9 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path, rows: int) -> NDArray[np.float32] | None:
+def _read(path: Path, rows: int, *, mmap_mode: Literal["r"] | None = None) -> NDArray[np.float32] | None:
     try:
-        vectors = np.load(path, allow_pickle=False)
+        vectors: NDArray[np.float32] = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
         os.utime(path)  # the least recently used go first
     except (FileNotFoundError, ValueError, EOFError):  # absent, or damaged and to be made anew
         return None

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 STRATEGY_COLOURS = {
     "random": theme.REFERENCE,
     "sequential": theme.QUERY,
+    "words": "#B59B00",
+    "clusters": "#56B4E9",
+    "neighbours": "#5B6BC0",
     "examples": theme.HARD_NEGATIVE,
+    "premises": theme.FALSE_NEGATIVE,
     "own document": theme.POSITIVE,
 }
 BINS = 24

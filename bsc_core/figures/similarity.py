@@ -26,13 +26,15 @@ NEGATIVE = "in-batch negative"
 LABELLED = "labelled negative"
 CLOSER = "nearer than the own document"
 COLLISION = "in truth a positive"
+BY_HAND = "marked as false negative"
 MARKED = {
     OWN: theme.POSITIVE,
     OWN_NEGATIVE: theme.REFERENCE,
     CLOSER: theme.HARD_NEGATIVE,
     COLLISION: theme.FALSE_NEGATIVE,
+    BY_HAND: theme.BY_HAND,
 }
-SHAPES = {OWN: "circle", OWN_NEGATIVE: "circle", CLOSER: "triangle-up", COLLISION: "cross"}
+SHAPES = {OWN: "circle", OWN_NEGATIVE: "circle", CLOSER: "triangle-up", COLLISION: "cross", BY_HAND: "diamond"}
 TEXT_LENGTH = 280
 CELL = "cell"
 """Name of the selection: `event.selection.cell` is a list of {"row": ..., "column": ...}, positions in the batch."""
@@ -43,7 +45,8 @@ class Cells:
     """What a batch's matrix holds: similarity (B, B), rows (B,) of the dataset, groups (B,), and what is known.
 
     positive: bool (B,), whether the own pair is positive. collisions: bool (B, B), crossed pairs that are in truth
-    positive. negatives: bool (B, B), pairs that the data label negative.
+    positive. negatives: bool (B, B), pairs that the data label negative. marked: bool (B, B), pairs that a person
+    marked as false negatives; None: none.
     """
 
     similarity: Matrix
@@ -52,6 +55,7 @@ class Cells:
     positive: Mask
     collisions: Mask
     negatives: Mask
+    marked: Mask | None = None
 
     def kinds(self) -> NDArray[np.str_]:
         """(B, B): what each cell is to the loss; the strongest statement wins."""
@@ -59,6 +63,8 @@ class Cells:
         kinds = np.where(self.negatives, LABELLED, NEGATIVE).astype("<U40")
         kinds[closer] = CLOSER
         kinds[self.collisions] = COLLISION
+        if self.marked is not None:
+            kinds[self.marked] = BY_HAND
         np.fill_diagonal(kinds, "")
         return np.where(np.eye(len(self.rows), dtype=np.bool_), np.where(self.positive, OWN, OWN_NEGATIVE), kinds)
 
@@ -126,8 +132,6 @@ def batch_matrix(
             y=y,
             y2="y2:Q",
             color=alt.Color("similarity:Q", title="cosine", scale=_cosine_scale(), legend=_colour_bar()),
-            stroke=alt.condition(pick, alt.value("#111111"), alt.value(None)),
-            strokeWidth=alt.condition(pick, alt.value(2), alt.value(0)),
             tooltip=[
                 alt.Tooltip("query:N"),
                 alt.Tooltip("document:N"),
@@ -192,9 +196,10 @@ def _marks(cells: pd.DataFrame, number: int) -> Any:
     import altair as alt
 
     marked = cells[cells["kind"].isin(list(MARKED))]
-    marked = marked.assign(x=marked["column"] + 0.5, y=marked["row"] + 0.5, shape=marked["kind"].map(SHAPES))
+    marked = marked.assign(x=marked["column"] + 0.5, y=marked["row"] + 0.5)
     kinds = [kind for kind in MARKED if (marked["kind"] == kind).any()]
     scale = alt.Scale(domain=kinds, range=[MARKED[kind] for kind in kinds])
+    shapes = alt.Scale(domain=kinds, range=[SHAPES[kind] for kind in kinds])
     legend = alt.Legend(orient="bottom", title=None, labelLimit=260, columns=2, symbolStrokeWidth=0)
     return (
         alt.Chart(marked)
@@ -203,7 +208,7 @@ def _marks(cells: pd.DataFrame, number: int) -> Any:
             x=alt.X("x:Q", scale=_span(number)),
             y=alt.Y("y:Q", scale=_span(number, reverse=True)),
             fill=alt.Fill("kind:N", scale=scale, legend=legend),
-            shape=alt.Shape("shape:N", scale=None),
+            shape=alt.Shape("kind:N", scale=shapes, legend=legend),
             tooltip=alt.value(None),
         )
     )

@@ -10,6 +10,7 @@ DOCUMENT = "#E69F00"
 POSITIVE = "#009E73"
 HARD_NEGATIVE = "#D55E00"
 FALSE_NEGATIVE = "#CC79A7"
+BY_HAND = "#8E3B6E"  # a false negative that a person has marked: darker than a suspected one
 REFERENCE = "#8A8F98"
 
 COSINE = ("#0B4F8A", "#3C86C0", "#9CC4E2", "#FAFAF7", "#F4C58B", "#E0912F", "#A8560A")  # -1, 0 in the middle, 1

@@ -167,7 +167,7 @@ class PlannedBatchSampler(DefaultBatchSampler):
         self, dataset: Any, plan_for: PlanFor, *, batch_size: int, drop_last: bool = False, **rest: Any
     ) -> None:
         super().__init__(dataset, batch_size=batch_size, drop_last=drop_last, **rest)
-        self.plan_for = plan_for
+        self.plan_for, self.rows = plan_for, len(dataset)
         self._dealt: tuple[int, list[list[int]]] | None = None
 
     @classmethod
@@ -189,7 +189,10 @@ class PlannedBatchSampler(DefaultBatchSampler):
 
     def _batches(self) -> list[list[int]]:
         if self._dealt is None or self._dealt[0] != self.epoch:
-            batches = [rows.tolist() for rows in self.plan_for(self.epoch).batches(self.batch_size)]
+            plan = self.plan_for(self.epoch)
+            if len(plan) != self.rows:
+                raise InputError(f"the plan deals {len(plan)} rows and the dataset has {self.rows}; plan this dataset")
+            batches = [rows.tolist() for rows in plan.batches(self.batch_size)]
             kept = [rows for rows in batches if not self.drop_last or len(rows) >= self.batch_size]
             self._dealt = (self.epoch, kept)
         return self._dealt[1]

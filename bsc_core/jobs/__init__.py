@@ -6,7 +6,8 @@ modules `worker`, `supervisor` and `ladder` are what those processes run.
 
 from bsc_core.jobs.launching import launch
 from bsc_core.jobs.reconciling import reconcile
+from bsc_core.jobs.resuming import can_resume, resume
 from bsc_core.jobs.states import TRANSITIONS
 from bsc_core.jobs.stopping import stop
 
-__all__ = ["TRANSITIONS", "launch", "reconcile", "stop"]
+__all__ = ["TRANSITIONS", "can_resume", "launch", "reconcile", "resume", "stop"]

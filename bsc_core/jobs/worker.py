@@ -6,6 +6,7 @@ exit status itself, since nobody can read the exit status of a detached process 
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import signal
@@ -29,6 +30,7 @@ from bsc_core.runs import Run, RunStatus, State
 
 Experiment = Callable[[RunConfig, Run], dict[str, Any]]
 HEARTBEAT_SECONDS = 2.0
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 _STOPPED = "stopped; what was saved by then is kept"
 
 
@@ -86,6 +88,8 @@ def attempt(run: Run, experiment: Experiment) -> Outcome:
     except Exception as error:
         traceback.print_exc()
         cause = OUT_OF_MEMORY if _is_out_of_memory(error) else f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError) and (error.errno in NO_ROOM or "written" in str(error)):  # NumPy counts bytes
+            cause = f"the disk took no more ({error}); free some space, then resume the run"
         return Outcome("failed", 1, error=cause)
 
 

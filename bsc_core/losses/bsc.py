@@ -11,6 +11,7 @@ from bsc_core.config import BSCLossConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.checks import check_batch
 from bsc_core.losses.duplicates import Side
+from bsc_core.losses.excluded import excluded_cells, swapped, without
 from bsc_core.losses.normalization import NORMALIZATIONS
 from bsc_core.losses.parts import LossParts
 from bsc_core.losses.rules import Diagonal, Rule, turned
@@ -47,7 +48,8 @@ class BSCLoss(nn.Module):
 
         queries: (B, D), B >= 2. documents: (B + K, D); row i < B belongs to query i, further rows are negatives of
         every query in L0. labels: (B,) in [0, 1]; None: all positive. ids: `query_ids` and `document_ids`, (B,), equal
-        where texts are equal; needed unless duplicates is "keep".
+        where texts are equal; needed unless duplicates is "keep"; `excluded`, (E, 2), places of a query and a document
+        that may not choose each other, such as false negatives that a person marked.
 
         Computed in float32 (float64 for float64 input), whatever autocast says. Returns total and the terms
         `query_to_document` (L0) and, when symmetric, `document_to_query` (L1). Raises InputError on other input.
@@ -71,6 +73,8 @@ class BSCLoss(nn.Module):
         left, right = normalize(queries.to(precision), detach), normalize(documents.to(precision), detach)
         is_positive = None if labels is None else labels.to(queries.device) > self.threshold  # (B,)
         asking, answering = self._rules(is_positive, len(queries), len(documents), ids)
+        cells = excluded_cells(ids, len(queries), len(documents))
+        asking, answering = without(asking, cells), without(answering, swapped(cells, len(queries)))
         tau = self.temperature()
         if not self.config.symmetric:
             first, second = masked_softmax(left, right, tau, asking)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bsc_core.config import MNRLConfig, SimCSEConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.checks import check_batch
+from bsc_core.losses.excluded import excluded_cells, without
 from bsc_core.losses.normalization import l2
 from bsc_core.losses.parts import LossParts
 from bsc_core.losses.rules import Diagonal
@@ -25,11 +26,13 @@ class _OneDirection(nn.Module):
         self.config, self.threshold = config, threshold
         self.temperature = make_temperature(config)
 
-    def _loss(self, queries: Tensor, documents: Tensor, counted: Tensor | None = None) -> Tensor:
+    def _loss(
+        self, queries: Tensor, documents: Tensor, counted: Tensor | None = None, excluded: Tensor | None = None
+    ) -> Tensor:
         with torch.autocast(queries.device.type, enabled=False):
             precision = torch.promote_types(torch.promote_types(queries.dtype, documents.dtype), torch.float32)
             left, right = l2(queries.to(precision)), l2(documents.to(precision))
-            losses, _ = masked_softmax(left, right, self.temperature(), Diagonal(counted))
+            losses, _ = masked_softmax(left, right, self.temperature(), without(Diagonal(counted), excluded))
             return losses.mean() if counted is None else losses.sum() / counted.sum().clamp(min=1)
 
 
@@ -44,12 +47,12 @@ class MNRLoss(_OneDirection):
     def forward(self, queries: Tensor, documents: Tensor, labels: Tensor | None = None, **ids: Tensor) -> LossParts:
         """The loss of one batch.
 
-        queries: (B, D), B >= 2. documents: (B + K, D). labels: (B,) in [0, 1]; None: all positive. Returns total and
-        the term `query_to_document`. Raises InputError on other input.
+        queries: (B, D), B >= 2. documents: (B + K, D). labels: (B,) in [0, 1]; None: all positive. ids: `excluded` as
+        for the batch-softmax loss. Returns total and the term `query_to_document`. Raises InputError on other input.
         """
         check_batch(queries, documents, labels, least=2)
         counted = None if labels is None else labels.to(queries.device) > self.threshold
-        total = self._loss(queries, documents, counted)
+        total = self._loss(queries, documents, counted, excluded_cells(ids, len(queries), len(documents)))
         return LossParts(total, {"query_to_document": total.detach()})
 
 

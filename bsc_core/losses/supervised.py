@@ -11,6 +11,7 @@ from bsc_core.config import SoftmaxLossConfig, SupConLossConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.checks import check_batch
 from bsc_core.losses.classification import SoftmaxLoss, class_ids
+from bsc_core.losses.excluded import excluded_cells, without
 from bsc_core.losses.normalization import l2
 from bsc_core.losses.parts import LossParts
 from bsc_core.losses.rules import TileRule
@@ -48,7 +49,7 @@ class SupConLoss(nn.Module):
         check_batch(queries, documents, None, least=2)
         classes = class_ids(labels, ids, len(queries), max(self.config.num_classes, self.config.positive_class + 1))
         hypotheses = documents[: len(queries)]
-        contrast = self._contrast(queries, hypotheses, classes.to(queries.device), ids.get("query_ids"))
+        contrast = self._contrast(queries, hypotheses, classes.to(queries.device), ids)
         terms = {"supcon": contrast.detach()}
         if self.classifier is None:
             return LossParts(contrast, terms)
@@ -56,10 +57,9 @@ class SupConLoss(nn.Module):
         total = (1 - self.config.mix) * classified.total + self.config.mix * contrast
         return LossParts(total, terms | classified.terms)
 
-    def _contrast(self, queries: Tensor, hypotheses: Tensor, classes: Tensor, premises: Tensor | None) -> Tensor:
+    def _contrast(self, queries: Tensor, hypotheses: Tensor, classes: Tensor, ids: dict[str, Tensor]) -> Tensor:
         entailed = classes == self.config.positive_class  # (B,)
-        if premises is None:
-            premises = torch.arange(len(queries), device=queries.device)
+        premises = ids.get("query_ids", torch.arange(len(queries), device=queries.device))
         if premises.shape != (len(queries),):
             raise InputError(f"query_ids are {tuple(premises.shape)} for {len(queries)} pairs; give one a pair")
         anchors = _anchor_rows(entailed, premises, self.config.anchor)  # (A,)
@@ -71,7 +71,8 @@ class SupConLoss(nn.Module):
             if self.config.normalization == "l2":
                 left, right = l2(left), l2(right)
             rule = self._rule(anchors, entailed, premises)
-            losses, _ = masked_softmax(left, right, self.temperature(), rule)
+            cells = _of_anchors(excluded_cells(ids, len(queries), len(hypotheses)), anchors)
+            losses, _ = masked_softmax(left, right, self.temperature(), without(rule, cells))
             return losses.mean()
 
     def _rule(self, anchors: Tensor, entailed: Tensor, premises: Tensor) -> TileRule:
@@ -133,6 +134,14 @@ def _anchor_rows(entailed: Tensor, premises: Tensor, anchor: str) -> Tensor:
     places = torch.arange(len(rows), device=rows.device)
     first = places.new_full((int(numbers.max()) + 1,), len(rows)).scatter_reduce(0, numbers, places, "amin")
     return rows[first.sort().values]
+
+
+def _of_anchors(cells: Tensor | None, anchors: Tensor) -> Tensor | None:
+    """The excluded cells (E, 2) of the anchors (A,), by the anchor's place among them."""
+    if cells is None:
+        return None
+    where = (cells[:, :1] == anchors).nonzero()  # (found, 2): the cell and the anchor's place
+    return torch.stack([where[:, 1], cells[where[:, 0], 1]], dim=1)
 
 
 def _cells(drawn: Tensor, columns: slice) -> Tensor:

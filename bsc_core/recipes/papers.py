@@ -80,7 +80,7 @@ def _margins(loss: dict[str, Any], title: str, when: str) -> Preset:
 def _scl(title: str, when: str, **loss: Any) -> Preset:
     values = {
         "encoder": {"name": "bundled", "max_length": 90},
-        "batching": {"strategy": "examples", "group_size": 3, "distinct_texts": False, "keep_groups": True},
+        "batching": {"strategy": "premises"},
         "loss": {"name": "supcon", "mix": 0.5, "max_positives": 3, "max_negatives": 3, **loss},
         "training": {"epochs": 1, "batch_size": 64, "learning_rate": 2e-5},
     }

@@ -60,7 +60,7 @@ PRESETS: dict[str, Preset] = {
         "I have NLI",
         "Premises and hypotheses with three classes: a classifier and, for what is entailed, a contrast.",
         {"name": "supcon", "temperature": 0.1, "mix": 0.5},
-        {"strategy": "examples", "group_size": 3, "distinct_texts": False},
+        {"strategy": "premises"},
     ),
     "task_texts": _by_task(
         "I have texts only",

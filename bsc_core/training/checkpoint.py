@@ -1,26 +1,66 @@
 """A saved state of a run: written aside, synced and renamed, so that a crash leaves the last good one.
 
-A checkpoint is a folder `step-000120` with the encoder (a plain sentence-transformers folder), the loss and the
-optimiser's state; reading it executes no pickled code.
+A checkpoint is a folder `step-000120` with the encoder (a plain sentence-transformers folder), and the state of the
+loss, optimiser, schedule and random generators; reading it executes no pickled code.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 
 from bsc_core.encoders import save_model
 from bsc_core.errors import CheckpointError
-from bsc_core.training.trainer import StepReport, Trainer
+from bsc_core.training.trainer import Start, StepReport, Trainer
+
+KEPT = 2  # the one before stays, in case the newest turns out to be damaged
+UNREADABLE = (OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError)
 
 
-def save_checkpoint(folder: Path, trainer: Trainer, report: StepReport, *, keep: int = 1) -> Path:
-    """Write the state after a step under `folder` and drop all but the newest `keep`. Returns its folder."""
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A checkpoint that was read.
+
+    start: where training goes on. best, best_epoch: the dev metric of the kept model and its epoch, None and 0 before
+    there is one. ends_epoch: whether the epoch's last step was done. loss, memory: state of the loss, and the vectors
+    that the steps left, (U, D), or None.
+    """
+
+    folder: Path
+    start: Start
+    ends_epoch: bool
+    best: float | None
+    best_epoch: int
+    loss: dict[str, Any]
+    memory: np.ndarray[Any, Any] | None
+
+    @property
+    def model_folder(self) -> Path:
+        return self.folder / "model"
+
+
+def save_checkpoint(
+    folder: Path,
+    trainer: Trainer,
+    report: StepReport,
+    *,
+    keep: int = KEPT,
+    best: tuple[float | None, int] = (None, 0),
+) -> Path:
+    """Write the state after a step under `folder` and drop all but the newest `keep`. Returns its folder.
+
+    best: the best dev metric so far and its epoch.
+    """
     target = folder / f"step-{report.step:06d}"
     aside = folder / f".{target.name}.{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
@@ -30,16 +70,28 @@ def save_checkpoint(folder: Path, trainer: Trainer, report: StepReport, *, keep:
     state = {
         "loss": loss.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
+        "schedule": trainer.schedule_state(),
         "random": torch.get_rng_state(),
+        "cuda_random": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "memory": None if trainer.memory is None else torch.from_numpy(trainer.memory),
     }
     torch.save(state, aside / "state.pt")
-    progress = {"step": report.step, "steps": report.steps, "epoch": report.epoch, "ends_epoch": report.ends_epoch}
+    progress = {
+        "step": report.step,
+        "steps": report.steps,
+        "epoch": report.epoch,
+        "position": report.position,
+        "ends_epoch": report.ends_epoch,
+        "last": report.last,
+        "best": best[0],
+        "best_epoch": best[1],
+    }
     (aside / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
-    for path in (path for path in aside.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+    for path in (*aside.rglob("*"), aside):
+        _sync(path)
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
+    _sync(folder)
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return target
@@ -50,10 +102,67 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if (path / "progress.json").is_file())
 
 
+def last_checkpoint(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint under `folder` that can be read; one that cannot is named, and the one before is used.
+
+    None where there is none at all. Raises CheckpointError when there are some and none can be read.
+    """
+    found = checkpoints(folder)
+    damaged = None
+    for path in reversed(found):
+        try:
+            return read_checkpoint(path)
+        except CheckpointError as error:
+            print(f"{error}; the one before it is used", file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
+            damaged = error
+    if damaged is not None:
+        raise CheckpointError(f"{folder}: none of its {len(found)} checkpoint(s) can be read; start the run anew")
+    return None
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The state in a checkpoint's folder. Raises CheckpointError when it is truncated or of something else."""
+    state = read_state(folder)
+    try:
+        progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+        with safe_open(str(next((folder / "model").rglob("*.safetensors"))), "pt") as weights:
+            weights.keys()
+        memory = state["memory"]
+        start = Start(
+            step=progress["step"],
+            epoch=progress["epoch"],
+            position=progress["position"],
+            last=progress["last"],
+            state={name: state[name] for name in ("optimizer", "schedule", "random", "cuda_random")},
+        )
+        return Checkpoint(
+            folder=folder,
+            start=start,
+            ends_epoch=progress["ends_epoch"],
+            best=progress["best"],
+            best_epoch=progress["best_epoch"],
+            loss=state["loss"],
+            memory=None if memory is None else memory.numpy(),
+        )
+    except (*UNREADABLE, StopIteration) as error:
+        raise CheckpointError(f"{folder}: this checkpoint cannot be read ({error})") from None
+
+
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The loss, optimiser and random state of a checkpoint. Raises CheckpointError when it is truncated."""
+    """The loss, optimiser, schedule and random state of a checkpoint. Raises CheckpointError when it is truncated."""
     try:
         state: dict[str, Any] = torch.load(checkpoint / "state.pt", map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        raise CheckpointError(f"{checkpoint}: this checkpoint cannot be read ({error}); use an older one") from None
+    except UNREADABLE as error:
+        raise CheckpointError(f"{checkpoint}: this checkpoint cannot be read ({error})") from None
     return state
+
+
+def _sync(path: Path) -> None:
+    """Make the disk hold a file or, where the system can, a folder's names."""
+    if path.is_dir() and os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bsc_core.batching import BatchPlan
     from bsc_core.runs import Run
     from bsc_core.training.trainer import StepReport
 
@@ -47,6 +48,13 @@ class Journal:
         yield
         self._last[part] = time.perf_counter() - started
         self._seconds[part] += self._last[part]
+
+    def plan(self, epoch: int, crossed: int, collisions: int, plan: BatchPlan) -> None:
+        """Note what an epoch's batches hold: pairs of rows that meet, and those that collide."""
+        share = collisions / crossed if crossed else 0.0
+        values = {"crossed_pairs": crossed, "collisions": collisions, "collision_share": share, "facts": plan.facts}
+        self.run.append_metrics({"kind": "plan", "epoch": epoch, **values})
+        self.say(f"Epoch {epoch}: {collisions:,} of {crossed:,} crossed pairs collide ({share:.2%})")
 
     def step(self, report: StepReport) -> None:
         """Note one training step."""

@@ -46,10 +46,14 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
             f"{source}: no pair has a label above threshold {config.data.threshold:g}; "
             "lower data.threshold or check label_min and label_max"
         )
+    train = _without_marked(train)
     if not keeps_negatives(config):
         train = train.take(np.flatnonzero(train.positive).astype(np.int32))
+    if len(np.unique(np.concatenate(train.text_columns))) == 1:
+        raise DataError(f"{source}: all texts of the training pairs are equal, so there is nothing to tell apart")
     if len(train) < 2:
         raise DataError(f"{source}: one training pair is left; a batch needs at least 2 to hold a negative")
+    _check_clusters(config, train)
     return train
 
 
@@ -69,6 +73,32 @@ def check_views(config: RunConfig, model: nn.Module) -> None:
         )
 
 
+def _without_marked(train: PairDataset) -> PairDataset:
+    """Without the rows that are negatives only by a mistake that a person marked, whatever the loss.
+
+    These are rows labelled negative, and triplets, whose wrong document answers the query after all.
+    """
+    if not len(train.marked_pairs):
+        return train
+    marks = train.marked_pairs.astype(np.int64) @ [len(train.texts), 1]
+    query = train.query.astype(np.int64) * len(train.texts)
+    wrong = ~train.positive & np.isin(query + train.document, marks)
+    if train.negative is not None:
+        wrong |= np.isin(query + train.negative, marks)
+    return train.take(np.flatnonzero(~wrong)) if wrong.any() else train
+
+
+def _check_clusters(config: RunConfig, train: PairDataset) -> None:
+    """Refuse more clusters than texts before anything is encoded."""
+    batching = config.batching
+    texts = len(np.unique(train.query if batching.by == "query" else train.document))
+    if batching.strategy == "clusters" and batching.clusters > texts:
+        raise DataError(
+            f"{config.data.train}: batching.clusters is {batching.clusters} and there are {texts} distinct texts to "
+            f"cluster; choose at most {texts}"
+        )
+
+
 def _check_classes(config: RunConfig, train: PairDataset) -> None:
     source = config.data.train
     if train.classes is None:
@@ -76,7 +106,18 @@ def _check_classes(config: RunConfig, train: PairDataset) -> None:
             f"{source}: {config.loss.name} learns from classes, and these pairs have none; name the column in "
             "data.columns.class_label"
         )
+    found = np.unique(train.classes)
     for part in _parts(config):
+        if isinstance(part, SupConLossConfig) and part.positive_class not in found:
+            raise DataError(
+                f"{source}: no training pair is of class {part.positive_class} (entailment), and supcon's anchors are "
+                "made of these; check the class column, or set loss.positive_class"
+            )
+        if isinstance(part, SoftmaxLossConfig) and len(found) == 1:
+            raise DataError(
+                f"{source}: all training pairs are of class {found[0]}, so there is nothing to classify; "
+                "check the class column"
+            )
         if isinstance(part, SoftmaxLossConfig | SupConLossConfig) and int(train.classes.max()) >= part.num_classes:
             raise DataError(
                 f"{source}: class {int(train.classes.max())} has no row in a head of {part.num_classes}; "

@@ -21,6 +21,7 @@ from bsc_core.data.pairs import PairDataset
 from bsc_core.encoders.tokens import TokenTable, token_budget
 
 Ids = npt.NDArray[np.int32]
+Memory = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,17 @@ def encode_distinct(model: SentenceTransformer, tokens: TokenTable, ids: Ids, mi
 
 
 def embed_columns(
-    model: SentenceTransformer, tokens: TokenTable, columns: list[Ids], micro_tokens: int | None
+    model: SentenceTransformer,
+    tokens: TokenTable,
+    columns: list[Ids],
+    micro_tokens: int | None,
+    memory: Memory | None = None,
 ) -> list[Tensor]:
-    """Embeddings of several columns of text ids, (B, D) for each of (B,)."""
+    """Embeddings of several columns of text ids, (B, D) for each of (B,). memory takes them too, one row a text."""
     distinct, where = np.unique(np.concatenate(columns), return_inverse=True)
     vectors = encode_distinct(model, tokens, distinct.astype(np.int32), micro_tokens)  # (U, D)
+    if memory is not None:
+        memory[distinct] = vectors.detach().cpu().numpy()
     gathered = vectors[torch.from_numpy(where).to(vectors.device)]
     return list(torch.split(gathered, [len(column) for column in columns]))
 
@@ -72,28 +79,27 @@ def make_batch(
     *,
     loss: LossConfig | LossSection,
     micro_tokens: int | None,
+    memory: Memory | None = None,
 ) -> Batch:
-    """The rows as their loss takes them.
+    """The rows as their loss takes them. memory: (U, D) of the dataset, takes the vectors that were computed.
 
     A loss that needs views sees each query in two forward passes, with two dropout masks; one that takes negatives sees
     row i's at B + i, where the dataset has them.
     """
     query = dataset.query[rows]
     if "views" in loss.needs:
-        (queries,) = embed_columns(model, tokens, [query], micro_tokens)
+        (queries,) = embed_columns(model, tokens, [query], micro_tokens, memory)
         (documents,) = embed_columns(model, tokens, [query], micro_tokens)
     else:
         columns = [query, dataset.document[rows]]
         if loss.takes_negatives and dataset.negative is not None:
             columns.append(dataset.negative[rows])
-        queries, *sides = embed_columns(model, tokens, columns, micro_tokens)
+        queries, *sides = embed_columns(model, tokens, columns, micro_tokens, memory)
         documents = torch.cat(sides)
     device = queries.device
-    ids = _batch_ids(dataset, rows, device)
-    if len(documents) > len(rows) and dataset.negative is not None:
-        negatives = torch.from_numpy(dataset.negative[rows].astype(np.int64)).to(device)
-        ids["document_ids"] = torch.cat([ids["document_ids"], negatives])
-    return Batch(queries, documents, batch_labels(dataset, rows, device), ids)
+    ids = _batch_ids(dataset, rows, with_negatives=len(documents) > len(rows))
+    placed = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in ids.items()}
+    return Batch(queries, documents, batch_labels(dataset, rows, device), placed)
 
 
 def batch_labels(dataset: PairDataset, rows: Ids, device: torch.device) -> Tensor | None:
@@ -106,10 +112,23 @@ def has_dropout(model: nn.Module) -> bool:
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
 
 
-def _batch_ids(dataset: PairDataset, rows: Ids, device: torch.device) -> dict[str, Tensor]:
-    columns = {"query_ids": dataset.query, "document_ids": dataset.document, "classes": dataset.classes}
-    return {
-        name: torch.from_numpy(column[rows].astype(np.int64)).to(device)
-        for name, column in columns.items()
-        if column is not None
-    }
+def _batch_ids(dataset: PairDataset, rows: Ids, *, with_negatives: bool) -> dict[str, npt.NDArray[np.integer]]:
+    query, document = dataset.query[rows], dataset.document[rows]
+    if with_negatives and dataset.negative is not None:  # the negative of row j is document B + j
+        document = np.concatenate([document, dataset.negative[rows]])
+    ids: dict[str, npt.NDArray[np.integer]] = {"query_ids": query, "document_ids": document}
+    if dataset.classes is not None:
+        ids["classes"] = dataset.classes[rows]
+    if len(dataset.marked_pairs):
+        ids["excluded"] = marked_cells(dataset, query, document)
+    return ids
+
+
+def marked_cells(dataset: PairDataset, query: Ids, document: Ids) -> npt.NDArray[np.int64]:
+    """The places (query, document) of a batch that a person marked as false negatives, (E, 2).
+
+    query: (B,), document: (B + K,) text ids of the batch.
+    """
+    here = np.isin(dataset.marked_pairs[:, 0], query) & np.isin(dataset.marked_pairs[:, 1], document)
+    cells = [np.argwhere((query == one)[:, None] & (document == other)) for one, other in dataset.marked_pairs[here]]
+    return np.concatenate([*cells, np.empty((0, 2), dtype=np.int64)])

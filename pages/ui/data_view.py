@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import streamlit as st
 
 from bsc_core.data import ExperimentData, Finding, PairDataset
-from bsc_core.data.columns import as_names
+from bsc_core.data.hub import is_hub_id
 from bsc_core.figures import shape as shape_figures
 from bsc_core.figures import theme
 from bsc_core.losses.catalogue import CATALOGUE
 from bsc_core.recipes.fitting import fitting_losses, shape_of
-from pages.ui import show, words
+from pages.ui import funnel_view, show, words
 
 ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
 SEVERITIES = {"error": "error", "warning": "warning", "info": "note"}
@@ -22,9 +23,9 @@ ROWS_SHOWN = 200
 
 
 def summaries(data: ExperimentData, findings: list[Finding]) -> None:
-    """Four cards in the order of the work, each with its outcome."""
+    """Four cards in the order of the work, each with its outcome. findings: those of the rows as they were read."""
     rejected = sum(len(report.rejected) for report in data.reports)
-    counts = Counter(finding.severity for finding in findings)
+    counts = Counter(finding.severity for finding in findings if not is_mended(data, finding))
     worst = next((name for name in SEVERITIES if counts[name]), "info")
     cards = (
         (
@@ -33,8 +34,12 @@ def summaries(data: ExperimentData, findings: list[Finding]) -> None:
             f"{theme.count(rejected)} rejected",
         ),
         ("2 · Columns", _roles(data), "guessed from the header" if data.train.report.guessed else "named, not guessed"),
-        ("3 · Audit", theme.many(counts[worst], SEVERITIES[worst]), _other_findings(counts, worst)),
-        ("4 · Shape", theme.many(len(data.train), "training pair"), _other_parts(data)),
+        (
+            "3 · Audit",
+            theme.many(counts[worst], SEVERITIES[worst]) if counts.total() else "nothing odd",
+            _audit_detail(data, counts, worst),
+        ),
+        ("4 · Shape", theme.many(len(data.train), _row_word(data)), _other_parts(data)),
     )
     for column, (title, value, detail) in zip(show.columns(4, least=200, border=True), cards, strict=True):
         with column:
@@ -48,9 +53,24 @@ def _roles(data: ExperimentData) -> str:
     return ", ".join(role.replace("_", " ") for role in roles)
 
 
+def _row_word(data: ExperimentData) -> str:
+    return "training triplet" if data.train.negative is not None else "training pair"
+
+
+def is_mended(data: ExperimentData, finding: Finding) -> bool:
+    """Whether the remedy of a finding is on."""
+    return finding.remedy_flag in dict(data.remedied)
+
+
+def _audit_detail(data: ExperimentData, counts: Counter[str], worst: str) -> str:
+    dropped = sum(rows for _, rows in data.remedied)
+    mended = f" · remedies dropped {theme.many(dropped, 'row')}" if data.remedied else ""
+    return _other_findings(counts, worst) + mended
+
+
 def _other_findings(counts: Counter[str], worst: str) -> str:
     others = [theme.many(counts[name], word) for name, word in SEVERITIES.items() if name != worst and counts[name]]
-    return ", ".join(others) or "nothing else found"
+    return ", ".join(others) or ("nothing else found" if counts[worst] else "every check has passed")
 
 
 def _other_parts(data: ExperimentData) -> str:
@@ -62,7 +82,7 @@ def source(data: ExperimentData) -> None:
     """Each file with its rows read and kept, and the rejected rows with line, field and reason."""
     files = [
         {
-            "file": Path(report.source).name,
+            "file": _file_name(report.source),
             "rows read": report.rows_read,
             "kept": report.rows_kept,
             "rejected": len(report.rejected),
@@ -72,7 +92,7 @@ def source(data: ExperimentData) -> None:
     st.dataframe(files, hide_index=True, key="data.files", alt="Files with rows read, kept and rejected")
     rejected = [
         {
-            "file": Path(report.source).name,
+            "file": _file_name(report.source),
             report.unit: one.line,
             "field": one.field or "whole row",
             "reason": one.reason,
@@ -87,6 +107,10 @@ def source(data: ExperimentData) -> None:
     pairs_table(data.train, range(min(ROWS_SHOWN, len(data.train))), key="data.first")
 
 
+def _file_name(source: str) -> str:
+    return source if is_hub_id(source) else Path(source).name
+
+
 def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> None:
     """Rows of a dataset as a table; texts are shown letter by letter."""
     frame = pd.DataFrame(
@@ -96,6 +120,8 @@ def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> N
             "document": dataset.texts.take(dataset.document[list(rows)]),
         }
     )
+    if dataset.label is None and dataset.classes is not None and np.array_equal(dataset.query, dataset.document):
+        frame = frame.drop(columns="document").rename(columns={"query": "sentence"})  # sentences, as they were read
     if dataset.label is not None:
         frame["label"] = dataset.label[list(rows)]
     if dataset.negative is not None:
@@ -107,21 +133,22 @@ def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> N
     st.dataframe(frame, hide_index=True, height=280, key=key, column_config={"label": number}, alt="Pairs of texts")
 
 
-def findings(data: ExperimentData, found: list[Finding]) -> None:
-    """What is odd, worst first: what, why it matters, what to do, and the rows."""
-    if not found:
-        st.caption("Nothing odd was found.")
-    for number, finding in enumerate(found):
-        with st.container(border=True):
-            st.markdown(ICONS[finding.severity] + f" **{SEVERITIES[finding.severity].capitalize()}**")
-            st.text(finding.title)
-            st.text(f"{finding.detail} {finding.remedy}")
-            if len(finding.rows):
-                with st.expander(
-                    f"{theme.many(len(finding.rows), 'row')} of {finding.part}", key=f"data.finding.{number}"
-                ):
-                    rows = finding.rows[:ROWS_SHOWN].tolist()
-                    pairs_table(data.parts[finding.part], rows, key=f"data.finding.{number}.rows")
+def finding_words(finding: Finding, *, mended: bool = False) -> None:
+    """What is odd, why it matters, and what to do."""
+    told = f"{ICONS[finding.severity]} **{SEVERITIES[finding.severity].capitalize()}**"
+    st.markdown(":green[:material/check_circle:] **Mended**" if mended else told)
+    st.text(finding.title)
+    with_stop = finding.detail if finding.detail.endswith(".") else f"{finding.detail}."
+    st.text(f"{with_stop} {finding.remedy}")
+
+
+def finding_rows(rows: ExperimentData, finding: Finding, number: int) -> None:
+    """The rows of a finding, folded. rows: as they were read, which is what the finding counts in."""
+    if not len(finding.rows):
+        return
+    told = f"{theme.many(len(finding.rows), 'row')} of {finding.part}"
+    with st.expander(told, key=f"data.finding.{number}"):
+        pairs_table(rows.parts[finding.part], finding.rows[:ROWS_SHOWN].tolist(), key=f"data.finding.{number}.rows")
 
 
 def shape(data: ExperimentData) -> None:
@@ -140,7 +167,9 @@ def shape(data: ExperimentData) -> None:
 
 
 def pictures(data: ExperimentData) -> None:
-    """How long the texts are and how the labels lie."""
+    """How the rows were made, where they were; how long the texts are and how the labels lie."""
+    if data.funnel:
+        funnel_view.draw(data, name="data")
     train = data.train
     left, right = show.columns(2, least=300)
     lengths = shape_figures.length_table(data.texts.take(train.query), data.texts.take(train.document))
@@ -167,8 +196,3 @@ def losses(train: PairDataset) -> None:
         for card in [CATALOGUE[name]]
     ]
     st.dataframe(lines, hide_index=True, key="data.losses", alt="Losses that fit these data")
-
-
-def column_names(value: str | tuple[str, ...] | None) -> str:
-    """The columns of a role as one text."""
-    return " + ".join(as_names(value)) if value else "—"

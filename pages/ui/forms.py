@@ -16,7 +16,7 @@ import streamlit as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bsc_core.config import LOSS_CONFIGS, RunConfig
+from bsc_core.config import LOSS_CONFIGS, DataConfig, RunConfig
 from pages.ui import words
 
 Values = dict[str, Any]
@@ -47,10 +47,12 @@ def read(page: str, fields: Fields) -> dict[str, Values]:
 
 
 def model_of(section: str) -> type[BaseModel]:
-    """The pydantic model of a section of RunConfig, or of a loss: `loss.bsc`, `loss.combined.bsc`."""
+    """The pydantic model of a section of RunConfig, of a loss: `loss.combined.bsc`, or of data: `data.examples`."""
+    outer, _, inner = section.rpartition(".")
     if section.startswith("loss."):
-        return LOSS_CONFIGS[section.rpartition(".")[2]]
-    model = RunConfig.model_fields[section].annotation
+        return LOSS_CONFIGS[inner]
+    fields = DataConfig.model_fields if outer == "data" else RunConfig.model_fields
+    model, _ = kind_of(fields[inner].annotation)
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise TypeError(f"section {section} is {model}, which a form cannot be made from")
     return model
@@ -63,13 +65,13 @@ def draw(page: str, section: str, fields: Sequence[str], *, columns: int = 2) ->
     switches = [field for field in fields if infos[field].annotation is bool]
     boxes = [field for field in fields if field not in (*lists, *switches)]
     for field in lists:
-        widget(infos[field], key(page, section, field), field)
+        widget(infos[field], key(page, section, field), _word(section, field))
     for kind in (boxes, switches):
         for start in range(0, len(kind), columns):
             row = zip(st.columns(columns, vertical_alignment="bottom"), kind[start : start + columns], strict=False)
             for place, field in row:
                 with place:
-                    widget(infos[field], key(page, section, field), field)
+                    widget(infos[field], key(page, section, field), _word(section, field))
 
 
 def widget(info: FieldInfo, widget_key: str, field: str) -> Any:
@@ -108,6 +110,11 @@ def kind_of(annotation: Any) -> tuple[Any, bool]:
 def _step(default: float) -> float:
     """A tenth of the default's power of ten, so that one click is a small change: 2e-5 -> 1e-6, 0.1 -> 0.01."""
     return float(10.0 ** (math.floor(math.log10(abs(default))) - 1))
+
+
+def _word(section: str, field: str) -> str:
+    """Under which name a field's word is looked up: those of `data` have meanings of their own."""
+    return f"{section}.{field}" if section.startswith("data.") else field
 
 
 def _help(field: str, info: FieldInfo) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 from pydantic import TypeAdapter
 
+from bsc_core.batching.plan import NEED_VECTORS
 from bsc_core.config import (
     BatchingConfig,
     EncoderConfig,
@@ -27,16 +28,23 @@ if TYPE_CHECKING:
     from bsc_core.data.experiment import ExperimentData
 
 PAGE = "train"
+BATCHING = {  # strategy: what it asks for, and what stands under More
+    "examples": (("group_size", "by", "metric"), ("neighbours", "search", "distinct_texts", "reverse")),
+    "words": (("group_size", "by", "shingle_size"), ("stop_count",)),
+    "clusters": (("group_size", "by", "clusters"), ("metric",)),
+    "neighbours": (("group_size", "by", "shingle_size"), ("shingle_neighbours", "metric")),
+}
+OF_ALL = ("refresh", "refresh_epochs", "keep_groups", "forbid_collisions")
 SHOWN = {
     "data": ("dev_share", "threshold"),
     "encoder": ("name", "max_length"),
-    "batching": ("strategy", "group_size", "by", "metric"),
+    "batching": ("strategy", "group_size", "by", "metric", "shingle_size", "clusters"),
     "training": ("epochs", "batch_size", "learning_rate", "seed"),
 }
 MORE = {
-    "data": ("label_min", "label_max", "train_split", "dev_split", "test_split"),
+    "data": ("label_min", "label_max", "train_split", "dev_split", "test_split", "split_by"),
     "encoder": (),
-    "batching": ("neighbours", "distinct_texts", "reverse", "keep_groups"),
+    "batching": ("neighbours", "search", "distinct_texts", "reverse", "shingle_neighbours", "stop_count", *OF_ALL),
     "training": (
         *("steps", "warmup", "schedule", "weight_decay", "max_grad_norm", "temperature_learning_rate"),
         *("head_learning_rate", "precision", "micro_tokens", "checkpoint_steps", "threads"),
@@ -129,9 +137,18 @@ def form(context: frame.Context, known: plan_words.Facts) -> None:
             if section == "loss":
                 loss_form.draw(PAGE, known.shape)
                 continue
-            forms.draw(PAGE, section, SHOWN[section])
-            if MORE[section] and st.toggle("More", key=f"{PAGE}.more.{section}", persist_state="session"):
-                forms.draw(PAGE, section, MORE[section])
+            shown, more = _batching_fields() if section == "batching" else (SHOWN[section], MORE[section])
+            forms.draw(PAGE, section, shown)
+            if more and st.toggle("More", key=f"{PAGE}.more.{section}", persist_state="session"):
+                forms.draw(PAGE, section, more)
+
+
+def _batching_fields() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What the chosen strategy asks for, and what stands under More."""
+    strategy = st.session_state[forms.key(PAGE, "batching", "strategy")]
+    shown, more = BATCHING.get(strategy, ((), ()))
+    looking = ("refresh", "refresh_epochs") if strategy in NEED_VECTORS else ()
+    return ("strategy", *shown), (*more, *looking, "keep_groups", "forbid_collisions")
 
 
 def check(config: RunConfig, data: ExperimentData) -> None:

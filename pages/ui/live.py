@@ -11,7 +11,7 @@ from bsc_core.config import to_toml
 from bsc_core.errors import BscError
 from bsc_core.figures import curves, theme
 from bsc_core.runs import Run, RunStatus
-from pages.ui import run_list, show
+from pages.ui import frame, run_list, show, store
 
 LOG_LINES = 200
 
@@ -58,13 +58,31 @@ def head(run: Run, status: RunStatus) -> None:
         st.text(status_line(status))
         if status.state in ("queued", "starting", "running"):
             stop_button(run)
+        elif status.state != "done":
+            resume_button(run)
     if not status.is_finished:
         st.progress(status.progress, text=status.message or ("Waiting" if status.state == "queued" else "Starting …"))
     if status.error:
         with st.container(border=True):
             st.markdown(f":material/error: **{look.meaning}**")
             st.text(status.error)
-            st.caption("The end of the log is below; mend the cause and launch it again from New run.")
+            st.caption("The end of the log is below; mend the cause, then resume the run or launch another.")
+
+
+def resume_button(run: Run) -> None:
+    """Go on from the last checkpoint as a new run, where the run left one."""
+    from bsc_core.jobs import can_resume, resume
+
+    if not can_resume(run):
+        return
+    words = "A new run goes on from the last checkpoint, as if this one had never ended"
+    if st.button("Resume", key=f"runs.resume.{run.id}", icon=":material/play_arrow:", help=words):
+        try:
+            following = resume(store.run_store(), run)
+        except BscError as fault:
+            show.error(fault)
+            return
+        frame.go("runs", run=following.id)
 
 
 def status_line(status: RunStatus) -> str:

@@ -1,19 +1,17 @@
-"""Bringing a dataset: the upload, the columns as guessed from the header, and their correction by hand."""
+"""The columns of a dataset: as guessed from the header, with example values, and their correction by hand."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from bsc_core.config import Columns, DataConfig
-from bsc_core.data import SPLIT_SEED, Table, guess_columns, guess_corpus_columns, load_data, read_table
+from bsc_core.config import Columns, DataConfig, SentenceColumns
+from bsc_core.data import Table, guess_columns
 from bsc_core.data.columns import as_names
-from bsc_core.data.places import check_path
-from bsc_core.errors import ColumnError, ConfigError
+from bsc_core.errors import ColumnError
 from pages.ui import frame, show, store, uploads
 from pages.ui.words import help_text
 
@@ -22,84 +20,59 @@ EXAMPLES = 3
 ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
 
 
-def upload() -> None:
-    """The foldable box that brings a file: from the browser, or from a path on this machine."""
-    taken = st.session_state.get("data.taken", 0)  # a box that was used closes and empties
-    with st.expander("Bring your own pairs", icon=":material/upload_file:", key=f"data.upload.{taken}"):
-        left, right = show.columns(2, least=240)
-        kinds = list(uploads.SUFFIXES)
-        pairs = left.file_uploader(
-            "Pairs: CSV, TSV, JSONL (also .gz) or Parquet", kinds, key=f"data.pairs_file.{taken}"
-        )
-        corpus = right.file_uploader("Corpus to search (optional)", kinds, key=f"data.corpus_file.{taken}")
-        path = left.text_input(
-            "or a path on this machine", key=f"data.pairs_path.{taken}", placeholder="/data/pairs.tsv"
-        )
-        corpus_path = right.text_input("or a path on this machine ", key=f"data.corpus_path.{taken}")
-        if not pairs and not path:
-            st.caption(
-                "One row is one pair: a query and a document, and a label, a class or a wrong document if there is "
-                "one. Nothing leaves this machine."
-            )
-            return
-        with show.calm_errors(stop=False):
-            file = uploads.save_file(pairs.name, pairs.getvalue()) if pairs else check_path(path)
-            folder = file.parent if pairs else uploads.folder_for(file)
-            values: dict[str, Any] = {"train": str(file)}
-            if corpus or corpus_path:
-                found = uploads.save_file(corpus.name, corpus.getvalue()) if corpus else check_path(corpus_path)
-                values["corpus"] = str(found)
-                table = read_table(found)
-                values["corpus_columns"] = guess_corpus_columns(table.names, table.examples(20)).model_dump()
-            _form(folder, file.name, values, key="data.new")
-
-
 def columns_of(key: str) -> None:
-    """The columns of the dataset in view: fixed for the sample data, editable for one's own."""
-    data = store.data_config(key)
-    if key in store.SAMPLES:
-        table = read_table(data.train)
-        assert data.columns is not None
-        st.dataframe(
-            _described(table, data.columns), hide_index=True, key="data.columns", alt="Columns and their roles"
-        )
-        st.caption("These are the sample data; the columns of a file that you bring can be changed here.")
+    """The columns of the dataset in view: fixed for the sample data and for sentences, editable for one's own pairs."""
+    choice = store.datasets()[key]
+    data = choice.data
+    if key in store.SAMPLES or data.examples is not None:
+        columns = store.source_rows(key).train.report.columns
+        described(store.table(data.train), columns, key="data.columns")
+        if key in store.SAMPLES:
+            st.caption("These are the sample data; the columns of a file that you bring can be changed here.")
+        else:
+            st.caption("Text, class and split are chosen under Make examples.")
         return
-    folder = store.uploads_folder() / key
-    label = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))["label"]
-    _form(folder, label, data.model_dump(), key=f"data.edit.{key}")
+    form(store.uploads_folder() / key, choice.label, data.model_dump(), key=f"data.edit.{key}")
 
 
-def _described(table: Table, columns: Columns) -> pd.DataFrame:
+def described(table: Table, columns: Any, *, key: str) -> None:
+    """Every column of a file with its role and its first values."""
     examples = table.examples(EXAMPLES)
     roles = {name: role for role, given in columns.model_dump(exclude_none=True).items() for name in as_names(given)}
     lines = [(name, roles.get(name, "not used"), " · ".join(examples[name])) for name in table.names]
-    return pd.DataFrame(lines, columns=["column", "role", "examples"])
+    shown = pd.DataFrame(lines, columns=["column", "role", "examples"])
+    st.dataframe(shown, hide_index=True, key=key, alt="Columns, their roles and examples")
 
 
-def _form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
+def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     """Guessed columns with examples, each changeable, and the button that keeps them."""
-    table = read_table(values["train"])
+    table = store.table(values["train"])
     guess, guessed = _start(table, values.get("columns"))
     st.markdown("**Columns as guessed from the header; change what is wrong**" if guessed else "**Columns**")
-    st.dataframe(_described(table, guess), hide_index=True, key=f"{key}.table", alt="Columns, roles and examples")
+    described(table, guess, key=f"{key}.table")
     chosen: dict[str, Any] = {}
     for place, role in zip(show.columns(len(ROLES), least=150), ROLES, strict=True):
-        field = Columns.model_fields[role]
-        options = list(table.names) if role in ("query", "document") else [NONE, *table.names]
-        given = getattr(guess, role)
-        start = as_names(given)[0] if given else options[0]
         with place:
-            chosen[role] = st.selectbox(
-                str(field.title), options, options.index(start), key=f"{key}.{role}", help=field.description
-            )
-        if isinstance(given, tuple) and chosen[role] == given[0]:
-            chosen[role] = given  # a text joined from several columns stays joined until another is chosen
-    numbers = _label_numbers(values, key) if chosen["label"] != NONE else {}
+            needed = role in ("query", "document")
+            chosen[role] = picker(table, Columns, role, getattr(guess, role), key=f"{key}.{role}", needed=needed)
+    numbers = _label_numbers(values, key) if chosen["label"] is not None else {}
     name = st.text_input("Name", label, key=f"{key}.name", max_chars=60)
     if st.button("Use these columns", key=f"{key}.use", type="primary"):
-        columns = Columns.model_validate({role: None if given == NONE else given for role, given in chosen.items()})
+        columns = Columns.model_validate(chosen)
         _keep(folder, name or label, {**values, **numbers, "columns": columns.model_dump()})
+
+
+def picker(
+    table: Table, model: type[Columns | SentenceColumns], role: str, given: Any, *, key: str, needed: bool
+) -> str | tuple[str, ...] | None:
+    """Choose the column of a role; a text joined from several columns stays joined until another is chosen."""
+    field = model.model_fields[role]
+    options = list(table.names) if needed else [NONE, *table.names]
+    start = as_names(given)[0] if given else options[0]
+    chosen = st.selectbox(str(field.title), options, options.index(start), key=key, help=field.description)
+    if isinstance(given, tuple) and chosen == given[0]:
+        return given
+    return None if chosen == NONE else chosen
 
 
 def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, bool]:
@@ -129,15 +102,13 @@ def _label_numbers(values: dict[str, Any], key: str) -> dict[str, float]:
 
 
 def _keep(folder: Path, label: str, values: dict[str, Any]) -> None:
-    from pydantic import ValidationError
+    data = uploads.checked(values)
+    store.prepared(data)  # refused here, with its reason, rather than on the next page
+    use(folder, label, data)
 
-    from bsc_core.config import explain
 
-    try:
-        data = DataConfig.model_validate(values)
-    except ValidationError as fault:
-        raise ConfigError(explain(fault)) from None
-    load_data(data, seed=SPLIT_SEED)  # refused here, with its reason, rather than on the next page
+def use(folder: Path, label: str, data: DataConfig) -> None:
+    """Keep a dataset and open it; the box that brought it closes and empties."""
     key = uploads.describe(folder, label, data)
     st.session_state["data.taken"] = st.session_state.get("data.taken", 0) + 1
     frame.go("data", dataset=key)

@@ -8,13 +8,33 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from bsc_core.batching import STRATEGIES
 from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
 from bsc_core.data import PairDataset
-from pages.ui import frame, store
+from pages.ui import frame, plans, store
+from pages.ui.batch_source import Source
+from pages.ui.plans import Wanted
 from pages.ui.words import WORDS, help_text
 
-STRATEGIES = ("random", "examples", "sequential")
 URL = {"bind": "query-params"}
+ORDER = ("random", "sequential", "examples", "words", "clusters", "neighbours", "premises")
+LARGEST_BATCH = 2048
+GROUPED = {"examples", "words", "clusters", "neighbours"}
+SEARCHED = {"examples", "neighbours"}
+USED_BY: dict[str, set[str]] = {
+    "by": GROUPED,
+    "neighbours": {"examples"},
+    "distinct_texts": {"examples"},
+    "reverse": {"examples"},
+    "shingle_size": {"words", "neighbours"},
+    "stop_count": {"words"},
+    "shingle_neighbours": {"neighbours"},
+    "clusters": {"clusters"},
+    "metric": SEARCHED | {"clusters"},
+    "search": SEARCHED,
+}
+"""Which strategies read a setting; the others are of every strategy."""
+FEWEST_IN_CLUSTER = 4
 
 
 @dataclass(frozen=True)
@@ -27,76 +47,106 @@ class Chosen:
     epoch: int
     labelled_negatives: bool
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.batch_size, self.seed, self.epoch - 1  # plans count epochs from 0
-
-    def rows(self, train: PairDataset) -> PairDataset:
+    def rows(self, source: Source) -> PairDataset:
         """The rows that are trained on: all, or the positive ones where labelled negatives are switched off."""
-        return train if self.labelled_negatives else train.take(np.flatnonzero(train.positive))
+        train = source.train
+        if self.labelled_negatives or source.run is not None or train.positive.all():
+            return train
+        return train.take(np.flatnonzero(train.positive))
+
+    def wanted(self, source: Source) -> dict[str, Wanted]:
+        """The plans to look at. A run's own is the one saved for the epoch, in the run's batches."""
+        found = {}
+        for name, config in self.strategies.items():
+            found[name] = Wanted(config, self.batch_size, self.seed, self.epoch - 1)  # plans count epochs from 0
+            if name == plans.OWN and source.run is not None:
+                training, saved = source.run.config().training, source.saved_plans()
+                epoch = min(self.epoch, len(saved))
+                found[name] = Wanted(config, training.batch_size, training.seed, epoch - 1, saved[epoch - 1])
+        return found
 
 
-def draw() -> Chosen:
+def draw(source: Source) -> Chosen:
     """Draw the controls; their values stand in the URL."""
-    default = BatchingConfig()
+    default, names = BatchingConfig(), _strategies(source)
+    own = [plans.OWN] if source.saved_plans() else []
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        names = st.pills(
-            "Strategies",
-            STRATEGIES,
-            selection_mode="multi",
-            default=["random", "examples"],
-            key="batches.strategies",
-            help=help_text("strategy"),
-            **URL,
-        )
         group_size = _number("Group size", "group_size", (1, 64), default.group_size)
-        batch_size = _number("Batch size", "batch_size", (2, 512), TrainingConfig().batch_size)
+        batch_size = _number("Batch size", "batch_size", (2, LARGEST_BATCH), TrainingConfig().batch_size)
         epoch = _number("Epoch", "epoch", (1, 100), 1)
         seed = _number("Seed", "seed", (0, 2**31 - 1), 0)
         with st.popover("More", icon=":material/tune:"):
-            more = _more(default)
-            field = BSCLossConfig.model_fields["labelled_negatives"]
-            labelled = st.toggle(
-                str(field.title), field.default, key="batches.labelled", help=help_text("labelled_negatives"), **URL
-            )
-    names = names or ["examples"]
-    kept = [name for name in STRATEGIES if name in names]
-    configs = {name: BatchingConfig(strategy=name, group_size=group_size, **more) for name in kept}
+            more = _more(default, set(names), source.train)
+            labelled = True if source.run is not None else _labelled()
+    configs = {name: _config(name, group_size, more) for name in names if name not in own}
+    if own and plans.OWN in names and source.run is not None:
+        configs[plans.OWN] = source.run.config().batching
     return Chosen(configs, batch_size, seed, epoch, labelled)
 
 
-def _number(label: str, name: str, limits: tuple[int, int], value: int) -> int:
-    help_ = help_text(name) if name in WORDS else None
-    return int(st.number_input(label, *limits, value, key=f"batches.{name}", help=help_, width=124, **URL))
-
-
-def _more(default: BatchingConfig) -> dict[str, Any]:
-    fields = BatchingConfig.model_fields
-    by = st.segmented_control(
-        "Grouped by",
-        ["query", "document"],
-        default=default.by,
-        required=True,
-        key="batches.by",
-        help=fields["by"].description,
+def _strategies(source: Source) -> list[str]:
+    known = [name for name in ORDER if name in STRATEGIES]
+    own = [plans.OWN] if source.saved_plans() else []
+    first = [*(own or ["examples"]), "random"]
+    chosen = st.pills(
+        "Strategies",
+        [*own, *known],
+        selection_mode="multi",
+        default=first,
+        key="batches.strategies",
+        help=help_text("strategy"),
         **URL,
     )
-    neighbours = st.number_input(
-        "Neighbours looked at",
-        1,
-        5000,
-        default.neighbours,
-        key="batches.neighbours",
-        help=fields["neighbours"].description,
-        **URL,
-    )
-    switches = {
-        name: st.toggle(
-            str(fields[name].title), getattr(default, name), key=f"batches.{name}", help=fields[name].description, **URL
-        )
-        for name in ("distinct_texts", "reverse", "keep_groups")
+    wanted = [name for name in [*known, *own] if name in (chosen or first[:1])]
+    return wanted or ["examples"]
+
+
+def _config(name: str, group_size: int, more: dict[str, Any]) -> BatchingConfig:
+    read = {field: value for field, value in more.items() if field not in USED_BY or name in USED_BY[field]}
+    return BatchingConfig.model_validate({"strategy": name, "group_size": group_size, **read})
+
+
+def _number(label: str, name: str, limits: tuple[int, int], value: int, *, width: int | str = 124) -> int:
+    field = BatchingConfig.model_fields.get(name)
+    help_ = help_text(name) if name in WORDS else field.description if field else None
+    return int(st.number_input(label, *limits, value, key=f"batches.{name}", help=help_, width=width, **URL))
+
+
+def _more(default: BatchingConfig, names: set[str], pairs: PairDataset) -> dict[str, Any]:
+    """The settings that any of the chosen strategies reads, those of every strategy last."""
+    few = max(1, min(default.clusters, len(pairs.distinct_queries) // FEWEST_IN_CLUSTER))
+    fields, found = BatchingConfig.model_fields, dict[str, Any]()
+    numbers = {
+        "neighbours": 5000,
+        "shingle_size": 16,
+        "stop_count": 10_000,
+        "shingle_neighbours": 100,
+        "clusters": 10**6,
     }
-    return {"by": by or default.by, "neighbours": int(neighbours), **switches}
+    for name in [*USED_BY, "keep_groups", "forbid_collisions"]:
+        if not names & USED_BY.get(name, names):
+            continue
+        title, value, key = str(fields[name].title), getattr(default, name), f"batches.{name}"
+        about = fields[name].description
+        if name in numbers:
+            start = few if name == "clusters" else value
+            least = 0 if name == "stop_count" else 1
+            found[name] = _number(title, name, (least, numbers[name]), start, width="stretch")
+        elif isinstance(value, bool):
+            found[name] = st.toggle(title, value, key=key, help=about, **URL)
+        else:
+            options = {"by": ["query", "document"], "metric": ["cosine", "l2"]}
+            search = ["auto", "exact", "approximate"]
+            found[name] = st.segmented_control(
+                title, options.get(name, search), default=value, required=True, key=key, help=about, **URL
+            )
+    return found
+
+
+def _labelled() -> bool:
+    field = BSCLossConfig.model_fields["labelled_negatives"]
+    about = help_text("labelled_negatives")
+    return st.toggle(str(field.title), field.default, key="batches.labelled", help=about, **URL)
 
 
 def strategy_in_view(names: list[str]) -> str:

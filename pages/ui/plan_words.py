@@ -66,12 +66,24 @@ def encoder_sentence(encoder: EncoderConfig) -> str:
 
 def batching_sentence(batching: BatchingConfig) -> str:
     """The batching section in one sentence."""
-    if batching.strategy == "random":
-        return "Batches: pairs in random order"
-    if batching.strategy == "sequential":
-        return "Batches: pairs in the order of the file"
     whole = ", kept whole" if batching.keep_groups else ""
-    return f"Batches: groups of {batching.group_size} nearest {batching.by} neighbours{whole}"
+    apart = ", no collisions" if batching.forbid_collisions else ""
+    return f"Batches: {_order(batching)}{whole}{apart}"
+
+
+def _order(batching: BatchingConfig) -> str:
+    """What a strategy makes of the pairs."""
+    groups = f"groups of {batching.group_size}"
+    shared = theme.many(batching.shingle_size, "word" if batching.strategy == "words" else "neighbour")
+    return {
+        "random": "pairs in random order",
+        "sequential": "pairs in the order of the file",
+        "examples": f"{groups} nearest {batching.by} neighbours",
+        "words": f"{groups} whose {'queries' if batching.by == 'query' else 'documents'} share {shared}",
+        "clusters": f"{groups} from one of {theme.many(batching.clusters, 'cluster')}",
+        "neighbours": f"{groups} whose {'queries' if batching.by == 'query' else 'documents'} share {shared}",
+        "premises": "all rows of a query together",
+    }[batching.strategy]
 
 
 def training_sentence(training: TrainingConfig) -> str:
@@ -128,13 +140,6 @@ def _told_apart(config: RunConfig) -> str:
     if not loss_words.in_batch(config.loss):
         return ""
     return f", so each has {theme.many(config.training.batch_size - 1, 'negative')} to be told from"
-
-
-def _order(batching: BatchingConfig) -> str:
-    orders = {"random": "drawn at random", "sequential": "in the order of the file"}
-    return orders.get(
-        batching.strategy, f"groups of {batching.group_size} whose {batching.by} texts lie close together"
-    )
 
 
 def oddities(config: RunConfig, known: Facts) -> list[str]:

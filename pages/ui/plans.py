@@ -1,139 +1,163 @@
-"""Batch plans as the Batches page needs them: built once for the same settings, measured, and cut into batches."""
+"""Batch plans as the Batches page needs them: built once for the same settings, at once or by a child process."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
-from bsc_core.batching import BatchPlan, Hardness, KnownPairs, build_plan, plan_hardness, similarity_matrix
+from bsc_core.batching import BatchPlan, KnownPairs, MeasuredPlan, build_plan, marked_cells, measure_plan
+from bsc_core.batching import similarity_matrix as cosines
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
-from bsc_core.figures import hardness as hardness_figures
-from bsc_core.figures import similarity, theme
-from pages.ui import show
+from bsc_core.errors import InputError
+from bsc_core.figures import similarity
+from bsc_core.preparation.plan_job import PlanItem, plan_file
+from pages.ui import batch_source, plan_job, show
+from pages.ui.batch_source import Source
 
-LIMIT = 128
-"""Pairs of a batch that the matrix shows at most."""
+ROWS_AT_ONCE = 20_000
+"""Rows whose plan is built while the page waits: about a second for each strategy on one core."""
+SLOW = {"clusters": 4, "neighbours": 4}
+"""Strategies that take so many times as long."""
+OWN = "this run"
+"""Name of the plans that a run has saved, among the strategies."""
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
-    """One strategy's plan on a dataset: how hard it is, and its batches as row numbers with the group of each row."""
+class Wanted:
+    """The plan of one strategy and epoch. saved: the file of a run's plan instead of one to be built."""
 
-    plan: BatchPlan
-    hardness: Hardness
-    batches: list[np.ndarray]
-    groups: list[np.ndarray]
+    config: BatchingConfig
+    batch_size: int
+    seed: int
+    epoch: int
+    saved: Path | None = None
 
-    def positive_hardest(self, dataset: PairDataset) -> np.ndarray:
-        """The hardness of the positive rows: the only queries that the loss asks."""
-        found: np.ndarray = self.hardness.hardest[dataset.positive[self.plan.order]]
-        return found
-
-
-def looks(
-    name: str, strategies: dict[str, BatchingConfig], shape: tuple[int, int, int], data: tuple[PairDataset, np.ndarray]
-) -> dict[str, Look]:
-    """The plan of each strategy. name: tells dataset and encoder apart. shape: (batch size, seed, epoch from 0)."""
-    return {
-        strategy: _look((name, config.model_dump_json(), *shape), config, _data=data)
-        for strategy, config in strategies.items()
-    }
-
-
-@st.cache_resource(max_entries=48, show_spinner="Grouping the pairs …")
-def _look(key: tuple[str, str, int, int, int], config: BatchingConfig, _data: tuple[PairDataset, np.ndarray]) -> Look:
-    dataset, vectors = _data
-    _, _, batch_size, seed, epoch = key
-    plan = build_plan(config, dataset, vectors, seed=seed, epoch=epoch)
-    places = plan.places(batch_size)
-    hardness = plan_hardness(plan, dataset, vectors, batch_size)
-    return Look(plan, hardness, [plan.order[place] for place in places], [plan.groups[place] for place in places])
+    def item(self, vectors_name: str, vectors: np.ndarray | None) -> PlanItem:
+        """As a child process is told. vectors_name: tells apart what the plan is seen by."""
+        if self.saved is None:
+            batching, told = self.config.model_dump(mode="json"), self.config.model_dump_json()
+        else:
+            stat = self.saved.stat()
+            batching, told = None, f"{self.saved} {stat.st_mtime_ns}"
+        key = f"{told} {self.batch_size} {self.seed} {self.epoch} {vectors_name}"
+        return PlanItem(
+            hashlib.sha256(key.encode()).hexdigest()[:24],
+            self.batch_size,
+            batching,
+            self.seed,
+            self.epoch,
+            None if self.saved is None else str(self.saved),
+            str(vectors.filename) if isinstance(vectors, np.memmap) else None,
+        )
 
 
-def comparison(looks: dict[str, Look]) -> pd.DataFrame:
-    """The strategies side by side: one line a measure, one column a strategy, numbers as they are read."""
-    lines = {
-        "nearer than the own document": lambda look: theme.share(look.hardness.closer_share),
-        "median nearest cosine": lambda look: theme.metric(_median(look.hardness.hardest)),
-        "collisions": lambda look: theme.count(look.hardness.collisions),
-        "groups intact": lambda look: theme.share(look.hardness.intact, why="no groups"),
-        "batches": lambda look: theme.count(len(look.batches)),
-    }
-    values = {name: [line(look) for line in lines.values()] for name, look in looks.items()}
-    return pd.DataFrame({"": list(lines), **values})
+def looks(source: Source, pairs: PairDataset, wanted: dict[str, Wanted]) -> dict[str, MeasuredPlan]:
+    """The measured plan of each strategy; one that the data refuse is said in a box and left out.
 
-
-def _median(values: np.ndarray) -> float | None:
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else None
-
-
-def hardest_batch(look: Look, dataset: PairDataset, vectors: np.ndarray) -> int:
-    """The batch whose positive queries meet the most similar wrong documents on average."""
-    known = KnownPairs(dataset)
-    return int(np.argmax([_batch_hardness(rows, dataset, vectors, known) for rows in look.batches]))
-
-
-def most_suspicious_batch(look: Look, dataset: PairDataset, vectors: np.ndarray) -> int:
-    """The batch with the most collisions; among equals, with the most documents nearer than the own one."""
-    known = KnownPairs(dataset)
-    counts = []
-    for rows in look.batches:
-        shown = cells(rows, rows, dataset, vectors, known)
-        kinds = shown.kinds()
-        counts.append((int((kinds == similarity.COLLISION).sum()), int((kinds == similarity.CLOSER).sum())))
-    return max(range(len(counts)), key=lambda batch: counts[batch])
-
-
-def _batch_hardness(rows: np.ndarray, dataset: PairDataset, vectors: np.ndarray, known: KnownPairs) -> float:
-    values = similarity_matrix(dataset, vectors, rows).astype(np.float64)
-    values[known.collisions(rows) | np.eye(len(rows), dtype=bool)] = -1
-    asked = dataset.positive[rows]
-    return float(values.max(axis=1)[asked].mean()) if asked.any() else -1.0
-
-
-def cells(
-    rows: np.ndarray, groups: np.ndarray, dataset: PairDataset, vectors: np.ndarray, known: KnownPairs
-) -> similarity.Cells:
-    """The matrix of one batch with what the data say about its cells."""
-    values = similarity_matrix(dataset, vectors, rows)
-    return similarity.Cells(values, rows, groups, dataset.positive[rows], known.collisions(rows), known.negative(rows))
-
-
-def by_group(look: Look, batch: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and groups of a batch with the rows of a group side by side, at most LIMIT of them."""
-    rows, groups = look.batches[batch], look.groups[batch]
-    first = {group: place for place, group in reversed(list(enumerate(groups.tolist())))}
-    order = np.argsort([first[group] for group in groups.tolist()], kind="stable")[:LIMIT]
-    return rows[order], groups[order]
-
-
-def own_cosines(dataset: PairDataset, vectors: np.ndarray) -> np.ndarray:
-    """(P,) cosine of each positive pair: what the wrong documents are measured against."""
-    left, right = vectors[dataset.query[dataset.positive]], vectors[dataset.document[dataset.positive]]
-    lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
-    found: np.ndarray = np.divide((left * right).sum(axis=1), lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    While a child process is at them its progress is drawn, and the page is drawn again when they stand; until then
+    they are those made before the newest mark, or there are none.
+    """
+    items = {name: plan.item(source.vectors_name, source.vectors) for name, plan in wanted.items()}
+    slowest = max(SLOW.get(plan.config.strategy, 1) for plan in wanted.values())
+    if source.vectors is not None and len(pairs) * slowest <= ROWS_AT_ONCE:
+        return _at_once(source.vectors, pairs, wanted, items)
+    folder = plan_job.folder_of(pairs)
+    waiting = {name: item for name, item in items.items() if not plan_file(folder, item.name).is_file()}
+    if waiting:
+        request = plan_job.begin(source, pairs, list(waiting.values()))
+        refused = {name: plan_job.refusal(request, item.name) for name, item in waiting.items()}
+        for fault in filter(None, refused.values()):
+            show.error(fault)
+        open_ = [item.name for name, item in waiting.items() if refused[name] is None]
+        if open_:
+            plan_job.wait(folder, request, open_)
+            return _made_before(pairs, items)
+        items = {name: item for name, item in items.items() if name not in waiting}
+    found = {name: plan_job.finished(str(plan_file(folder, item.name))) for name, item in items.items()}
+    st.session_state[_last(items)] = (
+        pairs.texts.digest,
+        len(pairs),
+        {item.name: found[name] for name, item in items.items()},
+    )
     return found
 
 
-def sentence(looks: dict[str, Look]) -> str:
-    """What the comparison shows, in one sentence with its numbers."""
-    parts = [f"{theme.share(look.hardness.closer_share)} under {name}" for name, look in looks.items()]
-    return f"A wrong document lies nearer to the query than its own for {', '.join(parts)}."
+def _last(items: dict[str, PlanItem]) -> str:
+    return f"batches.last.{' '.join(items)}"
 
 
-def group_rows(look: Look, group: int, config: BatchingConfig) -> np.ndarray:
+def _made_before(pairs: PairDataset, items: dict[str, PlanItem]) -> dict[str, MeasuredPlan]:
+    """The same plans of the same rows without the newest mark, when these were in view last."""
+    digest, rows, made = st.session_state.get(_last(items), ("", 0, {}))
+    same = digest == pairs.texts.digest and rows == len(pairs)
+    if not same or not all(item.name in made for item in items.values()):
+        return {}
+    st.caption("Below still stands the plan without the newest mark.")
+    return {name: made[item.name] for name, item in items.items()}
+
+
+def _at_once(
+    vectors: np.ndarray, pairs: PairDataset, wanted: dict[str, Wanted], items: dict[str, PlanItem]
+) -> dict[str, MeasuredPlan]:
+    found = {}
+    for name, plan in wanted.items():
+        try:
+            found[name] = _look(f"{pairs.digest} {items[name].name}", plan, _data=(pairs, vectors))
+        except InputError as fault:
+            show.error(fault)
+    return found
+
+
+@st.cache_resource(max_entries=256, show_spinner="Grouping the pairs …")
+def _look(key: str, _wanted: Wanted, _data: tuple[PairDataset, np.ndarray]) -> MeasuredPlan:
+    wanted, (pairs, vectors) = _wanted, _data
+    if wanted.saved is not None:
+        return measure_plan(partial(BatchPlan.load, wanted.saved), pairs, vectors, wanted.batch_size)
+    build = partial(build_plan, wanted.config, pairs, vectors, seed=wanted.seed, epoch=wanted.epoch)
+    return measure_plan(build, pairs, vectors, wanted.batch_size)
+
+
+def vectors_of(source: Source, pairs: PairDataset) -> np.ndarray:
+    """The vectors of the texts, which stand once a plan does."""
+    if source.vectors is not None:
+        return source.vectors
+    config = source.encoder
+    name, time = config.name, batch_source.folder_time(config.name)
+    vectors = batch_source.known(name, config.max_length, time, pairs.texts.digest, _texts=pairs.texts)
+    if vectors is None:
+        raise InputError("the vectors of these texts have been removed from the cache; open the page again")
+    return vectors
+
+
+def cells(rows: np.ndarray, groups: np.ndarray, dataset: PairDataset, vectors: np.ndarray) -> similarity.Cells:
+    """The matrix of these rows with what the data say about its cells."""
+    known = KnownPairs(dataset)
+    return similarity.Cells(
+        cosines(dataset, vectors, rows),
+        rows,
+        groups,
+        dataset.positive[rows],
+        known.collisions(rows),
+        known.negative(rows),
+        marked_cells(dataset, rows),
+    )
+
+
+def by_group(look: MeasuredPlan, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and groups of a batch with the rows of a group side by side."""
+    rows, groups = look.batch(batch)
+    first = {group: place for place, group in reversed(list(enumerate(groups.tolist())))}
+    order = np.argsort([first[group] for group in groups.tolist()], kind="stable")
+    return rows[order], groups[order]
+
+
+def group_rows(look: MeasuredPlan, group: int, config: BatchingConfig) -> np.ndarray:
     """The rows of a group with its anchor first: a reversed plan holds the anchor last."""
     rows: np.ndarray = look.plan.order[look.plan.groups == group]
     return rows[::-1] if config.strategy == "examples" and config.reverse else rows
-
-
-def hardness_picture(looks: dict[str, Look], dataset: PairDataset, vectors: np.ndarray) -> None:
-    """The distributions of the strategies laid over each other, with that of the own documents."""
-    hardest = {strategy: look.positive_hardest(dataset) for strategy, look in looks.items()}
-    table = hardness_figures.hardness_table(hardest, own_cosines(dataset, vectors))
-    show.figure(hardness_figures.hardness_figure(table), name="hardness", alt=sentence(looks), data=table)

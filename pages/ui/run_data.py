@@ -82,15 +82,17 @@ def rows_of(run: Run) -> ExperimentData:
 
 
 def _times(config: DataConfig) -> tuple[tuple[str, int], ...]:
-    paths = [Path(name) for name in (config.train, config.dev, config.test, config.corpus) if name]
+    names = (config.train, config.dev, config.test, config.corpus, config.false_negatives, *config.mix)
+    paths = [Path(name) for name in names if name]
     return tuple((str(path), path.stat().st_mtime_ns) for path in paths if path.exists())
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the data of the run …")
 def _load(config_json: str, times: tuple[tuple[str, int], ...]) -> ExperimentData:
-    from bsc_core.data import SPLIT_SEED, load_data
+    from bsc_core.data import SPLIT_SEED
+    from bsc_core.preparation.prepare import load_experiment
 
-    return load_data(DataConfig.model_validate_json(config_json), seed=SPLIT_SEED)
+    return load_experiment(DataConfig.model_validate_json(config_json), seed=SPLIT_SEED)
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,22 @@ if TYPE_CHECKING:
 
 
 def figure(
-    fig: Any, *, alt: str, name: str, data: pd.DataFrame | None = None, select: bool = False, key: str | None = None
+    fig: Any,
+    *,
+    alt: str,
+    name: str,
+    data: pd.DataFrame | None = None,
+    select: bool | Callable[[], None] = False,
+    key: str | None = None,
 ) -> Any:
     """Draw an Altair or Plotly figure with its text alternative, and its data as CSV below.
 
     The picture itself is saved from the toolbar at the figure's corner (Altair: PNG, Plotly: SVG).
-    name: file name of the downloads, and the widget key unless `key` is given. select: return what is clicked.
+    name: file name of the downloads, and the widget key unless `key` is given. select: return what is clicked; or
+    what is called before the page is drawn again with it.
     """
     key = key or f"figure.{name}"
-    on_select = "rerun" if select else "ignore"
+    on_select = select if callable(select) else "rerun" if select else "ignore"
     if type(fig).__module__.startswith("plotly"):
         config = {"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": name}}
         event = st.plotly_chart(fig, key=key, on_select=on_select, config=config, alt=alt)
@@ -41,11 +48,11 @@ def columns(number: int, *, least: int = 360, border: bool = False) -> list[Any]
     return [grid.container(height="stretch") for _ in range(number)]
 
 
-def table_download(data: pd.DataFrame, *, name: str, key: str) -> None:
-    """A small button that saves the table as CSV; the file is made when it is asked for."""
+def table_download(data: pd.DataFrame | Callable[[], pd.DataFrame], *, name: str, key: str) -> None:
+    """A small button that saves the table as CSV; the file, and a table given as a call, is made when asked for."""
     st.download_button(
         "Data (CSV)",
-        data=lambda: data.to_csv(index=False).encode(),
+        data=lambda: (data() if callable(data) else data).to_csv(index=False).encode(),
         file_name=f"{name}.csv",
         mime="text/csv",
         key=key,

@@ -6,20 +6,23 @@ Caches are keyed on names, file times and digests, never on arrays.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from bsc_core.config import DataConfig, EncoderConfig
+from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
 from bsc_core.errors import InputError
+from bsc_core.figures import theme
 from bsc_core.recipes.sample import sample_config, sample_nli_config
 from bsc_core.runs import RunStore
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from bsc_core.data import Table
     from bsc_core.data.experiment import ExperimentData
 
 SAMPLE = "sample"
@@ -46,8 +49,8 @@ def run_store() -> RunStore:
 def datasets() -> dict[str, DatasetChoice]:
     """Key -> dataset: the sample data first, then the uploaded ones, newest first."""
     choices = {
-        SAMPLE: DatasetChoice(SAMPLE, "Sample questions and answers", sample_config()),
-        SAMPLE_NLI: DatasetChoice(SAMPLE_NLI, "Sample NLI", sample_nli_config()),
+        SAMPLE: DatasetChoice(SAMPLE, "Sample questions and answers", _mended(SAMPLE, sample_config())),
+        SAMPLE_NLI: DatasetChoice(SAMPLE_NLI, "Sample NLI", _mended(SAMPLE_NLI, sample_nli_config())),
     }
     described = sorted(uploads_folder().glob("*/dataset.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in described:
@@ -56,6 +59,19 @@ def datasets() -> dict[str, DatasetChoice]:
             path.parent.name, values["label"], DataConfig.model_validate(values["data"])
         )
     return choices
+
+
+def _mended(key: str, data: DataConfig) -> DataConfig:
+    """The sample data with the remedies that were switched on for them."""
+    path = settings_file(key)
+    if not path.is_file():
+        return data
+    return data.model_copy(update={"remedies": tuple(json.loads(path.read_text(encoding="utf-8"))["remedies"])})
+
+
+def settings_file(key: str) -> Path:
+    """Where the remedies of sample data are kept; those of other datasets stand in their own description."""
+    return run_store().root / "settings" / f"{key}.json"
 
 
 def uploads_folder() -> Path:
@@ -68,26 +84,118 @@ def data_config(key: str) -> DataConfig:
     choices = datasets()
     if key not in choices:
         raise InputError(f"dataset {key} is not there any more; choose another in the bar at the top")
-    return choices[key].data
+    data, marks = choices[key].data, marks_file(key)
+    if data.false_negatives is None and marks.is_file():
+        return data.model_copy(update={"false_negatives": str(marks)})
+    return data
+
+
+def marks_file(key: str) -> Path:
+    """Where the pairs of a dataset that were marked as false negatives are kept; made with the first mark."""
+    own = datasets()[key].data.false_negatives if key in datasets() else None
+    return Path(own) if own else run_store().root / "marks" / f"{key}.tsv"
 
 
 def experiment_data(key: str, *, seed: int = 0) -> ExperimentData:
     """The rows of a dataset, read once for all sessions and again when a file of it changes. Treat it as read-only."""
+    return prepared(data_config(key), seed=seed)
+
+
+def prepared(config: DataConfig, *, seed: int = 0) -> ExperimentData:
+    """The same for settings that are no dataset yet; texts that are to be encoded on the way show a progress bar."""
+    generated = config.negatives is not None or config.examples is not None
+    marks = config.false_negatives
+    if marks is not None and generated:
+        return _load(config, (*_times_of(config), *_file_times(marks)), seed)
+    plain = config.model_copy(update={"false_negatives": None})  # a new mark does not read the files again
+    data, times = _load(plain, _times_of(plain), seed), _times_of(plain)
+    return data if marks is None else _marked(data, (plain.model_dump_json(), times, seed), marks, _file_times(marks))
+
+
+def source_rows(key: str, *, mended: bool = False) -> ExperimentData:
+    """The rows of a dataset as they stand in its files, before anything is made of them; mended: after the remedies."""
     config = data_config(key)
-    return _load(config.model_dump_json(), _file_times(config), seed)
+    changed: dict[str, object] = {"false_negatives": None, "negatives": None, "nli": None}
+    changed |= {} if mended else {"remedies": ()}
+    plain = config.model_copy(update=changed)
+    if config.examples is None:
+        return prepared(plain)
+    named = ExamplesConfig.model_validate(config.examples.model_dump(include={"text", "class_label", "split"}))
+    plain = plain.model_copy(update={"examples": named})
+    return _sentences(plain.model_dump_json(), _times_of(plain))
 
 
-def _file_times(config: DataConfig) -> tuple[tuple[str, int, int], ...]:
-    paths = [Path(name) for name in (config.train, config.dev, config.test, config.corpus) if name]
+Times = tuple[tuple[str, int, int], ...]
+
+
+def _times_of(data: DataConfig) -> Times:
+    return _file_times(data.train, data.dev, data.test, data.corpus, *data.mix)
+
+
+def _file_times(*names: str | None) -> Times:
+    paths = [Path(name) for name in names if name]
     found = [(str(path), path.stat()) for path in paths if path.exists()]
     return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in found)
 
 
-@st.cache_resource(max_entries=8, show_spinner="Reading the dataset …")
-def _load(config_json: str, file_times: tuple[tuple[str, int, int], ...], seed: int) -> ExperimentData:
-    from bsc_core.data.experiment import load_data
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _marked(_data: ExperimentData, read: tuple[str, Times, int], path: str, times: Times) -> ExperimentData:
+    from bsc_core.data.marks import read_marks, with_marks
 
-    return load_data(DataConfig.model_validate_json(config_json), seed=seed)
+    marks = read_marks(path)
+    return replace(_data, **{name: with_marks(part, marks) for name, part in _data.parts.items()})
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the dataset …")
+def _sentences(config_json: str, file_times: Times) -> ExperimentData:
+    """The rows of classified sentences, each as a pair with itself."""
+    from bsc_core.data import load_data
+
+    return load_data(DataConfig.model_validate_json(config_json), seed=0)
+
+
+def _load(config: DataConfig, file_times: Times, seed: int) -> ExperimentData:
+    shelf, name = _read_data(), (config.model_dump_json(), file_times, seed)
+    data = shelf.get(name)
+    if data is None:
+        while len(shelf) >= SHELF:
+            shelf.pop(next(iter(shelf)), None)
+        data = shelf[name] = _prepare(config, seed)
+    return data
+
+
+def table(path: str) -> Table:
+    """The cells of a file, read once and again when it changes."""
+    return _table(path, _file_times(path))
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the file …")
+def _table(path: str, file_times: Times) -> Table:
+    from bsc_core.data import read_table
+
+    return read_table(path)
+
+
+@st.cache_resource
+def _read_data() -> dict[tuple[str, Times, int], ExperimentData]:
+    return {}
+
+
+def _prepare(config: DataConfig, seed: int) -> ExperimentData:
+    from bsc_core.preparation.prepare import load_experiment
+
+    bar, began = st.empty(), time.monotonic()
+
+    def encoded(done: int, total: int) -> None:
+        left = theme.duration((time.monotonic() - began) * (total - done) / max(done, 1))
+        words = f"Encoding with the reference encoder: {done:,} of {total:,} texts, about {left} left"
+        bar.progress(done / max(total, 1), text=words if done < total else "Looking for neighbours …")
+
+    try:
+        with bar, st.spinner("Reading the dataset …"):
+            return load_experiment(config, seed=seed, progress=encoded)
+    finally:
+        bar.empty()
 
 
 def vectors(key: str, encoder: str, *, seed: int = 0) -> np.ndarray:

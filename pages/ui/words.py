@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from bsc_core.losses.catalogue import BSC
+from pages.ui.data_terms import DATA_TERMS
 from pages.ui.loss_terms import LOSS_TERMS
 from pages.ui.word import GEOMETRY, UMAP, Word
 
 WORDS: dict[str, Word] = {
     **LOSS_TERMS,
+    **DATA_TERMS,
     "strategy": Word(
         "In which order pairs meet in batches. `random`: shuffled. `examples`: groups of nearest neighbours, so that "
-        "a batch holds pairs that are easy to confuse. `sequential`: as in the file.",
-        paper=f"{BSC}, Algorithm 1",
+        "a batch holds pairs that are easy to confuse. `words`: pairs that share words. `clusters`: pairs of one "
+        "k-means cluster. `neighbours`: pairs that share nearest neighbours. `premises`: the rows of a query together. "
+        "`sequential`: as in the file.",
+        paper=f"{BSC}, Algorithms 1 and 2",
         deviation="leaves the first epoch in file order; here every epoch is ordered.",
     ),
     "group_size": Word(

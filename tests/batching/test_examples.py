@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsc_core.batching import BatchPlan, build_plan
+from bsc_core.batching import BatchPlan, build_plan, knn
+from bsc_core.batching import examples as examples_module
 from bsc_core.config import BatchingConfig
+from bsc_core.errors import InputError
 
 
 def groups_of(plan: BatchPlan) -> list[list[int]]:
@@ -128,6 +130,122 @@ def test_progress_counts_the_rows_that_have_a_group(dataset_of, vectors_of) -> N
     assert len(seen) > 1
     assert seen == sorted(set(seen))
     assert seen[-1] == (3000, 3000)
+
+
+@given(
+    st.integers(0, 999),
+    st.integers(0, 300),
+    st.integers(1, 300),
+    st.integers(1, 9),
+    st.integers(1, 400),
+    st.sampled_from(["query", "document"]),
+    st.sampled_from(["cosine", "l2"]),
+    st.booleans(),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_approximate_groups_hold_every_row_once_and_keep_the_rules(
+    dataset_of, vectors_of, seed, rows, distinct, group_size, neighbours, by, metric, distinct_texts, reverse
+) -> None:
+    chooser = np.random.default_rng(seed)
+    dataset = dataset_of(chooser.integers(distinct, size=rows).tolist(), chooser.integers(distinct, size=rows).tolist())
+    vectors = vectors_of(dataset, seed=seed)
+    config = BatchingConfig(
+        group_size=group_size,
+        neighbours=neighbours,
+        by=by,
+        metric=metric,
+        distinct_texts=distinct_texts,
+        reverse=reverse,
+        search="approximate",
+    )
+    plan = build_plan(config, dataset, vectors, seed=seed, epoch=1)
+    assert sorted(plan.order.tolist()) == list(range(rows))
+    assert np.diff(plan.groups, prepend=0).min(initial=0) == 0  # ids rise from 0, one after another
+    assert np.diff(plan.groups, prepend=0).max(initial=0) <= 1
+    assert max((len(group) for group in groups_of(plan)), default=0) <= group_size
+    for group in groups_of(plan) if distinct_texts else []:
+        texts = [*dataset.query[group].tolist(), *dataset.document[group].tolist()]
+        assert len(set(texts)) == len(texts)
+    again = build_plan(config, dataset, vectors, seed=seed, epoch=1)
+    assert np.array_equal(plan.order, again.order)
+    assert np.array_equal(plan.groups, again.groups)
+    assert plan.facts == again.facts
+
+
+def slow_share_as_exact(groups: list[list[int]], places: np.ndarray, neighbours: int, size: int) -> float:
+    """Share of groups with as many rows as exact search would give, and as near. places: (N, D), one text a row."""
+    unit = places / np.linalg.norm(places, axis=1, keepdims=True)
+    unused, good = set(range(len(unit))), 0
+    for group in groups:
+        cosines = unit @ unit[group[0]]
+        near = sorted(set(range(len(unit))) - {group[0]}, key=lambda row: -cosines[row])[:neighbours]
+        exact = [row for row in near if row in unused][: size - 1]
+        ours = group[1 : 1 + len(exact)]
+        good += len(ours) == len(exact) and (not exact or cosines[ours].mean() >= cosines[exact].mean() - 0.01)
+        unused -= set(group)
+    return good / len(groups)
+
+
+@pytest.mark.parametrize("probes", [1, 8])
+@pytest.mark.parametrize("reverse", [True, False])
+def test_share_of_groups_as_good_as_exact_ones_is_the_true_one(
+    dataset_of, vectors_of, monkeypatch, probes: int, reverse: bool
+) -> None:
+    monkeypatch.setattr(knn, "FIRST_PROBES", probes)
+    monkeypatch.setattr(knn, "RECALL", 0)
+    monkeypatch.setattr(examples_module, "SAMPLE", 10_000)  # every group
+    dataset = dataset_of(list(range(900)), list(range(900)))
+    vectors = vectors_of(dataset, width=6)
+    config = BatchingConfig(search="approximate", neighbours=40, reverse=reverse)
+    plan = build_plan(config, dataset, vectors, seed=0, epoch=0)
+    groups = [group[::-1] for group in groups_of(plan)[::-1]] if reverse else groups_of(plan)
+    expected = slow_share_as_exact(groups, vectors[dataset.query].astype(np.float64), 40, 8)
+    assert plan.facts["as_exact"] == pytest.approx(expected, abs=1e-9)
+    assert plan.facts["groups_sample"] == len(groups)
+    assert (0.2 < expected < 0.9) if probes == 1 else (expected > 0.9)
+
+
+def test_plans_state_their_search(dataset_of, vectors_of) -> None:
+    dataset = dataset_of(list(range(500)), list(range(500)))
+    exact = build_plan(BatchingConfig(), dataset, vectors_of(dataset), seed=0, epoch=0)
+    assert exact.facts == {"search": "exact"}
+    found = build_plan(BatchingConfig(search="approximate"), dataset, vectors_of(dataset), seed=0, epoch=0)
+    assert found.facts["search"] == "approximate"
+    assert set(found.facts) == {"search", "recall", "recall_sample", "as_exact", "groups_sample"}
+    assert 0.5 < found.facts["recall"] <= 1
+
+
+def test_neighbours_forgotten_are_searched_for_again(dataset_of, vectors_of, monkeypatch) -> None:
+    chooser = np.random.default_rng(5)
+    dataset = dataset_of(chooser.integers(300, size=3000).tolist(), chooser.integers(300, size=3000).tolist())
+    config = BatchingConfig(neighbours=30)
+    plan = build_plan(config, dataset, vectors_of(dataset), seed=0, epoch=0)
+    monkeypatch.setattr(examples_module, "REMEMBERED", 0)
+    monkeypatch.setattr(examples_module, "AHEAD", 64)
+    again = build_plan(config, dataset, vectors_of(dataset), seed=0, epoch=0)
+    assert np.array_equal(plan.order, again.order)
+    assert np.array_equal(plan.groups, again.groups)
+
+
+@pytest.mark.parametrize("search", ["exact", "approximate"])
+def test_no_row_one_row_and_equal_texts_have_plans(dataset_of, vectors_of, search) -> None:
+    for distinct_texts in (True, False):
+        config = BatchingConfig(search=search, distinct_texts=distinct_texts, group_size=4)
+        for queries, sizes in (([], []), ([3], [1]), ([3] * 10, [1] * 10 if distinct_texts else [2, 4, 4])):
+            dataset = dataset_of(queries, list(range(len(queries))))
+            plan = build_plan(config, dataset, vectors_of(dataset), seed=0, epoch=0)
+            assert [len(group) for group in groups_of(plan)] == sizes
+
+
+@pytest.mark.parametrize("search", ["exact", "approximate"])
+def test_a_number_that_is_not_finite_is_refused_on_the_grouped_side(dataset_of, vectors_of, search) -> None:
+    dataset = dataset_of(list(range(50)), list(range(50)))
+    vectors = vectors_of(dataset)
+    vectors[dataset.query[7]] = np.nan
+    with pytest.raises(InputError, match="not finite"):
+        build_plan(BatchingConfig(search=search), dataset, vectors, seed=0, epoch=0)
+    build_plan(BatchingConfig(search=search, by="document"), dataset, vectors, seed=0, epoch=0)
 
 
 def test_27000_rows_with_2400_queries_are_planned_in_half_a_second(dataset_of, vectors_of) -> None:

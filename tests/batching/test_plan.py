@@ -33,6 +33,9 @@ def plan_of(sizes: list[int], *, keep_groups: bool) -> BatchPlan:
         "distinct_texts": st.booleans(),
         "reverse": st.booleans(),
         "keep_groups": st.booleans(),
+        "shingle_size": st.integers(1, 4),
+        "shingle_neighbours": st.integers(1, 9),
+        "stop_count": st.integers(0, 5),
     }
 ))  # fmt: skip
 @repeatable
@@ -41,7 +44,8 @@ def test_every_strategy_is_a_permutation_of_the_rows(
 ) -> None:
     chooser = np.random.default_rng(seed)
     dataset = dataset_of(chooser.integers(distinct, size=rows).tolist(), chooser.integers(distinct, size=rows).tolist())
-    settings_of = BatchingConfig(strategy=strategy, **config)
+    sides = dataset.query if config["by"] == "query" else dataset.document
+    settings_of = BatchingConfig(strategy=strategy, clusters=max(1, len(np.unique(sides)) // 2), **config)
     plan = build_plan(settings_of, dataset, vectors_of(dataset), seed=seed, epoch=1)
     assert sorted(plan.order.tolist()) == list(range(rows))
     assert plan.order.dtype == plan.groups.dtype == np.int32
@@ -54,11 +58,11 @@ def test_sequential_keeps_the_order_of_the_file(dataset_of) -> None:
     assert plan.order.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("strategy", ["random", "examples"])
+@pytest.mark.parametrize("strategy", ["random", "examples", "words", "clusters", "neighbours", "premises"])
 def test_seed_and_epoch_decide_the_order(dataset_of, vectors_of, strategy: str) -> None:
     dataset = dataset_of(list(range(200)), list(range(200)))
     vectors = vectors_of(dataset)
-    config = BatchingConfig(strategy=strategy)
+    config = BatchingConfig(strategy=strategy, clusters=20)
     pairs = [(0, 0), (0, 1), (1, 0), (1, 1), (2**31 - 1, 0)]
     orders = [build_plan(config, dataset, vectors, seed=s, epoch=e).order.tolist() for s, e in pairs]
     again = [build_plan(config, dataset, vectors, seed=s, epoch=e).order.tolist() for s, e in pairs]

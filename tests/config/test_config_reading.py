@@ -130,3 +130,17 @@ def test_none_unsets_a_key_unless_none_is_one_of_its_words(tmp_path: Path) -> No
     path = written(tmp_path, 'name = "softmax"\nhidden = 8\nactivation = "relu"')
     loss = read_config(path, ["loss.hidden=none", "loss.activation=none"]).loss
     assert (loss.hidden, loss.activation) == (None, "none")
+
+
+def test_paths_of_the_data_are_taken_from_the_config_file_and_hub_ids_stay(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        '[data]\ntrain = "hf://owner/name?split=train"\ndev = "dev.csv"\nmix = ["more.csv", "hf://owner/other"]\n'
+        'false_negatives = "marks.tsv"\n',
+        encoding="utf-8",
+    )
+    data = read_config(path).data
+    assert data.train == "hf://owner/name?split=train"
+    assert data.dev == str(tmp_path / "dev.csv")
+    assert data.mix == (str(tmp_path / "more.csv"), "hf://owner/other")
+    assert data.false_negatives == str(tmp_path / "marks.tsv")

@@ -1,8 +1,10 @@
 """Findings: each fault planted is found with its rows, and clean data has none."""
 
+from typing import get_args
+
 import pytest
 
-from bsc_core.config import DataConfig
+from bsc_core.config import DataConfig, Remedy
 from bsc_core.data import audit, load_data
 
 
@@ -42,6 +44,23 @@ def test_clean_data_has_only_its_class_balance(findings_of):
         (["e," + "word " * 201 + ",1,train"], "train", "Texts of more than 200 words in train", "info", [2]),
         ([",x,1,train", "e,f,?,train"], "train", "Rejected", "warning", []),
         (["e,f,1,other", "g,h,1,test"], "train", "Not used", "info", []),
+        (["c,z,1,test"], "test", "Queries of test that are also in dev", "warning", [0]),
+        (["x,v,1,dev"], "dev", "Texts of dev on the other side of train", "warning", [2]),
+        (["e,a,1,dev"], "dev", "Texts of dev on the other side of train", "warning", [2]),
+        (["A!,v,1,dev"], "dev", "Queries of dev that are nearly in train", "warning", [2]),
+        (["A!, x.,1,train"], "train", "Nearly repeated pairs in train", "warning", [2]),
+        (["cafÃ©,f,1,train", "e,g\x00,1,train"], "train", "Damaged texts in train", "warning", [2, 3]),
+        (["e,f &amp; g,1,train"], "train", "HTML in the texts of train", "info", [2]),
+        (["p\u0430ss,f,1,train"], "train", "Words of mixed alphabets in train", "info", [2]),
+        (["Привет,f,1,train"], "train", "Texts in another script in train", "info", [2]),
+        (["e,f,0,train", "e,g,0,train"], "train", "Queries without a positive in train", "info", [1, 2, 3]),
+        (
+            ["a,f,0,train", "e,g,0,train", "e,h,0,train"],
+            "train",
+            "Queries without a positive in train",
+            "info",
+            [1, 3, 4],
+        ),
     ],
 )
 def test_a_planted_fault_is_found_with_its_rows(findings_of, extra, part, title, severity, rows):
@@ -76,3 +95,41 @@ def test_a_rare_class_is_warned_of(findings_of):
     rows = [f"q{row},d{row},{int(row == 0)},train" for row in range(40)]
     findings = findings_of([*rows, "c,z,1,dev", "d,w,0,dev"])
     assert findings["train", "2.5% of train are positive (label above 0.5)"].severity == "warning"
+
+
+def test_lists_of_documents_without_a_positive_are_warned_of(findings_of):
+    lists = [
+        f"{query},{query}{number},{int(query != 'e' and number == 0)},train" for query in "abe" for number in range(3)
+    ]
+    finding = findings_of([*lists, "c,z,1,dev", "d,w,0,dev"])["train", "Queries without a positive in train"]
+    assert finding.severity == "warning"
+    assert finding.rows.tolist() == [6, 7, 8]
+
+
+def test_texts_longer_than_the_encoder_keeps_are_found_by_an_estimate(tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    rows = ["a," + "word " * 40 + ",1,train", "b,y,0,train", "c,z,1,dev", "d,w,0,dev"]
+    pairs.write_text("\n".join(["query,document,label,split", *rows]) + "\n", encoding="utf-8")
+    data = load_data(DataConfig(train=str(pairs)), seed=0)
+
+    def long(max_length):
+        return [finding for finding in audit(data, max_length=max_length) if "tokens" in finding.title]
+
+    assert [(finding.part, finding.rows.tolist()) for finding in long(20)] == [("train", [0])]
+    assert long(20)[0].title == "Texts of more than about 20 tokens in train: 1 row"
+    assert not long(200)
+    assert not [finding for finding in audit(data) if "tokens" in finding.title]
+
+
+def test_conflicting_classes_are_conflicts_too(tmp_path):
+    pairs = tmp_path / "nli.csv"
+    rows = ["a,x,neutral,train", "a,x,contradiction,train", "b,y,entailment,train", "c,z,entailment,dev"]
+    pairs.write_text("\n".join(["premise,hypothesis,label,split", *rows]) + "\n", encoding="utf-8")
+    found = {finding.title: finding for finding in audit(load_data(DataConfig(train=str(pairs)), seed=0))}
+    assert found["Conflicting labels in train: 1 pair"].rows.tolist() == [0, 1]
+
+
+def test_every_flag_of_a_finding_is_a_remedy_that_the_config_takes(findings_of):
+    extra = ["a,x,1,train", "a,x,0,train", "e,e,1,train", "a,v,1,dev", "A!,x,1,train", "cafÃ©,f,1,train"]
+    flags = {finding.remedy_flag for finding in findings_of([*CLEAN, *extra]).values()} - {None}
+    assert flags == set(get_args(Remedy))

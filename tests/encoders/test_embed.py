@@ -10,7 +10,7 @@ import pytest
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data.texts import TextTable
-from bsc_core.encoders import embed, encode, load_encoder, save_model, tokenise
+from bsc_core.encoders import embed, encode, known_vectors, load_encoder, save_model, tokenise
 from bsc_core.encoders.cache import folder_digest
 
 
@@ -107,3 +107,11 @@ def test_importing_the_encoders_imports_nothing_heavy():
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_known_vectors_are_those_on_disk_and_nothing_before(own_cache, config, table):
+    assert known_vectors(config, table) is None
+    vectors = embed(config, table)
+    found = known_vectors(config, table)
+    np.testing.assert_array_equal(found, vectors)
+    assert not found.flags.writeable

@@ -127,3 +127,21 @@ def test_only_new_bytes_of_the_metrics_are_read(finished: Run, monkeypatch: pyte
     first = run_list.metric_rows(finished)
     finished.append_metrics({"kind": "step", "step": 99, "loss": 1.0})
     assert run_list.metric_rows(finished) == [*first, {"kind": "step", "step": 99, "loss": 1.0}]
+
+
+def test_resume_goes_on_as_a_new_run(
+    pages: type, runs: RunStore, trained: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bsc_core.jobs import launching
+
+    monkeypatch.setattr(launching, "ensure_supervisor", lambda store, *, start: None)
+    run = Run(runs.root / "ended-early")
+    shutil.copytree(trained.folder, run.folder)
+    run.update_status(state="stopped")
+    app = pages.alone("runs", run=run.id)
+    app.button(key=f"runs.resume.{run.id}").click().run()
+    assert not app.exception
+    following = [one for one in runs.list() if one.status().resumed_from == run.id]
+    assert [one.status().state for one in following] == ["queued"]
+    shutil.rmtree(run.checkpoints_folder)
+    assert not any(button.label == "Resume" for button in pages.alone("runs", run=run.id).button)

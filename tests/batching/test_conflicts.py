@@ -1,0 +1,106 @@
+"""Batches without collisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bsc_core.batching import BatchPlan, build_plan, collision_matrix
+from bsc_core.config import BatchingConfig
+from bsc_core.data import PairDataset
+from bsc_core.data.marks import with_marks
+from bsc_core.errors import InputError
+
+repeatable = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def conflict(dataset: PairDataset, one: int, other: int) -> bool:
+    """Written from the definition: a shared text on either side, a shared query, or a marked pair between them."""
+    texts = [{int(dataset.query[row]), int(dataset.document[row])} for row in (one, other)]
+    marked = {tuple(mark) for mark in dataset.marked_pairs.tolist()}
+    crossed = {
+        (int(dataset.query[one]), int(dataset.document[other])),
+        (int(dataset.query[other]), int(dataset.document[one])),
+    }
+    same_query = dataset.query_group[one] == dataset.query_group[other]
+    return bool(texts[0] & texts[1]) or bool(same_query) or bool(crossed & marked)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), min_size=2, max_size=40),
+    st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), max_size=4),
+    st.integers(2, 9),
+    st.booleans(),
+)
+@repeatable
+def test_no_two_rows_of_a_batch_conflict_and_no_row_is_lost(
+    rows: list[tuple[int, int]], marks: list[tuple[int, int]], batch_size: int, keep_groups: bool
+) -> None:
+    dataset = PairDataset.from_pairs([f"q{a}" for a, _ in rows], [f"d{b}" for _, b in rows])
+    dataset = with_marks(dataset, [(f"q{a}", f"d{b}") for a, b in marks])
+    config = BatchingConfig(strategy="words", forbid_collisions=True, keep_groups=keep_groups, group_size=3)
+    plan = build_plan(config, dataset, seed=len(rows), epoch=0)
+    try:
+        batches = plan.batches(batch_size)
+    except InputError:
+        assume(False)
+    assert sorted(row for batch in batches for row in batch.tolist()) == list(range(len(dataset)))
+    assert all(len(batch) <= batch_size + 1 for batch in batches)
+    assert len(batches) == 1 or all(len(batch) >= 2 for batch in batches)
+    for batch in batches:
+        assert not collision_matrix(dataset, batch).any()
+        pairs = [(a, b) for a in batch.tolist() for b in batch.tolist() if a < b]
+        assert not any(conflict(dataset, a, b) for a, b in pairs)
+
+
+def test_rows_without_conflicts_are_cut_as_ever() -> None:
+    dataset = PairDataset.from_pairs([f"q{n}" for n in range(50)], [f"d{n}" for n in range(50)])
+    free = build_plan(BatchingConfig(strategy="random"), dataset, seed=0, epoch=0)
+    apart = build_plan(BatchingConfig(strategy="random", forbid_collisions=True), dataset, seed=0, epoch=0)
+    found = zip(free.batches(10), apart.batches(10), strict=True)
+    assert all(np.array_equal(one, other) for one, other in found)
+
+
+def test_a_row_that_conflicts_with_every_other_is_said_in_one_sentence() -> None:
+    dataset = PairDataset.from_pairs(["q"] * 3, ["a", "b", "c"])
+    plan = build_plan(BatchingConfig(strategy="random", forbid_collisions=True), dataset, seed=0, epoch=0)
+    with pytest.raises(InputError, match="switch forbid_collisions off"):
+        plan.batches(2)
+
+
+def test_a_saved_plan_keeps_its_conflicts(tmp_path: Path) -> None:
+    dataset = PairDataset.from_pairs(["a", "a", "b", "c", "b", "d"], [f"d{n}" for n in range(6)])
+    plan = build_plan(BatchingConfig(strategy="random", forbid_collisions=True), dataset, seed=0, epoch=0)
+    plan.save(tmp_path / "plan.npz")
+    kept = BatchPlan.load(tmp_path / "plan.npz")
+    assert [batch.tolist() for batch in kept.batches(3)] == [batch.tolist() for batch in plan.batches(3)]
+    assert any(collision_matrix(dataset, batch).any() for seed in range(9) for batch in _free(dataset, seed).batches(3))
+
+
+def _free(dataset: PairDataset, seed: int) -> BatchPlan:
+    return build_plan(BatchingConfig(strategy="random"), dataset, seed=seed, epoch=0)
+
+
+def test_a_marked_pair_counts_as_a_collision() -> None:
+    dataset = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"])
+    rows = np.arange(3, dtype=np.int32)
+    assert not collision_matrix(dataset, rows).any()
+    marked = with_marks(dataset, [("a", "y"), ("a", "gone")])
+    assert np.argwhere(collision_matrix(marked, rows)).tolist() == [[0, 1]]
+    assert marked.digest != dataset.digest
+    assert replace(marked, marks=None).digest == dataset.digest
+
+
+def test_a_feasible_set_is_dealt_whatever_the_draw() -> None:
+    rows = zip([1, 1, 4, 0, 0, 2], [0, 3, 3, 0, 2, 1], strict=True)
+    pairs = [(f"q{query}", f"d{document}") for query, document in rows]
+    dataset = PairDataset.from_pairs([query for query, _ in pairs], [document for _, document in pairs])
+    config = BatchingConfig(strategy="random", forbid_collisions=True)
+    for seed in [*range(50), 469]:
+        batches = build_plan(config, dataset, seed=seed, epoch=0).batches(3)
+        assert sorted(row for batch in batches for row in batch.tolist()) == list(range(6))

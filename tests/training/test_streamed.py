@@ -1,0 +1,147 @@
+"""Training from shards: the steps of the whole plan, with a window of the pairs in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import nn
+
+from bsc_core.batching import BatchPlan
+from bsc_core.config import RunConfig, make_config
+from bsc_core.data import read_pairs
+from bsc_core.data.shards import new_folder, write_manifest, write_part
+from bsc_core.encoders import load_encoder, tokenise
+from bsc_core.errors import DataError, FileFormatError
+from bsc_core.losses import build_loss
+from bsc_core.pipeline import run_experiment
+from bsc_core.runs import RunStore
+from bsc_core.training.seeding import seed_everything
+from bsc_core.training.streamed import PairStream, StreamedTrainer, streams
+from bsc_core.training.trainer import StepReport, Trainer
+
+
+def write_shards(out: Path, pairs: Path, parts: int = 3) -> Path:
+    """Shards of the pairs in groups of three, in an order that is not the file's."""
+    dataset = read_pairs(pairs)
+    order = np.random.default_rng(1).permutation(len(dataset))
+    columns = {role: role for role in ("query", "document", "query_id", "label")}
+    with new_folder(out) as folder:
+        written = []
+        for number, rows in enumerate(np.array_split(order, parts)):
+            table = pa.table(
+                {
+                    "row": rows.astype(np.int64),
+                    "group": np.arange(len(rows)) // 3,
+                    "query": dataset.texts.take(dataset.query[rows]),
+                    "document": dataset.texts.take(dataset.document[rows]),
+                    "query_id": [f"q{group}" for group in dataset.query_group[rows]],
+                    "label": dataset.label[rows].astype(np.float64),
+                }
+            )
+            written.append(write_part(folder, number, table))
+        write_manifest(folder, written, columns, {})
+    return out
+
+
+@pytest.fixture
+def shards(tmp_path: Path, small_pairs: Path) -> Path:
+    return write_shards(tmp_path / "shards", small_pairs)
+
+
+def config_of(shards: Path, dev: Path, encoder: Path, **changes: object) -> RunConfig:
+    sections = {
+        "data": {"train": str(shards), "dev": str(dev)},
+        "encoder": {"name": str(encoder), "max_length": 32},
+        "batching": {"strategy": "sequential"},
+        "training": {"epochs": 2, "batch_size": 7, "learning_rate": 1e-3, "threads": 1, "precision": "fp32"},
+    }
+    return make_config({name: {**fields, **changes.get(name, {})} for name, fields in sections.items()})
+
+
+def without_dropout(config: RunConfig) -> SentenceTransformer:
+    """The encoder; without dropout, since its draws follow the numbers of the texts, which differ by window."""
+    model = load_encoder(config.encoder)
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def trained(trainer: Trainer) -> tuple[list[StepReport], dict[str, torch.Tensor]]:
+    seed_everything(0)
+    return list(trainer), trainer.model.state_dict()
+
+
+def test_steps_are_those_of_the_whole_plan_whatever_the_window(shards: Path, small_pairs: Path, tiny_encoder: Path):
+    config = config_of(shards, small_pairs, tiny_encoder)
+    whole = read_pairs(shards)
+    plan = BatchPlan(np.arange(len(whole), dtype=np.int32), np.arange(len(whole), dtype=np.int32))
+    model = without_dropout(config)
+    reports, weights = trained(
+        Trainer(
+            model,
+            build_loss(config.loss),
+            dataset=whole,
+            tokens=tokenise(model, whole.texts.texts, 32),
+            config=config.training,
+            plan_for=lambda epoch: plan,
+        )
+    )
+    for window in (1000, 10):
+        stream = PairStream(config, window=window)
+        streamed = StreamedTrainer(without_dropout(config), build_loss(config.loss), stream=stream)
+        found, others = trained(streamed)
+        assert [report.pairs for report in found] == [7, 7, 7, 7, 7, 5] * 2
+        assert [report.ends_epoch for report in found] == [report.ends_epoch for report in reports]
+        assert [report.tokens for report in found] == [report.tokens for report in reports]
+        assert [report.loss for report in found] == pytest.approx([report.loss for report in reports], rel=1e-3)
+        assert all(torch.allclose(others[name], weights[name], atol=1e-3) for name in weights)
+        assert window == 1000 or len(streamed.dataset) <= 20  # of 40
+
+
+def test_a_run_streams_shards_and_measures_on_dev(
+    shards: Path, small_pairs: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(path: Path) -> None:
+        raise AssertionError(f"{path} is read whole")
+
+    monkeypatch.setattr("bsc_core.training.streamed.SAMPLE", 12)
+    monkeypatch.setattr("bsc_core.data.tables._read_shards", refuse)
+    config = config_of(shards, small_pairs, tiny_encoder)
+    result = run_experiment(config, RunStore(tmp_path / "runs").create(config))
+    assert result["state"] == "done"
+    assert result["rows"] == {"train": 40, "dev": 40}
+    assert result["metrics"]["after"]["dev"]["mrr"] is not None
+
+
+def test_shards_are_read_whole_where_all_rows_are_needed(shards: Path, small_pairs: Path, tiny_encoder: Path):
+    streamed = config_of(shards, small_pairs, tiny_encoder)
+    assert streams(streamed)
+    assert not streams(config_of(small_pairs, small_pairs, tiny_encoder))
+    for changes in (
+        {"data": {"dev": None}},
+        {"data": {"remedies": ("drop_repeats",)}},
+        {"batching": {"strategy": "random"}},
+        {"batching": {"forbid_collisions": True}},
+    ):
+        assert not streams(config_of(shards, small_pairs, tiny_encoder, **changes))
+
+
+def test_rows_that_the_loss_does_not_train_on_are_refused(shards: Path, small_pairs: Path, tiny_encoder: Path):
+    config = config_of(shards, small_pairs, tiny_encoder)
+    loss = config.loss.model_copy(update={"labelled_negatives": False})
+    with pytest.raises(DataError, match="hold rows that bsc does not train on"):
+        PairStream(config.model_copy(update={"loss": loss}))
+
+
+def test_shards_that_are_not_whole_are_refused_before_any_work(shards: Path, small_pairs: Path, tiny_encoder: Path):
+    (shards / "manifest.json").unlink()
+    config = config_of(shards, small_pairs, tiny_encoder)
+    assert streams(config)
+    with pytest.raises(FileFormatError, match="were not finished"):
+        PairStream(config)
