@@ -25,8 +25,9 @@ class Hardness:
     plan.order. closer_share: share in [0, 1] of the positive rows whose hardest negative is closer than their own
     document; None when no positive row has a negative. collisions: pairs of rows in one batch that collide in at
     least one direction. intact: share of the groups that lie in one batch whole; None without groups.
-    batch_collisions, batch_closer: int32, one number for each batch: its collisions as above, and its crossed pairs
-    that are closer than the query's own document, collisions left out.
+    batch_collisions, batch_suspects: int32, one number for each batch: its collisions as above, and its likely false
+    negatives: of positive rows' queries, documents that answer them or lie closer than their own, unless labelled
+    negative.
     """
 
     hardest: NDArray[np.float32]
@@ -35,7 +36,7 @@ class Hardness:
     collisions: int
     intact: float | None
     batch_collisions: Ids
-    batch_closer: Ids
+    batch_suspects: Ids
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def plan_hardness(plan: BatchPlan, dataset: PairDataset, embeddings: Vectors, ba
     known = KnownPairs(dataset)
     hardest = np.full(len(plan), np.nan, dtype=np.float32)
     own = np.empty(len(plan), dtype=np.float32)
-    collisions, closer_cells = [], []
+    collisions, suspected = [], []
     for places in plan.places(batch_size):
         rows = plan.order[places]
         similarities = similarity_matrix(dataset, embeddings, rows)  # (B, B)
@@ -77,8 +78,9 @@ def plan_hardness(plan: BatchPlan, dataset: PairDataset, embeddings: Vectors, ba
         own[places] = similarities.diagonal()
         hardest[places] = _hardest(similarities, collides)
         collisions.append(int(np.triu(collides | collides.T).sum()))
-        nearer = (similarities > own[places][:, None]) & ~collides & dataset.positive[rows][:, None]
-        closer_cells.append(int(nearer.sum()))
+        suspects = (collides | (similarities > own[places][:, None])) & dataset.positive[rows][:, None]
+        np.fill_diagonal(suspects, False)
+        suspected.append(int((suspects & ~known.negative(rows)).sum()))
     counted = dataset.positive[plan.order] & ~np.isnan(hardest)
     closer = float((hardest > own)[counted].mean()) if counted.any() else None
     return Hardness(
@@ -88,7 +90,7 @@ def plan_hardness(plan: BatchPlan, dataset: PairDataset, embeddings: Vectors, ba
         sum(collisions),
         plan.intact(batch_size),
         np.array(collisions, dtype=np.int32),
-        np.array(closer_cells, dtype=np.int32),
+        np.array(suspected, dtype=np.int32),
     )
 
 

@@ -62,8 +62,8 @@ class MeasuredPlan:
         return int(np.argmax(np.where(asked, means, -np.inf)))
 
     def most_suspicious_batch(self) -> int:
-        """The batch with the most collisions; among equals, with the most documents nearer than the own one."""
-        return int(np.lexsort((-self.hardness.batch_closer, -self.hardness.batch_collisions))[0])
+        """The batch with the most likely false negatives."""
+        return int(np.argmax(self.hardness.batch_suspects))
 
     def save(self, path: Path) -> None:
         """Write it as an .npz file, whole or not at all."""
@@ -78,7 +78,7 @@ class MeasuredPlan:
             "hardest": hardness.hardest,
             "own": hardness.own,
             "batch_collisions": hardness.batch_collisions,
-            "batch_closer": hardness.batch_closer,
+            "batch_suspects": hardness.batch_suspects,
             "facts": np.array(json.dumps(facts)),
         }
         unfinished = path.with_name(f"{path.stem}.{os.getpid()}.partial")
@@ -105,7 +105,7 @@ class MeasuredPlan:
                 facts["collisions"],
                 facts["intact"],
                 found["batch_collisions"],
-                found["batch_closer"],
+                found["batch_suspects"],
             )
         except UNREADABLE as error:
             raise FileFormatError(f"{path}: not a measured plan ({error}); build it again") from error

@@ -80,7 +80,7 @@ def hardness_figure(table: pd.DataFrame, *, height: int = 280) -> alt.LayerChart
             color=alt.Color(
                 "strategy:N",
                 scale=alt.Scale(domain=names, range=colours),
-                legend=alt.Legend(orient="top", title=None, symbolType="square", symbolOpacity=1),
+                legend=alt.Legend(orient="top", title=None, symbolType="square", symbolOpacity=1, columns=5),
             ),
             tooltip=[
                 alt.Tooltip("strategy:N"),

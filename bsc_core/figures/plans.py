@@ -92,4 +92,4 @@ def _colours(field: str, names: Sequence[str]) -> alt.Color:
 def _legend() -> alt.Legend:
     import altair as alt
 
-    return alt.Legend(orient="top", title=None, labelLimit=260)
+    return alt.Legend(orient="top", title=None, labelLimit=260, columns=5)

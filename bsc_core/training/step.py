@@ -120,11 +120,11 @@ def _batch_ids(dataset: PairDataset, rows: Ids, *, with_negatives: bool) -> dict
     if dataset.classes is not None:
         ids["classes"] = dataset.classes[rows]
     if len(dataset.marked_pairs):
-        ids["excluded"] = marked_cells(dataset, query, document)
+        ids["excluded"] = excluded_places(dataset, query, document)
     return ids
 
 
-def marked_cells(dataset: PairDataset, query: Ids, document: Ids) -> npt.NDArray[np.int64]:
+def excluded_places(dataset: PairDataset, query: Ids, document: Ids) -> npt.NDArray[np.int64]:
     """The places (query, document) of a batch that a person marked as false negatives, (E, 2).
 
     query: (B,), document: (B + K,) text ids of the batch.

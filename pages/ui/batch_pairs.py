@@ -85,14 +85,14 @@ def tables(batch: Batch, source: Source) -> None:
     hardest = hardest_negatives(batch.dataset, batch.vectors, batch.rows, top=LISTED)
     likely = suspects(batch.dataset, batch.vectors, batch.rows, top=LISTED)
     marks = read_marks(source.marks) if source.marks is not None and source.marks.is_file() else []
-    names = ["Hardest negatives", f"Likely false negatives ({len(likely)})", f"Marked by hand ({len(marks)})"]
-    hard, false, by_hand = st.tabs(names)
+    hard, false, by_hand = st.tabs(["Hardest negatives", "Likely false negatives", "Marked by hand"])
     with hard:
         labelled = {"labelled negative": [one.labelled_negative for one in hardest]}
         nothing = "No query of this batch is positive, so none has a negative."
         _pair_table(batch, hardest, ({}, labelled), "Hardest in-batch negatives", nothing)
     with false:
-        st.caption(words.WORDS["false_negative"].definition)
+        number = f"the first {LISTED}" if len(likely) == LISTED else str(len(likely))
+        st.caption(f"{words.WORDS['false_negative'].definition} In this batch: {number}.")
         reasons = {"why suspected": [", ".join(one.reasons) for one in likely]}
         _pair_table(batch, likely, (reasons, {}), "Likely false negatives", "None in this batch.")
     with by_hand:

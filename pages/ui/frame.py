@@ -66,7 +66,10 @@ def _bar(arrived: bool) -> Context:
         del st.query_params[OPEN]
     columns = show.columns(3, least=160)
     with columns[0]:
-        dataset = _choice("dataset", "Dataset", list(store.datasets()), arrived)
+        choices = store.datasets()
+        dataset = _choice("dataset", "Dataset", list(choices), arrived)
+        if dataset not in store.SAMPLES:
+            st.caption(choices[dataset].label)
     with columns[1]:
         encoder = _choice("encoder", "Encoder", list(ENCODERS), arrived, open_ended=True)
     with columns[2]:

@@ -19,7 +19,10 @@ from pages.ui import forms, frame, funnel_view, mapping, show, store, uploads
 from pages.ui.words import help_text
 
 GENERATORS = ("examples", "negatives", "nli")
-START = {"examples": {"min_percentile": 25.0, "cap": 8}}  # a quarter keeps neighbours of both kinds, however apart
+START = {
+    "examples": {"min_percentile": 25.0, "cap": 8},  # a quarter keeps neighbours of both kinds, however apart
+    "nli": {"augment": True},
+}
 
 
 @dataclass(frozen=True)

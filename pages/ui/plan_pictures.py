@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from bsc_core.batching import MeasuredPlan
+from bsc_core.batching import MeasuredPlan, plan_notes
 from bsc_core.data import PairDataset
 from bsc_core.figures import hardness as hardness_figures
 from bsc_core.figures import plans as plan_figures
@@ -20,6 +20,7 @@ from pages.ui.plans import Wanted
 
 Looks = dict[str, MeasuredPlan]
 EPOCHS = 5
+SIDE_BY_SIDE = 3  # strategies whose table fits beside the picture
 ROWS_OF_EPOCHS = 60_000
 """Rows, summed over all epochs and strategies, that are measured while the page waits."""
 ACROSS: dict[str, tuple[Callable[[MeasuredPlan], float | None], bool]] = {
@@ -33,7 +34,7 @@ ACROSS: dict[str, tuple[Callable[[MeasuredPlan], float | None], bool]] = {
 def draw(source: Source, pairs: PairDataset, wanted: dict[str, Wanted], looks: Looks) -> None:
     """Pictures on the left, the same in numbers on the right."""
     st.subheader("How hard are the wrong documents of each strategy?", anchor=False)
-    left, right = show.columns(2)
+    left, right = show.columns(2) if len(looks) <= SIDE_BY_SIDE else (st.container(), st.container())
     with left:
         pictures = ("Hardness", "Group sizes", "Over epochs")
         which = st.segmented_control(
@@ -48,6 +49,9 @@ def draw(source: Source, pairs: PairDataset, wanted: dict[str, Wanted], looks: L
     with right:
         st.table(comparison(looks), border="horizontal", hide_index=True, alt=sentence(looks))
         st.caption(sentence(looks))
+        for name, asked in wanted.items():
+            for note in plan_notes(asked.config, pairs):
+                st.caption(f"{name}: {note}.")
         if marks := len(pairs.marked_pairs):
             st.caption(f"Marked as false negatives: {theme.many(marks, 'pair')}, which the loss leaves out.")
 
@@ -99,7 +103,10 @@ def _median(values: np.ndarray) -> float | None:
 
 def sentence(looks: Looks) -> str:
     """What the comparison shows, in one sentence with its numbers."""
-    parts = [f"{theme.share(look.hardness.closer_share)} under {name}" for name, look in looks.items()]
+    shares = {name: look.hardness.closer_share for name, look in looks.items()}
+    parts = [f"{theme.share(share)} under {name}" for name, share in shares.items() if share is not None]
+    if not parts:
+        return "No positive query of these batches meets a wrong document, so there is nothing to compare."
     return f"A wrong document lies nearer to the query than its own for {', '.join(parts)}."
 
 

@@ -62,18 +62,19 @@ def test_the_most_suspicious_batch_has_most_collisions_then_most_nearer_document
         values, crossed = similarity_matrix(dataset, vectors, rows), known.collisions(rows)
         places = range(len(rows))
         collisions = sum(bool(crossed[i, j] or crossed[j, i]) for i in places for j in places if i < j)
-        nearer = sum(
-            bool(dataset.positive[rows[i]] and not crossed[i, j] and values[i, j] > values[i, i])
+        negative = known.negative(rows)
+        suspected = sum(
+            bool(dataset.positive[rows[i]] and not negative[i, j] and (crossed[i, j] or values[i, j] > values[i, i]))
             for i in places
             for j in places
             if i != j
         )
-        counts.append((collisions, nearer))
+        counts.append((collisions, suspected))
     assert counts == list(
-        zip(measured.hardness.batch_collisions.tolist(), measured.hardness.batch_closer.tolist(), strict=True)
+        zip(measured.hardness.batch_collisions.tolist(), measured.hardness.batch_suspects.tolist(), strict=True)
     )
     assert sum(collisions for collisions, _ in counts) == measured.hardness.collisions
-    assert counts[measured.most_suspicious_batch()] == max(counts)
+    assert counts[measured.most_suspicious_batch()][1] == max(suspected for _, suspected in counts)
 
 
 def test_sizes_of_groups_and_pairs_that_meet_are_counted(measured: MeasuredPlan, dataset: PairDataset) -> None:
