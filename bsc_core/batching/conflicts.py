@@ -20,6 +20,7 @@ from bsc_core.batching.arrays import Ids
 from bsc_core.data import PairDataset
 from bsc_core.errors import InputError
 
+NOTHING = -1  # in place of a number that keeps no one away
 OPEN = 512  # batches that wait for rows at a time; then the oldest is closed as it is
 
 
@@ -40,23 +41,34 @@ class Conflicts:
         """What each of these rows needs of a batch."""
         own, asker = self.own[rows].tolist(), self.asker[rows].tolist()
         return [
-            Needs(frozenset(row), frozenset(self.answers[self.starts[one] : self.starts[one + 1]].tolist()))
+            Needs(frozenset(row) - {NOTHING}, frozenset(self.answers[self.starts[one] : self.starts[one + 1]].tolist()))
             for row, one in zip(own, asker, strict=True)
         ]
 
     @classmethod
     def of_dataset(cls, dataset: PairDataset) -> Conflicts:
-        """The conflicts of a dataset's rows."""
+        """All conflicts of a dataset's rows."""
         asker = _askers(dataset)
         columns: list[NDArray[np.integer]] = [*dataset.text_columns, asker.astype(np.int64) + len(dataset.texts)]
-        pairs = asker.astype(np.int64) * len(dataset.texts) + dataset.document  # one number for each answer of a query
-        right = [pairs[dataset.positive]]
-        for query, document in dataset.marked_pairs.tolist():
-            right.append(np.unique(asker[dataset.query == query]).astype(np.int64) * len(dataset.texts) + document)
-        asking, answers = np.divmod(np.unique(np.concatenate(right)), max(1, len(dataset.texts)))
+        own = np.stack([column.astype(np.int64) for column in columns], axis=1)
+        labelled = _numbers(dataset, asker, dataset.document)[dataset.positive]
+        return cls._answered(dataset, own, asker, np.concatenate([labelled, _marks(dataset, asker)]))
+
+    @classmethod
+    def of_marks(cls, dataset: PairDataset) -> Conflicts:
+        """The conflicts that a person marked alone; rows that share a marked document stay apart too."""
+        asker = _askers(dataset)
+        columns = [column.astype(np.int64) for column in dataset.text_columns[1:]]
+        marked = dataset.marked_pairs[:, 1]
+        own = np.stack([np.where(np.isin(column, marked), column, NOTHING) for column in columns], axis=1)
+        return cls._answered(dataset, own, asker, _marks(dataset, asker))
+
+    @classmethod
+    def _answered(cls, dataset: PairDataset, own: NDArray[np.int64], asker: Ids, known: NDArray[np.int64]) -> Conflicts:
+        """known: numbers of queries with the documents that answer them, as from `_numbers`."""
+        asking, answers = np.divmod(np.unique(known), max(1, len(dataset.texts)))
         starts = np.zeros(int(asker.max(initial=-1)) + 2, dtype=np.int64)
         np.cumsum(np.bincount(asking, minlength=len(starts) - 1), out=starts[1:])
-        own = np.stack([column.astype(np.int64) for column in columns], axis=1)
         return cls(own, asker, answers.astype(np.int32), starts)
 
 
@@ -176,8 +188,8 @@ def _join(lonely: _Open, batches: list[_Open]) -> None:
     fitting = [one for one in batches if one is not lonely and one.places and one.fits(needs)]
     if not fitting:
         raise InputError(
-            "forbid_collisions leaves a row for which no batch was found that shares no text and no query with it; "
-            "switch forbid_collisions off, or give more rows"
+            "for one row no batch was found: each shares a text or a query with it, or was marked; "
+            "switch forbid_collisions off, take marks back, or give more rows"
         )
     min(fitting, key=lambda batch: len(batch.places)).add(lonely.places, needs)
     lonely.places.clear()
@@ -194,3 +206,18 @@ def _askers(dataset: PairDataset) -> Ids:
     _, component = connected_components(coo_array(links, shape=(nodes, nodes)), directed=False)
     _, asker = np.unique(component[dataset.query], return_inverse=True)
     return np.asarray(asker, dtype=np.int32)
+
+
+def _numbers(dataset: PairDataset, asker: Ids, document: Ids) -> NDArray[np.int64]:
+    """One number for each query with a document."""
+    numbers: NDArray[np.int64] = asker.astype(np.int64) * len(dataset.texts) + document
+    return numbers
+
+
+def _marks(dataset: PairDataset, asker: Ids) -> NDArray[np.int64]:
+    """The marked pairs as such numbers."""
+    found = [
+        _numbers(dataset, np.unique(asker[dataset.query == query]), np.array([document]))
+        for query, document in dataset.marked_pairs.tolist()
+    ]
+    return np.concatenate([np.empty(0, dtype=np.int64), *found])

@@ -200,6 +200,13 @@ def build_plan(
         formed.groups,
         keep_groups=config.keep_groups or config.strategy == "premises",
         facts=formed.facts,
-        conflicts=Conflicts.of_dataset(dataset) if config.forbid_collisions else None,
+        conflicts=_conflicts(config, dataset),
         centroids=formed.centroids,
     )
+
+
+def _conflicts(config: BatchingConfig, dataset: PairDataset) -> Conflicts | None:
+    """All that may not meet where collisions are forbidden, else what a person marked."""
+    if config.forbid_collisions:
+        return Conflicts.of_dataset(dataset)
+    return Conflicts.of_marks(dataset) if len(dataset.marked_pairs) else None

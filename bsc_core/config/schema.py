@@ -88,7 +88,7 @@ class DataConfig(Section):
         None,
         title="Marked false negatives",
         description="A file with the columns query and document: pairs that a person marked. The loss leaves them out "
-        "and batches keep their rows apart where collisions are forbidden.",
+        "and batches keep their rows apart.",
     )
     examples: ExamplesConfig | None = Field(
         None, title="Examples from sentences", description="Makes pairs or triplets from classified sentences."

@@ -57,7 +57,7 @@ def _mark_button(batch: Batch, source: Source, kind: str) -> None:
             "Take the mark back", key="batches.unmark", icon=":material/undo:", on_click=_unmark, args=(source, texts)
         )
     elif kind != similarity.OWN:
-        about = "The loss leaves the pair out, and batches without collisions keep its rows apart."
+        about = "The loss leaves the pair out, and from the next plan on its rows meet in no batch."
         st.button(
             "Mark as false negative",
             key="batches.mark",
@@ -72,7 +72,7 @@ def _mark_button(batch: Batch, source: Source, kind: str) -> None:
 def _mark(source: Source, texts: tuple[str, str]) -> None:
     if source.marks is not None:
         add_mark(source.marks, *texts)
-        st.toast("Marked: left out of the loss from the next plan and run on.", icon=":material/flag:")
+        st.toast("Marked: its rows meet in no batch, and the loss leaves it out.", icon=":material/flag:")
 
 
 def _unmark(source: Source, texts: tuple[str, str]) -> None:

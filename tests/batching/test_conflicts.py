@@ -104,3 +104,25 @@ def test_a_feasible_set_is_dealt_whatever_the_draw() -> None:
     for seed in [*range(50), 469]:
         batches = build_plan(config, dataset, seed=seed, epoch=0).batches(3)
         assert sorted(row for batch in batches for row in batch.tolist()) == list(range(6))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=6, max_size=60),
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=3),
+)
+@repeatable
+def test_marked_rows_stay_apart_though_collisions_are_allowed(
+    rows: list[tuple[int, int]], marks: list[tuple[int, int]]
+) -> None:
+    dataset = PairDataset.from_pairs([f"q{a}" for a, _ in rows], [f"d{b}" for _, b in rows])
+    dataset = with_marks(dataset, [(f"q{a}", f"d{b}") for a, b in marks])
+    plan = build_plan(BatchingConfig(strategy="random"), dataset, seed=len(rows), epoch=0)
+    try:
+        batches = plan.batches(6)
+    except InputError:
+        assume(False)
+    assert sorted(row for batch in batches for row in batch.tolist()) == list(range(len(dataset)))
+    marked = {tuple(mark) for mark in dataset.marked_pairs.tolist()}
+    for batch in batches:
+        met = {(int(dataset.query[a]), int(dataset.document[b])) for a in batch for b in batch if a != b}
+        assert not met & marked

@@ -32,7 +32,7 @@ def test_a_marked_pair_is_left_out_of_the_loss_and_kept_apart(own_server, visito
     query, document = mark_the_pinned_pair(visit)
     marks = own_server.store.root / "marks" / "sample.tsv"
     assert read_marks(marks) == [(query, document)]
-    assert collisions(visit) > before
+    assert collisions(visit) <= before
     meets(rows_of(marks), query, document)
 
     visit.page.reload()
@@ -82,11 +82,7 @@ def mark_the_pinned_pair(visit) -> tuple[str, str]:
     pin = visit.page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
     texts = pin.get_by_test_id("stText").all_inner_texts()
     visit.press("Mark as false negative")
-    expect(pin.get_by_text("Pinned pair · marked as false negative")).to_be_visible()
-    expect(pin.get_by_role("button", name="Take the mark back")).to_be_visible()
-    assert pin.get_by_test_id("stText").all_inner_texts() == texts
-    marked = visit.keyed("batches.matrix").locator("[aria-label*='marked as false negative']")
-    expect(marked.first).to_be_attached()
+    expect(visit.page.get_by_text(re.compile(r"^Marked as false negatives: 1 pair,"))).to_be_visible()
     visit.whole()
     return texts[0], texts[1]
 
@@ -115,19 +111,19 @@ def launch(visit):
 
 
 def left_out_of_the_loss(run, query: str, document: str) -> None:
-    """In the first epoch's batches every cell of the marked pair is told to the loss, and no other."""
+    """The rows of the marked pair meet in no batch of the first epoch; the loss would know the cell if they did."""
     train = training_rows(run.config(), load_data(run.config().data, seed=0).train)
     plan = BatchPlan.load(run.plans_folder / "epoch-001.npz")
-    told = 0
+    everyone = np.arange(len(train), dtype=np.int32)
+    asks = [train.texts[int(one)] == query for one in train.query]
+    answers = [train.texts[int(one)] == document for one in train.document]
     for rows in plan.batches(run.config().training.batch_size):
-        cells = excluded_places(train, train.query[rows], train.document[rows])
-        asks = [train.texts[int(one)] == query for one in train.query[rows]]
-        answers = [train.texts[int(one)] == document for one in train.document[rows]]
-        assert {tuple(cell) for cell in cells.tolist()} == {
-            (i, j) for i, ask in enumerate(asks) for j, answer in enumerate(answers) if ask and answer
-        }
-        told += len(cells)
-    assert told
+        assert not (any(asks[row] for row in rows) and any(answers[row] for row in rows))
+    told = excluded_places(train, train.query[everyone], train.document[everyone])
+    assert {tuple(cell) for cell in told.tolist()} == {
+        (i, j) for i, ask in enumerate(asks) for j, answer in enumerate(answers) if ask and answer
+    }
+    assert len(told)
 
 
 def test_a_large_batch_is_drawn_at_once_zoomed_and_pinned_with_keys(visitor, server):
