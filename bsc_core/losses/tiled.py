@@ -118,7 +118,8 @@ class TiledSoftmax(torch.autograd.Function):
             directions.append(_Direction(columns, 0, paired, len(right)))
         largest = float(_longest(left) * _longest(right)) * scale
         shift = largest if largest <= SAFE_SCORE else None
-        tiles = list(_tiles(len(left), len(right), tile))
+        masked = not all(isinstance(direction.rule, Diagonal) for direction in directions)
+        tiles = list(_tiles(len(left), len(right), tile, masked=masked))
         room = KEPT_SCORES if tile is None else 0
         kept: dict[int, Tensor] = {}  # by number of the tile
         for number, (first, second) in enumerate(tiles):
@@ -167,8 +168,11 @@ def _tile_gradient(
     return gradient
 
 
-def _tiles(height: int, width: int, tile: int | None) -> Iterator[tuple[slice, slice]]:
-    rows, columns = (tile, tile) if tile else (TILE_ROWS, TILE_COLUMNS)
+def _tiles(height: int, width: int, tile: int | None, *, masked: bool) -> Iterator[tuple[slice, slice]]:
+    """masked: whether tiles have masks, and so several arrays of their size at a time; then they are smaller."""
+    rows, columns = (TILE_ROWS, TILE_COLUMNS // 4) if masked else (TILE_ROWS, TILE_COLUMNS)
+    if tile:
+        rows = columns = tile
     for top, start in product(range(0, height, rows), range(0, width, columns)):
         yield slice(top, min(top + rows, height)), slice(start, min(start + columns, width))
 
