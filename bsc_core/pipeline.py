@@ -1,43 +1,51 @@
 """The main path, from a config to a trained and measured model. Read this first.
 
 `run_experiment` reads the data, encodes and measures with the untouched encoder, trains epoch by epoch, measures after
-each, and keeps the model that was best on dev. All it writes goes into the run's folder.
+each, and keeps the model that was best on dev. All it writes goes into the run's folder. Where several processes train
+one run, the first of them measures, plans, writes and decides, and the others follow.
 """
 
 # U distinct texts, D dimensions
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
 
-from bsc_core.batching import NEED_VECTORS, BatchPlan, build_plan, plan_collisions, plan_notes
-from bsc_core.config import EncoderConfig, RunConfig
-from bsc_core.data import SPLIT_SEED, ExperimentData
+from bsc_core.batching import BatchPlan, plan_notes
+from bsc_core.batching.arrays import Ids
+from bsc_core.config import RunConfig
+from bsc_core.data import SPLIT_SEED, ExperimentData, PairDataset
 from bsc_core.data.experiment import load_beside
-from bsc_core.encoders import encode, load_encoder, model_card, save_model, tokenise
+from bsc_core.encoders import tokenise
+from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.evaluation import main_metric
-from bsc_core.losses import build_loss, save_loss
 from bsc_core.losses.classification import class_accuracy
-from bsc_core.measuring import Metrics, Vectors, measure, rejected_rows
+from bsc_core.measuring import Metrics, measure, rejected_rows
 from bsc_core.preparation.prepare import load_experiment
-from bsc_core.training.checkpoint import Checkpoint, last_checkpoint, save_checkpoint
+from bsc_core.runs import RunStore, chain_of
+from bsc_core.training.beginning import begin_loss, begin_model
+from bsc_core.training.best import Best, flat_settings
+from bsc_core.training.checkpoint import Checkpoint, check_finite, fingerprint, last_checkpoint, save_checkpoint
+from bsc_core.training.epoch_plans import EpochPlans
 from bsc_core.training.estimate import measured_speed
+from bsc_core.training.first_batch import first_batch
 from bsc_core.training.journal import Journal
-from bsc_core.training.precision import autocast, resolve_precision
-from bsc_core.training.rows import check_views, training_rows
+from bsc_core.training.precision import resolve_precision
+from bsc_core.training.ranks import start_ranks
+from bsc_core.training.refusals import check_options
+from bsc_core.training.rows import training_rows
 from bsc_core.training.seeding import seed_everything, set_threads
 from bsc_core.training.streamed import PairStream, StreamedTrainer, streams
+from bsc_core.training.text_vectors import TextVectors
+from bsc_core.training.trackers import Trackers
 from bsc_core.training.trainer import StepReport, Trainer
 
 if TYPE_CHECKING:
     from bsc_core.runs import Run
-
-PLAN_VECTORS = "plans/vectors"
 
 
 def run_experiment(
@@ -50,16 +58,21 @@ def run_experiment(
     (folder) and metrics: before and after, by split. Raises InputError before any work is done, RunError when training
     cannot go on.
     """
-    return _Experiment(config, run).conduct(on_report)
+    check_options(config)
+    is_main = start_ranks().is_main
+    told = config.training.report_to if is_main else ()
+    trackers = Trackers(told, run.folder / "trackers", run_id=run.id, settings=flat_settings(config))
+    with closing(Journal(run, trackers, silent=not is_main)) as journal:
+        return _Experiment(config, run, journal).conduct(on_report)
 
 
 class _Experiment:
     """What one run holds while it runs."""
 
-    def __init__(self, config: RunConfig, run: Run) -> None:
+    def __init__(self, config: RunConfig, run: Run, journal: Journal) -> None:
         set_threads(config.training.threads)
         seed_everything(config.training.seed)
-        self.config, self.run, self.journal = config, run, Journal(run)
+        self.config, self.run, self.journal, self.ranks = config, run, journal, start_ranks()
         self.journal.say("Reading the data")
         self.stream = PairStream(config) if streams(config) else None
         self.data = self._load_data()
@@ -69,26 +82,19 @@ class _Experiment:
         for sentence in plan_notes(config.batching, self.train):
             self.journal.say(f"Note: {sentence}")
         self.journal.say("Loading the encoder")
-        self.resumed = last_checkpoint(run.checkpoints_folder)
-        self.model = load_encoder(self._encoder())
-        check_views(config, self.model)
-        self.loss = self._build_loss()
+        self.resumed = last_checkpoint(run.checkpoints_folder, fingerprint(config))
+        self.model = begin_model(config, RunStore(run.folder.parent), self.resumed)
+        self.loss = begin_loss(config, self.model.get_embedding_dimension(), self.resumed, self.journal.say)
         self.precision = resolve_precision(config.training.precision, self.model.device)
         self.tokens = tokenise(self.model, self.data.texts.texts, config.encoder.max_length)
-        self.vectors: Vectors = np.empty((0, 0), dtype=np.float32)  # (U, D), of the model as it is
-        self.memory: Vectors | None = None  # (U, D), what the steps computed, where plans reuse it
-        self.plan: BatchPlan | None = None
-        self.plan_vectors: Vectors | None = None
-        self.best: float | None = None
+        if config.training.compile:
+            self.journal.say("Compiling the encoder")
+            compile_encoder(self.model, self.tokens)
+        self.vectors = TextVectors(self.model, self.tokens, precision=self.precision, progress=self.journal.encoding)
+        kept = 0 if self.resumed is None else self.resumed.start.epoch
+        self.plans = EpochPlans(config, self.train, self.vectors, journal=self.journal, ranks=self.ranks, kept=kept)
         self.before: dict[str, Metrics] = {}
-        self.after: dict[str, Metrics] = {}
-        self.best_epoch = 0
-
-    def _encoder(self) -> EncoderConfig:
-        """The encoder to start from: that of the checkpoint, where there is one."""
-        if self.resumed is None:
-            return self.config.encoder
-        return self.config.encoder.model_copy(update={"name": str(self.resumed.model_folder)})
+        self.best = Best(config, run)
 
     def _load_data(self) -> ExperimentData:
         """The data; where the training pairs are streamed, a sample stands for them."""
@@ -98,8 +104,10 @@ class _Experiment:
         return load_beside(self.stream.sample, self.config.data)
 
     def _make_trainer(self) -> Trainer:
+        start = None if self.resumed is None else self.resumed.start
         if self.stream is not None:
-            start = None if self.resumed is None else self.resumed.start
+            pairs, batches = next(self.stream.windows(self.config.training.batch_size))
+            self._show_first_batch(pairs, batches[0])
             return StreamedTrainer(self.model, self.loss, stream=self.stream, start=start)
         return Trainer(
             self.model,
@@ -108,165 +116,141 @@ class _Experiment:
             tokens=self.tokens,
             config=self.config.training,
             plan_for=self._plan,
-            memory=self.memory,
-            start=None if self.resumed is None else self.resumed.start,
+            memory=self.vectors.steps,
+            start=start,
         )
 
-    def _build_loss(self) -> nn.Module:
-        """The loss; what it warns of when it is made is said in the log."""
-        width = self.model.get_embedding_dimension()
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            loss = build_loss(self.config.loss, threshold=self.config.data.threshold, dimensions=width)
-        for warning in told:
-            self.journal.say(f"Note: {warning.message}")
-        return loss
-
     def conduct(self, on_report: Callable[[StepReport], object] | None) -> dict[str, Any]:
-        if self.resumed is None:
-            self._measure_untrained()
-        else:
+        if self.resumed is not None:
             self._go_on_from(self.resumed)
-        if self.config.batching.refresh == "reuse" and self.memory is None:
-            self.memory = self.vectors.copy()
-        trainer = self._make_trainer()
-        state, report, every = "done", None, self.config.training.checkpoint_steps
-        for report in trainer:
+        elif self.ranks.is_main:
+            self._measure_untrained()
+        if self.config.batching.refresh == "reuse" and self.vectors.steps is None:
+            self.vectors.steps = self.vectors.all.copy()
+        trainer, state = self._make_trainer(), "done"
+        for report in () if self._gave_up_before() else trainer:
             self.journal.step(report)
             if on_report is not None:
                 on_report(report)
-            if report.ends_epoch:
-                self._measure_epoch(report)
-            if report.ends_epoch or (every and report.step % every == 0):
-                with self.journal.timed("checkpoint"):
-                    self._save_checkpoint(trainer, report)
-            if self.run.stop_requested() and not report.last:
-                state = "stopped"
+            ending = None
+            if self.ranks.is_main:
+                self._after_step(trainer, report)
+                ending = self._ending(report)
+            if (ending := self.ranks.share(ending)) is not None:
+                state = ending
                 break
-        if state == "stopped" and report is not None:
+        if state == "stopped" and self.ranks.is_main:
             self._stop_here(trainer, report)
-        return self._finish(state, trainer)
+        return self._finish(state, trainer) if self.ranks.is_main else {"run": self.run.id, "state": state}
+
+    def _after_step(self, trainer: Trainer, report: StepReport) -> None:
+        """Measure where an epoch ends, and save where it is time to."""
+        every = self.config.training.checkpoint_steps
+        if not report.ends_epoch and not (every and report.step % every == 0):
+            return
+        check_finite(trainer, report)
+        if report.ends_epoch:
+            self._measure_epoch(report)
+        self._save_checkpoint(trainer, report)
+
+    def _ending(self, report: StepReport) -> str | None:
+        """The state in which training ends after this step, before its time; None where it goes on."""
+        if report.last:
+            return None
+        if report.ends_epoch and self.best.gives_up_after(report.epoch):
+            self.run.update_status(steps=report.step, epochs=report.epoch)
+            self.journal.say(f"Ending: epoch {self.best.epoch} on dev was not surpassed since")
+            return "done"
+        return "stopped" if self.run.stop_requested() else None
+
+    def _gave_up_before(self) -> bool:
+        """Whether the checkpoint is of the very step after which training ended before its time."""
+        resumed = self.resumed
+        return resumed is not None and resumed.ends_epoch and self.best.gives_up_after(resumed.start.epoch)
 
     def _save_checkpoint(self, trainer: Trainer, report: StepReport) -> None:
-        save_checkpoint(self.run.checkpoints_folder, trainer, report, best=(self.best, self.best_epoch))
+        with self.journal.timed("checkpoint"):
+            save_checkpoint(
+                self.run.checkpoints_folder,
+                trainer,
+                report,
+                keep=self.config.training.keep_checkpoints,
+                best=(self.best.value, self.best.epoch),
+                made_by=fingerprint(self.config),
+            )
 
     def _go_on_from(self, checkpoint: Checkpoint) -> None:
         """Be where the run was when the checkpoint was written."""
         self.journal.say(f"Going on after step {checkpoint.start.step:,}")
-        self.loss.load_state_dict(checkpoint.loss)
         self.before = self.run.read_json("evaluation/before")
-        self.best, self.best_epoch = checkpoint.best, checkpoint.best_epoch
-        if self.best_epoch:
-            self.after = self.run.read_json(f"evaluation/epoch-{self.best_epoch:03d}")
-        self.memory = checkpoint.memory
-        kept = self.run.array(PLAN_VECTORS)
-        self.plan_vectors = None if kept is None else np.array(kept)
-        self.vectors = np.array(self.run.array("embeddings_before"))
-        if checkpoint.ends_epoch and not checkpoint.start.last:
-            self._encode_texts()
+        self.best.restore(checkpoint.best, checkpoint.best_epoch)
+        self.vectors.steps = checkpoint.memory
+        self.vectors.all = np.array(self.run.array("embeddings_before"))
+        goes_on = not checkpoint.start.last and not self._gave_up_before()
+        if goes_on and checkpoint.ends_epoch and self.config.evaluation.each_epoch and self.ranks.is_main:
+            with self.journal.timed("encode"):
+                self.vectors.refresh()  # as the measuring left them
 
     def _measure_untrained(self) -> None:
         with self.journal.timed("encode"):
-            self._encode_texts()
-        self.before = measure(self.config, self.data, self.vectors)
+            self.vectors.refresh()
+        self.before = measure(self.config, self.data, self.vectors.all)
         main_metric(self.before["dev"], self.config.evaluation.metric)  # refuses a metric that the data do not define
         self.run.write_json("evaluation/before", self.before)
-        self.run.write_array("embeddings_before", self.vectors)
+        self.run.write_array("embeddings_before", self.vectors.all)
         self.run.write_json("texts", {"digest": self.data.texts.digest, "count": len(self.data.texts)})
         self.journal.evaluation(0, self.before)
 
     def _plan(self, epoch: int) -> BatchPlan:
-        path = self.run.plans_folder / f"epoch-{epoch + 1:03d}.npz"
-        if self.resumed is not None and epoch < self.resumed.start.epoch:
-            self.plan = BatchPlan.load(path)
-            return self.plan
-        with self.journal.timed("plan"):
-            self._look_again(epoch)
-            seed = self.config.training.seed
-            self.plan = build_plan(
-                self.config.batching, self.train, self.plan_vectors, seed=seed, epoch=epoch, previous=self.plan
-            )
-            self.run.plans_folder.mkdir(exist_ok=True)
-            self.plan.save(path)
-            batches = self.plan.batches(self.config.training.batch_size)
-            self.journal.plan(epoch + 1, *plan_collisions(self.train, batches), self.plan)
-        return self.plan
-
-    def _look_again(self, epoch: int) -> None:
-        """The vectors that the plans compare: every `refresh_epochs` those of the current model."""
-        batching = self.config.batching
-        if batching.strategy not in NEED_VECTORS or epoch % batching.refresh_epochs:
-            return
-        reused = self.memory if epoch and batching.refresh == "reuse" else None
-        if reused is None and epoch and not self.config.evaluation.each_epoch:
-            self._encode_texts()
-        self.plan_vectors = self.vectors if reused is None else reused.copy()
-        if batching.refresh_epochs > 1:
-            self.run.write_array(PLAN_VECTORS, self.plan_vectors)  # for a run that is resumed before the next look
-
-    def _encode_texts(self) -> None:
-        """Vectors of the model as it is, in the precision that the run trains in."""
-        with autocast(self.precision, self.model.device):
-            self.vectors = encode(self.model, self.tokens, progress=self.journal.encoding)
+        plan = self.plans(epoch)
+        if epoch == 0:
+            self._show_first_batch(self.train, plan.batches(self.config.training.batch_size)[0])
+        return plan
 
     def _measure_epoch(self, report: StepReport) -> None:
         """Measure after an epoch and keep the model when it is the best on dev so far (strictly)."""
         if not (self.config.evaluation.each_epoch or report.last):
             return
         with self.journal.timed("encode"):
-            self._encode_texts()
+            self.vectors.refresh()
         metrics = self._measure()
-        name, value = main_metric(metrics["dev"], self.config.evaluation.metric)
+        metric = main_metric(metrics["dev"], self.config.evaluation.metric)
         self.run.write_json(f"evaluation/epoch-{report.epoch:03d}", metrics)
         self.journal.evaluation(report.epoch, metrics)
-        if self.best is None or value > self.best:
-            self._keep(metrics, report.epoch, name, value)
+        if self.best.is_beaten_by(metric[1]):
+            self._keep(report.epoch, metrics, metric)
 
     def _measure(self) -> dict[str, Metrics]:
         """Metrics of the model as it is; where its loss classifies pairs, also the accuracy of its classes."""
-        metrics = measure(self.config, self.data, self.vectors)
+        metrics = measure(self.config, self.data, self.vectors.all)
         for name, part in self.data.parts.items():
-            if name in metrics and (accuracy := class_accuracy(self.loss, part, self.vectors)) is not None:
+            if name in metrics and (accuracy := class_accuracy(self.loss, part, self.vectors.all)) is not None:
                 metrics[name]["class_accuracy"] = accuracy
         return metrics
 
-    def _keep(self, metrics: dict[str, Metrics], epoch: int, name: str, value: float) -> None:
-        self.best, self.after, self.best_epoch = value, metrics, epoch
-        self.run.update_status(metric_name=name, metric_best=value)
-        self._save_model()
-        self.run.write_array("embeddings_after", self.vectors)
-
-    def _save_model(self) -> None:
-        card = model_card(
-            f"bsc-lab {self.run.id}",
-            base=self.config.encoder.name,
-            settings=_settings(self.config),
-            before=self.before,
-            after=self.after,
-        )
-        save_model(self.model, self.run.model_folder, card)
-        if any(True for _ in self.loss.parameters()):
-            save_loss(self.loss, self.run.folder / "loss")
+    def _keep(self, epoch: int, metrics: dict[str, Metrics], metric: tuple[str, float]) -> None:
+        self.best.keep(epoch, metrics, metric=metric, vectors=self.vectors.all)
+        self.best.save(self.model, self.loss, self.before)
 
     def _stop_here(self, trainer: Trainer, report: StepReport) -> None:
         """Keep the state that the stop found; before the first epoch's end it is also the model."""
         if not report.ends_epoch:
             self._save_checkpoint(trainer, report)
-        if not self.after:
-            self._save_model()
-            self._encode_texts()
+        if not self.best.metrics:
+            self.vectors.refresh()
             metrics = self._measure()
-            self._keep(metrics, report.epoch, *main_metric(metrics["dev"], self.config.evaluation.metric))
+            self._keep(report.epoch, metrics, main_metric(metrics["dev"], self.config.evaluation.metric))
 
     def _finish(self, state: str, trainer: Trainer) -> dict[str, Any]:
-        self.run.write_json("evaluation/after", self.after)
-        summary = self.journal.summary()
+        self.run.write_json("evaluation/after", self.best.metrics)
+        summary = self.journal.summary(trainer.accelerator.device)
         result = {
             "run": self.run.id,
             "state": state,
             "model": str(self.run.model_folder),
-            "metrics": {"before": self.before, "after": self.after},
-            "best_epoch": self.best_epoch,
+            "metrics": {"before": self.before, "after": self.best.metrics},
+            "best_epoch": self.best.epoch,
+            "chain": self._chain(),
             "rows": {"train": len(self.train if self.stream is None else self.stream), "dev": len(self.data.dev)},
             "rejected": rejected_rows(self.data.reports),
             "funnel": {stage.name: stage.count for stage in self.data.funnel},
@@ -279,8 +263,13 @@ class _Experiment:
         self.run.write_json("result", result)
         return result
 
+    def _chain(self) -> dict[str, str] | None:
+        """The run whose model this one started from, and where that was; None where it did not start from a run's."""
+        run_id = chain_of(self.config.encoder.name)
+        return None if run_id is None else {"run": run_id, "model": str(self.run.folder.parent / run_id / "model")}
 
-def _settings(config: RunConfig) -> dict[str, object]:
-    """The sections that decide the weights, flat: `loss.temperature` and so on."""
-    chosen = config.model_dump(include={"encoder", "batching", "loss", "training"}, exclude_none=True)
-    return {f"{section}.{name}": value for section, fields in chosen.items() for name, value in fields.items()}
+    def _show_first_batch(self, pairs: PairDataset, rows: Ids) -> None:
+        if self.ranks.is_main:
+            length = self.config.encoder.max_length
+            shown = first_batch(self.model, pairs, rows, loss=self.config.loss, max_length=length)
+            self.run.write_json("first_batch", shown)

@@ -6,67 +6,33 @@ The only module that knows the names of files inside a run. Which state may foll
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import secrets
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from bsc_core.config import RunConfig, make_config
-from bsc_core.errors import RunError, RunNotFoundError
+from bsc_core.config import EncoderConfig, RunConfig, make_config
+from bsc_core.errors import ModelError, RunError, RunNotFoundError
+from bsc_core.files import as_json, write_whole
+from bsc_core.status import FINISHED, RunStatus, State, status_from_json
 
-State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
-FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
+__all__ = ["FINISHED", "Run", "RunStatus", "RunStore", "State", "chain_of", "new_run_id"]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _UPLOADS = "uploads"
+_CHAIN = "run:"
 _LOCK_SECONDS = 10.0
 _TAIL_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True)
-class RunStatus:
-    """Where a run is. Times are seconds since the epoch; `updated` is the heartbeat."""
-
-    state: State = "queued"
-    step: int = 0
-    steps: int | None = None
-    epoch: int = 0
-    epochs: int | None = None
-    created: float = 0.0
-    started: float | None = None
-    updated: float = 0.0
-    finished: float | None = None
-    pid: int | None = None
-    process_created: float | None = None
-    message: str = ""
-    error: str | None = None
-    eta_seconds: float | None = None
-    metric_name: str | None = None
-    metric_best: float | None = None
-    exit_code: int | None = None
-    resumed_from: str | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        """True when nothing more is to be expected of the run: done, failed, stopped or lost."""
-        return self.state in FINISHED
-
-    @property
-    def progress(self) -> float:
-        """Share of the steps that are done, in [0, 1]; 0 while their number is not known."""
-        return min(1.0, self.step / self.steps) if self.steps else 0.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +45,11 @@ class Run:
     @property
     def id(self) -> str:
         return self.folder.name
+
+    @property
+    def exists(self) -> bool:
+        """False when there is no run in the folder, or none any more."""
+        return (self.folder / "config.json").is_file()
 
     @property
     def model_folder(self) -> Path:
@@ -114,10 +85,8 @@ class Run:
     def status(self) -> RunStatus:
         """The status as last written; a status file that cannot be read shows as lost, saying so in `error`."""
         try:
-            values = json.loads((self.folder / "status.json").read_bytes())
-            known = {field.name for field in fields(RunStatus)}
-            return RunStatus(**{name: value for name, value in values.items() if name in known})
-        except (OSError, ValueError, AttributeError) as error:
+            return status_from_json((self.folder / "status.json").read_bytes())
+        except (OSError, ValueError) as error:
             return RunStatus(state="lost", error=f"run {self.id}: status.json cannot be read ({error})")
 
     def update_status(self, **changes: Any) -> RunStatus:
@@ -125,7 +94,11 @@ class Run:
         return self.change_status(lambda status: replace(status, **changes))
 
     def change_status(self, change: Callable[[RunStatus], RunStatus]) -> RunStatus:
-        """Replace the status by `change(status)` while no one else can write it; the same object changes nothing."""
+        """Replace the status by `change(status)` while no one else can write it; the same object changes nothing.
+
+        Raises RunNotFoundError when the folder was deleted, RunError when another process holds the status for long.
+        """
+        self._check_folder()
         try:
             with FileLock(self.folder / ".status.lock", timeout=_LOCK_SECONDS, poll_interval=0.005):
                 before = self.status()
@@ -133,7 +106,7 @@ class Run:
                 if after is before:
                     return before
                 after = replace(after, updated=self.clock())
-                _write_whole(self.folder / "status.json", _as_json(asdict(after)))
+                write_whole(self.folder / "status.json", as_json(asdict(after)))
                 return after
         except Timeout:
             raise RunError(f"run {self.id}: another process holds its status for {_LOCK_SECONDS:.0f} s") from None
@@ -141,7 +114,7 @@ class Run:
     def append_metrics(self, values: dict[str, Any]) -> None:
         """Add one line to the metrics; a number that is not finite is written as null."""
         with self.metrics_file.open("ab") as file:
-            file.write(_as_json(values) + b"\n")
+            file.write(as_json(values) + b"\n")
 
     def metrics(self, start_byte: int = 0) -> tuple[list[dict[str, Any]], int]:
         """Metrics lines from `start_byte` on, and the byte to go on from; a half-written line is left for then."""
@@ -176,7 +149,8 @@ class Run:
 
     def write_json(self, name: str, value: Any) -> None:
         """Write a value under a name such as `result` or `evaluation/before` (`.json` is added if not there)."""
-        _write_whole(self._inside(name, ".json"), _as_json(value, indent=1))
+        self._check_folder()
+        write_whole(self._inside(name, ".json"), as_json(value, indent=1))
 
     def read_json(self, name: str) -> Any:
         """What `write_json` wrote under the name; None when the run has not written it."""
@@ -188,13 +162,18 @@ class Run:
 
     def write_array(self, name: str, array: NDArray[Any]) -> None:
         """Write an array under a name such as `embeddings_after` (`.npy` is added if not there)."""
+        self._check_folder()
         path = self._inside(name, ".npy")
-        _write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
+        write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
 
     def array(self, name: str) -> NDArray[Any] | None:
         """The array of that name, mapped from disk and read-only; None when the run has not written it."""
         path = self._inside(name, ".npy")
         return np.load(path, mmap_mode="r", allow_pickle=False) if path.exists() else None
+
+    def _check_folder(self) -> None:
+        if not self.folder.is_dir():  # writing into it would make it anew
+            raise RunNotFoundError(f"run {self.id}: its folder {self.folder} was deleted or moved")
 
     def _inside(self, name: str, suffix: str) -> Path:
         path = self.folder / (name if name.endswith(suffix) else name + suffix)
@@ -223,8 +202,8 @@ class RunStore:
         draft = self.root / f".new-{run.id}-{secrets.token_hex(4)}"
         draft.mkdir(parents=True)
         now = self._clock()
-        _write_whole(draft / "config.json", _as_json(config.model_dump(mode="json"), indent=1))
-        _write_whole(draft / "status.json", _as_json(asdict(RunStatus(created=now, updated=now))))
+        write_whole(draft / "config.json", as_json(config.model_dump(mode="json"), indent=1))
+        write_whole(draft / "status.json", as_json(asdict(RunStatus(created=now, updated=now))))
         try:
             draft.rename(run.folder)
         except OSError:  # another process made it meanwhile, or the disk refused
@@ -236,7 +215,7 @@ class RunStore:
     def get(self, run_id: str) -> Run:
         """The run of that id. Raises RunNotFoundError."""
         run = self._run(run_id)
-        if not (run.folder / "config.json").is_file():
+        if not run.exists:
             known = ", ".join(other.id for other in self.list()[:3])
             raise RunNotFoundError(f"run {run_id}: not in {self.root}" + (f" (latest: {known})" if known else ""))
         return run
@@ -249,10 +228,34 @@ class RunStore:
         runs = [Run(folder, self._clock) for folder in folders]
         return sorted(runs, key=lambda run: (run.status().created, run.id), reverse=True)
 
+    def encoder(self, config: EncoderConfig) -> EncoderConfig:
+        """The encoder with a run's model folder in place of `run:ID`; any other as it is.
+
+        Raises RunNotFoundError, and ModelError where that run has not ended, failed, was lost or left no model.
+        """
+        run_id = chain_of(config.name)
+        if run_id is None:
+            return config
+        run = self.get(run_id)
+        status = run.status()
+        if not status.is_finished:
+            raise ModelError(
+                f"{config.name}: that run is {status.state}, so its model is not there yet; wait for its end"
+            )
+        if status.state not in ("done", "stopped") or not run.model_folder.is_dir():
+            what = f"is {status.state}" if status.state in ("failed", "lost") else "left no model"
+            raise ModelError(f"{config.name}: that run {what}; start from a run that is done, or resume that one first")
+        return config.model_copy(update={"name": str(run.model_folder)})
+
     def _run(self, run_id: str) -> Run:
         if not _is_run_id(run_id):
             raise RunNotFoundError(f"run {run_id!r}: a name has letters, digits, '.', '_' and '-' only, at most 100")
         return Run(self.root / run_id, self._clock)
+
+
+def chain_of(encoder: str) -> str | None:
+    """The id of the run whose model an encoder's name `run:ID` means; None for any other name."""
+    return encoder.removeprefix(_CHAIN).strip() if encoder.startswith(_CHAIN) else None
 
 
 def new_run_id(config: RunConfig, *, now: float | None = None) -> str:
@@ -265,37 +268,3 @@ def new_run_id(config: RunConfig, *, now: float | None = None) -> str:
 
 def _is_run_id(name: str) -> bool:
     return _RUN_ID.fullmatch(name) is not None and name != _UPLOADS
-
-
-def _as_json(value: Any, indent: int | None = None) -> bytes:
-    return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False).encode()
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON can hold it: NumPy values as numbers and lists, what is not finite as None, paths as text."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
-
-
-def _write_whole(path: Path, content: bytes | Callable[[Any], None]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        with draft.open("xb") as file:
-            if isinstance(content, bytes):
-                file.write(content)
-            else:
-                content(file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        with suppress(FileNotFoundError):
-            draft.unlink()

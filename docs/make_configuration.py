@@ -18,11 +18,13 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[data.negatives]": config.NegativesConfig,
     "[data.nli]": config.NLIConfig,
     "[encoder]": config.EncoderConfig,
+    "[encoder.lora]": config.LoRAConfig,
     "[batching]": config.BatchingConfig,
     **{f'[loss] name = "{name}"': section for name, section in config.LOSS_CONFIGS.items()},
     '[[loss.parts]] of name = "combined"': config.WeightedLoss,
     "[training]": config.TrainingConfig,
     "[evaluation]": config.EvaluationConfig,
+    "[sweep]": config.SweepConfig,
 }
 HEADER = """# Configuration
 
@@ -33,6 +35,8 @@ in a file are taken from its folder, those given to `--set` from the working fol
 The section `[loss]` has the keys of the loss that its `name` says, `bsc` where it says none. On the command line a sum
 of one's own reads `--set loss.name=combined --set loss.preset=custom --set 'loss.parts=[{weight = 0.5, loss = {name =
 "mse"}}, {weight = 0.5, loss = {name = "bsc", temperature = 0.05}}]'`.
+
+A file with a section `[sweep]` describes many runs, for `bsc sweep` (`docs/jobs.md`).
 """
 
 

@@ -1,4 +1,4 @@
-"""Runs: every run in one table; one of them live, or several beside each other."""
+"""Runs: every run in one table and the queue; one of them live, a sweep as a whole, or several beside each other."""
 
 import sys
 from pathlib import Path
@@ -7,19 +7,25 @@ sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the
 
 import streamlit as st
 
-from pages.ui import comparing, frame, live, run_list, show, store
+from pages.ui import comparing, deleted, frame, live, queue_panel, run_list, show, store, sweep_view
 
 frame.page("Runs", "What are the runs doing, and what did they bring?")
+deleted.undo_bar()
 
 with show.calm_errors():
-    runs = run_list.listed()
-    if not runs:
+    every = store.run_store().list()
+    if not every:
         words = "No run yet. Each run will stand here with its state, its curves and what it changed."
         show.empty(words, step="Launch one on the sample data", key="runs.first", do=lambda: frame.go("train"))
+        deleted.trash_box()
         st.stop()
-    chosen = [store.run_store().get(run_id) for run_id in run_list.choose(runs)]
+    group, runs, chosen = run_list.choose(every)
+    queue_panel.draw(every, opened=not (group or chosen))
+    deleted.trash_box()
 
-    if not chosen:
+    if group and not chosen:
+        sweep_view.draw(group, runs)
+    elif not chosen:
         st.caption("Choose a run to see its curves, or several to compare them.")
     elif len(chosen) == 1:
         run = chosen[0]

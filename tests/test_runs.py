@@ -11,7 +11,8 @@ import pytest
 
 from bsc_core.config import DataConfig, RunConfig
 from bsc_core.errors import RunError, RunNotFoundError
-from bsc_core.runs import Run, RunStatus, RunStore, new_run_id, plain
+from bsc_core.files import plain
+from bsc_core.runs import Run, RunStatus, RunStore, new_run_id
 
 CONFIG = RunConfig(data=DataConfig(train="pairs.tsv"))
 

@@ -37,6 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             status, report = command(arguments)
     except BscError as error:
         status, report = (2 if isinstance(error, InputError) else 1), {"error": " ".join(str(error).split())}
+    from bsc_core.jobs.ranks import launched_rank
+
+    if launched_rank():  # the main process of a run with several says it
+        return status
     if report.get("error"):
         sys.stderr.write(f"bsc: {report['error']}\n")
     if wants_json:

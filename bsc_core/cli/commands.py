@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bsc_core.cli.reports import Progress, ReadingProgress, Report, run_report
+from bsc_core.cli.reports import ReadingProgress, Report
 
 if TYPE_CHECKING:
     from bsc_core.config import RunConfig
@@ -23,11 +23,10 @@ LINES_TOLD = 20  # of each finding
 
 def app(arguments: argparse.Namespace) -> Outcome:
     """Open the app; returns when it is closed. On POSIX this process becomes the app's."""
-    from bsc_core.jobs import reconcile
     from bsc_core.runs import RunStore
 
     store = RunStore(arguments.runs)
-    reconcile(store)
+    look_after(store)
     command, environment = app_command(store.root, port=arguments.port, browser=not arguments.no_browser)
     sys.stderr.flush()
     if os.name == "posix":
@@ -50,50 +49,6 @@ def app_command(runs: Path, *, port: int | None = None, browser: bool = True) ->
     return command, {"BSC_ROOTS": roots, **os.environ, "BSC_RUNS": str(runs)}
 
 
-def train(arguments: argparse.Namespace) -> Outcome:
-    """Train in the foreground, or queue the run with `--detach`."""
-    from bsc_core.config import read_config
-    from bsc_core.jobs import launch
-    from bsc_core.jobs.worker import perform
-    from bsc_core.runs import RunStore
-
-    config = read_config(arguments.config, arguments.set)
-    data = config.data
-    _check_files(data.train, data.dev, data.test, data.corpus, *data.mix)
-    store = RunStore(arguments.runs)
-    if arguments.detach:
-        return 0, run_report(launch(store, config))
-    run = store.create(config)
-    sys.stderr.write(f"run {run.id} in {run.folder}\n")
-    status = perform(run, _experiment)
-    return status, run_report(run)
-
-
-def resume(arguments: argparse.Namespace) -> Outcome:
-    """Go on with a run that was stopped, lost or failed, from its last checkpoint, as a new run."""
-    from bsc_core.jobs import reconcile
-    from bsc_core.jobs.resuming import continue_run
-    from bsc_core.jobs.resuming import resume as queue
-    from bsc_core.jobs.worker import perform
-    from bsc_core.runs import RunStore
-
-    store = RunStore(arguments.runs)
-    reconcile(store)
-    run = store.get(arguments.run)
-    if arguments.detach:
-        return 0, run_report(queue(store, run))
-    following = continue_run(store, run)
-    sys.stderr.write(f"run {following.id} in {following.folder}\n")
-    status = perform(following, _experiment)
-    return status, run_report(following)
-
-
-def _experiment(config: RunConfig, run: Run) -> Report:
-    from bsc_core.pipeline import run_experiment
-
-    return run_experiment(config, run, on_report=Progress(run))
-
-
 def evaluate(arguments: argparse.Namespace) -> Outcome:
     """Measure a model, or the model of a run, on a pair file."""
     from pydantic import ValidationError
@@ -103,7 +58,7 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     from bsc_core.runs import RunStore
 
     run = _run_meant(arguments.model, RunStore(arguments.runs))
-    _check_files(arguments.data, arguments.corpus)
+    check_files(arguments.data, arguments.corpus)
     named = {name: getattr(arguments, name) for name in ("corpus", "columns", "threshold", "label_min", "label_max")}
     given = {name: value for name, value in named.items() if value is not None}
     length = {"max_length": arguments.max_length} if arguments.max_length else {}
@@ -127,7 +82,7 @@ def plan(arguments: argparse.Namespace) -> Outcome:
     """Make the batch plan of an epoch and say how hard its batches are."""
     from bsc_core.config import read_config
 
-    config = read_config(arguments.config, arguments.set)
+    config = _chained(read_config(arguments.config, arguments.set), arguments)
     from bsc_core.measuring import plan_report
 
     return 0, plan_report(config, epoch=arguments.epoch)
@@ -137,8 +92,8 @@ def shard(arguments: argparse.Namespace) -> Outcome:
     """Write the batch plan of an epoch as shards, with Ray; for data past one machine's memory."""
     from bsc_core.config import read_config
 
-    config = read_config(arguments.config, arguments.set)
-    _check_files(config.data.train)
+    config = _chained(read_config(arguments.config, arguments.set), arguments)
+    check_files(config.data.train)
     from bsc_core.integrations.ray_data import plan_with_ray
 
     shards = plan_with_ray(
@@ -150,6 +105,13 @@ def shard(arguments: argparse.Namespace) -> Outcome:
     )
     counts = {"rows": len(shards), "groups": shards.groups, "parts": len(shards.parts)}
     return 0, {"folder": str(shards.folder), **counts, **shards.about}
+
+
+def _chained(config: RunConfig, arguments: argparse.Namespace) -> RunConfig:
+    """The config with the model's folder in place of `run:ID`."""
+    from bsc_core.runs import RunStore
+
+    return config.model_copy(update={"encoder": RunStore(arguments.runs).encoder(config.encoder)})
 
 
 def audit(arguments: argparse.Namespace) -> Outcome:
@@ -201,33 +163,14 @@ def convert(arguments: argparse.Namespace) -> Outcome:
     return 0, {**reading_report(pieces), "out": arguments.out}
 
 
-def runs(arguments: argparse.Namespace) -> Outcome:
-    """List the runs, newest first."""
-    from bsc_core.jobs import reconcile
+def check(arguments: argparse.Namespace) -> Outcome:
+    """Say what a run would take and what is odd about it, from a few steps; nothing is trained."""
+    from bsc_core.config import read_config
+    from bsc_core.preflight import preflight
     from bsc_core.runs import RunStore
 
-    store = RunStore(arguments.runs)
-    reconcile(store)
-    return 0, {"runs": [run_report(run) for run in store.list()]}
-
-
-def stop(arguments: argparse.Namespace) -> Outcome:
-    """Stop a run and wait until it has stopped."""
-    from bsc_core.jobs.ladder import climb
-    from bsc_core.runs import RunStore
-
-    run = RunStore(arguments.runs).get(arguments.run)
-    climb(run, grace_seconds=arguments.grace)
-    return 0, run_report(run)
-
-
-def worker(arguments: argparse.Namespace) -> Outcome:
-    """Serve the queue in the foreground until it is empty."""
-    from bsc_core.jobs.supervisor import supervise
-    from bsc_core.runs import RunStore
-
-    store = RunStore(arguments.runs)
-    return 0, {"runs_taken": supervise(store, slots=arguments.slots)}
+    config = read_config(arguments.config, arguments.set)
+    return 0, preflight(config, store=RunStore(arguments.runs)).as_report()
 
 
 def _limits(arguments: argparse.Namespace) -> tuple[float, float]:
@@ -235,7 +178,22 @@ def _limits(arguments: argparse.Namespace) -> tuple[float, float]:
     return 0.0 if low is None else low, 1.0 if high is None else high
 
 
-def _check_files(*paths: str | None) -> None:
+def look_after(store: RunStore, *, start: bool = True) -> None:
+    """Bring the states of all runs up to date; what cannot be now is said, and no reason to end a command.
+
+    start: start a supervisor where runs wait and none is at work.
+    """
+    from bsc_core.errors import JobError
+    from bsc_core.jobs import reconcile
+    from bsc_core.jobs.local import start_supervisor
+
+    try:
+        reconcile(store, start=start_supervisor if start else lambda store: None)
+    except JobError as error:
+        sys.stderr.write(f"{error}\n")
+
+
+def check_files(*paths: str | None) -> None:
     """Refuse files that are missing or may not be read before anything heavy is loaded."""
     from bsc_core.data.hub import is_hub_id
     from bsc_core.data.places import check_path

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bsc_core import __version__
-from bsc_core.cli.commands import Outcome, app, audit, convert, evaluate, plan, resume, runs, shard, stop, train, worker
+from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, plan, shard
+from bsc_core.cli.running import queue, resume, runs, stop, sweep, train, worker
 from bsc_core.errors import ColumnError, InputError
 
 if TYPE_CHECKING:
@@ -34,10 +35,34 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("--port", type=_at_least_one, help="port of the server (default: 8501, or the next free one)")
     command.add_argument("--no-browser", action="store_true", help="open no browser window")
 
+    _add_training(commands)
+    _add_looks(commands)
+    _add_data(commands)
+    _add_jobs(commands)
+    return parser
+
+
+def _add_training(commands: Any) -> None:
+    """Commands that train."""
     command = _command(commands, "train", train)
     _add_config(command)
-    command.add_argument("--detach", action="store_true", help="queue the run and return at once")
+    _add_detach(command)
 
+    command = _command(commands, "sweep", sweep)
+    _add_config(command)
+    command.add_argument(
+        "--over", action="append", default=[], metavar="KEY=VALUE,...", help="a key and its values; may be repeated"
+    )
+    command.add_argument("--random", type=_at_least_one, metavar="N", help="draw N combinations instead of all")
+    command.add_argument("--yes", action="store_true", help="make more than 100 runs")
+    command.add_argument("--dry-run", action="store_true", help="say the number of runs and make none")
+    _add_detach(command)
+
+    _add_config(_command(commands, "check", check))
+
+
+def _add_looks(commands: Any) -> None:
+    """Commands that measure a model or a plan."""
     command = _command(commands, "evaluate", evaluate)
     command.add_argument("model", metavar="MODEL_OR_RUN", help="bundled, static, a model folder, a hub id, or a run")
     command.add_argument("--data", required=True, metavar="FILE", help=PAIR_FILE)
@@ -56,6 +81,9 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("--epoch", type=_at_least_zero, default=0, help="epoch of the plan, from 0")
     command.add_argument("--address", help="HOST:PORT of a Ray head, or auto (default: a cluster on this machine)")
 
+
+def _add_data(commands: Any) -> None:
+    """Commands that read a file of pairs."""
     command = _command(commands, "audit", audit)
     command.add_argument("file", metavar="FILE", help=PAIR_FILE)
     _add_columns(command)
@@ -67,6 +95,9 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("out", metavar="OUT.parquet", help="a new file")
     _add_columns(command)
 
+
+def _add_jobs(commands: Any) -> None:
+    """Commands that look after runs."""
     _command(commands, "runs", runs)
 
     command = _command(commands, "resume", resume)
@@ -77,9 +108,14 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("run", metavar="RUN", help="a run as `bsc runs` names it")
     command.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="time to end its step (30)")
 
+    command = _command(commands, "queue", queue)
+    command.add_argument(
+        "change", nargs="*", metavar="CHANGE", help="pause, unpause, move RUN PLACE (1 is the next), slots N"
+    )
+
     command = _command(commands, "worker", worker)
-    command.add_argument("--slots", type=_at_least_one, default=1, help="runs at the same time (1)")
-    return parser
+    command.add_argument("--slots", type=_at_least_one, help="runs at the same time (default: as the queue says)")
+    command.add_argument("--keep", action="store_true", help="wait for further runs when the queue is empty")
 
 
 def _command(commands: Any, name: str, function: Command, *, report: bool = True) -> argparse.ArgumentParser:
@@ -99,6 +135,11 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a key, as in loss.temperature=0.05"
     )
+
+
+def _add_detach(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--detach", action="store_true", help="queue it and return at once")
+    parser.add_argument("--backend", metavar="NAME", help="with --detach: local or ray (BSC_BACKEND, else local)")
 
 
 def _add_columns(parser: argparse.ArgumentParser, default: str = "") -> None:

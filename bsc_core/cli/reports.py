@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bsc_core.data.stream import Progress as Reading
-    from bsc_core.runs import Run
+    from bsc_core.runs import Run, RunStore
 
 Report = dict[str, Any]
 _PROGRESS_SECONDS = 1.0
@@ -36,9 +36,25 @@ def run_report(run: Run) -> Report:
     return report | ({"error": status.error} if status.error else {})
 
 
+def queue_report(store: RunStore) -> Report:
+    """The queue: slots, whether it is paused, what goes on, and what waits, next first, and for which run."""
+    from bsc_core.errors import BscError
+    from bsc_core.jobs import Queue, slots, waits_for
+
+    standing = Queue(store.root).look()
+    waiting = []
+    for run_id in standing.waiting:
+        try:
+            waits = waits_for(store, store.get(run_id))
+        except BscError as error:  # the run fails with this when its turn comes
+            waits = str(error)
+        waiting.append({"run": run_id, "waits_for": waits})
+    return {"paused": standing.paused, "slots": slots(store), "going": list(standing.claimed), "waiting": waiting}
+
+
 def as_json(report: Report) -> str:
     """The report as one line of JSON; a number that is not finite is null."""
-    from bsc_core.runs import plain
+    from bsc_core.files import plain
 
     return json.dumps(plain(report), allow_nan=False)
 
@@ -48,6 +64,12 @@ def lines(report: Report) -> Iterator[str]:
     for run in report.pop("runs", []):
         steps = f"{run['step']}/{run['steps']}" if run["steps"] else "-"
         yield f"{run['run']:<50} {run['state']:<9} {steps:>12}  {run.get('error') or run['message']}"
+    for place, run in enumerate(report.pop("waiting", []), start=1):
+        yield f"{place:>4}. {run['run']}" + (f"  waits for {run['waits_for']}" if run["waits_for"] else "")
+    for one in report.get("summary", {}).pop("settings", []):
+        setting = ", ".join(f"{key} = {value}" for key, value in one["setting"].items())
+        mean, deviation = (("-" if one[name] is None else f"{one[name]:.4f}") for name in ("mean", "deviation"))
+        yield f"{setting or 'all'}: mean {mean}, deviation {deviation}, {len(one['runs'])} runs"
     for name, value in _flat(json.loads(as_json(report))):
         yield f"{name}: " + (f"{value:.4f}" if isinstance(value, float) else "-" if value is None else str(value))
 

@@ -25,14 +25,23 @@ from bsc_core.config.schema import (
     Columns,
     CorpusColumns,
     DataConfig,
-    EncoderConfig,
     EvaluationConfig,
     RunConfig,
-    TrainingConfig,
 )
 from bsc_core.config.section import LossSection, Section
+from bsc_core.config.sweep import (
+    ASK_ABOVE,
+    SweepConfig,
+    count_runs,
+    make_sweep,
+    of_each_seed,
+    read_sweep,
+    sweep_configs,
+)
+from bsc_core.config.training import EncoderConfig, LoRAConfig, TrainingConfig
 
 __all__ = [
+    "ASK_ABOVE",
     "LOSS_CONFIGS",
     "BSCLossConfig",
     "BatchingConfig",
@@ -45,6 +54,7 @@ __all__ = [
     "EncoderConfig",
     "EvaluationConfig",
     "ExamplesConfig",
+    "LoRAConfig",
     "LossConfig",
     "LossSection",
     "MNRLConfig",
@@ -64,11 +74,17 @@ __all__ = [
     "SoftmaxOverBatch",
     "StrategyName",
     "SupConLossConfig",
+    "SweepConfig",
     "TrainingConfig",
     "TripletLossConfig",
     "WeightedLoss",
+    "count_runs",
     "explain",
     "make_config",
+    "make_sweep",
+    "of_each_seed",
     "read_config",
+    "read_sweep",
+    "sweep_configs",
     "to_toml",
 ]

@@ -12,10 +12,10 @@ from bsc_core.config.combined import LOSS_CONFIGS
 Location = tuple[int | str, ...]
 
 
-def explain(error: ValidationError) -> str:
-    """The first fault of a validation error as one sentence."""
+def explain(error: ValidationError, model: type[BaseModel] | None = None) -> str:
+    """The first fault of a validation error as one sentence. model: what was validated, if no run's section."""
     fault = error.errors(include_url=False)[0]
-    keys, holder = _walk(_root(error.title), fault["loc"])
+    keys, holder = _walk(model or _root(error.title), fault["loc"])
     field = ".".join(keys)
     if fault["type"] == "extra_forbidden":
         return f"{field} {_unknown(keys[-1], holder)}"

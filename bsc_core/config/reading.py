@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,21 @@ def make_config(values: dict[str, Any], *, source: str = "config") -> RunConfig:
 
 
 def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -> RunConfig:
-    """Read a TOML config file; `overrides` are `section.key=value` in TOML syntax.
+    """Read a TOML config file of one run; `overrides` are `section.key=value` in TOML syntax.
+
+    Raises PathError, FileFormatError or ConfigError, as `read_values` does.
+    """
+    values = read_values(path, overrides)
+    if "sweep" in values:
+        raise ConfigError(f"{path}: it has a [sweep] section, so it describes many runs; use `bsc sweep {path}`")
+    return make_config(values, source=str(path))
+
+
+def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """The plain values of a TOML config file with overrides, before they are checked.
 
     Relative data paths and encoder folders are taken from the config file's folder, those of overrides from the working
-    folder. Raises PathError, FileFormatError
-    or ConfigError.
+    folder. Raises PathError, FileFormatError or ConfigError.
     """
     path = Path(path)
     if not path.is_file():
@@ -45,14 +56,15 @@ def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -
         raise FileFormatError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise FileFormatError(f"{path}: not TOML: {error}") from None
-    _resolve_paths(values, path.resolve().parent)
+    resolve_paths(values, path.resolve().parent)
     for override in overrides:
         _apply_override(values, override)
-    _resolve_paths(values, Path.cwd())
-    return make_config(values, source=str(path))
+    resolve_paths(values, Path.cwd())
+    return values
 
 
-def _resolve_paths(values: dict[str, Any], folder: Path) -> None:
+def resolve_paths(values: dict[str, Any], folder: Path) -> None:
+    """Make the relative paths among plain values absolute, in place."""
     data = values.get("data")
     if isinstance(data, dict):
         for key in ("train", "dev", "test", "corpus", "false_negatives"):
@@ -73,20 +85,25 @@ def _resolved(path: str, folder: Path) -> str:
 
 def _apply_override(values: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
-    parts = key.strip().split(".")
-    if not separator or not all(parts):
+    if not separator or not all(key.strip().split(".")):
         raise ConfigError(f"--set {override}: write it as section.key=value, such as loss.temperature=0.05")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()  # a bare word is a string
+    put(values, key.strip(), value, f"--set {override}")
+
+
+def put(values: dict[str, Any], key: str, value: Any, source: str) -> None:
+    """Set `section.key` among plain values in place; the word none unsets an optional key. Raises ConfigError."""
+    parts = key.split(".")
     target: Any = values
     for part in parts[:-1]:
         target = _inside(target, part)
         if not isinstance(target, dict | list):
-            raise ConfigError(f"--set {override}: {part} is a value, not a section")
+            raise ConfigError(f"{source}: {part} is a value, not a section")
     if not isinstance(target, dict):
-        raise ConfigError(f"--set {override}: {parts[-1]} is an entry of a list; name a key of it, or set the list")
+        raise ConfigError(f"{source}: {parts[-1]} is an entry of a list; name a key of it, or set the list")
     target[parts[-1]] = None if value == "none" and parts[-1] not in NONE_IS_A_WORD else value
 
 

@@ -11,6 +11,7 @@ from bsc_core.config.combined import LossConfig
 from bsc_core.config.losses import BSCLossConfig
 from bsc_core.config.preparation import ExamplesConfig, NegativesConfig, NLIConfig, Remedy
 from bsc_core.config.section import Section
+from bsc_core.config.training import EncoderConfig, TrainingConfig
 
 ColumnNames = str | tuple[str, ...]
 
@@ -107,67 +108,6 @@ class DataConfig(Section):
         if self.label_max <= self.label_min:
             raise ValueError(f"label_max is {self.label_max}; it must be above label_min ({self.label_min})")
         return self
-
-
-class EncoderConfig(Section):
-    """The sentence encoder that training starts from."""
-
-    name: str = Field(
-        "bundled",
-        min_length=1,
-        title="Encoder",
-        description="bundled (all-MiniLM-L6-v2), static (fast, for lessons), a folder, or a hub id.",
-    )
-    max_length: int = Field(
-        90, ge=2, le=8192, title="Longest text", description="Tokens kept of a text; the BSC paper keeps 90."
-    )
-
-
-class TrainingConfig(Section):
-    """Optimiser, schedule, length of training and precision."""
-
-    epochs: int = Field(3, ge=1, title="Epochs", description="Passes over the training pairs.")
-    steps: int | None = Field(None, ge=1, title="Steps", description="A fixed number of steps instead of epochs.")
-    batch_size: int = Field(30, title="Batch size", description="Pairs in a batch: each has batch size - 1 negatives.")
-    learning_rate: float = Field(2e-5, gt=0, lt=10, title="Learning rate", description="Peak of the linear schedule.")
-    temperature_learning_rate: float = Field(
-        1e-2, gt=0, lt=10, title="Temperature learning rate", description="For log tau, when it is learned."
-    )
-    warmup: float = Field(0.1, ge=0, lt=1, title="Warm-up", description="Share of the steps with a rising rate.")
-    schedule: Literal["linear", "ends_early"] = Field(
-        "linear",
-        title="Schedule",
-        description="linear: falls to 0 at the end. ends_early: a lesson; the SBERT article's rate is 0 for the last "
-        "steps, as many as it warmed up.",
-    )
-    head_learning_rate: float | None = Field(
-        None, gt=0, lt=10, title="Head learning rate", description="For a classifier's head; None: the learning rate."
-    )
-    weight_decay: float = Field(0.01, ge=0, title="Weight decay", description="Not on biases, norms and temperature.")
-    max_grad_norm: float = Field(1.0, gt=0, title="Gradient clipping", description="Largest norm of the gradient.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", title="Precision", description="auto: bf16 only where the processor gains from it."
-    )
-    micro_tokens: int | None = Field(
-        None,
-        ge=64,
-        title="Tokens at once",
-        description="Padded tokens of one forward pass; None: what suits the device.",
-    )
-    seed: int = Field(0, ge=0, lt=2**31, title="Seed", description="Same seed, same run, bit for bit on CPU.")
-    checkpoint_steps: int | None = Field(
-        None, ge=1, title="Checkpoint every", description="Steps between checkpoints besides the end of each epoch."
-    )
-    threads: int | None = Field(None, ge=1, title="Threads", description="Processor threads; None: all cores.")
-
-    @field_validator("batch_size")
-    @classmethod
-    def _at_least_two(cls, value: int) -> int:
-        if value < 2:
-            raise ValueError(
-                f"batch_size is {value}; it must be >= 2, since the other pairs of a batch are its negatives"
-            )
-        return value
 
 
 class EvaluationConfig(Section):

@@ -31,6 +31,10 @@ def encoder_folder(name: str) -> Path:
         return ENCODERS[name]()
     if HUB_ID.fullmatch(name) and not Path(name).exists():
         return fetch(name if "/" in name else f"sentence-transformers/{name}")
+    if name.startswith("run:"):
+        raise ModelError(
+            f"{name}: the model of a run, which is only found from its runs folder; give the model's folder"
+        )
     folder = check_path(name)
     if not folder.is_dir():
         raise ModelError(f"{name}: a file, not a model folder; give the folder that holds it")

@@ -61,6 +61,7 @@ def load_folder(folder: Path, max_length: int) -> SentenceTransformer:
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{folder}: cannot be loaded as a sentence-transformers model ({reason})") from error
+    check_tokenizer(model, folder)
     limit_length(model, max_length)
     return model.eval()
 
@@ -108,28 +109,56 @@ def _modules(folder: Path) -> list[Any]:
     return modules
 
 
+def check_tokenizer(model: SentenceTransformer, folder: Path) -> None:
+    """Refuse a model whose tokeniser knows no words: where its files are missing, one is made up of the special tokens.
+
+    Raises ModelError.
+    """
+    special = getattr(model.tokenizer, "all_special_tokens", None)
+    if special is not None and len(model.tokenizer) <= len(special):
+        raise ModelError(
+            f"{folder}: no tokeniser lies beside the weights (such as tokenizer.json); save the encoder again with it"
+        )
+
+
 def limit_length(model: SentenceTransformer, max_length: int) -> None:
     """Let the model itself cut texts after `max_length` tokens. Raises ConfigError above what it was built for."""
     tokenizer = model.tokenizer
     if hasattr(tokenizer, "enable_truncation"):  # StaticEmbedding: a bare tokeniser, and no positions to run out of
         tokenizer.enable_truncation(max_length)
         return
-    positions = getattr(getattr(model.transformers_model, "config", None), "max_position_embeddings", None)
-    if isinstance(positions, int) and 0 < positions < max_length:
+    positions = _positions(model.transformers_model)
+    if positions is not None and positions < max_length:
         raise ConfigError(f"encoder.max_length is {max_length}; this encoder reads at most {positions} tokens")
     model.max_seq_length = max_length
+
+
+def _positions(inner: Any) -> int | None:
+    """The most tokens that a transformer has positions for; None where it has no such limit.
+
+    RoBERTa and its kin number positions after the padding token's id, so the first ones stay unused.
+    """
+    positions = getattr(getattr(inner, "config", None), "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    table = getattr(getattr(inner, "embeddings", None), "position_embeddings", None)
+    unused = getattr(table, "padding_idx", None)
+    return positions if unused is None else positions - unused - 1
 
 
 def save_model(model: SentenceTransformer, folder: Path | str, card: str) -> Path:
     """Save the model as a plain sentence-transformers folder: safetensors, tokeniser, and `card` as README.md.
 
-    The folder appears whole or not at all; one that is already there is replaced. Returns the folder.
+    Low-rank matrices are merged into the weights. The folder appears whole or not at all; one that is already there is
+    replaced. Returns the folder.
     """
+    from bsc_core.encoders.lora import merged
+
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
         fresh = Path(scratch) / "new"
-        with _no_progress_bars():
+        with _no_progress_bars(), merged(model):
             model.save_pretrained(str(fresh), create_model_card=False, safe_serialization=True)
         (fresh / "README.md").write_text(card, encoding="utf-8")
         old = Path(scratch) / "old"

@@ -1,4 +1,4 @@
-"""Curves of runs: loss, temperature and dev metric over steps; one run, or several laid over each other.
+"""Curves of runs: what every step notes, and the dev metric; one run, or several laid over each other.
 
 Rows are the metric lines of a run: {"kind": "step", "step", "epoch", "loss", "temperature", ...} and
 {"kind": "evaluation", "step", "epoch", "dev": {...}}. The first run is drawn solid, the second dashed.
@@ -7,7 +7,7 @@ Rows are the metric lines of a run: {"kind": "step", "step", "epoch", "loss", "t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 
@@ -19,6 +19,25 @@ Points = list[dict[str, Any]]
 RUN_COLOURS = ("#5B6BC0", "#B59B00", "#56B4E9", theme.REFERENCE)  # none of them stands for anything else
 MOST_POINTS = 512
 HEIGHT = 260
+
+
+class Field(NamedTuple):
+    """A number that every step notes: what it is in a title, what its axis says, and the unit it is shown in."""
+
+    noun: str
+    axis: str
+    unit: float = 1.0
+
+
+STEP_FIELDS: dict[str, Field] = {
+    "loss": Field("The loss", "loss"),
+    "temperature": Field("The temperature", "temperature τ"),
+    "learning_rate": Field("The learning rate", "learning rate"),
+    "grad_norm": Field("The gradient's norm", "norm before clipping"),
+    "tokens_per_second": Field("The speed", "tokens a second"),
+    "hardness": Field("The hardness of the batch", "cosine, negative minus positive"),
+    "memory_bytes": Field("The peak of memory", "MiB", float(2**20)),
+}
 
 
 def series(rows: MetricRows, field: str, *, most: int = MOST_POINTS) -> Points:
@@ -48,16 +67,20 @@ def evaluations(rows: MetricRows, metric: str, *, split: str = "dev") -> Points:
     ]
 
 
-def loss_curve(runs: Mapping[str, MetricRows]) -> alt.LayerChart:
-    """Loss by step of each run. runs: name -> metric rows."""
-    curves = {name: series(rows, "loss") for name, rows in runs.items()}
-    return lines(curves, title=_course("The loss", curves), value="loss")
+def noted(rows: MetricRows) -> list[str]:
+    """Those of STEP_FIELDS that these rows hold, in their order."""
+    held = {name for row in rows if row.get("kind") == "step" for name, value in row.items() if value is not None}
+    return [name for name in STEP_FIELDS if name in held]
 
 
-def temperature_curve(runs: Mapping[str, MetricRows]) -> alt.LayerChart:
-    """Temperature by step of each run; flat where it is not learned."""
-    curves = {name: series(rows, "temperature") for name, rows in runs.items()}
-    return lines(curves, title=_course("The temperature", curves), value="temperature τ")
+def step_curve(runs: Mapping[str, MetricRows], field: str) -> alt.LayerChart:
+    """One of STEP_FIELDS by step of each run. runs: name -> metric rows."""
+    noun, axis, unit = STEP_FIELDS[field]
+    curves = {
+        name: [{**point, "value": point["value"] / unit} for point in series(rows, field)]
+        for name, rows in runs.items()
+    }
+    return lines(curves, title=_course(noun, curves), value=axis)
 
 
 def metric_curve(runs: Mapping[str, MetricRows], metric: str) -> alt.LayerChart:
@@ -79,14 +102,14 @@ def lines(
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
         y=alt.Y(
-            "value:Q", title=value, axis=alt.Axis(format="~g", tickCount=5), scale=alt.Scale(zero=False, nice=True)
+            "value:Q", title=value, axis=alt.Axis(format=",~r", tickCount=5), scale=alt.Scale(zero=False, nice=True)
         ),
         color=alt.Color("run:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
         strokeDash=alt.StrokeDash("run:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
         tooltip=[
             alt.Tooltip("run:N"),
             alt.Tooltip(f"{across}:Q", format=",d"),
-            alt.Tooltip("value:Q", title=value, format=".4f"),
+            alt.Tooltip("value:Q", title=value, format=".5~g"),
         ],
     )
     few = points or len(table) <= 2 * len(names)  # a line of one point cannot be seen
@@ -100,9 +123,16 @@ def _course(what: str, curves: Mapping[str, Points]) -> str:
     if not drawn:
         return f"{what}: no value yet"
     if len(curves) > 1:
-        return f"{what} ends at " + ", ".join(f"{curve[-1]['value']:.3f}" for curve in drawn.values())
+        return f"{what} ends at " + ", ".join(_told(curve[-1]["value"]) for curve in drawn.values())
     curve = next(iter(drawn.values()))
-    first, last = curve[0]["value"], curve[-1]["value"]
-    if f"{first:.3f}" == f"{last:.3f}":
-        return f"{what} is {last:.3f}" if len(curve) == 1 else f"{what} stays at {last:.3f}"
-    return f"{what} {'rises' if last > first else 'falls'} from {first:.3f} to {last:.3f}"
+    first, last = _told(curve[0]["value"]), _told(curve[-1]["value"])
+    if first == last:
+        return f"{what} is {last}" if len(curve) == 1 else f"{what} stays at {last}"
+    return f"{what} {'rises' if curve[-1]['value'] > curve[0]['value'] else 'falls'} from {first} to {last}"
+
+
+def _told(value: float) -> str:
+    """`0.812`, `12,345`, or `2.0e-05` where three decimals would hide it."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1e}" if 0 < abs(value) < 0.001 else f"{value:.3f}"

@@ -10,7 +10,9 @@ import signal
 import sys
 from pathlib import Path
 
-from bsc_core.jobs.identity import find_process, signal_group, wait_until
+from bsc_core.jobs.backend import AwayError
+from bsc_core.jobs.backends import backend_of
+from bsc_core.jobs.identity import wait_until
 from bsc_core.jobs.states import advance
 from bsc_core.jobs.stopping import GRACE_SECONDS, TERMINATE_SECONDS, ask_to_stop
 from bsc_core.runs import Run, RunStatus
@@ -21,20 +23,30 @@ _KILL_SECONDS = 5.0
 
 def climb(run: Run, *, grace_seconds: float = GRACE_SECONDS, terminate_seconds: float = TERMINATE_SECONDS) -> RunStatus:
     """Ask a run to stop and wait for it, signalling its process group where it does not. Returns its final status."""
+    try:
+        return _climb(run, grace_seconds, terminate_seconds)
+    except AwayError as error:
+        return advance(run, "lost", error=f"{error}; whether the run goes on there is not known")
+
+
+def _climb(run: Run, grace_seconds: float, terminate_seconds: float) -> RunStatus:
     if not ask_to_stop(run) or _ends_within(run, grace_seconds):
         return _stopped(run)
-    signal_group(run.status(), signal.SIGTERM)
+    backend_of(run).end(run, signal.SIGTERM)
     if _ends_within(run, terminate_seconds):
         return _stopped(run)
-    signal_group(run.status(), _KILL)
+    backend_of(run).end(run, _KILL)
     _ends_within(run, _KILL_SECONDS)
     return _stopped(run)
 
 
 def _ends_within(run: Run, seconds: float) -> bool:
+    backend = backend_of(run)
+
     def ended() -> bool:
+        gone = backend.look(run).state == "ended"
         status = run.status()
-        return find_process(status) is None and (status.is_finished or status.pid is not None)
+        return gone and (status.is_finished or status.pid is not None)
 
     return wait_until(ended, seconds)
 

@@ -30,17 +30,6 @@ def worker_environment(threads: int | None) -> dict[str, str]:
     return CALM_PROCESS | (dict.fromkeys(_THREAD_VARIABLES, str(threads)) if threads else {})
 
 
-def start_worker(run: Run, command: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    """Start the detached process that performs a run; its output goes to the run's log file.
-
-    command: what is run, with the run's folder as last argument; empty for this package's own worker.
-    Raises JobError when the system starts no process, ConfigError when the run's config cannot be read.
-    """
-    environment = worker_environment(run.config().training.threads) | (run.read_json("launch") or {})
-    whole = [*(command or module_command("worker")), str(run.folder)]
-    return start_detached(whole, run.log_file, environment)
-
-
 def start_supervisor(store: RunStore) -> None:
     """Start a detached supervisor; one that finds another at work ends at once."""
     _reap(start_detached(module_command("supervisor", str(store.root)), store.root / "supervisor.log", {}))

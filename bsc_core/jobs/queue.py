@@ -1,31 +1,55 @@
-"""The queue of runs: one SQLite table beside the run folders. What state a run is in stands in its folder, not here.
+"""The queue of runs: one SQLite file beside the run folders. What state a run is in stands in its folder, not here.
 
-Each call opens a connection of its own and closes it, so that no connection is shared between threads or processes.
+Each call holds a file lock, opens a connection and closes it, so that no two processes are ever inside the database. A
+file that is missing or damaged is made again from the run folders; the damaged one is kept under another name.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from bsc_core.errors import JobError
+from bsc_core.errors import InputError, JobError
+from bsc_core.runs import RunStore
 
+LAUNCHED = "launch"
+"""What is written into a run's folder before it is queued, so that a queue can be made again from the folders."""
 _BUSY_SECONDS = 5.0
-_TABLE = """
-CREATE TABLE IF NOT EXISTS jobs (
+_JOBS = """
+CREATE TABLE jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     run TEXT NOT NULL UNIQUE,
-    state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'claimed', 'finished'))
+    state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'claimed', 'finished')),
+    place INTEGER
 )
 """
+_SETTINGS = "CREATE TABLE settings (name TEXT PRIMARY KEY, value INTEGER)"
+_ORDER = "ORDER BY place IS NULL, place, number"
+_LAST = "(SELECT COALESCE(MAX(place), 0) + 1 FROM jobs)"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a queue holds at one moment: runs that wait, next first, and runs that were claimed and have not ended.
+
+    slots: runs at the same time; None where it was never set.
+    """
+
+    waiting: tuple[str, ...]
+    claimed: tuple[str, ...]
+    paused: bool
+    slots: int | None
 
 
 class Queue:
-    """Runs that wait for a worker, in order of arrival; each is claimed by one process only."""
+    """Runs that wait for a worker, in an order that can be changed; each is claimed by one process only."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -34,72 +58,221 @@ class Queue:
     def add(self, run_id: str) -> None:
         """Put a run at the end; a run that was ever added is not added again."""
         with self._connection() as connection:
-            connection.execute("INSERT OR IGNORE INTO jobs (run) VALUES (?)", (run_id,))
+            connection.execute(f"INSERT OR IGNORE INTO jobs (run, place) VALUES (?, {_LAST})", (run_id,))
 
-    def claim(self) -> str | None:
-        """Take the first waiting run, and only for this caller; None when nothing waits."""
+    def add_again(self, run_id: str) -> None:
+        """Put a run at the end that needs a worker after all, whatever was said of it."""
         with self._connection() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            row = connection.execute("SELECT run FROM jobs WHERE state = 'waiting' ORDER BY number LIMIT 1").fetchone()
-            if row:
-                connection.execute("UPDATE jobs SET state = 'claimed' WHERE run = ?", row)
-            connection.execute("COMMIT")
-        return row[0] if row else None
+            connection.execute("DELETE FROM jobs WHERE run = ?", (run_id,))
+            connection.execute(f"INSERT INTO jobs (run, place) VALUES (?, {_LAST})", (run_id,))
+
+    def claim(self, run_id: str | None = None) -> str | None:
+        """Take this run, or the first that waits, only for this caller; None when it does not wait or all is paused."""
+        with self._connection() as connection:
+            waiting = _runs(connection, "waiting")
+            if _setting(connection, "paused") or not waiting or (run_id or waiting[0]) not in waiting:
+                return None
+            claimed = run_id or waiting[0]
+            _set_state(connection, claimed, "claimed")
+            return claimed
 
     def finish(self, run_id: str) -> None:
         """Say that a run needs no worker any more."""
-        self._set_state(run_id, "finished")
+        with self._connection() as connection:
+            _set_state(connection, run_id, "finished")
 
     def release(self, run_id: str) -> None:
         """Put a claimed run back to where it stood."""
-        self._set_state(run_id, "waiting")
+        with self._connection() as connection:
+            _set_state(connection, run_id, "waiting")
+
+    def look(self) -> Standing:
+        """All that the queue holds, as of one moment."""
+        with self._connection() as connection:
+            return Standing(
+                waiting=_runs(connection, "waiting"),
+                claimed=_runs(connection, "claimed"),
+                paused=bool(_setting(connection, "paused")),
+                slots=_setting(connection, "slots"),
+            )
 
     def waiting(self) -> list[str]:
-        """Runs that no one has claimed, first come first."""
-        return self._runs("waiting")
+        """Runs that no one has claimed, the next one first."""
+        return list(self.look().waiting)
 
     def claimed(self) -> list[str]:
         """Runs that were claimed and have not been said to be finished."""
-        return self._runs("claimed")
+        return list(self.look().claimed)
 
-    def holds(self, run_id: str) -> bool:
-        """True when the run was ever added."""
-        with self._connection() as connection:
-            return connection.execute("SELECT 1 FROM jobs WHERE run = ?", (run_id,)).fetchone() is not None
+    def serves(self, run_id: str) -> bool:
+        """True when the run waits or was claimed."""
+        standing = self.look()
+        return run_id in standing.waiting or run_id in standing.claimed
 
-    def _set_state(self, run_id: str, state: str) -> None:
+    def move(self, run_id: str, place: int) -> bool:
+        """Put a waiting run at a place, 0 being the next; the others keep their order. False: it waits no more."""
         with self._connection() as connection:
-            connection.execute("UPDATE jobs SET state = ? WHERE run = ?", (state, run_id))
+            waiting = [run for run in _runs(connection, "waiting") if run != run_id]
+            if len(waiting) == len(_runs(connection, "waiting")):
+                return False
+            waiting.insert(max(0, place), run_id)
+            places = [(number, run) for number, run in enumerate(waiting)]
+            connection.executemany("UPDATE jobs SET place = ? WHERE run = ?", places)
+            return True
 
-    def _runs(self, state: str) -> list[str]:
+    def raise_(self, run_id: str) -> bool:
+        """Put a waiting run one place nearer to its start. False when it waits no more."""
+        return self._shift(run_id, -1)
+
+    def lower(self, run_id: str) -> bool:
+        """Let a waiting run's next go first. False when it waits no more."""
+        return self._shift(run_id, 1)
+
+    def pause(self) -> None:
+        """Start no further run until `unpause`; those that go on are not touched."""
+        self._set("paused", 1)
+
+    def unpause(self) -> None:
+        """Start waiting runs again."""
+        self._set("paused", 0)
+
+    @property
+    def paused(self) -> bool:
+        """True while no further run is started."""
+        return self.look().paused
+
+    @property
+    def slots(self) -> int | None:
+        """Runs at the same time as set for this queue; None: one, or one for each GPU."""
+        return self.look().slots
+
+    def set_slots(self, slots: int | None) -> None:
+        """Set how many runs go on at the same time; None: one, or one for each GPU. Raises InputError below 1."""
+        if slots is not None and slots < 1:
+            raise InputError(f"slots is {slots}; it must be >= 1, and `pause` starts no run at all")
+        self._set("slots", slots)
+
+    def _shift(self, run_id: str, by: int) -> bool:
+        waiting = self.waiting()
+        return run_id in waiting and self.move(run_id, waiting.index(run_id) + by)
+
+    def _set(self, name: str, value: int | None) -> None:
         with self._connection() as connection:
-            rows = connection.execute("SELECT run FROM jobs WHERE state = ? ORDER BY number", (state,)).fetchall()
-        return [row[0] for row in rows]
+            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection inside one transaction, which holds all of it or, after an error, nothing."""
         try:
-            if not self.path.exists():
-                self._make()
-            with closing(sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)) as connection:
-                yield connection
-        except (sqlite3.Error, OSError, Timeout) as error:
-            raise JobError(f"{self.path}: the queue cannot be used ({error})") from error
+            self.root.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.root / ".queue.lock", timeout=_BUSY_SECONDS, poll_interval=0.005):
+                self._mend()
+                with closing(_connect(self.path)) as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield connection
+                    connection.execute("COMMIT")
+        except (sqlite3.Error, OSError, Timeout, UnicodeError) as error:
+            raise JobError(_sentence(self.path, error)) from error
+
+    def _mend(self) -> None:
+        """See to it that there is a sound file of this version."""
+        if self.path.exists():
+            try:
+                with closing(_connect(self.path)) as connection:
+                    return _check(connection)
+            except (sqlite3.DatabaseError, UnicodeError) as error:
+                if not _is_damage(error):
+                    raise
+                self._set_aside()
+        self._make()
+
+    def _set_aside(self) -> None:
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        kept = self.root / f"queue.damaged-{stamp}-{time.time_ns() % 1_000_000_000:09d}.sqlite"
+        self.path.rename(kept)
+        for ending in ("-wal", "-shm", "-journal"):
+            with suppress(FileNotFoundError):
+                self.path.with_name(self.path.name + ending).rename(kept.with_name(kept.name + ending))
 
     def _make(self) -> None:
-        """Make the file under another name and rename it, so that no one ever opens a queue without its table."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.root / ".queue.lock", timeout=_BUSY_SECONDS):
-            if self.path.exists():
-                return
-            draft = self.root / ".queue.sqlite.new"
-            draft.unlink(missing_ok=True)
-            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute(_TABLE)
-            draft.rename(self.path)
+        """Make the file from the run folders under another name and rename it: no one opens half a queue."""
+        draft = self.root / ".queue.sqlite.new"
+        for ending in ("", "-journal"):
+            draft.with_name(draft.name + ending).unlink(missing_ok=True)
+        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            connection.execute(_JOBS)
+            connection.execute(_SETTINGS)
+            for number, (run_id, state) in enumerate(_launched(self.root)):
+                connection.execute("INSERT INTO jobs (run, state, place) VALUES (?, ?, ?)", (run_id, state, number))
+            connection.execute("COMMIT")
+        draft.rename(self.path)
 
 
 def supervisor_lock(root: Path) -> FileLock:
     """The lock that a supervisor holds while it serves the queue of a runs folder."""
     return FileLock(root / ".supervisor.lock", timeout=0)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """A connection to a file that is there; it is not made, so that one deleted meanwhile is noticed."""
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")  # a damaged name is an unknown run's
+    return connection
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    """Raise DatabaseError for a file that is damaged, or is not this queue; bring one of an earlier version up to date.
+
+    In an earlier version runs waited in order of arrival, and nothing could be paused.
+    """
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(jobs)")}
+    if not columns >= {"run", "state"}:
+        raise sqlite3.DatabaseError("it has no table of runs")
+    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"malformed: {found}")
+    if "place" not in columns:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ALTER TABLE jobs ADD COLUMN place INTEGER")
+        connection.execute("UPDATE jobs SET place = number")
+        connection.execute(_SETTINGS)
+        connection.execute("COMMIT")
+
+
+def _is_damage(error: Exception) -> bool:
+    """True for a file that is no database or a torn one; one that is locked or has no room is none."""
+    broken = ("not a database", "malformed", "no table of runs", "unsupported file format", "file in wrong format")
+    return isinstance(error, UnicodeError) or any(word in str(error) for word in broken)
+
+
+def _sentence(path: Path, error: Exception) -> str:
+    words = str(error)
+    if isinstance(error, Timeout) or "locked" in words:
+        return f"{path}: another process holds the queue for {_BUSY_SECONDS:.0f} s; try again, or end that process"
+    if "full" in words or "No space" in words:
+        return f"{path}: the disk took no more of the queue ({words}); free some space and try again"
+    return f"{path}: the queue cannot be used ({words})"
+
+
+def _launched(root: Path) -> Iterator[tuple[str, str]]:
+    """The runs of a folder that were launched, oldest first, with the state that each would have in the queue."""
+    for run in reversed(RunStore(root).list()):
+        if (run.folder / f"{LAUNCHED}.json").is_file():
+            status = run.status()
+            yield run.id, "finished" if status.is_finished else "waiting" if status.state == "queued" else "claimed"
+
+
+def _runs(connection: sqlite3.Connection, state: str) -> tuple[str, ...]:
+    rows = connection.execute(f"SELECT run FROM jobs WHERE state = ? {_ORDER}", (state,)).fetchall()
+    return tuple(row[0] for row in rows)
+
+
+def _set_state(connection: sqlite3.Connection, run_id: str, state: str) -> None:
+    connection.execute("UPDATE jobs SET state = ? WHERE run = ?", (state, run_id))
+
+
+def _setting(connection: sqlite3.Connection, name: str) -> int | None:
+    row = connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+    return row[0] if row is not None and isinstance(row[0], int) else None

@@ -10,11 +10,23 @@ import shutil
 from collections.abc import Callable
 
 from bsc_core.errors import InputError
+from bsc_core.jobs.backends import backend_of
 from bsc_core.jobs.launching import launch
 from bsc_core.jobs.local import start_supervisor
+from bsc_core.jobs.queue import LAUNCHED
 from bsc_core.runs import Run, RunStore, new_run_id
 
-COPIED = ("model", "loss", "evaluation", "plans", "embeddings_before.npy", "embeddings_after.npy", "texts.json")
+COPIED = (
+    "model",
+    "loss",
+    "evaluation",
+    "plans",
+    "embeddings_before.npy",
+    "embeddings_after.npy",
+    "texts.json",
+    "group.json",
+    "first_batch.json",
+)
 
 
 def can_resume(run: Run) -> bool:
@@ -30,6 +42,8 @@ def continue_run(store: RunStore, run: Run) -> Run:
     status = run.status()
     if not status.is_finished:
         raise InputError(f"run {run.id} is {status.state}; stop it first")
+    if status.state == "lost" and backend_of(run).look(run).state == "alive":
+        raise InputError(f"run {run.id} was given up for lost, but its process is still there; stop it first")
     if status.state == "done":
         raise InputError(f"run {run.id} is done; there is nothing to go on with")
     if not _checkpoint_names(run):
@@ -41,16 +55,17 @@ def continue_run(store: RunStore, run: Run) -> Run:
     for name in _checkpoint_names(run):
         _copy(run, draft, f"checkpoints/{name}")
     _copy_metrics(run, draft)
-    launched = run.read_json("launch")
-    if launched is not None:
-        draft.write_json("launch", launched)
-    draft.update_status(resumed_from=run.id, message=f"goes on from run {run.id}")
+    draft.update_status(resumed_from=run.id, group=status.group, message=f"goes on from run {run.id}")
     return draft
 
 
 def resume(store: RunStore, run: Run, *, start: Callable[[RunStore], None] = start_supervisor) -> Run:
     """Queue the run that goes on where `run` ended, and return it at once. Raises InputError as `continue_run` does."""
     following = continue_run(store, run)
+    launched = run.read_json(LAUNCHED)
+    if launched is not None:  # it may read what the old one might
+        following.update_status(backend=run.status().backend)
+        following.write_json(LAUNCHED, launched)
     return launch(store, following.config(), following.id, start=start)
 
 

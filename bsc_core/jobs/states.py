@@ -9,7 +9,7 @@ from bsc_core.runs import FINISHED, Run, RunStatus, State
 
 TRANSITIONS: dict[State, frozenset[State]] = {
     "queued": frozenset({"starting", "running", "stopped", "failed", "lost"}),
-    "starting": frozenset({"running", "stopping", "stopped", "failed", "lost"}),
+    "starting": frozenset({"running", "stopping", "stopped", "failed", "lost", "queued"}),  # no process was started
     "running": frozenset({"stopping", "done", "stopped", "failed", "lost"}),
     "stopping": frozenset({"done", "stopped", "failed", "lost"}),
     "done": frozenset(),
@@ -35,6 +35,19 @@ def advance(run: Run, state: State, **changes: Any) -> RunStatus:
         return move(status, state, now=run.clock(), **changes) if may_follow(status.state, state) else status
 
     return run.change_status(change)
+
+
+def started(run: Run) -> bool:
+    """Take a queued run for starting. True for one caller only, whatever the queue says."""
+    moved = False
+
+    def change(status: RunStatus) -> RunStatus:
+        nonlocal moved
+        moved = status.state == "queued"
+        return replace(status, state="starting") if moved else status
+
+    run.change_status(change)
+    return moved
 
 
 def move(status: RunStatus, state: State, *, now: float, **changes: Any) -> RunStatus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bsc_core.jobs.identity import find_process
+from bsc_core.jobs.backends import backend_of
 from bsc_core.jobs.local import start_ladder
 from bsc_core.jobs.states import advance
 from bsc_core.runs import Run, RunStatus
@@ -24,13 +24,13 @@ def stop(run: Run, *, grace_seconds: float = GRACE_SECONDS, terminate_seconds: f
 
 def ask_to_stop(run: Run) -> bool:
     """Raise the flag; a run that still waits in the queue is stopped at once. True when a process has yet to end."""
-    status = run.status()
+    status, backend = run.status(), backend_of(run)
     if status.is_finished:
-        hangs_on = status.state == "lost" and find_process(status) is not None  # given up, but perhaps only asleep
+        hangs_on = status.state == "lost" and backend.look(run).state == "alive"  # given up, but perhaps only asleep
         if hangs_on:
-            run.request_stop()
+            backend.ask(run)
         return hangs_on
-    run.request_stop()
+    backend.ask(run)
     status = advance(run, "stopping", message="stopping after this step")
     if status.state == "queued":
         status = advance(run, "stopped", message="stopped before it began")

@@ -1,125 +1,115 @@
 """The one process of a runs folder that takes runs from the queue and starts their workers: `bsc worker`.
 
-It is detached, ends when nothing waits or runs, and is started again by the next launch. Its own end touches no worker.
+It is detached, ends when nothing waits or runs, and is started again by the next launch. Its own end touches no worker:
+SIGTERM and Ctrl-C end it between two looks at the queue, a kill at any moment leaves what the next one sets right.
 """
 
 from __future__ import annotations
 
-import subprocess
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 from filelock import Timeout
 
-from bsc_core.errors import BscError, RunNotFoundError
-from bsc_core.jobs.identity import identity_of
-from bsc_core.jobs.local import start_worker
+from bsc_core.errors import BscError, JobError
+from bsc_core.jobs.backend import Backend
 from bsc_core.jobs.queue import Queue, supervisor_lock
-from bsc_core.jobs.reconciling import settle, settle_ended
-from bsc_core.jobs.states import advance
-from bsc_core.runs import Run, RunStatus, RunStore
+from bsc_core.jobs.reconciling import STALE_SECONDS, requeue
+from bsc_core.jobs.serving import Serving
+from bsc_core.runs import RunStore
 
 POLL_SECONDS = 0.25
-Starter = Callable[[Run], subprocess.Popen[bytes]]
+_FAULT_SECONDS = 1.0
+_GIVE_UP_SECONDS = 600.0
 
 
 def supervise(
-    store: RunStore, *, slots: int = 1, starter: Starter = start_worker, poll_seconds: float = POLL_SECONDS
+    store: RunStore,
+    *,
+    slots: int | None = None,
+    backends: Mapping[str, Backend] | None = None,
+    poll_seconds: float = POLL_SECONDS,
+    keep: bool = False,
 ) -> int:
-    """Serve the queue of a store until nothing waits or runs. Returns the number of runs taken.
+    """Serve the queue of a store until nothing waits or runs, or SIGTERM or Ctrl-C. Returns the number of runs taken.
 
-    slots: runs at the same time. Returns 0 at once when another supervisor is at work.
+    slots: runs at the same time; None: as the queue says. backends: by name, in place of those there are. keep: wait
+    for further runs, and for the lock of another supervisor; else 0 is returned at once when another is at work.
     """
     taken = 0
-    while True:
+    with stop_on_signals() as stopped:
+        while not stopped.is_set():
+            try:
+                with supervisor_lock(store.root):
+                    taken += _serve(Serving(store, slots, backends), stopped, poll_seconds, keep)
+            except Timeout:
+                if not keep:
+                    return taken
+                stopped.wait(_FAULT_SECONDS)
+            if not keep and not _left(store):  # once more: a launch may have seen the lock while it was still held
+                return taken
+    return taken
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C breaks off. Other threads get an event that stays clear."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _serve(serving: Serving, stopped: threading.Event, poll_seconds: float, keep: bool) -> int:
+    """Look at the queue again and again; a queue or disk that does not answer is waited for, up to ten minutes."""
+    answered = looked_back = time.monotonic()
+    told = ""
+    while not stopped.is_set() and serving.store.root.is_dir():
+        pause = poll_seconds
         try:
-            with supervisor_lock(store.root):
-                taken += _serve(_Workers(store, starter), slots, poll_seconds)
-        except Timeout:
-            return taken
-        if not Queue(store.root).waiting():  # once more: a launch may have seen the lock while it was still held
-            return taken
+            busy = serving.look()
+            if time.monotonic() - looked_back > STALE_SECONDS:
+                looked_back = time.monotonic()
+                requeue(serving.store)
+            answered, told = time.monotonic(), ""
+        except (OSError, BscError) as error:
+            if time.monotonic() - answered > _GIVE_UP_SECONDS:
+                raise
+            if str(error) != told:
+                told = str(error)
+                sys.stderr.write(f"{told}\n")
+            busy, pause = True, _FAULT_SECONDS
+        if not busy and not keep:
+            break
+        stopped.wait(pause)
+    return serving.taken
 
 
-@dataclass
-class _Workers:
-    """The claimed runs of a store, and the processes of those that this supervisor started."""
-
-    store: RunStore
-    starter: Starter
-    children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.queue = Queue(self.store.root)
-
-    def recover(self) -> None:
-        """Put back what an earlier supervisor claimed but did not live to start."""
-        for run in self._claimed():
-            if run.status().state == "queued":
-                self.queue.release(run.id)
-
-    def going(self) -> int:
-        """The number of claimed runs that go on; those that do not are settled and leave the queue."""
-        count = 0
-        for run in self._claimed():
-            if self._status(run).is_finished:
-                self.queue.finish(run.id)
-            else:
-                count += 1
-        return count
-
-    def take_next(self) -> bool:
-        """Claim the first waiting run and start its worker, unless it was stopped while waiting. False: none waits."""
-        run_id = self.queue.claim()
-        if run_id is None:
-            return False
-        run = self._find(run_id)
-        if run is not None and advance(run, "starting").state == "starting":
-            self._start(run)
+def _left(store: RunStore) -> bool:
+    if not store.root.is_dir():
+        return False
+    try:
+        standing = Queue(store.root).look()
+    except JobError:  # whoever serves the queue waits until it answers
         return True
-
-    def _status(self, run: Run) -> RunStatus:
-        child = self.children.get(run.id)
-        if child is None:
-            return settle(run)
-        exit_code = child.poll()
-        return run.status() if exit_code is None else settle_ended(run, exit_code)
-
-    def _start(self, run: Run) -> None:
-        try:
-            child = self.starter(run)
-        except BscError as error:
-            advance(run, "failed", error=str(error))
-            return
-        self.children[run.id] = child
-        run.update_status(**identity_of(child.pid))
-
-    def _claimed(self) -> list[Run]:
-        runs = [self._find(run_id) for run_id in self.queue.claimed()]
-        return [run for run in runs if run is not None]
-
-    def _find(self, run_id: str) -> Run | None:
-        try:
-            return self.store.get(run_id)
-        except RunNotFoundError:  # its folder was deleted
-            self.queue.finish(run_id)
-            return None
-
-
-def _serve(workers: _Workers, slots: int, poll_seconds: float) -> int:
-    taken = 0
-    workers.recover()
-    while True:
-        going = workers.going()
-        if going < slots and workers.take_next():
-            taken += 1
-        elif going:
-            time.sleep(poll_seconds)
-        else:
-            return taken
+    return bool(standing.waiting) and not standing.paused
 
 
 if __name__ == "__main__":

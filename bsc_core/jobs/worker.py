@@ -6,30 +6,35 @@ exit status itself, since nobody can read the exit status of a detached process 
 
 from __future__ import annotations
 
+import _thread
 import errno
 import faulthandler
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from bsc_core.config import RunConfig
-from bsc_core.errors import BscError, InputError, RunError
-from bsc_core.jobs.identity import own_identity
+from bsc_core.errors import BscError, InputError, RunError, RunNotFoundError
+from bsc_core.jobs.identity import own_identity, wait_until
 from bsc_core.jobs.local import worker_environment
-from bsc_core.jobs.reconciling import OUT_OF_MEMORY
+from bsc_core.jobs.ranks import follow, launched_rank
+from bsc_core.jobs.reconciling import ENDED, OUT_OF_MEMORY, WORKER
 from bsc_core.jobs.states import advance, move
 from bsc_core.runs import Run, RunStatus, State
 
 Experiment = Callable[[RunConfig, Run], dict[str, Any]]
 HEARTBEAT_SECONDS = 2.0
+CONCLUDE_SECONDS = 120.0
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 _STOPPED = "stopped; what was saved by then is kept"
 
@@ -60,13 +65,18 @@ def main(folder: Path | str, experiment: Experiment = run_pipeline) -> int:
 def perform(run: Run, experiment: Experiment, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> int:
     """Perform a queued run in this process: states, heartbeat and signals around `experiment(config, run)`.
 
+    Of several processes that a launcher started for it, only the main one does this; the others follow it.
+
     Returns the exit status; 1 without performing anything when the run was stopped before, or is another process's.
     """
+    if launched_rank():
+        return follow(run, experiment)
     if not _begin(run):
         return 1
+    begun = run.status()
     with stop_on_signals(run), heartbeat(run, heartbeat_seconds):
         outcome = attempt(run, experiment)
-    _conclude(run, outcome)
+    wait_until(lambda: _concluded(run, outcome, begun), CONCLUDE_SECONDS, poll_seconds=1.0)
     return outcome.exit_code
 
 
@@ -122,11 +132,22 @@ def heartbeat(run: Run, seconds: float) -> Iterator[None]:
     ended = threading.Event()
 
     def beat() -> None:
+        known = run.status()
         while not ended.wait(seconds):
             try:
-                run.change_status(lambda status: _living(status, now=run.clock()))
+                if not run.exists:
+                    raise RunNotFoundError(f"run {run.id}: its folder was deleted")
+                known = run.change_status(partial(_living, known=known, now=run.clock()))
+            except RunNotFoundError as error:  # nobody can see what it does any more
+                sys.stderr.write(f"{error}; the run ends\n")
+                _thread.interrupt_main(signal.SIGTERM)
+                return
             except (OSError, RunError) as error:  # a full disk: training may still go on
                 sys.stderr.write(f"no sign of life could be written: {error}\n")
+            if known.pid is not None and known.pid != os.getpid():
+                sys.stderr.write(f"process {known.pid} performs this run now; this one ends\n")
+                _thread.interrupt_main(signal.SIGTERM)
+                return
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()
@@ -144,24 +165,48 @@ def _begin(run: Run) -> bool:
     def take(status: RunStatus) -> RunStatus:
         if status.state not in ("queued", "starting"):
             return status
-        return move(status, "running", now=run.clock(), **identity)
+        return move(status, "running", now=run.clock(), pulse=time.monotonic(), **identity)
 
     status = run.change_status(take)
     if status.state == "stopping":
         status = advance(run, "stopped", message="stopped before it began")
-    return status.state == "running" and status.pid == identity["pid"]
+    if status.state != "running" or status.pid != identity["pid"]:
+        return False
+    run.write_json(WORKER, identity)
+    return True
 
 
-def _conclude(run: Run, outcome: Outcome) -> None:
-    run.change_status(lambda status: _living(status, now=run.clock()))
-    advance(run, outcome.state, exit_code=outcome.exit_code, message=outcome.message, error=outcome.error)
+def _concluded(run: Run, outcome: Outcome, begun: RunStatus) -> bool:
+    """Write how the run ended. False when it could not be written now, as on a full disk.
+
+    begun: the status with which it began, from which one that was damaged is written anew.
+    """
+    try:
+        if run.status().pid not in (None, os.getpid()):
+            return True  # another process performs it
+        run.change_status(partial(_living, known=begun, now=run.clock()))
+        run.write_json(ENDED, asdict(outcome))
+        advance(run, **asdict(outcome))
+    except RunNotFoundError:
+        return True
+    except (OSError, RunError) as error:
+        sys.stderr.write(f"how the run ended could not be written: {error}\n")
+        return False
+    return True
 
 
-def _living(status: RunStatus, *, now: float) -> RunStatus:
-    """The status with a new heartbeat; a run given up for lost, say over a laptop's sleep, is running again."""
-    if status.state == "lost" and status.pid == os.getpid():
-        return move(status, "running", now=now, finished=None, error=None)
-    return replace(status)
+def _living(status: RunStatus, *, known: RunStatus, now: float) -> RunStatus:
+    """The status with a new heartbeat; a run given up for lost, say over a laptop's sleep, is running again.
+
+    known: the status as this process last saw it, from which one that was damaged is written anew.
+    """
+    if not status.is_readable or (status.pid is None and status.state in ("lost", "queued", "starting")):
+        status = replace(known, **own_identity())
+    if status.pid != os.getpid():
+        return status
+    if status.state == "lost":
+        status = move(status, "running", now=now, finished=None, error=None)
+    return replace(status, pulse=time.monotonic())
 
 
 def _is_out_of_memory(error: Exception) -> bool:

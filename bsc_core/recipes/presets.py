@@ -6,10 +6,11 @@ from typing import Any
 
 from bsc_core.config import DataConfig, RunConfig, make_config
 from bsc_core.recipes.fitting import DataShape
-from bsc_core.recipes.papers import PAPERS
+from bsc_core.recipes.other_papers import ARTICLE, MARGINS, SCL, SIMCSE
+from bsc_core.recipes.papers import BSC_PAPER
 from bsc_core.recipes.preset import Preset
 
-__all__ = ["PRESETS", "Preset", "preset_config", "recommended", "suggested"]
+__all__ = ["FAMILIES", "PRESETS", "Preset", "family_of", "preset_config", "recommended", "suggested"]
 
 
 def _by_task(title: str, when: str, loss: dict[str, Any], batching: dict[str, Any] | None = None) -> Preset:
@@ -23,7 +24,7 @@ def _by_task(title: str, when: str, loss: dict[str, Any], batching: dict[str, An
     return Preset(title, when, values)
 
 
-PRESETS: dict[str, Preset] = {
+BY_TASK: dict[str, Preset] = {
     "recommended": Preset(
         "Recommended",
         "A short, careful run from the bundled encoder. A query's labelled negatives meet it in its batch.",
@@ -78,8 +79,24 @@ PRESETS: dict[str, Preset] = {
             "training": {"epochs": 5, "batch_size": 32, "learning_rate": 1e-3, "temperature_learning_rate": 1e-2},
         },
     ),
-    **PAPERS,
 }
+
+FAMILIES: dict[str, dict[str, Preset]] = {
+    "By task": BY_TASK,
+    "BSC paper": BSC_PAPER,
+    "SBERT article": ARTICLE,
+    "Margins paper": MARGINS,
+    "SCL paper": SCL,
+    "SimCSE": SIMCSE,
+}
+
+PRESETS: dict[str, Preset] = {name: preset for family in FAMILIES.values() for name, preset in family.items()}
+
+
+def family_of(name: str) -> str:
+    """The family that a preset belongs to. Raises KeyError for an unknown preset."""
+    found = {preset: family for family, presets in FAMILIES.items() for preset in presets}
+    return found[name]
 
 
 def preset_config(name: str, data: DataConfig) -> RunConfig:

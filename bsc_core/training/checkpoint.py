@@ -6,11 +6,14 @@ loss, optimiser, schedule and random generators; reading it executes no pickled 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +22,15 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
-from bsc_core.encoders import save_model
-from bsc_core.errors import CheckpointError
+from bsc_core.config import RunConfig
+from bsc_core.encoders import eval_mode, save_model
+from bsc_core.encoders.lora import lora_state
+from bsc_core.errors import CheckpointError, TrainingError
 from bsc_core.training.trainer import Start, StepReport, Trainer
 
+PROBED = 8  # texts
 KEPT = 2  # the one before stays, in case the newest turns out to be damaged
+RESTORED = ("optimizer", "schedule", "random", "cuda_random", "scaler")  # by the trainer
 UNREADABLE = (OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError)
 
 
@@ -32,8 +39,8 @@ class Checkpoint:
     """A checkpoint that was read.
 
     start: where training goes on. best, best_epoch: the dev metric of the kept model and its epoch, None and 0 before
-    there is one. ends_epoch: whether the epoch's last step was done. loss, memory: state of the loss, and the vectors
-    that the steps left, (U, D), or None.
+    there is one. ends_epoch: whether the epoch's last step was done. loss, memory, lora: state of the loss, the vectors
+    that the steps left, (U, D), or None, and the low-rank matrices with the weights they are added to, or None.
     """
 
     folder: Path
@@ -43,6 +50,7 @@ class Checkpoint:
     best_epoch: int
     loss: dict[str, Any]
     memory: np.ndarray[Any, Any] | None
+    lora: dict[str, Any] | None
 
     @property
     def model_folder(self) -> Path:
@@ -56,45 +64,77 @@ def save_checkpoint(
     *,
     keep: int = KEPT,
     best: tuple[float | None, int] = (None, 0),
+    made_by: str = "",
 ) -> Path:
     """Write the state after a step under `folder` and drop all but the newest `keep`. Returns its folder.
 
-    best: the best dev metric so far and its epoch.
+    best: the best dev metric so far and its epoch. made_by: of `fingerprint`, what the checkpoint is told by later.
     """
-    target = folder / f"step-{report.step:06d}"
-    aside = folder / f".{target.name}.{os.getpid()}"
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
     model, loss = trainer.accelerator.unwrap_model(trainer.model), trainer.accelerator.unwrap_model(trainer.loss)
-    save_model(model, aside / "model", card=f"Checkpoint of a BSC Lab run after step {report.step}.")
-    state = {
-        "loss": loss.state_dict(),
-        "optimizer": trainer.optimizer.state_dict(),
-        "schedule": trainer.schedule_state(),
-        "random": torch.get_rng_state(),
-        "cuda_random": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "memory": None if trainer.memory is None else torch.from_numpy(trainer.memory),
-    }
-    torch.save(state, aside / "state.pt")
-    progress = {
-        "step": report.step,
-        "steps": report.steps,
-        "epoch": report.epoch,
-        "position": report.position,
-        "ends_epoch": report.ends_epoch,
-        "last": report.last,
-        "best": best[0],
-        "best_epoch": best[1],
-    }
-    (aside / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
-    for path in (*aside.rglob("*"), aside):
-        _sync(path)
-    shutil.rmtree(target, ignore_errors=True)
-    aside.rename(target)
-    _sync(folder)
+    target = folder / f"step-{report.step:06d}"
+    with _aside(target) as aside:
+        save_model(model, aside / "model", card=f"Checkpoint of a BSC Lab run after step {report.step}.")
+        state = {
+            **trainer.state(),
+            "loss": loss.state_dict(),
+            "memory": None if trainer.memory is None else torch.from_numpy(trainer.memory),
+            "lora": lora_state(model),
+        }
+        torch.save(state, aside / "state.pt")
+        progress = {
+            "step": report.step,
+            "steps": report.steps,
+            "epoch": report.epoch,
+            "position": report.position,
+            "ends_epoch": report.ends_epoch,
+            "last": report.last,
+            "best": best[0],
+            "best_epoch": best[1],
+            "made_by": made_by,
+        }
+        (aside / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
     for old in checkpoints(folder)[:-keep]:
         shutil.rmtree(old)
     return target
+
+
+def fingerprint(config: RunConfig) -> str:
+    """What tells the checkpoints of a run with this config from those of another, in hexadecimal."""
+    chosen = config.model_dump_json(exclude={"name"}, exclude_defaults=True)
+    return hashlib.sha256(chosen.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _aside(target: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `target` when it is whole and on the disk; else nothing is left of it."""
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        for path in (*aside.rglob("*"), aside):
+            _sync(path)
+        shutil.rmtree(target, ignore_errors=True)
+        aside.rename(target)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    _sync(target.parent)
+
+
+def check_finite(trainer: Trainer, report: StepReport) -> None:
+    """Refuse a model whose weights, or vectors of some texts, are not finite, before a good state makes way for it.
+
+    Raises TrainingError, naming the step.
+    """
+    texts = np.arange(min(PROBED, len(trainer.forward.tokens)))
+    with eval_mode(trainer.model), torch.no_grad():
+        finite = bool(torch.isfinite(trainer.forward.embed(texts)).all())
+    if not finite or not all(bool(torch.isfinite(weights).all()) for weights in trainer.model.parameters()):
+        raise TrainingError(
+            f"step {report.step}: the encoder's numbers are not finite any more; lower learning_rate (what was saved "
+            "before is kept)"
+        )
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -102,16 +142,17 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if (path / "progress.json").is_file())
 
 
-def last_checkpoint(folder: Path) -> Checkpoint | None:
+def last_checkpoint(folder: Path, made_by: str = "") -> Checkpoint | None:
     """The newest checkpoint under `folder` that can be read; one that cannot is named, and the one before is used.
 
-    None where there is none at all. Raises CheckpointError when there are some and none can be read.
+    made_by: see `read_checkpoint`. None where there is none at all. Raises CheckpointError when there are some and none
+    can be read.
     """
     found = checkpoints(folder)
     damaged = None
     for path in reversed(found):
         try:
-            return read_checkpoint(path)
+            return read_checkpoint(path, made_by)
         except CheckpointError as error:
             print(f"{error}; the one before it is used", file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
             damaged = error
@@ -120,11 +161,17 @@ def last_checkpoint(folder: Path) -> Checkpoint | None:
     return None
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """The state in a checkpoint's folder. Raises CheckpointError when it is truncated or of something else."""
+def read_checkpoint(folder: Path, made_by: str = "") -> Checkpoint:
+    """The state in a checkpoint's folder. Raises CheckpointError when it is truncated or of something else.
+
+    made_by: the fingerprint that it must have, where both are known.
+    """
     state = read_state(folder)
     try:
         progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+        other = progress.get("made_by", "")
+        if made_by and other and other != made_by:
+            raise CheckpointError(f"{folder}: this checkpoint is of a run with another config")
         with safe_open(str(next((folder / "model").rglob("*.safetensors"))), "pt") as weights:
             weights.keys()
         memory = state["memory"]
@@ -133,7 +180,8 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             epoch=progress["epoch"],
             position=progress["position"],
             last=progress["last"],
-            state={name: state[name] for name in ("optimizer", "schedule", "random", "cuda_random")},
+            state={name: state[name] for name in ("optimizer", "schedule", "random", "cuda_random")}
+            | {"scaler": state.get("scaler")},
         )
         return Checkpoint(
             folder=folder,
@@ -143,6 +191,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             best_epoch=progress["best_epoch"],
             loss=state["loss"],
             memory=None if memory is None else memory.numpy(),
+            lora=state.get("lora"),
         )
     except (*UNREADABLE, StopIteration) as error:
         raise CheckpointError(f"{folder}: this checkpoint cannot be read ({error})") from None

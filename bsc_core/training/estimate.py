@@ -11,7 +11,7 @@ import numpy as np
 from bsc_core.config import RunConfig
 from bsc_core.data import ExperimentData
 from bsc_core.errors import BscError
-from bsc_core.runs import RunStore
+from bsc_core.runs import RunStore, chain_of
 
 SPEEDS = ("train_characters_per_second", "encode_characters_per_second")
 
@@ -45,14 +45,14 @@ def measured_speed(summary: dict[str, Any], data: ExperimentData, folder: Path) 
     encoded = distinct * summary["texts_encoded"] / len(data.texts)
     return {
         "train_characters_per_second": trained / training if training else None,
-        "encode_characters_per_second": encoded / encoding if encoded else None,
+        "encode_characters_per_second": encoded / encoding if encoding else None,
         "startup_seconds": max(0.0, seconds["total"] - training - encoding),
         "disk_bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
     }
 
 
 def estimate(config: RunConfig, data: ExperimentData, store: RunStore) -> Estimate:
-    """The cost of a run from the newest finished run with the same encoder and precision."""
+    """The cost of a run from the newest finished run whose steps cost the same: see `_of_one_cost`."""
     speed = _latest_speed(config, store)
     if speed is None:
         return Estimate(None, None, None, "not measured yet: the first run with this encoder measures it")
@@ -60,7 +60,8 @@ def estimate(config: RunConfig, data: ExperimentData, store: RunStore) -> Estima
     per_epoch, distinct = characters(data)
     epochs = config.training.epochs
     if config.training.steps:
-        epochs = max(1, round(config.training.steps * config.training.batch_size / len(data.train)))
+        pairs = config.training.steps * config.training.batch_size * config.training.accumulation
+        epochs = max(1, round(pairs / len(data.train)))
     evaluations = 1 + (epochs if config.evaluation.each_epoch else 1)
     seconds = (
         result["startup_seconds"]
@@ -71,6 +72,7 @@ def estimate(config: RunConfig, data: ExperimentData, store: RunStore) -> Estima
 
 
 def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, Any]] | None:
+    wanted = _of_one_cost(config, store)
     for run in store.list():
         try:
             result, other = run.read_json("result"), run.config()
@@ -78,6 +80,19 @@ def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, An
             continue
         if not result or not all(result.get(name) for name in SPEEDS):
             continue
-        if (other.encoder.name, other.training.precision) == (config.encoder.name, config.training.precision):
+        if _of_one_cost(other, store) == wanted:
             return run.id, result
     return None
+
+
+def _of_one_cost(config: RunConfig, store: RunStore) -> tuple[object, ...]:
+    """What runs share whose steps cost the same: the encoder at the start of their chain, and how it is computed."""
+    encoder, seen = config.encoder.name, set()
+    while (run_id := chain_of(encoder)) is not None and run_id not in seen:
+        seen.add(run_id)
+        try:
+            encoder = store.get(run_id).config().encoder.name
+        except BscError:  # that run is gone
+            break
+    training = config.training
+    return encoder, config.encoder.lora is None, training.precision, training.gradient_cache == "always"

@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from bsc_core.training.memory import peak_memory_bytes
+
 if TYPE_CHECKING:
+    import torch
+
     from bsc_core.batching import BatchPlan
     from bsc_core.runs import Run
+    from bsc_core.training.trackers import Trackers
     from bsc_core.training.trainer import StepReport
 
 SHOWN = ("mrr", "map", "has_positive@1", "spearman", "f1")  # in the log
@@ -19,26 +24,31 @@ STATUS_SECONDS = 0.5  # between two writes of the status
 
 
 class Journal:
-    """Appends to a run's metrics and keeps its status fresh. Times are wall-clock seconds."""
+    """Appends to a run's metrics, keeps its status fresh and tells its trackers. Times are wall-clock seconds.
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    silent: takes times only, in a process that helps another.
+    """
+
+    def __init__(self, run: Run, trackers: Trackers | None = None, *, silent: bool = False) -> None:
+        self.run, self.trackers, self.silent = run, trackers, silent
         self.started = time.perf_counter()
         self._written = 0.0
         self._seconds: dict[str, float] = defaultdict(float)
         self._last: dict[str, float] = defaultdict(float)
         self._epoch_seconds: dict[int, float] = defaultdict(float)
-        self._pairs = self._tokens = self._encoded = 0
+        self._pairs = self._tokens = self._encoded = self._steps = self._step = 0
 
     def say(self, message: str) -> None:
         """Say what is being done."""
+        if self.silent:
+            return
         self.run.update_status(message=message)
         print(message, file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
 
     def encoding(self, done: int, total: int) -> None:
         """Progress of encoding `total` texts."""
         self._encoded += total if done == total else 0
-        if self._due() or done == total:
+        if (self._due() or done == total) and not self.silent:
             self.run.update_status(message=f"Encoding texts: {done:,} of {total:,}")
 
     @contextmanager
@@ -62,19 +72,27 @@ class Journal:
         self._epoch_seconds[report.epoch] += report.seconds
         self._pairs += report.pairs
         self._tokens += report.tokens
-        self.run.append_metrics(
-            {
-                "kind": "step",
-                "step": report.step,
-                "epoch": report.epoch,
-                "loss": report.loss,
-                **{f"loss_{name}": value for name, value in report.terms.items()},
-                "temperature": report.temperature,
-                "learning_rate": report.learning_rate,
-                "grad_norm": report.grad_norm,
-                "pairs_per_second": report.pairs / report.seconds,
-            }
-        )
+        self._steps += 1
+        self._step = report.step
+        if not self.silent:
+            self._write_step(report)
+
+    def _write_step(self, report: StepReport) -> None:
+        values = {
+            "loss": report.loss,
+            **{f"loss_{name}": value for name, value in report.terms.items()},
+            "temperature": report.temperature,
+            "learning_rate": report.learning_rate,
+            "grad_norm": report.grad_norm,
+            "pairs_per_second": report.pairs / report.seconds,
+            "tokens_per_second": report.distinct_tokens / report.seconds,
+            "hardness": report.hardness,
+            "memory_bytes": report.memory_bytes,
+            "micro_batches": report.micro_batches,
+            "recomputed": report.recomputed,
+        }
+        self.run.append_metrics({"kind": "step", "step": report.step, "epoch": report.epoch, **values})
+        self._tell({f"train/{name}": value for name, value in values.items()} | {"train/epoch": report.epoch})
         if self._due() or report.ends_epoch:
             self.run.update_status(
                 step=report.step,
@@ -97,12 +115,14 @@ class Journal:
                 "encode_seconds": self._last["encode"],
             }
         )
+        for split, found in metrics.items():
+            self._tell({f"{split}/{name}": value for name, value in found.items()})
         dev = metrics["dev"]
         shown = ", ".join(f"{name} {dev[name]:.3f}" for name in SHOWN if dev.get(name) is not None)
         self.say(f"Epoch {epoch} on dev: {shown}" if epoch else f"Before training, on dev: {shown}")
 
-    def summary(self) -> dict[str, Any]:
-        """Times, speed and memory of the whole run."""
+    def summary(self, device: torch.device) -> dict[str, Any]:
+        """Times, speed and memory of the whole run, on the device it was trained on."""
         epochs = [self._epoch_seconds[epoch] for epoch in sorted(self._epoch_seconds)]
         train = self._seconds["train"]
         return {
@@ -111,11 +131,20 @@ class Journal:
             "texts_encoded": self._encoded,
             "pairs_per_second": self._pairs / train if train else None,
             "tokens_per_second": self._tokens / train if train else None,
-            "peak_memory_bytes": peak_memory_bytes(),
+            "peak_memory_bytes": peak_memory_bytes(device),
         }
 
+    def close(self) -> None:
+        """Let the trackers write what they still hold."""
+        if self.trackers is not None:
+            self.trackers.finish()
+
+    def _tell(self, values: dict[str, float | None]) -> None:
+        if self.trackers is not None:
+            self.trackers.log(values, self._step)
+
     def _remaining(self, report: StepReport) -> float:
-        step = self._seconds["train"] / report.step
+        step = self._seconds["train"] / self._steps  # those of this process: a run may have been resumed
         evaluations = max(0, report.epochs - report.epoch + (0 if report.ends_epoch else 1))
         between = self._last["encode"] + self._last["plan"] + self._last["checkpoint"]
         return (report.steps - report.step) * step + evaluations * between
@@ -126,14 +155,3 @@ class Journal:
             return False
         self._written = now
         return True
-
-
-def peak_memory_bytes() -> int:
-    """The most memory this process has held so far."""
-    if sys.platform == "win32":
-        import psutil
-
-        return int(psutil.Process().memory_info().peak_wset)
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

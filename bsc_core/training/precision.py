@@ -1,4 +1,4 @@
-"""Which numbers the encoder computes in: float32, or bfloat16 where the processor gains from it."""
+"""Which numbers the encoder computes in: float32, or half as many bits where the processor gains from it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+
+from bsc_core.encoders.forward import Precision, autocast
+from bsc_core.errors import ConfigError
+
+__all__ = ["Precision", "autocast", "make_scaler", "processor_gains_from_bf16", "resolve_precision"]
 
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 
@@ -21,13 +26,15 @@ def processor_gains_from_bf16(device: torch.device, cpuinfo: Path = Path("/proc/
     return any(flag in flags for flag in BF16_FLAGS)
 
 
-def resolve_precision(wanted: Literal["auto", "fp32", "bf16"], device: torch.device) -> Literal["fp32", "bf16"]:
-    """What `auto` means on this device."""
+def resolve_precision(wanted: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> Precision:
+    """What `auto` means on this device. Raises ConfigError for fp16 where the device is a processor."""
+    if wanted == "fp16" and device.type == "cpu":
+        raise ConfigError("training.precision is fp16, which is for GPUs, and this run is on a processor; choose auto")
     if wanted != "auto":
         return wanted
     return "bf16" if processor_gains_from_bf16(device) else "fp32"
 
 
-def autocast(precision: Literal["fp32", "bf16"], device: torch.device) -> torch.autocast:
-    """The context a step runs in; under bf16 it casts each weight once and keeps the copy until it ends."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+def make_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler:
+    """Scales the loss so that small gradients survive fp16; with other numbers it lets everything through."""
+    return torch.amp.GradScaler(device.type, enabled=precision == "fp16")

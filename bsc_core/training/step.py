@@ -1,10 +1,10 @@
-"""What one step computes: each distinct text of the batch once, in micro-batches of similar length.
+"""What one step computes: vectors of the batch's distinct texts, the loss on all of them, and the gradient of both.
 
 All sides of a row and repeated texts share one forward pass; the loss sees matrices gathered from it, so its value and
 gradients are those of encoding every row by itself (dropout off).
 """
 
-# B rows in a batch, U distinct texts in it, D dimensions
+# B rows in a batch, K extra negative documents, U distinct texts, E texts encoded, D dimensions
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from bsc_core.config import LossConfig, LossSection
 from bsc_core.data.pairs import PairDataset
-from bsc_core.encoders.tokens import TokenTable, token_budget
+from bsc_core.losses import LossParts
+from bsc_core.training.cache import CachedEncoder
+from bsc_core.training.hardness import batch_hardness
 
 Ids = npt.NDArray[np.int32]
 Memory = npt.NDArray[np.float32]
@@ -36,70 +37,101 @@ class Batch:
     ids: dict[str, Tensor]
 
 
-def encode_distinct(model: SentenceTransformer, tokens: TokenTable, ids: Ids, micro_tokens: int | None) -> Tensor:
-    """Embeddings of distinct texts with their gradient. ids: (U,) text ids, no repeats. Returns (U, D) in float32."""
-    parts, positions = [], []
-    for chosen in tokens.micro_batches(ids, token_budget(model.device, micro_tokens)):
-        features = {name: value.to(model.device) for name, value in tokens.features(ids[chosen]).items()}
-        parts.append(model(features)["sentence_embedding"].float())
-        positions.append(chosen)
-    restore = np.argsort(np.concatenate(positions), kind="stable")
-    return torch.cat(parts)[torch.from_numpy(restore).to(parts[0].device)]  # (U, D) in the order of ids
+@dataclass(frozen=True)
+class Texts:
+    """Which texts a batch encodes, and which of them are its sides.
+
+    ids: (E,) text ids, the distinct ones once, or once for each of two views. distinct: U. queries: (B,), documents:
+    (B + K,) positions in ids.
+    """
+
+    ids: Ids
+    distinct: int
+    queries: npt.NDArray[np.int64]
+    documents: npt.NDArray[np.int64]
 
 
-def embed_columns(
-    model: SentenceTransformer,
-    tokens: TokenTable,
-    columns: list[Ids],
-    micro_tokens: int | None,
-    memory: Memory | None = None,
-) -> list[Tensor]:
-    """Embeddings of several columns of text ids, (B, D) for each of (B,). memory takes them too, one row a text."""
+@dataclass(frozen=True)
+class BatchReport:
+    """What a batch was: its loss; hardness as `batch_hardness` tells; tokens of its sides, and of its distinct texts;
+    how many micro-batches this process encoded, and which share of its tokens twice."""
+
+    loss: float
+    terms: dict[str, float]
+    hardness: float | None
+    pairs: int
+    tokens: int
+    distinct_tokens: int
+    micro_batches: int
+    recomputed: float
+
+
+def batch_texts(dataset: PairDataset, rows: Ids, loss: LossConfig | LossSection) -> Texts:
+    """The texts of the rows as their loss takes them.
+
+    A loss that needs views sees each query twice, with two dropout masks; one that takes negatives sees row i's at
+    B + i, where the dataset has them.
+    """
+    columns = [dataset.query[rows]]
+    if "views" not in loss.needs:
+        columns.append(dataset.document[rows])
+        if loss.takes_negatives and dataset.negative is not None:
+            columns.append(dataset.negative[rows])
     distinct, where = np.unique(np.concatenate(columns), return_inverse=True)
-    vectors = encode_distinct(model, tokens, distinct.astype(np.int32), micro_tokens)  # (U, D)
-    if memory is not None:
-        memory[distinct] = vectors.detach().cpu().numpy()
-    gathered = vectors[torch.from_numpy(where).to(vectors.device)]
-    return list(torch.split(gathered, [len(column) for column in columns]))
+    queries, documents = where[: len(rows)], where[len(rows) :]
+    if "views" not in loss.needs:
+        return Texts(distinct.astype(np.int32), len(distinct), queries, documents)
+    return Texts(np.concatenate([distinct, distinct]).astype(np.int32), len(distinct), queries, queries + len(distinct))
 
 
-def embed_batch(
-    model: SentenceTransformer, tokens: TokenTable, dataset: PairDataset, rows: Ids, micro_tokens: int | None
-) -> tuple[Tensor, Tensor]:
-    """Queries and documents of the rows, (B, D) each."""
-    queries, documents = embed_columns(model, tokens, [dataset.query[rows], dataset.document[rows]], micro_tokens)
-    return queries, documents
+def make_batch(vectors: Tensor, texts: Texts, dataset: PairDataset, rows: Ids) -> Batch:
+    """The rows as their loss takes them. vectors: (E, D) of texts.ids."""
+    queries = vectors[torch.from_numpy(texts.queries).to(vectors.device)]
+    documents = vectors[torch.from_numpy(texts.documents).to(vectors.device)]
+    ids = _batch_ids(dataset, rows, with_negatives=len(documents) > len(rows))
+    placed = {name: torch.from_numpy(array.astype(np.int64)).to(vectors.device) for name, array in ids.items()}
+    return Batch(queries, documents, batch_labels(dataset, rows, vectors.device), placed)
 
 
-def make_batch(
-    model: SentenceTransformer,
-    tokens: TokenTable,
+def backward_batch(
+    encoder: CachedEncoder,
+    loss: nn.Module,
     dataset: PairDataset,
     rows: Ids,
     *,
-    loss: LossConfig | LossSection,
-    micro_tokens: int | None,
+    scale: Tensor | float = 1.0,
     memory: Memory | None = None,
-) -> Batch:
-    """The rows as their loss takes them. memory: (U, D) of the dataset, takes the vectors that were computed.
+) -> BatchReport:
+    """Add the gradient of scale times the rows' loss to that of encoder and loss.
 
-    A loss that needs views sees each query in two forward passes, with two dropout masks; one that takes negatives sees
-    row i's at B + i, where the dataset has them.
+    memory: (U, D) with a row for each text of the dataset, takes the vectors. Raises what the loss raises.
     """
-    query = dataset.query[rows]
-    if "views" in loss.needs:
-        (queries,) = embed_columns(model, tokens, [query], micro_tokens, memory)
-        (documents,) = embed_columns(model, tokens, [query], micro_tokens)
-    else:
-        columns = [query, dataset.document[rows]]
-        if loss.takes_negatives and dataset.negative is not None:
-            columns.append(dataset.negative[rows])
-        queries, *sides = embed_columns(model, tokens, columns, micro_tokens, memory)
-        documents = torch.cat(sides)
-    device = queries.device
-    ids = _batch_ids(dataset, rows, with_negatives=len(documents) > len(rows))
-    placed = {name: torch.from_numpy(array.astype(np.int64)).to(device) for name, array in ids.items()}
-    return Batch(queries, documents, batch_labels(dataset, rows, device), placed)
+    texts = batch_texts(dataset, rows, getattr(loss, "config", LossSection()))
+    encoding = encoder.encode(texts.ids)
+    if memory is not None:
+        memory[texts.ids[: texts.distinct]] = encoding.vectors[: texts.distinct].detach().cpu().numpy()
+    batch = make_batch(encoding.vectors, texts, dataset, rows)
+    parts: LossParts = loss(batch.queries, batch.documents, batch.labels, **batch.ids)
+    torch.autograd.backward([parts.total * scale])
+    encoding.backward()
+    lengths = encoder.forward.tokens.lengths
+    sides = np.concatenate([texts.queries, texts.documents])
+    return BatchReport(
+        loss=float(parts.total.detach()),
+        terms={name: float(value.detach()) for name, value in parts.terms.items()},
+        hardness=_hardness(batch, dataset, rows),
+        pairs=len(rows),
+        tokens=int(lengths[texts.ids[sides]].sum()),
+        distinct_tokens=int(lengths[texts.ids].sum()),
+        micro_batches=len(encoding.own),
+        recomputed=encoding.recomputed(),
+    )
+
+
+def _hardness(batch: Batch, dataset: PairDataset, rows: Ids) -> float | None:
+    positive = None if batch.labels is None else torch.from_numpy(dataset.positive[rows]).to(batch.queries.device)
+    queries, documents = batch.queries.detach(), batch.documents.detach()
+    return batch_hardness(queries, documents, batch.ids["query_ids"], batch.ids["document_ids"], positive)
 
 
 def batch_labels(dataset: PairDataset, rows: Ids, device: torch.device) -> Tensor | None:

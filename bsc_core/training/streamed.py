@@ -101,6 +101,8 @@ class StreamedTrainer(Trainer):
     The shards hold one plan, so each epoch has the same batches.
     """
 
+    fixed_tokens = False
+
     def __init__(
         self, model: SentenceTransformer, loss: nn.Module, *, stream: PairStream, start: Start | None = None
     ) -> None:
@@ -132,7 +134,7 @@ class StreamedBatches:
 
     def __iter__(self) -> Iterator[Ids]:
         trainer = self.trainer
-        model = trainer.accelerator.unwrap_model(trainer.model)
         for pairs, batches in trainer.stream.windows(self.batch_size):
-            trainer.dataset, trainer.tokens = pairs, tokenise(model, pairs.texts.texts, trainer.max_length)
+            trainer.dataset = pairs
+            trainer.forward.use_tokens(tokenise(trainer.encoder, pairs.texts.texts, trainer.max_length))
             yield from batches

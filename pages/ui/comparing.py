@@ -9,19 +9,25 @@ import streamlit as st
 
 from bsc_core.figures import curves, theme
 from bsc_core.runs import Run
-from pages.ui import run_list, show
+from pages.ui import run_list, show, store
 
 
 def draw(runs: list[Run]) -> None:
-    """Draw the comparison; the first run chosen is the solid line everywhere."""
+    """Draw the comparison, live while a run goes on; the first run chosen is the solid line everywhere."""
+    run_list.watched(lambda: _draw(runs), runs)
+
+
+def _draw(runs: list[Run]) -> None:
     rows = {short_name(run): run_list.metric_rows(run) for run in runs}
     metric = next((run.status().metric_name for run in runs if run.status().metric_name), None)
-    pictures = [("loss", curves.loss_curve(rows)), ("temperature", curves.temperature_curve(rows))]
+    pictures = [("loss", curves.step_curve(rows, "loss")), ("temperature", curves.step_curve(rows, "temperature"))]
     if metric:
         pictures.insert(0, (metric, curves.metric_curve(rows, metric)))
-    for place, (name, picture) in zip(show.columns(len(pictures), least=320), pictures, strict=True):
-        with place:
-            show.figure(picture, alt=f"{name} of {len(runs)} runs", name=f"compare.{name}")
+    _beside(pictures, len(runs))
+    if st.toggle("More curves", key="runs.compare.more"):
+        noted = dict.fromkeys(field for lines in rows.values() for field in curves.noted(lines))
+        others = [field for field in noted if field not in ("loss", "temperature")]
+        _beside([(field, curves.step_curve(rows, field)) for field in others], len(runs))
     st.subheader("What differs", anchor=False)
     different = differences({short_name(run): run.config().model_dump(mode="json") for run in runs})
     if different:
@@ -32,10 +38,20 @@ def draw(runs: list[Run]) -> None:
     st.dataframe(metrics(runs), hide_index=True, key="runs.compared", alt="Metrics of the runs after training")
 
 
+def _beside(pictures: list[tuple[str, Any]], runs: int) -> None:
+    """Figures of a name each, side by side."""
+    if not pictures:
+        st.caption("No step has noted anything yet.")
+        return
+    for place, (name, picture) in zip(show.columns(len(pictures), least=320), pictures, strict=True):
+        with place:
+            show.figure(picture, alt=f"{name} of {runs} runs", name=f"compare.{name}")
+
+
 def short_name(run: Run) -> str:
     """A run's name, else its id without the time, and in both the end of the id, which no other run shares."""
     config = run.config()
-    return f"{config.name} · {run.id[-4:]}" if config.name else run.id.split("-", 2)[-1]
+    return f"{config.name} · {run.id[-4:]}" if config.name else store.short_id(run.id)
 
 
 def differences(configs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, str]]:

@@ -6,42 +6,45 @@ import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
 from bsc_core.figures import theme
+from bsc_core.runs import Run, RunStatus
 from pages.ui import store
 
 OPEN = "open"  # names a run in a link to the Runs page
-ACTIVE = ("queued", "starting", "running", "stopping")
+ACTIVE = ("running", "stopping", "starting", "queued")  # the order in which they stand
+SHOWN = 5
 
 
 def draw() -> None:
     """Draw the running jobs in the sidebar; looked up again every 2 seconds while there are any."""
     with st.sidebar:
-        every = "2s" if _active() else None
-        st.fragment(_jobs, run_every=every)()
+        going = bool(_active())
+        st.fragment(_jobs, run_every="2s" if going else None)(going)
 
 
-def _active() -> list[tuple[str, object]]:
-    runs = [(run, run.status()) for run in store.run_store().list()[:30]]
-    return [(run, status) for run, status in runs if status.state in ACTIVE]
+def _active() -> list[tuple[Run, RunStatus]]:
+    """The runs that go on or wait, those that run first."""
+    runs = [(run, run.status()) for run in store.run_store().list()]
+    active = [(run, status) for run, status in runs if status.state in ACTIVE]
+    return sorted(active, key=lambda one: (ACTIVE.index(one[1].state), one[1].created))
 
 
-def _jobs() -> None:
+def _jobs(going: bool) -> None:
     active = _active()
+    if going and not active:
+        st.rerun(scope="app")  # once, so that nothing is looked up any more
     if not active:
         st.caption("No run is active.")
-    for run, status in active:
+    for run, status in active[:SHOWN]:
         done = f"{100 * status.step // status.steps}%" if status.steps else status.state
         left = f", {theme.duration(status.eta_seconds)} left" if status.eta_seconds else ""
         try:
             st.page_link(
                 "pages/runs.py",
-                label=f"{done} · {_short(run.id)}{left}",
+                label=f"{done} · {store.short_id(run.id)}{left}",
                 icon=":material/progress_activity:",
                 query_params={OPEN: run.id},
             )
         except StreamlitPageNotFoundError:
-            st.text(f"{done} · {_short(run.id)}{left}")
-
-
-def _short(run_id: str) -> str:
-    """The id without the date and time that it begins with."""
-    return run_id.split("-", 2)[-1]
+            st.text(f"{done} · {store.short_id(run.id)}{left}")
+    if len(active) > SHOWN:
+        st.caption(f"and {theme.many(len(active) - SHOWN, 'more run')}")

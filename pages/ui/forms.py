@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin
 
 import streamlit as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bsc_core.config import LOSS_CONFIGS, DataConfig, RunConfig
-from pages.ui import words
+from bsc_core.config import LOSS_CONFIGS, RunConfig
+from pages.ui import reasons, words
 
 Values = dict[str, Any]
 Fields = Mapping[str, Sequence[str]]  # section -> names of its fields
+Drawn = Callable[[str, str, str], object]  # what draws one field, given page, section and field
 
 
 def key(page: str, section: str, field: str) -> str:
@@ -41,48 +42,74 @@ def fill(page: str, fields: Fields, values: Values) -> None:
 def read(page: str, fields: Fields) -> dict[str, Values]:
     """The widgets' values, nested as `make_config` takes them."""
     return {
-        section: {name: st.session_state[key(page, section, name)] for name in names}
+        section: {name: _plain(section, name, st.session_state[key(page, section, name)]) for name in names}
         for section, names in fields.items()
     }
 
 
+def _plain(section: str, field: str, value: Any) -> Any:
+    """A widget's value as the config takes it: typed whole numbers as such, and an emptied text as not set.
+
+    In the inner sections of `data` an empty text has a meaning of its own.
+    """
+    kind, optional = kind_of(info_of(section, field).annotation)
+    if value == "" and optional and not section.startswith("data."):
+        return None
+    if get_origin(kind) is tuple and get_args(kind)[0] is int:
+        return [int(one) if str(one).strip().isdecimal() else one for one in value]
+    return value
+
+
+def info_of(section: str, field: str) -> FieldInfo:
+    """A field of a section as the schema has it."""
+    return model_of(section).model_fields[field]
+
+
 def model_of(section: str) -> type[BaseModel]:
-    """The pydantic model of a section of RunConfig, of a loss: `loss.combined.bsc`, or of data: `data.examples`."""
+    """The pydantic model of a section of RunConfig, of a loss: `loss.combined.bsc`, or an inner one: `encoder.lora`."""
     outer, _, inner = section.rpartition(".")
     if section.startswith("loss."):
         return LOSS_CONFIGS[inner]
-    fields = DataConfig.model_fields if outer == "data" else RunConfig.model_fields
+    fields = model_of(outer).model_fields if outer else RunConfig.model_fields
     model, _ = kind_of(fields[inner].annotation)
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
         raise TypeError(f"section {section} is {model}, which a form cannot be made from")
     return model
 
 
-def draw(page: str, section: str, fields: Sequence[str], *, columns: int = 2) -> None:
-    """Draw the widgets of these fields, side by side: lists over the whole width first, switches last."""
+def draw(page: str, section: str, fields: Sequence[str], *, columns: int = 2, drawn: Drawn | None = None) -> None:
+    """Draw the widgets of these fields, side by side: lists over the whole width first, switches last.
+
+    drawn: draws one field, by default its widget.
+    """
+    drawn = drawn or field_widget
     infos = model_of(section).model_fields
     lists = [field for field in fields if get_origin(infos[field].annotation) is tuple]
     switches = [field for field in fields if infos[field].annotation is bool]
     boxes = [field for field in fields if field not in (*lists, *switches)]
     for field in lists:
-        widget(infos[field], key(page, section, field), _word(section, field))
+        drawn(page, section, field)
     for kind in (boxes, switches):
         for start in range(0, len(kind), columns):
             row = zip(st.columns(columns, vertical_alignment="bottom"), kind[start : start + columns], strict=False)
             for place, field in row:
                 with place:
-                    widget(infos[field], key(page, section, field), _word(section, field))
+                    drawn(page, section, field)
 
 
-def widget(info: FieldInfo, widget_key: str, field: str) -> Any:
+def field_widget(page: str, section: str, field: str) -> Any:
     """One field's widget, chosen by its type."""
+    info, widget_key = info_of(section, field), key(page, section, field)
     kind, optional = kind_of(info.annotation)
-    shared: Values = {"key": widget_key, "help": _help(field, info), "persist_state": "session"}
+    shared: Values = {"key": widget_key, "help": help_of(section, field), "persist_state": "session"}
     title = info.title or field
     if get_origin(kind) is Literal:
         return st.selectbox(title, get_args(kind), **shared)
     if get_origin(kind) is tuple:
-        return st.multiselect(title, get_args(get_args(kind)[0]), **shared)
+        element = get_args(kind)[0]
+        if get_origin(element) is Literal:
+            return st.multiselect(title, get_args(element), placeholder="none", **shared)
+        return typed_list(title, **shared)
     if kind is bool:
         return st.toggle(title, **shared)
     if kind in (int, float):
@@ -99,6 +126,13 @@ def widget(info: FieldInfo, widget_key: str, field: str) -> Any:
     return st.text_input(title, placeholder="not set" if optional else None, **shared)
 
 
+def typed_list(title: str, **shared: Any) -> list[Any]:
+    """A list whose values are typed in; what is shown is what the session holds under the key."""
+    known = st.session_state.get(shared["key"]) or []
+    shared = {"placeholder": "type a value, then Enter", **shared}
+    return st.multiselect(title, known, format_func=reasons.told, accept_new_options=True, **shared)
+
+
 def kind_of(annotation: Any) -> tuple[Any, bool]:
     """The type of a field without its None, and whether None is allowed: `int | None` -> (int, True)."""
     if get_origin(annotation) not in (Union, types.UnionType):
@@ -112,10 +146,10 @@ def _step(default: float) -> float:
     return float(10.0 ** (math.floor(math.log10(abs(default))) - 1))
 
 
-def _word(section: str, field: str) -> str:
-    """Under which name a field's word is looked up: those of `data` have meanings of their own."""
-    return f"{section}.{field}" if section.startswith("data.") else field
-
-
-def _help(field: str, info: FieldInfo) -> str | None:
-    return words.help_text(field) if field in words.WORDS else info.description
+def help_of(section: str, field: str) -> str | None:
+    """What a field is and why its default is what it is; a word of the field has its card."""
+    info = info_of(section, field)
+    name = f"{section}.{field}" if section.startswith("data.") else field  # those of `data` have other meanings
+    about = words.help_text(name) if name in words.WORDS else info.description
+    parts = [about, reasons.reason(section, field, info.get_default())]
+    return "\n\n".join(part for part in parts if part) or None

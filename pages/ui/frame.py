@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,8 @@ ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 NO_RUN = "none"
 OPEN = footer.OPEN
 CONTEXT = ("dataset", "encoder", "run")
-RUNS_OFFERED = 50
+RUNS_OFFERED = 500
+HELD_SECONDS = 4.0
 SIDEBAR = 236  # pixels
 ICON = str(Path(__file__).with_name("icon.svg"))
 
@@ -87,16 +89,32 @@ def _choice(key: str, label: str, options: list[str], arrived: bool, *, open_end
     sent = st.session_state.get("context_next", {}).pop(key, None)
     asked = st.query_params.get(key)
     if sent and (open_ended or sent in options):
-        st.session_state[key] = sent
+        _jump(key, sent)
     elif arrived and not asked and last and (open_ended or last in options):
         st.session_state[key] = last
         if last != options[0]:
             with suppress(StreamlitAPIException):  # bound still by the page before, whose widget has written it
                 st.query_params[key] = last
+    _hold(key, options)
     if open_ended:
         options = list(dict.fromkeys([*options, *(name for name in (sent, asked, last) if name)]))
     value = st.selectbox(label, options, key=key, accept_new_options=open_ended, bind="query-params")
     return value if value and (open_ended or value in options) else options[0]
+
+
+def _jump(key: str, value: str) -> None:
+    """Set a widget of the bar, and remember what it showed before."""
+    held = st.session_state.setdefault("context_held", {})
+    held[key] = (st.session_state.get(key), value, time.monotonic())
+    st.session_state[key] = value
+
+
+def _hold(key: str, options: list[str]) -> None:
+    """For a moment after a jump a message that was under way may still bear the old value: it does not count."""
+    before, value, since = st.session_state.get("context_held", {}).get(key, (None, None, -HELD_SECONDS))
+    recent = time.monotonic() - since < HELD_SECONDS
+    if recent and value in options and st.session_state.get(key) == before:
+        st.session_state[key] = value
 
 
 def run_label(run_id: str) -> str:

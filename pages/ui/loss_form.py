@@ -79,7 +79,7 @@ def laid_over(given: forms.Values, sent: forms.Values) -> forms.Values:
     return dict(sent) if "name" in sent else given
 
 
-def draw(page: str, shape: DataShape) -> None:
+def draw(page: str, shape: DataShape, drawn: forms.Drawn = forms.field_widget) -> None:
     """The choice of a loss, what it is for, and its fields."""
     fitting = fitting_losses(shape)
     chosen = st.selectbox(
@@ -92,9 +92,9 @@ def draw(page: str, shape: DataShape) -> None:
     )
     st.caption(f"{CATALOGUE[chosen].when} Data: {CATALOGUE[chosen].data}.")
     if chosen == "combined":
-        _draw_sum(page)
+        _draw_sum(page, drawn)
         return
-    _draw_fields(page, f"loss.{chosen}", chosen)
+    _draw_fields(page, f"loss.{chosen}", chosen, drawn)
 
 
 def _option(name: str, fitting: list[str]) -> str:
@@ -102,18 +102,18 @@ def _option(name: str, fitting: list[str]) -> str:
     return title if name in fitting else f"{title}: does not fit these data"
 
 
-def _draw_fields(page: str, section: str, loss: str) -> None:
-    forms.draw(page, section, SHOWN[loss])
+def _draw_fields(page: str, section: str, loss: str, drawn: forms.Drawn) -> None:
+    forms.draw(page, section, SHOWN[loss], drawn=drawn)
     if more(loss) and st.toggle("More", key=f"{page}.more.{section}", persist_state="session"):
-        forms.draw(page, section, more(loss))
+        forms.draw(page, section, more(loss), drawn=drawn)
 
 
-def _draw_sum(page: str) -> None:
+def _draw_sum(page: str, drawn: forms.Drawn) -> None:
     custom = st.session_state[forms.key(page, "loss.combined", "preset")] == "custom"
-    forms.draw(page, "loss.combined", ("preset",) if custom else SHOWN["combined"])
+    forms.draw(page, "loss.combined", ("preset",) if custom else SHOWN["combined"], drawn=drawn)
     if not custom:
         st.markdown("**Its batch softmax**")
-        _draw_fields(page, PART, "bsc")
+        _draw_fields(page, PART, "bsc", drawn)
         return
     names = st.multiselect(
         "Parts", SINGLE, format_func=loss_words.TITLES.get, key=_key(page, "parts"), persist_state="session"

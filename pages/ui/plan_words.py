@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from bsc_core.config import BatchingConfig, EncoderConfig, RunConfig, TrainingConfig
 from bsc_core.figures import theme
 from bsc_core.recipes.fitting import DataShape, shape_of
+from bsc_core.runs import chain_of
 from bsc_core.training.rows import keeps_negatives
 from pages.ui import loss_words
 
@@ -60,8 +62,15 @@ def data_kind(shape: DataShape) -> str:
 
 def encoder_sentence(encoder: EncoderConfig) -> str:
     """The encoder section in one sentence."""
-    name = NAMES.get(encoder.name, Path(encoder.name).name or encoder.name)
-    return f"Encoder: {name}, texts up to {encoder.max_length} tokens"
+    lora = f", LoRA of rank {encoder.lora.rank}" if encoder.lora else ""
+    return f"Encoder: {encoder_name(encoder.name)}, texts up to {encoder.max_length} tokens{lora}"
+
+
+def encoder_name(name: str) -> str:
+    """An encoder's name as one says it: the built-in ones by their model, a folder by its last part."""
+    if (run_id := chain_of(name)) is not None:
+        return f"the model of run {run_id}"
+    return NAMES.get(name, Path(name).name or name)
 
 
 def batching_sentence(batching: BatchingConfig) -> str:
@@ -90,7 +99,8 @@ def training_sentence(training: TrainingConfig) -> str:
     """The training section in one sentence."""
     length = theme.many(training.steps, "step") if training.steps else theme.many(training.epochs, "epoch")
     rate = f"learning rate {small(training.learning_rate)}"
-    return f"Training: {length}, batch {training.batch_size}, {rate}, seed {training.seed}"
+    seeds = f"{len(training.seeds)} seeds" if training.seeds else f"seed {training.seed}"
+    return f"Training: {length}, batch {training.batch_size}, {rate}, {seeds}"
 
 
 def small(value: float) -> str:
@@ -117,13 +127,21 @@ def steps(config: RunConfig, known: Facts) -> int:
     if config.training.steps:
         return config.training.steps
     whole, rest = divmod(rows(config, known), config.training.batch_size)
-    return config.training.epochs * max(1, whole + (rest > 1))
+    return config.training.epochs * math.ceil(max(1, whole + (rest > 1)) / config.training.accumulation)
+
+
+def pairs(config: RunConfig, known: Facts) -> int:
+    """Pairs that the run trains on, one counted as often as it comes."""
+    training = config.training
+    if training.steps:
+        return training.steps * training.batch_size * training.accumulation
+    return training.epochs * rows(config, known)
 
 
 def plan_sentences(config: RunConfig, known: Facts) -> list[str]:
     """The whole plan in words, in the order it will happen."""
     each = " and after every epoch" if config.evaluation.each_epoch else ""
-    encoder = NAMES.get(config.encoder.name, Path(config.encoder.name).name or config.encoder.name)
+    encoder = encoder_name(config.encoder.name)
     kind = "triplet" if "negatives" in config.loss.needs else "training pair"
     measured = f"search in {theme.many(known.corpus, 'document')}" if known.corpus else "the dev pairs themselves"
     return [
@@ -132,8 +150,13 @@ def plan_sentences(config: RunConfig, known: Facts) -> list[str]:
         f"in batches of {config.training.batch_size}{_told_apart(config)}: {_order(config.batching)}.",
         f"Take {theme.many(steps(config, known), 'step')}{loss_words.at_temperature(config.loss)} "
         f"with a learning rate that rises to {small(config.training.learning_rate)} and falls to 0.",
-        f"Measure before, after{each}; keep the model that is best on dev.",
+        f"Measure before, after{each}; keep the model that is best on dev{_until(config)}.",
     ]
+
+
+def _until(config: RunConfig) -> str:
+    patience = config.training.early_stopping
+    return f", and end after {theme.many(patience, 'epoch')} without a better one" if patience else ""
 
 
 def _told_apart(config: RunConfig) -> str:
@@ -155,7 +178,7 @@ def oddities(config: RunConfig, known: Facts) -> list[str]:
         found.append(
             f"Groups of {batching.group_size} do not fit in a batch of {training.batch_size}; they will be cut."
         )
-    if training.learning_rate > 1e-4 and config.encoder.name != "static":
+    if training.learning_rate > 1e-4 and config.encoder.name != "static" and not config.encoder.lora:
         found.append(
             f"Learning rate {small(training.learning_rate)} is high for a transformer (1e-5 to 5e-5 is usual)."
         )
@@ -165,8 +188,29 @@ def oddities(config: RunConfig, known: Facts) -> list[str]:
         found.append(f"Only {theme.many(steps(config, known), 'step')} in all: hardly time to learn.")
     if known.dev < 20:
         found.append(f"Only {theme.many(known.dev, 'dev pair')}: the metric will jump by chance.")
+    found += _of_engine(config)
     if training.schedule == "ends_early":
         found.append("The learning rate is 0 for the last steps: the article's mistake, kept as a lesson.")
     if not known.corpus and not known.shape.labelled:
         found.append("No corpus and no labels: dev is measured by search among its own documents.")
+    return found
+
+
+def _of_engine(config: RunConfig) -> list[str]:
+    """What is unusual about how the steps are taken."""
+    training, found = config.training, []
+    if training.accumulation > 1 and loss_words.in_batch(config.loss):
+        found.append(
+            f"Accumulation averages {training.accumulation} batches, but negatives stay within each: gradient caching "
+            "takes one large batch in the same memory."
+        )
+    if training.early_stopping and not config.evaluation.each_epoch:
+        found.append(
+            "Early stopping looks at the dev metric of every epoch, and this plan measures none: it will be refused."
+        )
+    if training.early_stopping and training.early_stopping >= training.epochs and not training.steps:
+        found.append(f"Early stopping after {training.early_stopping} epochs cannot act in {training.epochs}.")
+    if config.encoder.lora and training.learning_rate < 1e-4:
+        rate = small(training.learning_rate)
+        found.append(f"Learning rate {rate} is low for LoRA (1e-4 to 1e-3 is usual).")
     return found

@@ -1,9 +1,10 @@
-"""The table of runs: one row each with state, progress, best metric and age; the choice is kept in the URL."""
+"""The table of runs: one row each with state, step, best metric, group and age; what is chosen stands in the URL."""
 
 from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import streamlit as st
@@ -11,10 +12,14 @@ import streamlit as st
 from bsc_core.errors import BscError
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStatus
-from pages.ui import frame, store
+from pages.ui import frame, show, store
 
 COMPARE = "compare"
+GROUP = "group"
+KEPT_GROUP = "runs.group.kept"
+EVERY_RUN = "every run"
 EVERY = "2s"
+TALL, LOW = 300, 182  # pixels of the table, without and with a run below it
 FIRST = ("mrr", "map", "has_positive", "spearman", "f1", "average_precision", "accuracy")
 COUNTS = ("queries", "documents", "gold_missing", "constant", "queries_without_positive")  # no measures of a model
 
@@ -40,39 +45,97 @@ STATES: dict[str, Look] = {
 }
 
 
-def choose(runs: list[Run]) -> list[str]:
-    """Draw the table, live while a run goes on; return the ids of the chosen runs, the one in the URL first."""
-    chosen = compare_with([run.id for run in runs])
+def choose(every: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
+    """Draw the table, live while a run goes on. Returns the chosen group, its runs, and the chosen runs.
+
+    Of these the one of the context bar comes first. Without a group there are all runs.
+    """
+    with st.container(horizontal=True):
+        group, runs = in_group(every)
+        chosen = compare_with([run.id for run in runs])
+    watched(lambda: _table(runs, chosen), runs)
+    return group, runs, [store.run_store().get(run_id) for run_id in chosen]
+
+
+def in_group(runs: list[Run]) -> tuple[str | None, list[Run]]:
+    """The group that is chosen in the URL and its runs as they were launched; without one None and all runs."""
+    groups = list(dict.fromkeys(group for run in runs if (group := run.status().group)))
+    if not groups:
+        return None, runs
+    words = "Runs that were launched together: a sweep, or one setting with several seeds"
+    kept = st.session_state.pop(KEPT_GROUP, None)
+    if kept in groups:
+        st.session_state[GROUP] = kept
+    chosen = st.selectbox("Group", [EVERY_RUN, *groups], key=GROUP, bind="query-params", help=words)
+    if chosen not in groups:
+        return None, runs
+    return chosen, sorted((run for run in runs if run.status().group == chosen), key=_launched)
+
+
+def stay_in(group: str | None) -> None:
+    """Keep the chosen group over a jump to another of its runs, which empties the URL."""
+    if group is not None and st.session_state.get(GROUP) == group:
+        st.session_state[KEPT_GROUP] = group
+
+
+def _launched(run: Run) -> tuple[float, str]:
+    return run.status().created, run.id
+
+
+def watched(draw: Callable[[], None], runs: list[Run]) -> None:
+    """Draw now, and every 2 seconds while one of the runs goes on; when the last has ended, the whole page once more.
+
+    Nothing is looked at again after that.
+    """
     going = any(not run.status().is_finished for run in runs)
-    st.fragment(_table, run_every=EVERY if going else None)(runs, chosen)
-    return chosen
+
+    def look() -> None:
+        if going and all(run.status().is_finished for run in runs):
+            st.rerun(scope="app")
+        draw()
+
+    st.fragment(look, run_every=EVERY if going else None)()
 
 
 def _table(runs: list[Run], chosen: list[str]) -> None:
     """The widget is keyed by the runs that are listed, so a run that joins never moves the choice to another row."""
+    _notice(runs)
     ids = [run.id for run in runs]
     key = f"runs.table.{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
+    lines = [line(run) for run in runs]
     st.dataframe(
-        [line(run) for run in runs],
+        lines,
         key=key,
         on_select=lambda: _keep(key, ids),
         selection_mode="multi-row",
         selection_default={"selection": {"rows": [ids.index(run_id) for run_id in chosen]}},
         hide_index=True,
-        height=min(300, 38 + 36 * len(runs)),
-        alt="Runs with state, progress, time left, best metric on dev and age",
+        height=min(TALL if not chosen else LOW, 38 + 36 * len(runs)),
+        alt="Runs with state, progress, step, time left, metric on dev, group and age",
+        column_order=[name for name in lines[0] if name != "Group" or len({row["Group"] for row in lines}) > 1],
         column_config={
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
-            "Dev by epoch": st.column_config.LineChartColumn(width="small", help="The best metric after each epoch"),
+            "Dev by epoch": st.column_config.LineChartColumn(width=110, help="The best metric after each epoch"),
         },
     )
-    if _named() != chosen:  # a click inside this fragment: the rest of the page has to follow
+    if _named(ids) != chosen:  # a click inside this fragment: the rest of the page has to follow
         st.rerun(scope="app")
 
 
-def _named() -> list[str]:
+def _notice(runs: list[Run]) -> None:
+    """Notice the processes that are gone, and draw the page anew where a run's folder is."""
+    from bsc_core.jobs import reconcile
+
+    with show.calm_errors(stop=False):
+        reconcile(store.run_store())
+    if not all(run.folder.is_dir() for run in runs):
+        st.rerun(scope="app")
+
+
+def _named(ids: list[str]) -> list[str]:
+    """The runs of this table that are chosen; a run of the context bar that is not listed here is none of them."""
     first = st.session_state.get("run", frame.NO_RUN)
-    return [] if first == frame.NO_RUN else [first, *st.session_state.get(COMPARE, [])]
+    return [first, *st.session_state.get(COMPARE, [])] if first in ids else []
 
 
 def compare_with(ids: list[str]) -> list[str]:
@@ -90,7 +153,7 @@ def compare_with(ids: list[str]) -> list[str]:
 
 def _keep(key: str, ids: list[str]) -> None:
     """Take over what was clicked: of the rows, the one chosen first is `run`, the others are `compare`."""
-    before = _named()
+    before = _named(ids)
     clicked = [ids[row] for row in st.session_state[key]["selection"]["rows"]]
     picked = sorted(clicked, key=lambda run_id: before.index(run_id) if run_id in before else len(before))
     st.session_state["run"] = picked[0] if picked else frame.NO_RUN
@@ -104,9 +167,11 @@ def line(run: Run) -> dict[str, Any]:
         "Run": name(run),
         "State": f"{STATES[status.state].mark} {status.state}",
         "Progress": 100 if status.state == "done" else round(100 * status.progress),
+        "Step": f"{theme.count(status.step)} of {theme.count(status.steps)}" if status.steps else "",
         "Time left": theme.duration(status.eta_seconds) if status.eta_seconds and not status.is_finished else "",
         "Dev by epoch": dev_values(run, status.metric_name),
         "Best on dev": best(status),
+        "Group": store.short_id(status.group) if status.group else "",
         "Age": theme.duration(max(0.0, time.time() - status.created)),
     }
 
@@ -145,11 +210,3 @@ def metric_place(name: str) -> tuple[int, int]:
     """The metrics that runs are compared by come first, then hits by their cut-off, then the rest."""
     kind, _, cut = name.partition("@")
     return (FIRST.index(kind) if kind in FIRST else len(FIRST), int(cut or 0))
-
-
-def listed() -> list[Run]:
-    """The runs, newest first, after dead processes have been noticed."""
-    from bsc_core.jobs import reconcile
-
-    reconcile(store.run_store())
-    return store.run_store().list()

@@ -46,6 +46,11 @@ def run_store() -> RunStore:
     return RunStore()
 
 
+def short_id(run_id: str) -> str:
+    """The id of a run or a group without the date and time that it begins with."""
+    return run_id.split("-", 2)[-1]
+
+
 def datasets() -> dict[str, DatasetChoice]:
     """Key -> dataset: the sample data first, then the uploaded ones, newest first."""
     choices = {
@@ -106,9 +111,9 @@ def prepared(config: DataConfig, *, seed: int = 0) -> ExperimentData:
     generated = config.negatives is not None or config.examples is not None
     marks = config.false_negatives
     if marks is not None and generated:
-        return _load(config, (*_times_of(config), *_file_times(marks)), seed)
+        return _load(config, (*times_of(config), *_file_times(marks)), seed)
     plain = config.model_copy(update={"false_negatives": None})  # a new mark does not read the files again
-    data, times = _load(plain, _times_of(plain), seed), _times_of(plain)
+    data, times = _load(plain, times_of(plain), seed), times_of(plain)
     return data if marks is None else _marked(data, (plain.model_dump_json(), times, seed), marks, _file_times(marks))
 
 
@@ -122,13 +127,14 @@ def source_rows(key: str, *, mended: bool = False) -> ExperimentData:
         return prepared(plain)
     named = ExamplesConfig.model_validate(config.examples.model_dump(include={"text", "class_label", "split"}))
     plain = plain.model_copy(update={"examples": named})
-    return _sentences(plain.model_dump_json(), _times_of(plain))
+    return _sentences(plain.model_dump_json(), times_of(plain))
 
 
 Times = tuple[tuple[str, int, int], ...]
 
 
-def _times_of(data: DataConfig) -> Times:
+def times_of(data: DataConfig) -> Times:
+    """Name, time and size of each file of a dataset, by which a change of one is seen."""
     return _file_times(data.train, data.dev, data.test, data.corpus, *data.mix)
 
 
@@ -206,7 +212,7 @@ def vectors(key: str, encoder: str, *, seed: int = 0) -> np.ndarray:
     """
     data = experiment_data(key, seed=seed)
     config = encoder_config(encoder)
-    name = (data.texts.digest, config.name, config.max_length, _folder_time(config.name))
+    name = (data.texts.digest, config.name, config.max_length, folder_time(config.name))
     shelf = _shelf()
     if name not in shelf:
         while len(shelf) >= SHELF:
@@ -223,7 +229,8 @@ def encoder_config(encoder: str) -> EncoderConfig:
     return EncoderConfig(name=str(run.model_folder), max_length=run.config().encoder.max_length)
 
 
-def _folder_time(name: str) -> int:
+def folder_time(name: str) -> int:
+    """When a model folder changed last; 0 for a name that is no folder."""
     folder = Path(name)
     return folder.stat().st_mtime_ns if folder.is_dir() else 0
 

@@ -104,8 +104,11 @@ class Visit:
         assert self.page.get_by_test_id("stException").count() == 0, self.server.log()[-3000:]
 
     def choose(self, label: str, option: str) -> None:
-        """Choose an option of a select box; once more where the page was drawn anew under the open list."""
-        box = self.page.get_by_role("combobox", name=label, exact=True)
+        """Choose an option of a select box; once more where the page was drawn anew under the open list.
+
+        While the page is drawn anew, a box may stand there twice for a moment.
+        """
+        box = self.page.get_by_role("combobox", name=label, exact=True).first
         for _ in range(2):
             box.click()
             self.page.get_by_role("option", name=option, exact=True).click()

@@ -13,6 +13,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from bsc_core.jobs.identity import find_process, signal_group, wait_until
+from bsc_core.jobs.stopping import ask_to_stop
 from bsc_core.runs import RunStore
 
 START_SECONDS = 60.0
@@ -80,7 +81,7 @@ class AppServer:
         for run in self.store.list():
             status = run.status()
             if not status.is_finished:
-                run.request_stop()
+                ask_to_stop(run)  # one that waits is not started any more
                 signal_group(status, signal.SIGKILL)
             assert wait_until(lambda status=status: find_process(status) is None, END_SECONDS)
         with FileLock(self.store.root / ".supervisor.lock", timeout=END_SECONDS):

@@ -110,7 +110,7 @@ def test_texts_that_look_like_html_or_markdown_are_shown_as_they_are_and_run_not
     visit.open("train", dataset=finished.key, encoder="static")
     nothing_ran(page)
     visit.open("runs", run=finished.run.id)
-    assert visit.rows("Runs with state, progress, time left, best metric on dev and age")
+    assert visit.rows("Runs with state, progress, step, time left, metric on dev, group and age")
     nothing_ran(page)
 
     visit.open("embeddings", run=finished.run.id)

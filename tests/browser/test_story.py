@@ -150,7 +150,7 @@ def reload_the_page_while_it_trains(visit, run):
     expect(page.get_by_test_id("stVegaLiteChart").or_(page.locator(".js-plotly-plot")).first).to_be_visible()
 
 
-RUNS = "Runs with state, progress, time left, best metric on dev and age"
+RUNS = "Runs with state, progress, step, time left, metric on dev, group and age"
 
 
 def shown_step(visit, *, at_least: int) -> int:

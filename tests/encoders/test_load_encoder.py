@@ -121,6 +121,31 @@ def test_a_longer_text_than_the_model_can_read_is_refused(tiny_encoder):
         load_encoder(EncoderConfig(name=str(tiny_encoder), max_length=300))
 
 
+def test_positions_that_the_architecture_cannot_use_do_not_count(tmp_path):
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertTokenizerFast, RobertaConfig, RobertaModel
+
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsoup\n", encoding="utf-8")
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    config = RobertaConfig(vocab_size=6, max_position_embeddings=34, pad_token_id=1, type_vocab_size=2, **shape)
+    RobertaModel(config).save_pretrained(tmp_path / "roberta")
+    BertTokenizerFast(vocab=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "roberta")
+    SentenceTransformer(modules=[Transformer(str(tmp_path / "roberta")), Pooling(8)]).save(str(tmp_path / "model"))
+    name = str(tmp_path / "model")
+    with pytest.raises(ConfigError, match=r"max_length is 33; this encoder reads at most 32 tokens"):
+        load_encoder(EncoderConfig(name=name, max_length=33))
+    model = load_encoder(EncoderConfig(name=name, max_length=32))
+    assert encode(model, tokenise(model, ["soup " * 100], 32)).shape == (1, 8)
+
+
+def test_a_model_without_a_tokeniser_is_refused_rather_than_reading_every_word_as_unknown(copied_encoder):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (copied_encoder / name).unlink()
+    with pytest.raises(ModelError, match=r"no tokeniser lies beside the weights.*save the encoder again"):
+        load_encoder(EncoderConfig(name=str(copied_encoder), max_length=16))
+
+
 def test_a_missing_folder_is_named():
     with pytest.raises(PathError, match="there is no such"):
         load_encoder(EncoderConfig(name="./no/such/folder"))

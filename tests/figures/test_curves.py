@@ -51,11 +51,11 @@ def test_evaluations_leave_out_what_is_not_defined() -> None:
     ],
 )
 def test_the_title_says_what_the_curve_does(values: list[float], words: str) -> None:
-    assert curves.loss_curve({"a": steps(values)}).to_dict()["title"] == words
+    assert curves.step_curve({"a": steps(values)}, "loss").to_dict()["title"] == words
 
 
 def test_the_first_run_is_solid_and_the_second_dashed() -> None:
-    spec = curves.loss_curve({"a": steps([2.0, 1.0]), "b": steps([3.0, 2.0])}).to_dict()
+    spec = curves.step_curve({"a": steps([2.0, 1.0]), "b": steps([3.0, 2.0])}, "loss").to_dict()
     scale = spec["layer"][0]["encoding"]["strokeDash"]["scale"]
     assert scale["domain"] == ["a", "b"]
     assert scale["range"] == [list(theme.DASHES[0]), list(theme.DASHES[1])]
@@ -65,7 +65,7 @@ def test_the_first_run_is_solid_and_the_second_dashed() -> None:
 
 
 def test_a_run_alone_needs_no_legend() -> None:
-    spec = curves.temperature_curve({"a": steps([0.1, 0.09], "temperature")}).to_dict()
+    spec = curves.step_curve({"a": steps([0.1, 0.09], "temperature")}, "temperature").to_dict()
     assert spec["layer"][0]["encoding"]["color"]["legend"] is None
 
 
@@ -74,3 +74,22 @@ def test_the_dev_curve_runs_over_epochs() -> None:
     spec = curves.metric_curve({"a": rows}, "mrr").to_dict()
     assert spec["layer"][0]["encoding"]["x"]["field"] == "epoch"
     assert spec["title"] == "mrr on dev rises from 0.000 to 0.200"
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "words"),
+    [
+        ("learning_rate", [2e-5, 1e-6], "The learning rate falls from 2.0e-05 to 1.0e-06"),
+        ("tokens_per_second", [1500.4, 12000.0], "The speed rises from 1,500 to 12,000"),
+        ("memory_bytes", [2.0**28, 2.0**29], "The peak of memory rises from 256.000 to 512.000"),
+    ],
+)
+def test_a_title_says_small_and_large_numbers_so_that_they_can_be_read(
+    field: str, values: list[float], words: str
+) -> None:
+    assert curves.step_curve({"a": steps(values, field)}, field).to_dict()["title"] == words
+
+
+def test_only_what_the_steps_noted_has_a_curve() -> None:
+    rows = [{"kind": "step", "step": 1, "loss": 1.0, "temperature": None, "memory_bytes": 5, "loss_extra": 1.0}]
+    assert curves.noted([*rows, {"kind": "evaluation", "epoch": 1, "hardness": 0.5}]) == ["loss", "memory_bytes"]

@@ -1,6 +1,6 @@
 """Real processes for the tests of jobs: a worker whose experiment behaves as it is told, a supervisor, a launcher.
 
-python stand_in.py perform BEHAVIOUR RUN_FOLDER | supervise BEHAVIOUR SLOTS ROOT | launch BEHAVIOUR RUN_ID ROOT
+python stand_in.py perform BEHAVIOUR RUN_FOLDER | supervise|keep BEHAVIOUR SLOTS ROOT | launch BEHAVIOUR RUN_ID ROOT
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 from bsc_core.config import DataConfig, RunConfig
 from bsc_core.jobs import launch
-from bsc_core.jobs.local import start_detached, start_worker
+from bsc_core.jobs.local import start_detached
+from bsc_core.jobs.local_backend import LocalBackend
 from bsc_core.jobs.supervisor import supervise
 from bsc_core.jobs.worker import perform
 from bsc_core.runs import Run, RunStore
@@ -39,6 +40,12 @@ def quick(run: Run) -> dict[str, Any]:
 def patient(run: Run) -> dict[str, Any]:
     say("waiting to be asked")
     return until_asked(run)
+
+
+def modelled(run: Run) -> dict[str, Any]:
+    """Leaves a model, whenever it is asked to stop."""
+    run.model_folder.mkdir()
+    return patient(run)
 
 
 def blind(run: Run) -> dict[str, Any]:
@@ -79,7 +86,8 @@ def environment(run: Run) -> dict[str, Any]:
 
 
 BEHAVIOURS = {
-    behaviour.__name__: behaviour for behaviour in (quick, patient, blind, deaf, chatty, killed, vanished, environment)
+    behaviour.__name__: behaviour
+    for behaviour in (quick, patient, modelled, blind, deaf, chatty, killed, vanished, environment)
 }
 
 
@@ -96,9 +104,10 @@ def start_supervising(store: RunStore, *, behaviour: str, slots: int = 1) -> Non
 def main(role: str, behaviour: str, *words: str) -> int:
     if role == "perform":
         return perform(Run(Path(words[0])), lambda config, run: BEHAVIOURS[behaviour](run), heartbeat_seconds=0.05)
-    if role == "supervise":
-        starter = partial(start_worker, command=command("perform", behaviour))
-        supervise(RunStore(words[1]), slots=int(words[0]), starter=starter, poll_seconds=0.02)
+    if role in ("supervise", "keep"):
+        backends = {"local": LocalBackend(command("perform", behaviour))}
+        keep = role == "keep"
+        supervise(RunStore(words[1]), slots=int(words[0]), backends=backends, poll_seconds=0.02, keep=keep)
         return 0
     config = RunConfig(data=DataConfig(train="pairs.tsv"))
     launch(RunStore(words[1]), config, words[0], start=partial(start_supervising, behaviour=behaviour))

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +14,8 @@ import pytest
 from bsc_core.config import RunConfig, TrainingConfig
 from bsc_core.jobs import launch, reconcile, stop
 from bsc_core.jobs.identity import find_process
-from bsc_core.jobs.local import start_detached, start_worker
+from bsc_core.jobs.local import start_detached
+from bsc_core.jobs.local_backend import LocalBackend
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.supervisor import supervise
 from bsc_core.runs import Run, RunStore
@@ -140,14 +140,14 @@ def test_a_run_stopped_in_the_queue_is_never_started(started: Launch, start: Lau
 
 def test_a_worker_that_cannot_be_started_fails_its_run(store: RunStore, config: RunConfig, tmp_path: Path) -> None:
     run = launch(store, config, "one", start=lambda store: None)
-    assert supervise(store, starter=partial(start_worker, command=[str(tmp_path / "no-such-program")])) == 1
+    assert supervise(store, backends={"local": LocalBackend([str(tmp_path / "no-such-program")])}) == 1
     assert run.status().state == "failed"
     assert "no-such-program could not be started" in (run.status().error or "")
 
 
 def test_a_run_whose_folder_was_deleted_leaves_the_queue(store: RunStore) -> None:
     Queue(store.root).add("gone")
-    assert supervise(store) == 1
+    assert supervise(store) == 0
     assert (Queue(store.root).waiting(), Queue(store.root).claimed()) == ([], [])
 
 
@@ -171,6 +171,6 @@ def test_a_run_may_read_what_its_launcher_may_whoever_starts_it(
     monkeypatch.setenv("BSC_ROOTS", "/launcher")
     run = launch(store, config, "one", start=lambda store: None)
     monkeypatch.setenv("BSC_ROOTS", "/supervisor")
-    worker = start_worker(run, [sys.executable, "-c", "import os; print(os.environ['BSC_ROOTS'])"])
-    assert worker.wait() == 0
+    says = LocalBackend([sys.executable, "-c", "import os; print(os.environ['BSC_ROOTS'])"])
+    supervise(store, backends={"local": says}, poll_seconds=0.02)
     assert run.log_tail(1) == ["/launcher"]

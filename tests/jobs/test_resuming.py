@@ -139,7 +139,7 @@ def test_a_run_killed_after_its_last_step_is_only_finished(tiny_encoder: Path, t
     store = RunStore(tmp_path)
     whole = performed(store, config)
     (whole.folder / "result.json").unlink()
-    whole.update_status(state="lost")
+    whole.update_status(state="lost", pid=None)
     following = resumed(store, whole)
     assert all(np.array_equal(value, weights(following)[name]) for name, value in weights(whole).items())
 

@@ -31,8 +31,9 @@ def test_every_state_that_goes_on_can_be_stopped_or_lost() -> None:
         assert {"stopped", "lost", "failed"} <= TRANSITIONS[state]
 
 
-def test_no_state_follows_itself_and_none_leads_back_to_the_queue() -> None:
-    assert not any(may_follow(state, state) or may_follow(state, "queued") for state in STATES)
+def test_no_state_follows_itself_and_only_a_run_without_a_process_goes_back_to_the_queue() -> None:
+    assert not any(may_follow(state, state) for state in STATES)
+    assert [state for state in STATES if may_follow(state, "queued")] == ["starting"]
 
 
 @pytest.mark.parametrize(("state", "following"), list(product(STATES, STATES)))

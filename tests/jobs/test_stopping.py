@@ -100,7 +100,7 @@ def test_no_signal_reaches_another_process_with_the_same_pid(
 
 def test_a_stopping_run_that_dies_is_stopped_not_lost(store: RunStore, config: RunConfig) -> None:
     run = store.create(config, "one")
-    identity = own_identity() | {"process_created": 1.0}
+    identity = own_identity() | {"process_created": 1.0, "process_mark": None}
     run.update_status(state="stopping", **identity)
     assert [changed.id for changed in reconcile(store)] == ["one"]
     assert run.status().state == "stopped"

@@ -33,7 +33,6 @@ def test_a_finished_run_shows_its_metrics_log_and_config(visit: Callable[..., Ap
     metrics = next(table for table in tables if "Before" in table.columns)
     assert metrics["Metric"].tolist()[0] == "mrr"
     assert all("nan" not in str(value).lower() for column in metrics.columns for value in metrics[column])
-    assert "[training]" in shown(app)
     assert "best on dev" in shown(app)
     assert not any(button.label == "Stop" for button in app.button)
 
@@ -83,6 +82,18 @@ def test_stop_asks_the_run_to_stop(pages: type, runs: RunStore, trained: Run) ->
     app.button(key="runs.stop.waiting").click().run()
     assert not app.exception
     assert run.status().state == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("part", "words"), [("Config", "[training]"), ("Log", "The last 200 lines"), ("Model", "SentenceTransformer(")]
+)
+def test_a_part_of_a_run_is_made_when_its_tab_is_open(pages: type, finished: Run, part: str, words: str) -> None:
+    app = pages.alone("runs", run=finished.id)
+    assert words not in shown(app)
+    app.session_state[f"runs.part.{finished.id}.Overview"] = part
+    app.run()
+    assert not app.exception
+    assert words in shown(app)
 
 
 def test_two_runs_show_only_what_differs(pages: type, finished: Run, runs: RunStore) -> None:

@@ -12,6 +12,7 @@ from bsc_core.config import LOSS_CONFIGS, LossConfig, RunConfig, make_config
 from bsc_core.data import load_data
 from bsc_core.jobs.queue import Queue
 from bsc_core.recipes.fitting import DataShape
+from bsc_core.recipes.presets import family_of
 from bsc_core.recipes.sample import sample_config, sample_nli_config
 from bsc_core.runs import RunStore
 from bsc_core.training.rows import training_rows
@@ -30,6 +31,11 @@ def shown(app: AppTest) -> str:
 
 def choose(app: AppTest, loss: str) -> AppTest:
     return app.selectbox(key="train.loss.name").set_value(loss).run()
+
+
+def start_from(app: AppTest, preset: str) -> None:
+    app.selectbox(key="train.family").set_value(family_of(preset)).run()
+    app.selectbox(key="train.preset").set_value(preset).run()
 
 
 def config_on(app: AppTest) -> RunConfig:
@@ -167,7 +173,7 @@ def test_another_preset_takes_the_place_of_what_was_sent(pages: type, runs: RunS
     app = pages.closed("train")
     app.session_state["plan"] = {"loss": {"name": "bsc", "temperature": 0.3}, "batching": {"strategy": "random"}}
     app.run()
-    app.selectbox(key="train.preset").set_value("paper_triplet").run()
+    start_from(app, "paper_triplet")
     assert not app.exception
     assert config_on(app).loss == loss(name="triplet")
 

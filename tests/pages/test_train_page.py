@@ -12,10 +12,10 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
 from bsc_core.jobs.queue import Queue
 from bsc_core.recipes.fitting import DataShape
-from bsc_core.recipes.presets import preset_config
+from bsc_core.recipes.presets import family_of, preset_config
 from bsc_core.recipes.sample import sample_config
 from bsc_core.runs import RunStore
-from pages.ui import forms, launching, loss_form, plan_words
+from pages.ui import forms, loss_form, plan_words, train_fields
 
 LABELLED = DataShape(positives=200, negatives=400, labelled=True, graded=True, classes=0, triplets=400)
 FACTS = plan_words.Facts(train=600, dev=150, test=0, corpus=800, train_queries=200, shape=LABELLED)
@@ -24,6 +24,11 @@ FACTS = plan_words.Facts(train=600, dev=150, test=0, corpus=800, train_queries=2
 def shown(app: AppTest) -> str:
     kinds = ("markdown", "text", "caption", "code")
     return "\n".join(str(element.value) for kind in kinds for element in app.get(kind))
+
+
+def start_from(app: AppTest, preset: str) -> None:
+    app.selectbox(key="train.family").set_value(family_of(preset)).run()
+    app.selectbox(key="train.preset").set_value(preset).run()
 
 
 def labels(app: AppTest) -> list[str]:
@@ -53,12 +58,12 @@ def test_the_config_file_on_the_page_is_the_preset(pages: type, runs: RunStore) 
 @pytest.mark.parametrize("preset", ["recommended", "task_graded", "task_nli", "lesson", "paper_cqa_b", "paper_triplet"])
 def test_choosing_a_preset_fills_the_form(pages: type, runs: RunStore, preset: str) -> None:
     app = pages.alone("train")
-    app.selectbox(key="train.preset").set_value(preset).run()
+    start_from(app, preset)
     assert not app.exception
     wanted = preset_config(preset, sample_config())
     assert app.selectbox(key="train.loss.name").value == wanted.loss.name
     assert app.number_input(key="train.training.epochs").value == wanted.training.epochs
-    assert app.text_input(key="train.encoder.name").value == wanted.encoder.name
+    assert app.selectbox(key="train.encoder.name").value == wanted.encoder.name
 
 
 @pytest.mark.parametrize(
@@ -158,15 +163,15 @@ def test_a_dataset_that_is_broken_is_said_calmly(pages: type, runs: RunStore) ->
 
 
 def test_every_field_of_the_form_is_a_field_of_the_schema_once() -> None:
-    for section, names in launching.FIELDS.items():
+    for section, names in train_fields.FIELDS.items():
         assert set(names) <= set(forms.model_of(section).model_fields)
         assert len(names) == len(set(names))
 
 
-def test_every_field_of_encoder_batching_and_training_is_in_the_form() -> None:
-    for section in ("encoder", "batching", "training"):
-        in_files_alone = {"stop_words"}
-        assert set(launching.FIELDS[section]) == set(forms.model_of(section).model_fields) - in_files_alone
+def test_every_field_of_the_sections_is_in_the_form() -> None:
+    for section in ("encoder", "encoder.lora", "batching", "training", "evaluation"):
+        elsewhere = {"stop_words", "lora"}  # in files alone; a switch of its own
+        assert set(train_fields.FIELDS[section]) == set(forms.model_of(section).model_fields) - elsewhere
 
 
 def test_every_field_of_every_loss_is_in_the_form() -> None:
@@ -197,6 +202,10 @@ def test_an_ordinary_plan_has_nothing_odd() -> None:
         ({"encoder": {"name": "static"}}, "low for static vectors"),
         ({"training": {"steps": 5}}, "Only 5 steps"),
         ({"loss": {"labelled_negatives": False}}, "leaves them out"),
+        ({"training": {"accumulation": 4}}, "Accumulation averages 4 batches"),
+        ({"training": {"early_stopping": 3}}, "cannot act in 3"),
+        ({"training": {"early_stopping": 1}, "evaluation": {"each_epoch": False}}, "it will be refused"),
+        ({"encoder": {"lora": {}}}, "low for LoRA"),
     ],
 )
 def test_what_is_odd_is_said(changes: dict[str, dict[str, object]], words: str) -> None:
@@ -212,6 +221,12 @@ def test_the_plan_says_how_many_negatives_each_pair_has() -> None:
 @pytest.mark.parametrize(("batch_size", "wanted"), [(30, 60), (599, 3), (300, 6), (500, 6), (601, 3)])
 def test_a_last_batch_of_one_pair_is_no_step_of_its_own(batch_size: int, wanted: int) -> None:
     assert plan_words.steps(plan(training={"batch_size": batch_size, "epochs": 3}), FACTS) == wanted
+
+
+def test_accumulated_batches_make_fewer_steps_of_as_many_pairs() -> None:
+    alone, four = plan(training={"batch_size": 30}), plan(training={"batch_size": 30, "accumulation": 4})
+    assert (plan_words.steps(alone, FACTS), plan_words.steps(four, FACTS)) == (60, 15)
+    assert plan_words.pairs(alone, FACTS) == plan_words.pairs(four, FACTS) == 1800
 
 
 def test_without_labelled_negatives_only_positive_pairs_are_counted() -> None:

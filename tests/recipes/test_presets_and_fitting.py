@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
+from bsc_core.config import LOSS_CONFIGS, RunConfig, count_runs, make_config, make_sweep, sweep_configs
 from bsc_core.data import PairDataset, load_data
 from bsc_core.errors import DataError
 from bsc_core.recipes.fitting import fitting_losses, shape_of
 from bsc_core.recipes.papers import TASKS
-from bsc_core.recipes.presets import PRESETS, preset_config
+from bsc_core.recipes.presets import FAMILIES, PRESETS, family_of, preset_config
 from bsc_core.recipes.sample import sample_config, sample_nli_config
 from bsc_core.training.rows import training_rows
 
@@ -29,7 +29,9 @@ def test_every_preset_is_a_valid_config(name: str) -> None:
 
 
 def test_titles_of_presets_tell_them_apart() -> None:
-    assert len({preset.title for preset in PRESETS.values()}) == len(PRESETS)
+    for presets in FAMILIES.values():
+        assert len({preset.title for preset in presets.values()}) == len(presets)
+    assert sum(map(len, FAMILIES.values())) == len(PRESETS)
     assert all(preset.when.endswith(".") for preset in PRESETS.values())
 
 
@@ -41,9 +43,52 @@ def test_a_papers_task_has_the_same_settings_alone_and_combined(task: str) -> No
     assert (combined.training, combined.batching) == (alone.training, alone.batching)
 
 
-def test_presets_between_them_use_nearly_every_loss() -> None:
-    used = {preset.values["loss"]["name"] for preset in PRESETS.values()}
-    assert set(LOSS_CONFIGS) - used == {"pearson"}
+def test_presets_between_them_use_every_loss_and_every_strategy_of_the_papers() -> None:
+    assert {preset.values["loss"]["name"] for preset in PRESETS.values()} == set(LOSS_CONFIGS)
+    orders = {preset.values["batching"]["strategy"] for preset in FAMILIES["BSC paper"].values()}
+    assert orders == {"examples", "random", "clusters", "sequential"}
+
+
+def test_the_family_of_a_preset_holds_it() -> None:
+    assert all(name in FAMILIES[family_of(name)] for name in PRESETS)
+
+
+@pytest.mark.parametrize("name", [name for name, preset in PRESETS.items() if preset.sweep])
+def test_the_lists_of_a_preset_hold_its_own_value_and_every_run_is_valid(name: str) -> None:
+    values = preset_config(name, sample_config()).model_dump(mode="json")
+    sweep = make_sweep({"over": PRESETS[name].sweep})
+    made = sweep_configs(values, sweep)
+    assert len(made) == count_runs(sweep, values["training"]["seeds"])
+    assert len({config.model_dump_json() for config in made}) == len(made)
+    alone = {**values, "training": {**values["training"], "seeds": []}}
+    first = sweep_configs(values, None)[0]
+    assert make_config(alone).model_copy(update={"training": first.training}) in made
+
+
+# task: batch, epochs, rate, normalization, temperature, group, mu, bias correction; sections 1 and 3 of the BSC paper
+TABLE = """
+antique 50 5 2e-5 l2 0.1 8 0.9 no
+cqa_a 30 5 2e-5 l2 0.055 8 0.1 yes
+cqa_b 30 7 3e-5 l2 0.07 5 0.9 yes
+pfcc 30 6 2e-5 range_columns 1.2 8 0.9 no
+mrpc 30 6 2e-5 l2 0.1 4 0.1 no
+qqp 50 6 2e-5 range_columns 1.2 8 0.1 no
+stsb 30 5 2e-5 l2 0.1 8 0.1 no
+""".split("\n")[1:-1]
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_the_settings_of_the_papers_table_are_those_of_the_presets(row: str) -> None:
+    name, batch, epochs, rate, normalization, temperature, group, mu, corrected = row.split()
+    config = preset_config(f"paper_{name}", sample_config())
+    training, loss = config.training, config.loss
+    assert (training.batch_size, training.epochs, training.learning_rate) == (int(batch), int(epochs), float(rate))
+    assert (loss.normalization, loss.temperature) == (normalization, float(temperature))
+    assert config.batching.group_size == int(group)
+    assert training.bias_correction == (corrected == "yes")
+    assert config.encoder.max_length == 90
+    assert preset_config(f"paper_{name}_combined", sample_config()).loss.mu == float(mu)
+    assert preset_config(f"paper_{name}_mse", sample_config()).loss.name == "mse"
 
 
 def test_positives_alone_fit_the_in_batch_losses() -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bsc_core.config import BSCLossConfig, DataConfig, RunConfig, TrainingConfig
+from bsc_core.errors import ConfigError
 from bsc_core.losses import build_loss
-from bsc_core.training.optim import clip_gradients, make_optimizer, make_schedule
+from bsc_core.training.optim import clip_gradients, layer_rates, make_optimizer, make_schedule
 from bsc_core.training.precision import processor_gains_from_bf16, resolve_precision
 
 
@@ -80,3 +81,88 @@ def test_a_named_precision_is_taken_as_it_is():
 
 def test_every_run_config_has_a_valid_default_training_section():
     assert RunConfig(data=DataConfig(train="x.csv")).training == TrainingConfig()
+
+
+def adamw(weight: float, gradients: list[float], config: TrainingConfig) -> list[float]:
+    """AdamW (Loshchilov and Hutter 2019) for one number, from the equations."""
+    first = second = 0.0
+    seen = []
+    for step, gradient in enumerate(gradients, start=1):
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        one, two = (1 - 0.9**step, 1 - 0.999**step) if config.bias_correction else (1.0, 1.0)
+        eps = 1e-8 if config.bias_correction else 1e-6
+        weight *= 1 - config.learning_rate * config.weight_decay
+        weight -= config.learning_rate * (first / one) / ((second / two) ** 0.5 + eps)
+        seen.append(weight)
+    return seen
+
+
+def trained_number(gradients: list[float], config: TrainingConfig, *, reload_at: int | None = None) -> list[float]:
+    """The same, by the optimiser that runs use; at one step it is replaced by a new one with its state."""
+    model = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(model.weight, 0.5)
+    optimizer = make_optimizer(model, nn.Module(), config)
+    seen = []
+    for step, gradient in enumerate(gradients):
+        if step == reload_at:
+            state = optimizer.state_dict()
+            optimizer = make_optimizer(model, nn.Module(), config)
+            optimizer.load_state_dict(state)
+        model.weight.grad = torch.full((1, 1), gradient)
+        optimizer.step()
+        seen.append(model.weight.item())
+    return seen
+
+
+GRADIENTS = st.lists(st.floats(-3, 3, width=32).filter(lambda value: abs(value) > 1e-3), min_size=1, max_size=12)
+
+
+@given(gradients=GRADIENTS, corrected=st.booleans())
+def test_the_optimiser_is_adamw_with_or_without_bias_correction(gradients, corrected):
+    config = TrainingConfig(learning_rate=0.01, weight_decay=0.1, bias_correction=corrected)
+    assert trained_number(gradients, config) == pytest.approx(adamw(0.5, gradients, config), rel=1e-4, abs=1e-6)
+
+
+def test_without_correction_the_first_step_is_over_three_times_as_long():
+    plain, uncorrected = (TrainingConfig(weight_decay=0, bias_correction=choice) for choice in (True, False))
+    moved = [abs(trained_number([1.0], config)[0] - 0.5) for config in (plain, uncorrected)]
+    assert moved[1] / moved[0] == pytest.approx(0.1 / 0.001**0.5, rel=1e-2)
+
+
+def test_a_state_that_was_saved_goes_on_to_the_bit_without_correction():
+    config = TrainingConfig(learning_rate=0.01, bias_correction=False)
+    gradients = [0.3, -1.0, 0.7, 0.2, -0.4]
+    assert trained_number(gradients, config, reload_at=2) == trained_number(gradients, config)
+
+
+def test_each_layer_takes_its_share_of_the_rate_of_the_layer_above(tiny_encoder):
+    from bsc_core.encoders.pretrained import load_folder
+
+    model = load_folder(tiny_encoder, 16)
+    config = TrainingConfig(learning_rate=1e-3, layer_decay=0.5)
+    groups = make_optimizer(model, nn.Module(), config).param_groups
+    rate_of = {id(parameter): group["lr"] for group in groups for parameter in group["params"]}
+    decay_of = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
+    expected = {"pooler": 1e-3, "encoder.layer.1.": 1e-3, "encoder.layer.0.": 5e-4, "embeddings.": 2.5e-4}
+    for name, parameter in model.named_parameters():
+        (place,) = [place for place in expected if place in name]
+        assert rate_of[id(parameter)] == pytest.approx(expected[place]), name
+        assert decay_of[id(parameter)] == (0.0 if parameter.ndim == 1 else 0.01), name
+
+
+@given(decay=st.floats(0.1, 1), layers=st.integers(1, 30))
+def test_the_top_layer_has_the_rate_itself_and_no_layer_a_higher_one(decay, layers):
+    names = ["0.model.embeddings.word.weight", "0.model.final_norm.weight"]
+    names += [f"0.model.layers.{number}.mlp.weight" for number in range(layers)]
+    rates = layer_rates(names, TrainingConfig(learning_rate=1e-3, layer_decay=decay))
+    ordered = [rates[name] for name in (names[0], *names[2:], names[1])]
+    assert ordered == sorted(ordered)
+    assert rates[names[1]] == rates[names[-1]] == pytest.approx(1e-3)
+    assert rates[names[0]] == pytest.approx(1e-3 * decay**layers)
+
+
+def test_a_rate_for_each_layer_is_refused_where_there_are_no_layers():
+    with pytest.raises(ConfigError, match=r"layer_decay is 0\.9, and this encoder has no layers to tell apart"):
+        layer_rates(["0.embedding.weight"], TrainingConfig(layer_decay=0.9))
+    assert layer_rates(["0.embedding.weight"], TrainingConfig()) == {"0.embedding.weight": 2e-5}

@@ -13,6 +13,7 @@ from bsc_core.data.marks import add_mark
 from bsc_core.errors import DataError
 from bsc_core.pipeline import _Experiment
 from bsc_core.runs import RunStore
+from bsc_core.training.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,7 +32,8 @@ def experiment_of(encoder: Path, folder: Path, batching: dict, loss: dict | None
             "evaluation": {"each_epoch": False},
         }
     )
-    return _Experiment(config, RunStore(folder).create(config))
+    run = RunStore(folder).create(config)
+    return _Experiment(config, run, Journal(run))
 
 
 def plans_of(experiment: _Experiment) -> list[BatchPlan]:
@@ -59,10 +61,10 @@ def test_reused_vectors_are_those_of_the_steps(tiny_encoder: Path, tmp_path: Pat
     experiment = experiment_of(tiny_encoder, tmp_path, {"strategy": "examples", "refresh": "reuse"})
     experiment.conduct(None)
     before = np.load(experiment.run.folder / "embeddings_before.npy")
-    assert experiment.memory is not None
+    assert experiment.vectors.steps is not None
     trained = np.unique(np.concatenate(experiment.train.text_columns))
     others = np.setdiff1d(np.arange(len(before)), trained)
-    moved = np.abs(experiment.memory - before).max(axis=1) > 1e-6
+    moved = np.abs(experiment.vectors.steps - before).max(axis=1) > 1e-6
     assert moved[trained].mean() > 0.9
     assert not moved[others].any()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -11,11 +13,11 @@ from bsc_core.batching import build_plan
 from bsc_core.config import BatchingConfig, BSCLossConfig, EncoderConfig, TrainingConfig
 from bsc_core.data import read_pairs
 from bsc_core.encoders import load_encoder, tokenise
-from bsc_core.errors import CheckpointError, TrainingError
+from bsc_core.errors import CheckpointError, ConfigError, TrainingError
 from bsc_core.losses import LossParts, build_loss
 from bsc_core.training.checkpoint import checkpoints, read_state, save_checkpoint
 from bsc_core.training.seeding import seed_everything
-from bsc_core.training.trainer import Trainer
+from bsc_core.training.trainer import Start, StepReport, Trainer
 
 TRAINING = {"batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
 
@@ -24,10 +26,18 @@ TRAINING = {"batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
 def make(small_pairs, tiny_encoder):
     dataset = read_pairs(small_pairs)
 
-    def trainer(loss: nn.Module | None = None, strategy: str = "random", seed: int = 3, **changes) -> Trainer:
+    def trainer(
+        loss: nn.Module | None = None,
+        strategy: str = "random",
+        seed: int = 3,
+        start: Start | None = None,
+        begin: dict[str, torch.Tensor] | None = None,
+        **changes,
+    ) -> Trainer:
         seed_everything(seed)
         config = TrainingConfig(**{**TRAINING, **changes})
         model = load_encoder(EncoderConfig(name=str(tiny_encoder), max_length=32))
+        model.load_state_dict(model.state_dict() if begin is None else begin)
         return Trainer(
             model,
             loss or build_loss(BSCLossConfig(learn_temperature=True)),
@@ -37,6 +47,7 @@ def make(small_pairs, tiny_encoder):
             plan_for=lambda epoch: build_plan(
                 BatchingConfig(strategy=strategy), dataset, None, seed=config.seed, epoch=epoch
             ),
+            start=start,
         )
 
     return trainer
@@ -119,3 +130,129 @@ def test_a_truncated_checkpoint_is_refused_by_name(make, tmp_path):
     state.write_bytes(state.read_bytes()[: state.stat().st_size // 2])
     with pytest.raises(CheckpointError, match="step-000001"):
         read_state(checkpoint)
+
+
+def without_dropout(trainer: Trainer) -> Trainer:
+    for module in trainer.encoder.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return trainer
+
+
+def test_accumulated_batches_are_averaged_also_in_a_partial_last_step(make):
+    still = {"epochs": 1, "learning_rate": 1e-12, "temperature_learning_rate": 1e-12, "max_grad_norm": 1e9}
+    singles: list[dict[str, torch.Tensor]] = []
+    trainer = without_dropout(make(**still))
+    update = trainer._update
+
+    def remember(*arguments):
+        named = trainer.forward.named_parameters()
+        singles.append({name: parameter.grad.clone() for name, parameter in named if parameter.grad is not None})
+        return update(*arguments)
+
+    trainer._update = remember
+    losses = [report.loss for report in trainer]
+    reports = list(without_dropout(make(accumulation=2, **still)))
+    assert [report.pairs for report in reports] == [16, 16, 8]
+    assert [report.position for report in reports] == [2, 4, 5]
+    assert [report.steps for report in reports] == [3, 3, 3]
+    assert [report.ends_epoch for report in reports] == [False, False, True]
+    for report, batches in zip(reports, ([0, 1], [2, 3], [4]), strict=True):
+        assert report.loss == pytest.approx(np.mean([losses[batch] for batch in batches]), rel=1e-4)
+        mean = [sum(singles[batch][name] for batch in batches) / len(batches) for name in singles[0]]
+        assert report.grad_norm == pytest.approx(float(sum(part.square().sum() for part in mean) ** 0.5), rel=1e-3)
+
+
+def test_accumulated_steps_run_over_epochs_and_end_with_each(make):
+    reports = list(make(epochs=2, accumulation=3))
+    assert [(report.epoch, report.position) for report in reports] == [(1, 3), (1, 5), (2, 3), (2, 5)]
+    assert [report.last for report in reports] == [False, False, False, True]
+
+
+@pytest.mark.parametrize("stop", [1, 2, 4, 5])
+def test_a_trainer_goes_on_bit_for_bit_where_another_stopped(make, stop):
+    options = {"epochs": 2, "accumulation": 2, "gradient_cache": "auto"}
+    whole, left = make(**options), None
+    for report in whole:
+        if report.step == stop:
+            left = copy.deepcopy((whole.model.state_dict(), whole.loss.state_dict(), whole.state()))
+            place = (report.step, report.epoch, report.position)
+    assert left is not None
+    step, epoch, position = place
+    following = make(start=Start(step, epoch, position, False, left[2]), begin=left[0], **options)
+    following.loss.load_state_dict(left[1])
+    reports = list(following)
+    assert [report.step for report in reports] == list(range(stop + 1, 7))
+    expected, found = weights(whole), weights(following)
+    assert all(torch.equal(found[name], value) for name, value in expected.items())
+    assert following.loss.temperature.value == whole.loss.temperature.value
+
+
+def test_computing_activations_twice_trains_to_the_same_bits(make):
+    kept = make(gradient_cache="never", micro_tokens=64)
+    reports = list(kept)
+    twice = make(gradient_cache="always", micro_tokens=64)
+    cached = list(twice)
+    assert [report.loss for report in cached] == [report.loss for report in reports]
+    assert {report.recomputed for report in reports} == {0.0}
+    assert {report.recomputed for report in cached} == {1.0}
+    others = weights(twice)
+    assert all(torch.equal(others[name], value) for name, value in weights(kept).items())
+
+
+def test_a_report_tells_hardness_tokens_and_memory(make):
+    reports: list[StepReport] = list(make(epochs=1, micro_tokens=64))
+    assert all(-2 <= report.hardness <= 2 for report in reports)
+    assert all(0 < report.distinct_tokens < report.tokens for report in reports)
+    assert all(report.micro_batches > 1 for report in reports)
+    assert all(10**7 < report.memory_bytes < 10**11 for report in reports)
+
+
+def test_half_precision_of_sixteen_bits_is_refused_on_a_processor(make):
+    with pytest.raises(ConfigError, match=r"training\.precision is fp16.*choose auto"):
+        make(precision="fp16")
+
+
+def test_a_scaled_loss_trains_as_an_unscaled_one(make):
+    plain = make(steps=3)
+    norms = [report.grad_norm for report in plain]
+    scaled = make(steps=3)
+    scaled.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    assert [report.grad_norm for report in scaled] == pytest.approx(norms, rel=1e-3)
+    others = weights(scaled)
+    assert all(torch.allclose(others[name], value, atol=1e-4) for name, value in weights(plain).items())
+
+
+def test_a_step_whose_scaled_gradient_overflows_is_left_out(make):
+    class Steep(nn.Module):
+        def forward(self, queries, documents, labels=None, **ids):
+            return LossParts(1e4 * (queries * documents).sum(), {})
+
+    trainer = make(loss=Steep(), steps=2)
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    before = weights(trainer)
+    steps = iter(trainer)
+    assert not np.isfinite(next(steps).grad_norm)
+    after = weights(trainer)
+    assert all(torch.equal(after[name], value) for name, value in before.items())
+    assert trainer.scaler.get_scale() == 2.0**126
+    assert trainer.state()["scaler"]["scale"] == 2.0**126
+    assert trainer.state()["schedule"]["last_epoch"] == 0
+
+
+def test_a_loss_that_turns_nan_leaves_the_weights_of_the_step_before(make):
+    class BreaksLater(nn.Module):
+        seen = 0
+
+        def forward(self, queries, documents, labels=None, **ids):
+            self.seen += 1
+            total = (queries * documents).sum()
+            return LossParts(total * float("nan") if self.seen == 3 else total, {})
+
+    trainer = make(loss=BreaksLater())
+    steps = iter(trainer)
+    next(steps), next(steps)
+    kept = weights(trainer)
+    with pytest.raises(TrainingError, match="step 3"):
+        next(steps)
+    assert all(torch.equal(value, weights(trainer)[name]) for name, value in kept.items())

@@ -1,0 +1,97 @@
+"""One run in two processes, as torchrun starts them: one folder, one report, the metrics of one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from bsc_core.config import read_config
+from bsc_core.pipeline import run_experiment
+from bsc_core.runs import RunStore
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def in_two_processes(words: list[str]) -> list[subprocess.CompletedProcess[str]]:
+    """`bsc WORDS` in processes of rank 0 and 1."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "bsc_core.cli", *words],
+            env={**os.environ, **shared, "PYTHONPATH": str(ROOT), "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        told = [process.communicate(timeout=200) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [
+        subprocess.CompletedProcess(words, process.returncode, *words_of)
+        for process, words_of in zip(processes, told, strict=True)
+    ]
+
+
+@pytest.fixture
+def config_file(small_config, tmp_path: Path) -> Path:
+    batching = small_config.batching.model_copy(update={"strategy": "examples", "refresh": "reuse", "group_size": 4})
+    training = small_config.training.model_copy(update={"epochs": 2, "micro_tokens": 64})
+    config = small_config.model_copy(update={"batching": batching, "training": training})
+    path = tmp_path / "run.toml"
+    path.write_text(tomli_w.dumps(config.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
+    return path
+
+
+def test_two_processes_are_one_run(config_file: Path, tmp_path: Path) -> None:
+    config = read_config(config_file)
+    alone = run_experiment(config, RunStore(tmp_path / "alone").create(config))
+    main, other = in_two_processes(["train", str(config_file), "--runs", str(tmp_path / "two"), "--json"])
+    assert (main.returncode, other.returncode) == (0, 0), main.stderr + other.stderr
+    report = json.loads(main.stdout)
+    assert other.stdout == ""
+    (run,) = RunStore(tmp_path / "two").list()
+    assert (report["run"], report["state"], run.status().state) == (run.id, "done", "done")
+    steps = [line for line in run.metrics()[0] if line["kind"] == "step"]
+    assert [line["step"] for line in steps] == list(range(1, len(steps) + 1))
+    for split, metrics in alone["metrics"]["after"].items():
+        assert report["metrics"]["after"][split] == pytest.approx(metrics, abs=1e-3)
+
+
+def test_a_stopped_run_goes_on_in_two_processes(config_file: Path, tmp_path: Path) -> None:
+    store = RunStore(tmp_path / "runs")
+    run = store.create(read_config(config_file))
+    result = run_experiment(run.config(), run, on_report=lambda report: report.step == 3 and run.request_stop())
+    assert result["state"] == "stopped"
+    run.update_status(state="stopped")
+    main, other = in_two_processes(["resume", run.id, "--runs", str(store.root), "--json"])
+    assert (main.returncode, other.returncode) == (0, 0), main.stderr + other.stderr
+    following = store.get(json.loads(main.stdout)["run"])
+    assert following.status().resumed_from == run.id
+    assert len(store.list()) == 2
+    steps = [line["step"] for line in following.metrics()[0] if line["kind"] == "step"]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) > 3
+
+
+def test_what_is_refused_is_refused_by_both_and_said_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(f'[data]\ntrain = "{tmp_path}/missing.tsv"\n', encoding="utf-8")
+    main, other = in_two_processes(["train", str(path), "--runs", str(tmp_path / "runs")])
+    assert (main.returncode, other.returncode) == (2, 2)
+    assert main.stderr.count("missing.tsv") == 1
+    assert other.stderr == ""
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,102 @@
+"""Groups of runs: launched once, told apart by what differs, summed up over seeds."""
+
+import statistics
+from typing import Any
+
+import pytest
+
+from bsc_core.config import RunConfig, SweepConfig, sweep_configs
+from bsc_core.errors import ConfigError
+from bsc_core.jobs import group_runs, group_summary, launch_group
+from bsc_core.jobs.groups import differing
+from bsc_core.jobs.queue import Queue
+from bsc_core.jobs.resuming import continue_run
+from bsc_core.jobs.states import advance
+from bsc_core.runs import Run, RunStore
+
+SWEEP = SweepConfig(over={"loss.temperature": (0.05, 0.1)})
+VALUES: dict[str, Any] = {"data": {"train": "pairs.tsv"}, "training": {"seeds": [1, 2]}}
+
+
+@pytest.fixture
+def group(store: RunStore) -> list[Run]:
+    return launch_group(store, sweep_configs(VALUES, SWEEP), "group", over=SWEEP.over, start=lambda store: None)
+
+
+def finish(run: Run, value: float) -> None:
+    run.update_status(metric_name="mrr", metric_best=value, state="done")
+
+
+def test_a_group_is_queued_in_order_and_each_run_knows_its_setting(store: RunStore, group: list[Run]) -> None:
+    assert Queue(store.root).waiting() == ["group-001", "group-002", "group-003", "group-004"]
+    assert group_runs(store, "group") == group
+    assert group[2].status().group == "group"
+    assert group[2].read_json("group") == {"group": "group", "setting": {"loss.temperature": 0.1}, "seed": 1}
+
+
+def test_launching_a_group_again_launches_what_is_missing(store: RunStore, group: list[Run]) -> None:
+    configs = sweep_configs(VALUES, SWEEP)
+    Queue(store.root).claim()
+    again = launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
+    assert again == group
+    assert len(store.list()) == 4
+    assert len(Queue(store.root).waiting()) == 3
+
+
+def test_settings_are_told_from_the_configs_when_no_keys_are_named(store: RunStore) -> None:
+    configs = sweep_configs(VALUES, SweepConfig(over={"training.epochs": (1, 2), "training.batch_size": (8,)}))
+    assert differing(configs) == ["training.epochs"]
+    runs = launch_group(store, configs, "group", start=lambda store: None)
+    assert [run.read_json("group")["setting"] for run in runs] == [{"training.epochs": 1}] * 2 + [
+        {"training.epochs": 2}
+    ] * 2
+
+
+def test_a_summary_has_mean_deviation_and_best_of_each_setting(group: list[Run]) -> None:
+    for run, value in zip(group, (0.5, 0.6, 0.9, 0.1), strict=True):
+        finish(run, value)
+    summary = group_summary(group)
+    assert (summary["group"], summary["metric"], summary["runs"], summary["done"]) == ("group", "mrr", 4, 4)
+    first, second = summary["settings"]
+    assert first["setting"] == {"loss.temperature": 0.05}
+    assert (first["mean"], first["deviation"]) == (pytest.approx(0.55), pytest.approx(statistics.stdev([0.5, 0.6])))
+    assert (first["seeds"], first["values"], first["best_run"]) == ([1, 2], [0.5, 0.6], "group-002")
+    assert second["mean"] == pytest.approx(0.5)
+    assert (summary["best_run"], summary["best_setting"]) == ("group-003", {"loss.temperature": 0.05})
+
+
+def test_runs_that_are_not_done_count_in_no_mean(group: list[Run]) -> None:
+    finish(group[0], 0.5)
+    group[1].update_status(metric_name="mrr", metric_best=0.9, state="running")
+    advance(group[2], "failed", error="broken")
+    summary = group_summary(group)
+    assert summary["states"] == {"done": 1, "running": 1, "failed": 1, "queued": 1}
+    first, second = summary["settings"]
+    assert (first["mean"], first["deviation"], first["values"]) == (0.5, None, [0.5, None])
+    assert (second["mean"], second["best"], second["best_run"]) == (None, None, None)
+
+
+def test_a_group_of_which_nothing_is_measured_has_no_best(group: list[Run]) -> None:
+    summary = group_summary(group)
+    assert (summary["metric"], summary["best_run"], summary["best_setting"], summary["done"]) == (None, None, None, 0)
+    assert group_summary([])["runs"] == 0
+
+
+def test_a_resumed_run_stands_for_the_one_it_goes_on_from(store: RunStore, group: list[Run]) -> None:
+    old = group[0]
+    old.update_status(state="stopped")
+    checkpoint = old.checkpoints_folder / "step-000001"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "progress.json").write_text('{"step": 1, "epoch": 1, "ends_epoch": false}')
+    following = continue_run(store, old)
+    finish(following, 0.7)
+    summary = group_summary(group_runs(store, "group"))
+    assert (summary["runs"], summary["done"], summary["best_run"]) == (4, 1, following.id)
+    assert summary["best_setting"] == {"loss.temperature": 0.05}
+
+
+def test_a_config_with_seeds_is_no_single_run(store: RunStore, config: RunConfig) -> None:
+    several = config.model_copy(update={"training": config.training.model_copy(update={"seeds": (1, 2)})})
+    with pytest.raises(ConfigError, match="launch a group"):
+        launch_group(store, [several], "group", start=lambda store: None)
+    assert store.list() == []

@@ -1,0 +1,111 @@
+"""Two processes compute the gradients of one, for every kind of loss, cached or not."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bsc_core.training.ranks import PIECES_EACH, Ranks
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = Path(__file__).with_name("two_ranks.py")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def in_two_processes(command: list[str], folder: Path) -> None:
+    """Run a command as torchrun would, twice; {rank} in it is the process's number."""
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
+    processes = []
+    for rank in range(2):
+        environment = {**os.environ, **shared, "PYTHONPATH": str(ROOT), "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        with (folder / f"log-{rank}.txt").open("w") as log:
+            words = [word.replace("{rank}", str(rank)) for word in command]
+            processes.append(subprocess.Popen(words, env=environment, stdout=log, stderr=log))
+    try:
+        ended = [process.wait(timeout=200) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert ended == [0, 0], "\n".join((folder / f"log-{rank}.txt").read_text() for rank in range(2))
+
+
+@pytest.fixture(scope="module")
+def found(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    """What one process found, and each of two."""
+    folder = tmp_path_factory.mktemp("ranks")
+    threads = torch.get_num_threads()
+    runpy.run_path(str(SCRIPT))["main"](str(tiny_encoder), folder / "alone")
+    torch.set_num_threads(threads)
+    in_two_processes([sys.executable, str(SCRIPT), str(tiny_encoder), str(folder / "{rank}")], folder)
+    return [torch.load(folder / name, weights_only=True) for name in ("alone", "0", "1")]
+
+
+def test_each_process_knows_the_others(found: list[dict[str, torch.Tensor]]) -> None:
+    alone, first, second = found
+    assert [int(one["count"]) for one in found] == [1, 2, 2]
+    assert [bool(one["main"]) for one in found] == [True, True, False]
+    assert int(alone["shared"]) == int(first["shared"]) == int(second["shared"]) == 7
+
+
+@pytest.mark.parametrize("mode", ["never", "always", "auto"])
+@pytest.mark.parametrize("number", range(5), ids=["bsc", "columns", "softmax", "supcon", "simcse"])
+def test_two_processes_give_the_gradients_of_one(found, number: int, mode: str) -> None:
+    assert_same_gradients(found, f"{number} {mode} ")
+
+
+@pytest.mark.parametrize("mode", ["never", "always"])
+def test_a_process_may_have_nothing_to_encode(found, mode: str) -> None:
+    assert_same_gradients(found, f"small {mode} ")
+
+
+def assert_same_gradients(found: list[dict[str, torch.Tensor]], start: str) -> None:
+    names = [name for name in found[0] if name.startswith(start)]
+    assert len(names) > 20
+    for name in names:
+        alone, first, second = (one[name] for one in found)
+        assert torch.allclose(first, alone, atol=1e-6, rtol=1e-4), name  # sums in another order
+        assert torch.equal(first, second), name
+
+
+def test_two_processes_train_to_the_same_weights(found) -> None:
+    alone, first, second = found
+    weights = [name for name in alone if name.startswith("weight ")]
+    assert all(torch.equal(first[name], second[name]) for name in weights)
+    assert all(torch.allclose(first[name], alone[name], atol=1e-4) for name in weights)
+    assert torch.allclose(first["losses"], alone["losses"], atol=1e-4)
+    assert torch.allclose(first["memory"], alone["memory"], atol=1e-3)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 60), min_size=1, max_size=60),
+    count=st.integers(1, 5),
+    rows=st.integers(1, 9),
+)
+def test_every_text_is_dealt_once_and_the_loads_are_even(lengths: list[int], count: int, rows: int) -> None:
+    tokens = np.array(sorted(lengths, reverse=True))
+    ranks = Ranks(0, count)
+    pieces = ranks.cut([np.arange(start, min(start + rows, len(tokens))) for start in range(0, len(tokens), rows)])
+    dealt = ranks.deal(pieces, tokens)
+    assert len(dealt) == count
+    assert sorted(number for numbers in dealt for number in numbers) == list(range(len(pieces)))
+    assert sorted(np.concatenate(pieces).tolist()) == list(range(len(tokens)))
+    if count > 1 and len(tokens) >= PIECES_EACH * count * rows:
+        assert len(pieces) >= PIECES_EACH * count
+    loads = [sum(int(tokens[pieces[number]].sum()) for number in numbers) for numbers in dealt]
+    assert max(loads) - min(loads) <= max(int(tokens[piece].sum()) for piece in pieces)

@@ -1,0 +1,104 @@
+"""Trackers: what they are told, one that is missing, and one that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from bsc_core.config import make_config
+from bsc_core.errors import ConfigError
+from bsc_core.pipeline import run_experiment
+from bsc_core.runs import Run, RunStore
+from bsc_core.training.trackers import Trackers
+
+
+def reporting(config, *names: str):
+    values = config.model_dump()
+    values["training"] |= {"report_to": names, "epochs": 2}
+    return make_config(values)
+
+
+def scalars(run: Run) -> dict[str, list[tuple[int, float]]]:
+    """Everything in TensorBoard's files of a run: (step, value) by tag."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (folder,) = {path.parent for path in (run.folder / "trackers").rglob("events.out.tfevents.*")}
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_gets_every_step_and_evaluation(small_config, tmp_path):
+    config = reporting(small_config, "tensorboard")
+    run = RunStore(tmp_path).create(config)
+    run_experiment(config, run)
+    told, lines = scalars(run), run.metrics()[0]
+    steps = [line for line in lines if line["kind"] == "step"]
+    for name in ("loss", "temperature", "learning_rate", "grad_norm", "tokens_per_second", "hardness", "memory_bytes"):
+        expected = [(line["step"], pytest.approx(line[name], rel=1e-5)) for line in steps if line[name] is not None]
+        assert told[f"train/{name}"] == expected, name
+    measured = [line for line in lines if line["kind"] == "evaluation"]
+    ends = [0, *(max(line["step"] for line in steps if line["epoch"] == epoch) for epoch in (1, 2))]
+    assert told["dev/mrr"] == [
+        (step, pytest.approx(line["dev"]["mrr"], rel=1e-5)) for step, line in zip(ends, measured, strict=True)
+    ]
+
+
+def test_a_tracker_that_is_not_installed_is_refused_before_any_work(small_config, tmp_path, monkeypatch):
+    monkeypatch.setattr("bsc_core.training.trackers.find_spec", lambda name: None)
+    config = reporting(small_config, "wandb")
+    run = RunStore(tmp_path).create(config)
+    with pytest.raises(ConfigError, match=r"report_to names wandb, which is not installed; run pip install wandb"):
+        run_experiment(config, run)
+    assert run.status().message == ""
+
+
+class Fake:
+    """A tracker that keeps what it is told and fails at one step."""
+
+    def __init__(self, fails_at: int | None = None) -> None:
+        self.fails_at, self.told, self.closed = fails_at, [], False
+
+    def log(self, values, step) -> None:
+        if step == self.fails_at:
+            raise ConnectionError("the server is away\nand more")
+        self.told.append((step, values))
+
+    def finish(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def fakes(monkeypatch) -> dict[str, Fake]:
+    made = {"mlflow": Fake(), "wandb": Fake(fails_at=2)}
+    monkeypatch.setattr("bsc_core.training.trackers.check_trackers", lambda names: None)
+    monkeypatch.setattr("bsc_core.training.trackers._started", lambda name, *_: made[name])
+    return made
+
+
+def test_a_tracker_that_fails_is_named_once_and_the_others_go_on(fakes, tmp_path, capsys):
+    trackers = Trackers(["mlflow", "wandb"], tmp_path, run_id="one", settings={})
+    for step in (1, 2, 3):
+        trackers.log({"loss": 0.5, "hardness": None}, step)
+    trackers.finish()
+    assert fakes["mlflow"].told == [(step, {"loss": 0.5}) for step in (1, 2, 3)]
+    assert fakes["mlflow"].closed
+    assert [step for step, _ in fakes["wandb"].told] == [1]
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["Note: wandb takes no more (the server is away); the run goes on without it"]
+
+
+def test_a_tracker_that_cannot_be_started_is_refused_and_the_others_are_closed(fakes, tmp_path, monkeypatch):
+    def started(name, *_):
+        if name == "wandb":
+            raise ConnectionError("no such server")
+        return fakes[name]
+
+    monkeypatch.setattr("bsc_core.training.trackers._started", started)
+    with pytest.raises(ConfigError, match=r"wandb could not be started \(no such server\)"):
+        Trackers(["mlflow", "wandb"], tmp_path, run_id="one", settings={})
+    assert fakes["mlflow"].closed
+
+
+def test_without_trackers_no_folder_is_made(tmp_path):
+    Trackers([], tmp_path / "trackers", run_id="one", settings={}).finish()
+    assert not (tmp_path / "trackers").exists()
