@@ -108,10 +108,11 @@ class Chaos:
             self._suspend(pid, 1.0)
 
     def damage_queue(self) -> None:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, IndexError):  # it may be gone, or just cut to nothing
             content = bytearray(self.queue.path.read_bytes())
+            used = [place for place, byte in enumerate(content) if byte]  # most of the file is empty
             for _ in range(self.draw.choice([1, 10, 1000])):
-                content[self.draw.randrange(len(content))] = self.draw.randrange(256)
+                content[self.draw.choice(used)] = self.draw.randrange(256)
             self.queue.path.write_bytes(content)
 
     def truncate_queue(self) -> None:

@@ -32,6 +32,17 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+def sync(path: Path) -> None:
+    """Make the disk hold a file or, where the system can, a folder's names."""
+    if path.is_dir() and os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def write_whole(path: Path, content: bytes | Callable[[Any], None]) -> None:
     """Write bytes, or what a function writes into the file it is given: aside, synced and renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -181,15 +181,30 @@ class _Experiment:
 
     def _go_on_from(self, checkpoint: Checkpoint) -> None:
         """Be where the run was when the checkpoint was written."""
-        self.journal.say(f"Going on after step {checkpoint.start.step:,}")
+        start = checkpoint.start
+        self.journal.say(f"Going on after step {start.step:,}")
+        if self.ranks.is_main:
+            self.run.rewind_metrics(step=start.step, epoch=start.epoch, ends_epoch=checkpoint.ends_epoch)
         self.before = self.run.read_json("evaluation/before")
         self.best.restore(checkpoint.best, checkpoint.best_epoch)
+        if self.ranks.is_main:
+            self._tell_where(checkpoint)
         self.vectors.steps = checkpoint.memory
         self.vectors.all = np.array(self.run.array("embeddings_before"))
-        goes_on = not checkpoint.start.last and not self._gave_up_before()
+        goes_on = not start.last and not self._gave_up_before()
         if goes_on and checkpoint.ends_epoch and self.config.evaluation.each_epoch and self.ranks.is_main:
             with self.journal.timed("encode"):
                 self.vectors.refresh()  # as the measuring left them
+
+    def _tell_where(self, checkpoint: Checkpoint) -> None:
+        """Let the status be that of the checkpoint, whatever comes after it."""
+        start = checkpoint.start
+        ended = start.last or self._gave_up_before()
+        length = {"steps": start.step, "epochs": start.epoch} if ended else {}
+        self.run.update_status(step=start.step, epoch=start.epoch, **length)
+        if self.best.metrics:
+            name, _ = main_metric(self.best.metrics["dev"], self.config.evaluation.metric)
+            self.run.update_status(metric_name=name, metric_best=self.best.value)
 
     def _measure_untrained(self) -> None:
         with self.journal.timed("encode"):
@@ -235,6 +250,7 @@ class _Experiment:
     def _stop_here(self, trainer: Trainer, report: StepReport) -> None:
         """Keep the state that the stop found; before the first epoch's end it is also the model."""
         if not report.ends_epoch:
+            check_finite(trainer, report)
             self._save_checkpoint(trainer, report)
         if not self.best.metrics:
             self.vectors.refresh()

@@ -130,6 +130,25 @@ class Run:
         except ValueError as error:
             raise RunError(f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error})") from None
 
+    def rewind_metrics(self, *, step: int, epoch: int, ends_epoch: bool) -> None:
+        """Leave out the lines of what came after a step, which will come again, and those that cannot be read.
+
+        epoch: the one the step is of; ends_epoch: whether it is that epoch's last.
+        """
+        last = {"step": step, "evaluation": epoch - (not ends_epoch), "plan": epoch}
+
+        def is_kept(line: bytes) -> bool:
+            try:
+                values = json.loads(line)
+                return bool(values["step" if values["kind"] == "step" else "epoch"] <= last[values["kind"]])
+            except (ValueError, KeyError, TypeError):
+                return False
+
+        lines = self.metrics_file.read_bytes().splitlines(keepends=True) if self.metrics_file.exists() else []
+        kept = [line for line in lines if line.endswith(b"\n") and is_kept(line)]
+        if len(kept) < len(lines):
+            write_whole(self.metrics_file, b"".join(kept))
+
     def request_stop(self) -> None:
         """Ask the run to stop after its current step."""
         self._stop_file.touch()

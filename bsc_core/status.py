@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
 STATES: tuple[State, ...] = get_args(State)
+_NUMBERS = ("step", "epoch", "created", "updated")
 FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
 
 
@@ -61,5 +62,7 @@ def status_from_json(content: bytes) -> RunStatus:
     values = json.loads(content)
     if not isinstance(values, dict) or values.get("state") not in STATES:
         raise ValueError("it holds no state of a run")
+    if any(not isinstance(values.get(name, 0), int | float) for name in _NUMBERS):
+        raise ValueError("it holds words where numbers belong")
     known = {field.name for field in fields(RunStatus)}
     return RunStatus(**{name: value for name, value in values.items() if name in known})

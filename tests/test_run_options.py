@@ -213,3 +213,8 @@ def test_the_first_batch_stands_in_the_run_folder_as_it_was_trained_on(small_con
     assert all(pair["query_tokens"] <= 6 for pair in told["pairs"])
     assert any(pair["document_cut"] or pair["query_cut"] for pair in told["pairs"])
     assert {pair["label"] for pair in told["pairs"]} <= {1.0, float(np.float32(0.2))}
+
+
+def test_a_loss_of_two_views_shows_the_query_twice_in_the_first_batch(small_config, tmp_path):
+    _, run = conduct(make_config({**small_config.model_dump(), "loss": {"name": "simcse"}}), tmp_path)
+    assert all(pair["document"] == pair["query"] for pair in run.read_json("first_batch")["pairs"])

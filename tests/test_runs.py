@@ -132,6 +132,12 @@ for _ in range(25):
 """
 
 
+def test_a_status_with_words_for_numbers_is_damaged_and_hides_no_other_run(store: RunStore, run: Run) -> None:
+    store.create(run.config(), "other")
+    (run.folder / "status.json").write_text('{"state": "done", "created": "yesterday"}', encoding="utf-8")
+    assert {found.status().is_readable for found in store.list()} == {True, False}
+
+
 def test_changes_by_several_processes_are_all_kept(run: Run) -> None:
     command = [sys.executable, "-c", COUNT_UP, str(run.folder)]
     processes = [subprocess.Popen(command, cwd=Path(__file__).parents[1]) for _ in range(3)]

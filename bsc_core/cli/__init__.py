@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from typing import NoReturn
@@ -37,14 +38,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             status, report = command(arguments)
     except BscError as error:
         status, report = (2 if isinstance(error, InputError) else 1), {"error": " ".join(str(error).split())}
+    except KeyboardInterrupt:
+        status, report = 1, {"error": "broken off by Ctrl-C"}
+    except OSError as error:  # such as a full disk, or a folder that may not be written
+        where = f"{error.filename}: " if error.filename else ""
+        status, report = 1, {"error": f"{where}{error.strerror or error}; check the folder and the free disk space"}
+    except Exception as error:
+        traceback.print_exc()
+        status, report = 1, {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
     from bsc_core.jobs.ranks import launched_rank
 
     if launched_rank():  # the main process of a run with several says it
         return status
     if report.get("error"):
         sys.stderr.write(f"bsc: {report['error']}\n")
-    if wants_json:
-        sys.stdout.write(as_json(report) + "\n")
-    elif status != 2 and set(report) != {"error"}:
-        sys.stdout.writelines(line + "\n" for line in lines(report))
+    try:
+        if wants_json:
+            sys.stdout.write(as_json(report) + "\n")
+        elif status != 2 and set(report) != {"error"}:
+            sys.stdout.writelines(line + "\n" for line in lines(report))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has gone, as `head` does; what is left goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status

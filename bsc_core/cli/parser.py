@@ -106,7 +106,7 @@ def _add_jobs(commands: Any) -> None:
 
     command = _command(commands, "stop", stop)
     command.add_argument("run", metavar="RUN", help="a run as `bsc runs` names it")
-    command.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="time to end its step (30)")
+    command.add_argument("--grace", type=_seconds, default=30.0, metavar="SECONDS", help="time to end its step (30)")
 
     command = _command(commands, "queue", queue)
     command.add_argument(
@@ -156,6 +156,10 @@ def _at_least_one(text: str) -> int:
 
 def _at_least_zero(text: str) -> int:
     return _between(int(text), 0, 2**31)
+
+
+def _seconds(text: str) -> float:
+    return _between(float(text), 0.0, 1e6)
 
 
 def _share(text: str) -> float:

@@ -19,7 +19,7 @@ _PROGRESS_SECONDS = 1.0
 def run_report(run: Run) -> Report:
     """What is known of a run: state, model folder, metrics before and after, and its error if it has one."""
     status = run.status()
-    result = run.read_json("result") or {}
+    result, fault = _result(run)
     report = {
         "run": run.id,
         "folder": str(run.folder),
@@ -29,11 +29,22 @@ def run_report(run: Run) -> Report:
         "eta_seconds": status.eta_seconds,
         "message": status.message,
         "metrics": {"before": {}, "after": {}},
-        **result,
-        "state": status.state,
-        "model": str(run.model_folder) if run.model_folder.is_dir() else None,
     }
-    return report | ({"error": status.error} if status.error else {})
+    model = str(run.model_folder) if run.model_folder.is_dir() else None
+    report |= {**result, "run": run.id, "folder": str(run.folder), "state": status.state, "model": model}
+    error = status.error or fault
+    return report | ({"error": error} if error else {})
+
+
+def _result(run: Run) -> tuple[Report, str | None]:
+    """What a run's result file holds; nothing, and why, where it is damaged: the other runs are still to be listed."""
+    from bsc_core.errors import RunError
+
+    try:
+        result = run.read_json("result") or {}
+    except RunError as error:
+        return {}, str(error)
+    return (result, None) if isinstance(result, dict) else ({}, f"run {run.id}: result.json is damaged")
 
 
 def queue_report(store: RunStore) -> Report:

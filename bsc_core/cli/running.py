@@ -24,6 +24,7 @@ def train(arguments: argparse.Namespace) -> Outcome:
     from bsc_core.jobs.ranks import shared_run
     from bsc_core.runs import RunStore
 
+    _check_backend(arguments)
     config = read_config(arguments.config, arguments.set)
     _check(config)
     store = RunStore(arguments.runs)
@@ -42,6 +43,7 @@ def sweep(arguments: argparse.Namespace) -> Outcome:
     from bsc_core.errors import ConfigError
     from bsc_core.runs import RunStore
 
+    _check_backend(arguments)
     values, found = read_sweep(arguments.config, arguments.set, arguments.over, random=arguments.random)
     number = count_runs(found, make_config(values, source=arguments.config).training.seeds)
     sys.stderr.write(f"{number:,} runs\n")
@@ -59,14 +61,13 @@ def sweep(arguments: argparse.Namespace) -> Outcome:
 
 def resume(arguments: argparse.Namespace) -> Outcome:
     """Go on with a run that was stopped, lost or failed, from its last checkpoint, as a new run."""
-    from bsc_core.jobs import reconcile
     from bsc_core.jobs.ranks import shared_run
     from bsc_core.jobs.resuming import continue_run
     from bsc_core.jobs.resuming import resume as queue_again
     from bsc_core.runs import RunStore
 
     store = RunStore(arguments.runs)
-    reconcile(store)
+    look_after(store)
     run = store.get(arguments.run)
     if arguments.detach:
         return 0, run_report(queue_again(store, run))
@@ -177,6 +178,11 @@ def _experiment(config: RunConfig, run: Run) -> Report:
 def _check(config: RunConfig) -> None:
     data = config.data
     check_files(data.train, data.dev, data.test, data.corpus, *data.mix)
+
+
+def _check_backend(arguments: argparse.Namespace) -> None:
+    if arguments.backend and not arguments.detach:
+        raise InputError(f"--backend {arguments.backend} is where a queued run is performed; add --detach to queue it")
 
 
 def _check_chain(store: RunStore, config: RunConfig, *, detach: bool) -> None:

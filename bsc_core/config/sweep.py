@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -123,7 +124,13 @@ def read_sweep(
     values = read_values(path, overrides)
     section = values.pop("sweep", None)
     if section is None and not over:
+        if random is not None:
+            raise ConfigError(f"--random {random}: there is nothing to draw from; name keys and values with --over")
         return values, None
+    given = list(map(_parsed, over))
+    for key, times in Counter(key for key, _ in given).items():
+        if times > 1:
+            raise ConfigError(f"--over {key} is given {times} times; list all its values in one")
     section = dict(section) if isinstance(section, dict) else {"over": {} if section is None else section}
     section |= {} if random is None else {"method": "random", "runs": random}
     listed = section.get("over", {})
@@ -135,7 +142,7 @@ def read_sweep(
         raise ConfigError(f"{path}: sweep: {error}") from None
     folder = Path(path).resolve().parent
     named = {key: _resolved(key, found, folder) for key, found in in_file.items()}
-    section["over"] = named | {key: _resolved(key, found, Path.cwd()) for key, found in map(_parsed, over)}
+    section["over"] = named | {key: _resolved(key, found, Path.cwd()) for key, found in given}
     return values, make_sweep(section, source=f"{path}: sweep")
 
 

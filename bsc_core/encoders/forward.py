@@ -157,7 +157,8 @@ def make_forward(
 
     fixed_tokens: the token table stays the same, so that word pieces that no text holds need not be trained.
     """
-    if precision != "fp16" and is_packable(model):
+    worded = bool((tokens.lengths > 0).all())  # a tokeniser that adds no special tokens may leave nothing of a text
+    if precision != "fp16" and worded and is_packable(model):
         return PackedForward(model, tokens, DTYPES[precision], fixed_tokens=fixed_tokens)
     return PlainForward(model, tokens, precision)
 

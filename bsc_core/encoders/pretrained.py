@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bsc_core.errors import ConfigError, ModelError
+from bsc_core.files import sync
 
 if TYPE_CHECKING:
     import numpy as np
@@ -149,8 +150,8 @@ def _positions(inner: Any) -> int | None:
 def save_model(model: SentenceTransformer, folder: Path | str, card: str) -> Path:
     """Save the model as a plain sentence-transformers folder: safetensors, tokeniser, and `card` as README.md.
 
-    Low-rank matrices are merged into the weights. The folder appears whole or not at all; one that is already there is
-    replaced. Returns the folder.
+    Low-rank matrices are merged into the weights. The folder appears whole or not at all, and on the disk; one that is
+    already there is replaced. Returns the folder.
     """
     from bsc_core.encoders.lora import merged
 
@@ -161,6 +162,8 @@ def save_model(model: SentenceTransformer, folder: Path | str, card: str) -> Pat
         with _no_progress_bars(), merged(model):
             model.save_pretrained(str(fresh), create_model_card=False, safe_serialization=True)
         (fresh / "README.md").write_text(card, encoding="utf-8")
+        for path in (*fresh.rglob("*"), fresh):
+            sync(path)
         old = Path(scratch) / "old"
         if folder.exists():
             folder.rename(old)

@@ -90,7 +90,7 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
     """What the picture shows, in lines: how many runs and the best result, and the settings that brought it."""
     top, runs = best(results), theme.many(len(settings), "run")
     if top is None:
-        return [f"{runs}, none of them measured yet"]
+        return [f"{runs}, none of them measured"]
     chosen = [f"{name.rpartition('.')[2]} {words(value)}" for name, value in settings[top].items()]
     return [f"The best of {runs} reaches {metric} {theme.metric(results[top])}", f"with {', '.join(chosen)}"]
 

@@ -30,7 +30,9 @@ def climb(run: Run, *, grace_seconds: float = GRACE_SECONDS, terminate_seconds: 
 
 
 def _climb(run: Run, grace_seconds: float, terminate_seconds: float) -> RunStatus:
-    if not ask_to_stop(run) or _ends_within(run, grace_seconds):
+    if not ask_to_stop(run):
+        return run.status()
+    if _ends_within(run, grace_seconds):
         return _stopped(run)
     backend_of(run).end(run, signal.SIGTERM)
     if _ends_within(run, terminate_seconds):

@@ -6,6 +6,7 @@ file that is missing or damaged is made again from the run folders; the damaged 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -22,6 +23,10 @@ from bsc_core.runs import RunStore
 LAUNCHED = "launch"
 """What is written into a run's folder before it is queued, so that a queue can be made again from the folders."""
 _BUSY_SECONDS = 5.0
+_OF_THE_SYSTEM = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PERM, sqlite3.SQLITE_INTERRUPT),
+)
 _JOBS = """
 CREATE TABLE jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -31,6 +36,9 @@ CREATE TABLE jobs (
 )
 """
 _SETTINGS = "CREATE TABLE settings (name TEXT PRIMARY KEY, value INTEGER)"
+_EARLIER = {"number", "run", "state"}
+_COLUMNS = {"jobs": {*_EARLIER, "place"}, "settings": {"name", "value"}}
+_MOST_SLOTS = 10_000
 _ORDER = "ORDER BY place IS NULL, place, number"
 _LAST = "(SELECT COALESCE(MAX(place), 0) + 1 FROM jobs)"
 
@@ -115,9 +123,8 @@ class Queue:
             waiting = [run for run in _runs(connection, "waiting") if run != run_id]
             if len(waiting) == len(_runs(connection, "waiting")):
                 return False
-            waiting.insert(max(0, place), run_id)
-            places = [(number, run) for number, run in enumerate(waiting)]
-            connection.executemany("UPDATE jobs SET place = ? WHERE run = ?", places)
+            waiting.insert(min(max(0, place), len(waiting)), run_id)
+            connection.executemany("UPDATE jobs SET place = ? WHERE run = ?", list(enumerate(waiting)))
             return True
 
     def raise_(self, run_id: str) -> bool:
@@ -148,8 +155,10 @@ class Queue:
 
     def set_slots(self, slots: int | None) -> None:
         """Set how many runs go on at the same time; None: one, or one for each GPU. Raises InputError below 1."""
-        if slots is not None and slots < 1:
-            raise InputError(f"slots is {slots}; it must be >= 1, and `pause` starts no run at all")
+        if slots is not None and not 1 <= slots <= _MOST_SLOTS:
+            raise InputError(
+                f"slots is {slots}; it must be >= 1 and <= {_MOST_SLOTS}, and `pause` starts no run at all"
+            )
         self._set("slots", slots)
 
     def _shift(self, run_id: str, by: int) -> bool:
@@ -167,10 +176,15 @@ class Queue:
             self.root.mkdir(parents=True, exist_ok=True)
             with FileLock(self.root / ".queue.lock", timeout=_BUSY_SECONDS, poll_interval=0.005):
                 self._mend()
-                with closing(_connect(self.path)) as connection:
-                    connection.execute("BEGIN IMMEDIATE")
-                    yield connection
-                    connection.execute("COMMIT")
+                try:
+                    with closing(_connect(self.path)) as connection:
+                        connection.execute("BEGIN IMMEDIATE")
+                        yield connection
+                        connection.execute("COMMIT")
+                except (sqlite3.DatabaseError, UnicodeError) as error:
+                    if _is_damage(error, self.path):  # such as no check of the file as a whole finds
+                        self._set_aside()
+                    raise
         except (sqlite3.Error, OSError, Timeout, UnicodeError) as error:
             raise JobError(_sentence(self.path, error)) from error
 
@@ -181,7 +195,7 @@ class Queue:
                 with closing(_connect(self.path)) as connection:
                     return _check(connection)
             except (sqlite3.DatabaseError, UnicodeError) as error:
-                if not _is_damage(error):
+                if not _is_damage(error, self.path):
                     raise
                 self._set_aside()
         self._make()
@@ -226,13 +240,12 @@ def _check(connection: sqlite3.Connection) -> None:
 
     In an earlier version runs waited in order of arrival, and nothing could be paused.
     """
-    columns = {row[1] for row in connection.execute("PRAGMA table_info(jobs)")}
-    if not columns >= {"run", "state"}:
+    columns = _columns(connection)
+    if columns["jobs"] != _EARLIER and columns != _COLUMNS:
         raise sqlite3.DatabaseError("it has no table of runs")
-    found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if found != "ok":
+    if (found := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
         raise sqlite3.DatabaseError(f"malformed: {found}")
-    if "place" not in columns:
+    if columns["jobs"] == _EARLIER:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ALTER TABLE jobs ADD COLUMN place INTEGER")
@@ -241,14 +254,23 @@ def _check(connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
 
 
-def _is_damage(error: Exception) -> bool:
-    """True for a file that is no database or a torn one; one that is locked or has no room is none."""
-    broken = ("not a database", "malformed", "no table of runs", "unsupported file format", "file in wrong format")
-    return isinstance(error, UnicodeError) or any(word in str(error) for word in broken)
+def _columns(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """The names of each table's columns; none for a table that is not there."""
+    return {table: {row[1] for row in connection.execute(f"PRAGMA table_info({table})")} for table in _COLUMNS}
+
+
+def _is_damage(error: Exception, path: Path) -> bool:
+    """True for what only a damaged file can be the cause of; one that is locked, or has no room, is none."""
+    kind = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if kind == sqlite3.SQLITE_READONLY:  # by the header, or by the system
+        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return kind not in _OF_THE_SYSTEM
 
 
 def _sentence(path: Path, error: Exception) -> str:
     words = str(error)
+    if isinstance(error, sqlite3.Error | UnicodeError) and not path.exists():
+        return f"{path}: the file was damaged ({words}); it was set aside, and is made again when you try again"
     if isinstance(error, Timeout) or "locked" in words:
         return f"{path}: another process holds the queue for {_BUSY_SECONDS:.0f} s; try again, or end that process"
     if "full" in words or "No space" in words:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from typing import Any
 
-from bsc_core.errors import InputError
+from bsc_core.errors import InputError, JobError
 from bsc_core.jobs.backends import backend_of
 from bsc_core.jobs.launching import launch
 from bsc_core.jobs.local import start_supervisor
@@ -26,6 +27,7 @@ COPIED = (
     "texts.json",
     "group.json",
     "first_batch.json",
+    "metrics.jsonl",
 )
 
 
@@ -48,14 +50,19 @@ def continue_run(store: RunStore, run: Run) -> Run:
         raise InputError(f"run {run.id} is done; there is nothing to go on with")
     if not _checkpoint_names(run):
         raise InputError(f"run {run.id} left no checkpoint, so there is nothing to go on from; launch it anew")
-    config = run.config()
-    draft = store.create(config, new_run_id(config))
-    for name in COPIED:
-        _copy(run, draft, name)
-    for name in _checkpoint_names(run):
-        _copy(run, draft, f"checkpoints/{name}")
-    _copy_metrics(run, draft)
-    draft.update_status(resumed_from=run.id, group=status.group, message=f"goes on from run {run.id}")
+    reached, config = _reached(run), run.config()
+    try:
+        draft = store.create(config, new_run_id(config))
+    except OSError as error:
+        raise JobError(f"{store.root}: the run could not be written ({error}); free disk space, then retry") from error
+    try:
+        for name in (*COPIED, *(f"checkpoints/{name}" for name in _checkpoint_names(run))):
+            _copy(run, draft, name)
+        draft.rewind_metrics(**reached)
+        draft.update_status(resumed_from=run.id, group=status.group, message=f"goes on from run {run.id}")
+    except OSError as error:
+        shutil.rmtree(draft.folder, ignore_errors=True)
+        raise JobError(f"run {run.id}: it could not be copied ({error}); free disk space, then retry") from error
     return draft
 
 
@@ -71,7 +78,8 @@ def resume(store: RunStore, run: Run, *, start: Callable[[RunStore], None] = sta
 
 def _checkpoint_names(run: Run) -> list[str]:
     found = run.checkpoints_folder.glob("step-*")
-    return sorted(path.name for path in found if (path / "progress.json").is_file())
+    whole = (path.name for path in found if (path / "progress.json").is_file())
+    return sorted(whole, key=lambda name: (len(name), name))  # beyond 999,999 steps a name is longer
 
 
 def _copy(run: Run, following: Run, name: str) -> None:
@@ -83,13 +91,14 @@ def _copy(run: Run, following: Run, name: str) -> None:
         shutil.copy2(source, target)
 
 
-def _copy_metrics(run: Run, following: Run) -> None:
-    """The lines up to the newest checkpoint's step; what came after it will come again."""
-    newest = run.checkpoints_folder / _checkpoint_names(run)[-1] / "progress.json"
-    reached = json.loads(newest.read_text(encoding="utf-8"))
-    epochs = reached["epoch"] - (not reached["ends_epoch"])  # those that were measured
-    lines, _ = run.metrics()
-    for line in lines:
-        done = {"step": reached["step"], "evaluation": epochs, "plan": reached["epoch"]}[line["kind"]]
-        if line["step" if line["kind"] == "step" else "epoch"] <= done:
-            following.append_metrics(line)
+def _reached(run: Run) -> dict[str, Any]:
+    """Where the newest checkpoint that says so stands: step, epoch, and whether it ends the epoch."""
+    for name in reversed(_checkpoint_names(run)):
+        try:
+            values = json.loads((run.checkpoints_folder / name / "progress.json").read_text(encoding="utf-8"))
+            return {key: values[key] for key in ("step", "epoch", "ends_epoch")}
+        except (OSError, ValueError, KeyError, TypeError):  # damaged: the run's process will name it and pass it over
+            continue
+    raise InputError(
+        f"run {run.id}: none of its checkpoints can be read, so there is nothing to go on from; launch it anew"
+    )

@@ -36,6 +36,8 @@ Experiment = Callable[[RunConfig, Run], dict[str, Any]]
 HEARTBEAT_SECONDS = 2.0
 CONCLUDE_SECONDS = 120.0
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+# As safetensors and torch say it, whose errors are none of the system's.
+_NO_ROOM_WORDS = ("No space left on device", "Disk quota exceeded", "file write failed", "unexpected pos")
 _STOPPED = "stopped; what was saved by then is kept"
 
 
@@ -98,7 +100,7 @@ def attempt(run: Run, experiment: Experiment) -> Outcome:
     except Exception as error:
         traceback.print_exc()
         cause = OUT_OF_MEMORY if _is_out_of_memory(error) else f"{type(error).__name__}: {error}"
-        if isinstance(error, OSError) and (error.errno in NO_ROOM or "written" in str(error)):  # NumPy counts bytes
+        if _is_full_disk(error):
             cause = f"the disk took no more ({error}); free some space, then resume the run"
         return Outcome("failed", 1, error=cause)
 
@@ -207,6 +209,12 @@ def _living(status: RunStatus, *, known: RunStatus, now: float) -> RunStatus:
     if status.state == "lost":
         status = move(status, "running", now=now, finished=None, error=None)
     return replace(status, pulse=time.monotonic())
+
+
+def _is_full_disk(error: Exception) -> bool:
+    if isinstance(error, OSError) and (error.errno in NO_ROOM or "written" in str(error)):  # NumPy counts bytes
+        return True
+    return any(word in str(error) for word in _NO_ROOM_WORDS)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -26,6 +26,7 @@ from bsc_core.config import RunConfig
 from bsc_core.encoders import eval_mode, save_model
 from bsc_core.encoders.lora import lora_state
 from bsc_core.errors import CheckpointError, TrainingError
+from bsc_core.files import sync as _sync
 from bsc_core.training.trainer import Start, StepReport, Trainer
 
 PROBED = 8  # texts
@@ -93,7 +94,8 @@ def save_checkpoint(
             "made_by": made_by,
         }
         (aside / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
-    for old in checkpoints(folder)[:-keep]:
+    earlier = [path for path in checkpoints(folder) if _step_of(path) <= report.step]  # a later one was not readable
+    for old in earlier[:-keep]:
         shutil.rmtree(old)
     return target
 
@@ -139,7 +141,14 @@ def check_finite(trainer: Trainer, report: StepReport) -> None:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints under `folder`, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if (path / "progress.json").is_file())
+    found = (path for path in folder.glob("step-*") if (path / "progress.json").is_file())
+    return sorted(found, key=lambda path: (_step_of(path), path.name))
+
+
+def _step_of(checkpoint: Path) -> int:
+    """The step in a checkpoint's name; -1 where it is not one of ours."""
+    number = checkpoint.name.removeprefix("step-")
+    return int(number) if number.isdecimal() else -1
 
 
 def last_checkpoint(folder: Path, made_by: str = "") -> Checkpoint | None:
@@ -204,14 +213,3 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
     except UNREADABLE as error:
         raise CheckpointError(f"{checkpoint}: this checkpoint cannot be read ({error})") from None
     return state
-
-
-def _sync(path: Path) -> None:
-    """Make the disk hold a file or, where the system can, a folder's names."""
-    if path.is_dir() and os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

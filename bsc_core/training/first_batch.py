@@ -26,12 +26,13 @@ def first_batch(
 ) -> dict[str, Any]:
     """The pairs of a batch, at most 64 of them: `epoch`, `size` (all of the batch) and `pairs`.
 
-    rows: (B,). A pair has `query`, `document` and, where the loss takes it, `negative`: the words that the tokens say,
-    cut after max_length; the number of tokens, special ones included, as `query_tokens` and so on; whether the text
-    was longer, as `query_cut`; and its `label`, None where every pair is positive.
+    rows: (B,). A pair has `query`, `document` (the query again where the loss compares two views of it) and, where the
+    loss takes it, `negative`: the words that the tokens say, cut after max_length; the number of tokens, special ones
+    included, as `query_tokens` and so on; whether the text was longer, as `query_cut`; and its `label`, None where
+    every pair is positive.
     """
     shown = rows[:SHOWN]
-    columns = {"query": dataset.query, "document": dataset.document}
+    columns = {"query": dataset.query, "document": dataset.query if "views" in loss.needs else dataset.document}
     if loss.takes_negatives and dataset.negative is not None:
         columns["negative"] = dataset.negative
     pairs: list[dict[str, Any]] = [{} for _ in shown]

@@ -203,7 +203,7 @@ class Trainer:
         """Put everything where it was. Returns the steps that are done."""
         assert self.start is not None
         state = self.start.state
-        self.optimizer.load_state_dict(state["optimizer"])
+        self._restore_optimizer(state["optimizer"])
         schedule.load_state_dict(state["schedule"])
         if state.get("scaler"):
             self.scaler.load_state_dict(state["scaler"])
@@ -211,6 +211,19 @@ class Trainer:
         if state["cuda_random"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(state["cuda_random"])
         return self.start.step
+
+    def _restore_optimizer(self, state: dict[str, Any]) -> None:
+        """Raises TrainingError where the state is of other parameters."""
+        try:
+            self.optimizer.load_state_dict(state)
+            fits = all(moments["exp_avg"].shape == weight.shape for weight, moments in self.optimizer.state.items())
+        except (ValueError, KeyError):
+            fits = False
+        if not fits:
+            raise TrainingError(
+                "the checkpoint's optimiser trained other parameters than are trained here; resume the run on the kind "
+                "of device and with the version that it began with, or start it anew"
+            )
 
     def _stretches(self, first: Batches) -> Iterator[_Stretch]:
         """Epoch after epoch without end, the batches of each step. What was done before the start is left out."""

@@ -12,6 +12,7 @@ from pages.ui import store
 OPEN = "open"  # names a run in a link to the Runs page
 ACTIVE = ("running", "stopping", "starting", "queued")  # the order in which they stand
 SHOWN = 5
+WIDE = 18  # characters of a link that the sidebar shows whole
 
 
 def draw() -> None:
@@ -37,14 +38,24 @@ def _jobs(going: bool) -> None:
     for run, status in active[:SHOWN]:
         done = f"{100 * status.step // status.steps}%" if status.steps else status.state
         left = f", {theme.duration(status.eta_seconds)} left" if status.eta_seconds else ""
+        waits = status.state == "queued"
         try:
             st.page_link(
                 "pages/runs.py",
-                label=f"{done} · {store.short_id(run.id)}{left}",
-                icon=":material/progress_activity:",
+                label=label(done, run.id),
+                icon=":material/schedule:" if waits else ":material/progress_activity:",
                 query_params={OPEN: run.id},
+                help=f"{store.short_id(run.id)}: {status.state}{left}",
             )
         except StreamlitPageNotFoundError:
             st.text(f"{done} · {store.short_id(run.id)}{left}")
     if len(active) > SHOWN:
         st.caption(f"and {theme.many(len(active) - SHOWN, 'more run')}")
+
+
+def label(done: str, run_id: str) -> str:
+    """`30% · 9907-001`: as much of the end of a run's id as fits, since the runs of a sweep begin alike."""
+    parts = store.short_id(run_id).split("-")
+    while len(parts) > 1 and len(f"{done} · {'-'.join(parts)}") > WIDE:
+        parts = parts[1:]
+    return f"{done} · {'-'.join(parts)}"

@@ -73,7 +73,7 @@ def all_curves(group: str, runs: list[Run], summary: dict[str, Any]) -> None:
     rows = {run.id: run_list.metric_rows(run) for run in runs}
     metric, top = summary["metric"], summary["best_run"]
     left, right = show.columns(2)
-    told = f"the best is {store.short_id(top)}" if top else "none is done yet"
+    told = f"the best is {store.short_id(top)}" if top else "none is done"
     with left:
         losses = {run_id: curves.series(lines, "loss", most=128) for run_id, lines in rows.items()}
         picture = parallel.sweep_curves(losses, title=f"The loss; {told}", value="loss", across="step", top=top)
@@ -123,7 +123,9 @@ def best_setting(group: str, runs: list[Run], summary: dict[str, Any]) -> None:
     """The setting with the best mean as a config file, ready to train with."""
     config = best_config(summary)
     if config is None:
-        st.caption("The best setting stands here as a config when the first run is done.")
+        going = any(not run.status().is_finished for run in runs)
+        awaited = "The best setting stands here as a config when the first run is done."
+        st.caption(awaited if going else "No run of this group is done, so there is no best setting.")
         return
     cell = summary["settings"][0]
     chosen = ", ".join(f"{key} {parallel.words(value)}" for key, value in cell["setting"].items()) or "the one setting"

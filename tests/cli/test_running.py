@@ -236,3 +236,49 @@ def test_a_run_is_checked_without_being_made(
     monkeypatch.setattr("bsc_core.preflight.preflight", look)
     assert report_of(capsys, "check", "config.toml", "--set", "training.batch_size=8") == {"rows": 24}
     assert not RunStore().root.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("train", "config.toml", "--backend", "ray"), "add --detach"),
+        (("sweep", "config.toml", "--random", "3"), "nothing to draw from"),
+        (("sweep", "sweep.toml", "--over", "training.epochs=1,2", "--over", "training.epochs=3,4"), "given 2 times"),
+        (("queue", "slots", "9" * 30), "slots is 9"),
+        (("stop", "one", "--grace", "nan"), "nan is not between"),
+    ],
+)
+def test_an_option_that_would_be_passed_over_or_cannot_work_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    assert said in report_of(capsys, *words, status=2)["error"]
+    assert RunStore().list() == []
+
+
+def test_a_place_far_behind_the_last_is_the_last(served: RunStore, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        launch(served, RunConfig(data=DataConfig(train="pairs.tsv")), name)
+    found = report_of(capsys, "queue", "move", "one", "9" * 30)
+    assert [run["run"] for run in found["waiting"]] == ["two", "one"]
+
+
+def test_a_runs_folder_that_cannot_be_is_one_json_object(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report_of(capsys, "train", "config.toml", "--runs", str(folder / "config.toml"), status=1)
+    assert "Not a directory" in found["error"]
+
+
+def test_a_damaged_result_hides_no_other_run_and_a_copied_run_has_its_own_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = RunStore()
+    config = RunConfig(data=DataConfig(train="pairs.tsv"))
+    store.create(config, "copied").write_json("result", {"run": "elsewhere", "folder": "/elsewhere"})
+    damaged = store.create(config, "damaged")
+    (damaged.folder / "result.json").write_text("{")
+    store.create(config, "odd").write_json("result", [1])
+    found = {run["run"]: run for run in report_of(capsys, "runs")["runs"]}
+    assert set(found) == {"copied", "damaged", "odd"}
+    assert found["copied"]["folder"] == str(store.root / "copied")
+    assert "result.json is damaged" in found["damaged"]["error"]
+    assert "result.json is damaged" in found["odd"]["error"]
+    assert report_of(capsys, "runs")["runs"]

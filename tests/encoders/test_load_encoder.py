@@ -182,3 +182,15 @@ def test_the_card_is_read_back_by_the_library_and_keeps_text_in_its_cell(tiny_mo
     assert "| dev | mrr | 0.5 | 0.75 |" in card
     assert "| note | a b \\| c |" in card
     assert load_folder(save_model(tiny_model, tmp_path / "model", card), 16)._model_card_text == card
+
+
+def test_a_saved_model_is_on_the_disk_before_it_takes_its_place(tiny_model, tmp_path, monkeypatch):
+    folder, synced = tmp_path / "model", []
+
+    def record(path):
+        assert not folder.exists()
+        synced.append(path.name)
+
+    monkeypatch.setattr("bsc_core.encoders.pretrained.sync", record)
+    save_model(tiny_model, folder, "card")
+    assert {path.name for path in folder.rglob("*")} <= set(synced)

@@ -195,6 +195,12 @@ def test_texts_of_another_table_need_all_word_pieces(model, tokens) -> None:
     torch.testing.assert_close(forward.embed(np.array([1, 0])), expected, rtol=0, atol=1e-5)
 
 
+def test_texts_of_which_no_token_is_left_are_left_to_the_model(model) -> None:
+    tokens = TokenTable(np.array([5, 6, 7], dtype=np.int32), np.array([0, 2, 2, 3]), token_types=True)
+    forward = make_forward(model, tokens, "fp32")
+    assert torch.isfinite(forward.embed(np.array([0, 1, 2]))).all()
+
+
 def test_models_that_are_changed_are_not_packed(model, tokens, tiny_static) -> None:
     assert is_packable(model)
     assert not is_packable(tiny_static)

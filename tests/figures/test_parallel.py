@@ -68,7 +68,7 @@ def test_the_title_names_the_settings_of_the_best_run() -> None:
     title = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()["title"]
     assert title == ["The best of 3 runs reaches mrr 0.750", "with temperature 0.5, strategy examples"]
     unmeasured = dict.fromkeys(SETTINGS)
-    assert parallel.headline(SETTINGS, unmeasured, metric="mrr") == ["3 runs, none of them measured yet"]
+    assert parallel.headline(SETTINGS, unmeasured, metric="mrr") == ["3 runs, none of them measured"]
     assert points(parallel.parallel(SETTINGS, unmeasured, metric="mrr").to_dict())
 
 

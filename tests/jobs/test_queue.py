@@ -3,7 +3,7 @@
 import random
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -158,6 +158,48 @@ def test_a_damaged_file_is_kept_by_name_and_made_again_from_the_run_folders(
     assert queue.waiting() == ["first", "third"]
     assert queue.claimed() == ["second"]
     assert [path.name[:13] for path in store.root.glob("queue.*.sqlite")] == ["queue.damaged"]
+
+
+def test_whatever_byte_is_damaged_the_queue_is_whole_again_after_at_most_one_refusal(
+    store: RunStore, config: RunConfig
+) -> None:
+    for name in ("one", "two"):
+        launch(store, config, name, start=lambda store: None)
+    queue = Queue(store.root)
+    whole = queue.path.read_bytes()
+    words = [place for place in range(3600, 4096, 9) if whole[place]]  # what SQLite knows of the tables
+    for place, flipped in [(18, 0x20), (19, 0x20), *((place, 0xFF if place % 2 else 0x20) for place in words)]:
+        content = bytearray(whole)
+        content[place] ^= flipped
+        queue.path.write_bytes(content)
+        with suppress(JobError):
+            queue.pause()
+        queue.unpause()
+        assert set(queue.look().waiting) <= {"one", "two"}, place
+
+
+@pytest.mark.parametrize("word", ["name TEXT", "value INTEGER", "place INTEGER"])
+def test_a_file_with_other_names_in_it_is_damaged(store: RunStore, config: RunConfig, word: str) -> None:
+    launch(store, config, "one", start=lambda store: None)
+    queue = Queue(store.root)
+    content = queue.path.read_bytes()
+    assert word.encode() in content
+    queue.path.write_bytes(content.replace(word.encode(), word.upper().replace("A", "E").encode()))
+    for _ in range(2):
+        with suppress(JobError):
+            queue.pause()
+    assert queue.waiting() == ["one"]
+    assert len(list(store.root.glob("queue.damaged-*"))) == 1
+
+
+def test_a_rule_of_the_table_that_makes_no_sense_is_damage(store: RunStore, config: RunConfig) -> None:
+    launch(store, config, "one", start=lambda store: None)
+    queue = Queue(store.root)
+    queue.path.write_bytes(queue.path.read_bytes().replace(b"state IN (", b"stateQIN ("))
+    with suppress(JobError):
+        queue.set_slots(2)
+    assert queue.claim() == "one"
+    assert len(list(store.root.glob("queue.damaged-*"))) == 1
 
 
 def test_a_deleted_file_is_made_again_from_the_run_folders(store: RunStore, config: RunConfig) -> None:

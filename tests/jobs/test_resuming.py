@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from bsc_core.config import make_config
-from bsc_core.errors import CheckpointError, InputError
+from bsc_core.errors import CheckpointError, InputError, JobError
 from bsc_core.jobs.resuming import can_resume, continue_run, resume
 from bsc_core.jobs.worker import main
 from bsc_core.runs import Run, RunStore
@@ -156,6 +156,58 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(tiny_encoder: Pat
     (before / "state.pt").write_bytes(b"no state")
     with pytest.raises(CheckpointError, match="none of its 2 checkpoint"):
         last_checkpoint(run.checkpoints_folder)
+
+
+def test_a_run_whose_newest_checkpoint_is_damaged_ends_with_the_same_bits_and_curve(
+    tiny_encoder: Path, tmp_path: Path
+) -> None:
+    config = config_of(tiny_encoder, {"name": "bsc"}, {"strategy": "random"})
+    whole = performed(RunStore(tmp_path / "whole"), config)
+    store = RunStore(tmp_path / "killed")
+    run = killed(store, config, step=whole.status().step - 1)
+    (checkpoints(run.checkpoints_folder)[-1] / "state.pt").write_bytes(b"no state")
+    following = resumed(store, run)
+    assert_same_end(following, whole)
+    told = [
+        [(line["kind"], line.get("step"), line["epoch"]) for line in one.metrics()[0]] for one in (following, whole)
+    ]
+    assert told[0] == told[1]
+
+
+def test_a_newest_checkpoint_that_does_not_say_where_it_stands_is_passed_over(small_config, tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    run = store.create(small_config)
+    for step, words in ((2, json.dumps({"step": 2, "epoch": 1, "ends_epoch": False})), (4, '{"step"')):
+        folder = run.checkpoints_folder / f"step-{step:06d}"
+        folder.mkdir(parents=True)
+        (folder / "progress.json").write_text(words, encoding="utf-8")
+        run.append_metrics({"kind": "step", "step": step, "epoch": 1})
+    with run.metrics_file.open("ab") as file:
+        file.write(b"torn\n")
+    run.update_status(state="stopped")
+    following = continue_run(store, run)
+    assert [line["step"] for line in following.metrics()[0]] == [2]
+    (run.checkpoints_folder / "step-000002" / "progress.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(InputError, match="none of its checkpoints can be read"):
+        continue_run(store, run)
+    assert len(store.list()) == 2
+
+
+def test_a_run_that_cannot_be_copied_leaves_none_half_made(small_config, tmp_path: Path, monkeypatch) -> None:
+    store = RunStore(tmp_path)
+    run = store.create(small_config)
+    folder = run.checkpoints_folder / "step-000002"
+    folder.mkdir(parents=True)
+    (folder / "progress.json").write_text(json.dumps({"step": 2, "epoch": 1, "ends_epoch": False}), encoding="utf-8")
+    run.update_status(state="stopped")
+
+    def full(*where: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bsc_core.jobs.resuming._copy", full)
+    with pytest.raises(JobError, match=r"could not be copied .* free disk space"):
+        continue_run(store, run)
+    assert [found.id for found in store.list()] == [run.id]
 
 
 def test_what_cannot_be_resumed_is_said_in_one_sentence(small_config, tmp_path: Path) -> None:

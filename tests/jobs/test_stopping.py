@@ -65,6 +65,13 @@ def test_a_finished_run_stays_as_it_is(store: RunStore, config: RunConfig, state
     assert not run.stop_requested()
 
 
+def test_a_lost_run_whose_process_is_gone_stays_lost_with_its_cause(store: RunStore, config: RunConfig) -> None:
+    run = store.create(config, "one")
+    identity = own_identity() | {"process_created": 1.0, "process_mark": None}
+    before = run.update_status(state="lost", error="its process was killed", **identity)
+    assert stop(run) == climb(run) == before
+
+
 def test_a_lost_run_whose_process_hangs_on_is_ended(started: Launch) -> None:
     run = started("deaf")
     process = find_process(run.status())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from safetensors import SafetensorError
 
 from bsc_core.config import RunConfig
 from bsc_core.errors import DataError, TrainingError
@@ -57,6 +58,8 @@ def test_a_run_that_ends_well_is_done_with_its_result(run: Run) -> None:
         (ValueError("odd"), 1, "ValueError: odd"),
         (MemoryError(), 1, "out of memory: lower the batch size"),
         (OutOfMemoryError("CUDA out of memory"), 1, "out of memory: lower the batch size"),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), 1, "the disk took no more"),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"), 1, "the disk took no"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, "out of memory: lower the batch size"),
     ],
 )

@@ -43,8 +43,7 @@ LOSSES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def dataset() -> PairDataset:
+def sixteen_pairs() -> PairDataset:
     """Sixteen pairs with labels, classes and negatives; some texts stand in several of them."""
     words = "soup bread salt water garden rose seed soil tent train ticket bank money loan sleep tea".split()
     queries = [f"how do i {words[row // 4]}" for row in range(16)]
@@ -54,6 +53,11 @@ def dataset() -> PairDataset:
     return PairDataset.from_pairs(
         queries, documents, labels, negatives=negatives, classes=[row % 3 for row in range(16)]
     )
+
+
+@pytest.fixture(scope="module")
+def dataset() -> PairDataset:
+    return sixteen_pairs()
 
 
 @dataclass

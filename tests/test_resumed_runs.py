@@ -1,0 +1,102 @@
+"""Runs that are resumed: what they know of their past, and checkpoints that are damaged, foreign or broken."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+
+from bsc_core.config import RunConfig, make_config
+from bsc_core.errors import TrainingError
+from bsc_core.jobs.resuming import continue_run
+from bsc_core.pipeline import _Experiment, run_experiment
+from bsc_core.runs import Run, RunStore
+from bsc_core.training.checkpoint import checkpoints, last_checkpoint
+from bsc_core.training.journal import Journal
+
+
+def trained(config: RunConfig, **training: object) -> RunConfig:
+    values = config.model_dump()
+    return make_config({**values, "training": {**values["training"], **training}})
+
+
+def interrupted(config: RunConfig, folder, step: int) -> Run:
+    """A run whose process ended right after this step."""
+
+    def end(report):
+        if report.step == step:
+            raise InterruptedError
+
+    run = RunStore(folder).create(config)
+    with pytest.raises(InterruptedError):
+        run_experiment(config, run, on_report=end)
+    run.update_status(state="lost")
+    return run
+
+
+def test_a_resumed_run_knows_the_best_it_was_resumed_with(small_config, tmp_path, monkeypatch):
+    values = iter([0.1, 0.6, 0.5, 0.5, 0.4, 0.3])  # before, of epoch 1, on resuming, ...
+    monkeypatch.setattr("bsc_core.pipeline.main_metric", lambda metrics, name: ("mrr", next(values)))
+    config = trained(small_config, epochs=3)
+    following = continue_run(RunStore(tmp_path), interrupted(config, tmp_path, 6))
+    result = run_experiment(config, following)
+    assert result["best_epoch"] == 1
+    assert following.status().metric_best == 0.6
+
+
+def test_the_status_of_a_run_that_is_only_finished_is_that_of_its_end(small_config, tmp_path):
+    config = trained(small_config, epochs=2)
+    run = RunStore(tmp_path).create(config)
+    run_experiment(config, run)
+    run.update_status(state="lost")
+    following = continue_run(RunStore(tmp_path), run)
+    run_experiment(config, following)
+    names = ("step", "steps", "epoch", "epochs", "metric_name", "metric_best")
+    assert [getattr(following.status(), name) for name in names] == [getattr(run.status(), name) for name in names]
+
+
+def test_a_stop_does_not_put_a_broken_model_in_the_place_of_the_last_good_checkpoint(small_config, tmp_path):
+    config = trained(small_config, checkpoint_steps=2, keep_checkpoints=1)
+    run = RunStore(tmp_path).create(config)
+    experiment = _Experiment(config, run, Journal(run))
+    trainer = experiment._make_trainer()
+    experiment._make_trainer = lambda: trainer
+
+    def break_and_stop(report):
+        if report.step == 3:
+            next(parameter for _, parameter in trainer.forward.named_parameters()).data.fill_(torch.nan)
+            trainer.forward.weights_changed()
+            run.request_stop()
+
+    with pytest.raises(TrainingError, match="step 3: the encoder's numbers are not finite"):
+        experiment.conduct(break_and_stop)
+    assert [path.name for path in checkpoints(run.checkpoints_folder)] == ["step-000002"]
+
+
+def test_a_damaged_later_checkpoint_does_not_push_out_the_one_just_written(small_config, tmp_path):
+    config = trained(small_config, checkpoint_steps=2, keep_checkpoints=1)
+    run = interrupted(config, tmp_path, 3)
+    shutil.copytree(run.checkpoints_folder / "step-000002", run.checkpoints_folder / "step-000009")
+    (run.checkpoints_folder / "step-000009" / "state.pt").write_bytes(b"damaged")
+    following = continue_run(RunStore(tmp_path), run)
+    run_experiment(config, following)
+    assert last_checkpoint(following.checkpoints_folder).start.last
+
+
+def test_checkpoints_stand_in_the_order_of_their_steps_beyond_a_million(tmp_path):
+    for step in (1_000_000, 999_999, 3):
+        folder = tmp_path / f"step-{step:06d}"
+        folder.mkdir()
+        (folder / "progress.json").write_text("{}")
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-000003", "step-999999", "step-1000000"]
+
+
+def test_a_checkpoint_whose_optimiser_trained_other_parameters_is_refused_in_one_sentence(
+    small_config, tmp_path, monkeypatch
+):
+    config = trained(small_config, checkpoint_steps=1)
+    following = continue_run(RunStore(tmp_path), interrupted(config, tmp_path, 3))
+    monkeypatch.setattr("bsc_core.encoders.forward.is_packable", lambda model: False)  # as on another device
+    with pytest.raises(TrainingError, match="optimiser trained other parameters than are trained here; resume"):
+        run_experiment(config, following)
