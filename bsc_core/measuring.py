@@ -11,14 +11,24 @@ from numpy.typing import NDArray
 
 from bsc_core.batching import build_plan, plan_hardness, plan_notes
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig
-from bsc_core.data import SPLIT_SEED, ExperimentData, ReadReport, load_evaluation_data
-from bsc_core.encoders import embed
-from bsc_core.evaluation import Evaluator, evaluate
+from bsc_core.data import (
+    SPLIT_SEED,
+    Corpus,
+    ExperimentData,
+    PairDataset,
+    ReadReport,
+    TextTable,
+    load_evaluation_data,
+)
+from bsc_core.encoders import embed, known_vectors
+from bsc_core.evaluation import Evaluator, evaluate, evaluate_queries, query_intervals
 from bsc_core.preparation.prepare import load_experiment
 from bsc_core.training.rows import training_rows
 
 Metrics = dict[str, float | None]
 Vectors = NDArray[np.float32]
+
+INTERVAL_SEED = 0
 
 
 def rejected_rows(reports: Sequence[ReadReport], shown: int = 20) -> list[str]:
@@ -32,26 +42,54 @@ def rejected_rows(reports: Sequence[ReadReport], shown: int = 20) -> list[str]:
 
 
 def measure(config: RunConfig, data: ExperimentData, vectors: Vectors) -> dict[str, Metrics]:
-    """Metrics of dev and, where there is one, test; the threshold of F1 is chosen on dev and applied to test."""
+    """Metrics of dev and, where there is one, test; the thresholds are chosen on dev and applied to test."""
     return Evaluator(data, config.evaluation).evaluate(vectors)
 
 
-def evaluate_model(encoder: EncoderConfig, data: DataConfig, *, decision: float | None = None) -> dict[str, Any]:
-    """Measure an encoder on all pairs of `data.train`. Returns model, data, rows, rejected and metrics.
+def evaluate_model(
+    encoder: EncoderConfig, data: DataConfig, *, decision: float | None = None, accuracy_decision: float | None = None
+) -> dict[str, Any]:
+    """Measure an encoder on all pairs of `data.train`. Returns model, data, rows, rejected, metrics and intervals.
 
     decision: cosine from which a pair counts as positive, such as a run's `f1_threshold` on its dev pairs; None chooses
-    it on the measured pairs themselves, so that F1 is optimistic. `f1_threshold_from` says which.
+    it on the measured pairs themselves, so that F1 is optimistic. `f1_threshold_from` says which. accuracy_decision:
+    the same for `best_accuracy`. `intervals`: [low, high] of every ranking metric, 95% over queries drawn again.
     """
     dataset, documents = load_evaluation_data(data)
-    vectors = embed(encoder, dataset.texts)
+    vectors = embed_with_corpus(encoder, dataset, documents)
+    measured = evaluate_queries(vectors, dataset, documents)
+    drawn = {} if measured is None else query_intervals(measured, seed=INTERVAL_SEED)
     return {
         "model": encoder.name,
         "data": data.train,
         "rows": len(dataset),
         "rejected": rejected_rows([dataset.report]),
-        "metrics": evaluate(vectors, dataset, documents, decision=decision),
+        "metrics": evaluate(vectors, dataset, documents, decision=decision, accuracy_decision=accuracy_decision),
+        "intervals": {name: [found.low, found.high] for name, found in drawn.items()},
         "f1_threshold_from": "these pairs" if decision is None else "the dev pairs of the run",
     }
+
+
+def embed_with_corpus(encoder: EncoderConfig, dataset: PairDataset, corpus: Corpus | None) -> Vectors:
+    """Vectors (U, D) of the table that dataset and corpus share, row i for text i.
+
+    The documents' vectors are kept on disk by themselves, so that a corpus is encoded once for the content of a model,
+    whatever queries are asked of it.
+    """
+    if corpus is None:
+        return embed(encoder, dataset.texts)
+    known = known_vectors(encoder, dataset.texts)
+    if known is not None:
+        return np.array(known)
+    documents = np.fromiter(dict.fromkeys(corpus.document.tolist()), dtype=np.int32)  # in the corpus' own order
+    others = np.setdiff1d(np.arange(len(dataset.texts), dtype=np.int32), documents)
+    parts = [
+        (ids, embed(encoder, TextTable(tuple(dataset.texts.take(ids))))) for ids in (documents, others) if len(ids)
+    ]
+    vectors = np.empty((len(dataset.texts), parts[0][1].shape[1]), dtype=np.float32)
+    for ids, found in parts:
+        vectors[ids] = found
+    return vectors
 
 
 def plan_report(config: RunConfig, *, epoch: int = 0) -> dict[str, Any]:

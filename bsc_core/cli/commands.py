@@ -58,24 +58,26 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     from bsc_core.runs import RunStore
 
     run = _run_meant(arguments.model, RunStore(arguments.runs))
+    dev: dict[str, float | None] = {}
     check_files(arguments.data, arguments.corpus)
     named = {name: getattr(arguments, name) for name in ("corpus", "columns", "threshold", "label_min", "label_max")}
     given = {name: value for name, value in named.items() if value is not None}
     length = {"max_length": arguments.max_length} if arguments.max_length else {}
     if run is None:
-        encoder, scale, decision = EncoderConfig(name=arguments.model, **length), {}, None
+        encoder, scale = EncoderConfig(name=arguments.model, **length), {}
     else:
         config = run.config()
         encoder = EncoderConfig(**{**config.encoder.model_dump(), "name": str(run.model_folder), **length})
         scale = config.data.model_dump(include={"threshold", "label_min", "label_max"})
-        decision = ((run.read_json("evaluation/after") or {}).get("dev") or {}).get("f1_threshold")
+        dev = (run.read_json("evaluation/after") or {}).get("dev") or {}
     try:
         data = DataConfig.model_validate({**scale, "train": arguments.data, **given})
     except ValidationError as error:
         raise ConfigError(explain(error)) from None
     from bsc_core.measuring import evaluate_model
 
-    return 0, evaluate_model(encoder, data, decision=decision)
+    thresholds = {"decision": dev.get("f1_threshold"), "accuracy_decision": dev.get("accuracy_threshold")}
+    return 0, evaluate_model(encoder, data, **thresholds)
 
 
 def plan(arguments: argparse.Namespace) -> Outcome:

@@ -11,7 +11,16 @@ from bsc_core.config import EvaluationConfig
 from bsc_core.data.experiment import ExperimentData
 from bsc_core.data.pairs import Corpus, PairDataset, ReadReport
 from bsc_core.errors import ConfigError
-from bsc_core.evaluation import Evaluator, evaluate, main_metric, pair_metrics, ranking_metrics, text_ids
+from bsc_core.evaluation import (
+    Evaluator,
+    evaluate,
+    evaluate_queries,
+    main_metric,
+    pair_metrics,
+    ranking_metrics,
+    shared_queries,
+    text_ids,
+)
 
 
 def vectors_for(dataset, seed=2):
@@ -42,7 +51,9 @@ def test_labelled_lists_get_pair_and_list_metrics(lists):
         cosine(vectors[query], vectors[document]) for query, document in zip(lists.query, lists.document, strict=True)
     ]
     metrics = evaluate(vectors, lists, k=(1, 3))
-    expected = pair_metrics(scores, lists.label) | ranking_metrics(lists.query_group, scores, lists.positive, k=(1, 3))
+    expected = pair_metrics(scores, lists.label) | ranking_metrics(
+        lists.query_group, scores, lists.positive, k=(1, 3), grades=lists.label
+    )
     assert metrics == pytest.approx(expected, abs=1e-6)
 
 
@@ -50,7 +61,7 @@ def test_a_corpus_adds_retrieval_to_pair_metrics(lists, corpus):
     metrics = evaluate(vectors_for(lists), lists, corpus, k=(1,))
     assert metrics["documents"] == 9
     assert "spearman" in metrics
-    assert "precision@1" not in metrics
+    assert "queries_without_positive" not in metrics  # which lists have
 
 
 def test_pairs_with_one_candidate_a_query_get_pair_metrics_only():
@@ -120,3 +131,33 @@ def test_test_pairs_never_choose_their_own_threshold():
     assert found["test"]["f1"] is None
     assert found["test"]["f1_threshold"] is None
     assert found["test"]["spearman"] is not None
+
+
+def test_the_accuracy_threshold_is_chosen_on_dev_and_applied_to_test(lists):
+    dev, test = lists.take(np.arange(6)), lists.take(np.arange(6, 9))
+    results = Evaluator(ExperimentData(lists, dev, test, None), EvaluationConfig()).evaluate(vectors_for(lists))
+    assert results["test"]["accuracy_threshold"] == results["dev"]["accuracy_threshold"]
+    assert "queries_in_dev" not in results["test"]
+
+
+def test_a_query_in_two_splits_is_counted_on_test(lists):
+    dev, test = lists.take(np.arange(6)), lists.take(np.arange(5, 9))
+    assert shared_queries(dev, test) == 1
+    results = Evaluator(ExperimentData(lists, dev, test, None), EvaluationConfig()).evaluate(vectors_for(lists))
+    assert results["test"]["queries_in_dev"] == 1
+    assert "queries_in_dev" not in results["dev"]
+
+
+def test_values_by_query_average_to_the_metrics(lists, corpus):
+    vectors = vectors_for(lists)
+    for documents, row in ((None, [0, 3, 6]), (corpus, [0, 3, 6])):
+        measured = evaluate_queries(vectors, lists, documents, k=(1, 3))
+        metrics = evaluate(vectors, lists, documents, k=(1, 3))
+        means = measured.means()
+        assert {name: metrics[name] for name in means} == means
+        assert measured.query == row
+
+
+def test_pairs_without_lists_have_no_values_by_query():
+    dataset = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"], [1, 0, 0.4])
+    assert evaluate_queries(vectors_for(dataset), dataset) is None

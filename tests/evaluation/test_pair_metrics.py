@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score, f1_score
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from bsc_core.errors import DataError
 from bsc_core.evaluation import pair_metrics
@@ -124,3 +124,51 @@ def test_what_cannot_be_measured_is_refused(scores, labels, message):
 def test_a_label_on_the_threshold_is_negative_in_float32_too():
     labels = np.array([0.6, 0.6, 0.9, 0.1], dtype=np.float32)
     assert pair_metrics([0.1, 0.2, 0.9, 0.3], labels, threshold=0.6)["positives"] == 0.25
+
+
+@settings(deadline=None, max_examples=60)
+@given(pairs)
+def test_best_accuracy_beats_every_threshold_there_could_be(rows):
+    scores, positive = columns(rows)
+    metrics = pair_metrics(scores, positive)
+    thresholds = [level + step for level in set(scores.tolist()) for step in (-0.01, 0.01)]
+    best = max(((scores >= threshold) == positive).mean() for threshold in thresholds)
+    assert metrics["best_accuracy"] == pytest.approx(best)
+    assert ((scores >= metrics["accuracy_threshold"]) == positive).mean() == pytest.approx(best)
+
+
+@settings(deadline=None, max_examples=60)
+@given(pairs)
+def test_the_area_under_the_curve_counts_pairs_of_pairs_ties_by_half(rows):
+    scores, positive = columns(rows)
+    value = pair_metrics(scores, positive)["auc"]
+    won = [(scores[i] > scores[j]) + (scores[i] == scores[j]) / 2 for i in np.flatnonzero(positive) for j in
+           np.flatnonzero(~positive)]  # fmt: skip
+    assert value is None if not won else value == pytest.approx(np.mean(won))
+    if won:
+        assert value == pytest.approx(roc_auc_score(positive, scores))
+
+
+def test_the_accuracy_threshold_of_dev_is_applied_to_test_as_it_is():
+    dev = pair_metrics([0.9, 0.8, 0.2], [1, 0, 0])
+    assert 0.8 < dev["accuracy_threshold"] <= 0.9
+    test = pair_metrics([0.9, 0.5], [0, 1], decision=0.4, accuracy_decision=dev["accuracy_threshold"])
+    assert test["best_accuracy"] == 0
+    assert test["accuracy"] == 0.5
+    assert pair_metrics([0.9, 0.5], [0, 1], decision=0.4)["best_accuracy"] is None
+
+
+def test_calling_no_pair_positive_is_tried_too():
+    metrics = pair_metrics([0.9, 0.8, 0.7], [0, 0, 1])
+    assert metrics["best_accuracy"] == pytest.approx(2 / 3)
+    assert 0.9 < metrics["accuracy_threshold"] < 0.91
+
+
+def test_binary_accuracy_equals_the_evaluator_of_sentence_transformers():
+    from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
+
+    chooser = np.random.default_rng(7)
+    labels = np.r_[np.ones(50), np.zeros(30)]
+    scores = chooser.permutation(80) / 80 + labels * 0.4
+    best, _ = BinaryClassificationEvaluator.find_best_acc_and_threshold(scores, labels, True)
+    assert pair_metrics(scores, labels)["best_accuracy"] == pytest.approx(best)

@@ -1,0 +1,89 @@
+"""The front of runs that no other beats, and the one number for polarity and semantics."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bsc_core.errors import DataError
+from bsc_core.evaluation import combine, pareto_front, polarity_task
+from bsc_core.evaluation.tradeoff import combine_means
+
+points = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=25)
+share = st.floats(0, 1)
+
+
+@settings(deadline=None, max_examples=100)
+@given(points)
+def test_the_front_is_what_no_other_point_beats(runs):
+    front = pareto_front([p for p, _ in runs], [s for _, s in runs])
+    beaten = [any(p <= q and s <= t and (p, s) != (q, t) for q, t in runs) for p, s in runs]
+    assert front.tolist() == [not lost for lost in beaten]
+
+
+def test_the_papers_e5_margins_have_the_small_ones_on_the_front():
+    polarity, semantic = [71.4, 73.6, 90.2, 90.6, 90.1, 88.2], [83.4, 82.5, 81.2, 81.3, 79.2, 78.3]
+    names = ["reference", "mnrl", "0.01", "0.10", "1", "5"]
+    front = [name for name, kept in zip(names, pareto_front(polarity, semantic), strict=True) if kept]
+    assert front == ["reference", "mnrl", "0.10"]
+
+
+@pytest.mark.parametrize(
+    ("p", "s", "message"), [([1], [1, 2], "one of each"), ([1, 2], [math.nan, 1], "run 0 has NaN")]
+)
+def test_points_that_cannot_be_compared_are_refused(p, s, message):
+    with pytest.raises(DataError, match=message):
+        pareto_front(p, s)
+
+
+def test_the_number_is_the_harmonic_mean_of_what_was_gained_and_what_was_kept():
+    found = combine_means((0.9, 0.8), (0.7, 0.84), (0.5, 0.7))
+    assert found.separation == pytest.approx(0.8)
+    assert found.kept == pytest.approx(0.1 / 0.14)
+    assert found.balance == pytest.approx(2 / (1 / 0.8 + 1.4))
+    assert found.reference == pytest.approx(2 * 0.4 / 1.4)
+    assert found.gain == pytest.approx(found.balance - found.reference)
+
+
+@settings(deadline=None, max_examples=100)
+@given(share, share, st.floats(-0.5, 0.7), st.floats(0.05, 0.3))
+def test_the_scale_of_the_references_cosines_changes_nothing(separation, kept, floor, spread):
+    run = (0.5 + separation / 2, floor + kept * spread)
+    found = combine_means(run, (0.75, floor + spread), (0.5, floor))
+    narrow = combine_means((run[0], 0.9 + kept * 0.05), (0.75, 0.95), (0.5, 0.9))
+    assert found.balance == pytest.approx(narrow.balance, abs=1e-6)
+    assert 0 <= found.balance <= 1 + 1e-9
+
+
+@settings(deadline=None, max_examples=100)
+@given(share, share, st.floats(0.001, 0.2))
+def test_more_of_either_is_never_worse_and_giving_one_up_ends_at_nothing(p, s, more):
+    def balance(polarity, semantic):
+        return combine_means((polarity, semantic), (0.5, 1.0), (0.0, 0.0)).balance
+
+    assert balance(p + more, s) >= balance(p, s) * (1 - 1e-12)
+    assert balance(p, s + more) >= balance(p, s) * (1 - 1e-12)
+    assert balance(1.0, 0.0) == balance(0.0, 1.0) == balance(1.0, -0.3) == 0
+    assert balance(1.0, 1.0) == 1
+
+
+def test_what_is_not_defined_is_none():
+    one_class = combine_means((1.0, 0.5), (1.0, 0.6), (1.0, 0.2))
+    assert (one_class.separation, one_class.balance, one_class.gain) == (None, None, None)
+    assert one_class.kept == pytest.approx(0.75)
+    no_meaning = combine_means((0.9, 0.5), (0.8, 0.5), (0.5, 0.5))
+    assert (no_meaning.kept, no_meaning.balance, no_meaning.reference) == (None, None, None)
+
+
+def test_a_model_that_is_its_reference_gains_nothing_and_keeps_all():
+    chooser = np.random.default_rng(4)
+    sides = [chooser.normal(size=(rows, 6)).astype(np.float32) for rows in (40, 200)]
+    classes = [(side[:, 0] > 0).astype(int) for side in sides]
+    found = combine(polarity_task(sides, classes).measure(*sides))
+    assert found.kept == pytest.approx(1)
+    assert found.gain == pytest.approx(0)
+    assert found.separation > 0.2
