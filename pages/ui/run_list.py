@@ -20,7 +20,7 @@ KEPT_GROUP = "runs.group.kept"
 EVERY_RUN = "every run"
 EVERY = "2s"
 TALL, LOW = 300, 182  # pixels of the table, without and with a run below it
-FIRST = ("mrr", "map", "ndcg", "has_positive", "spearman", "f1", "average_precision", "auc", "accuracy")
+FIRST = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
 COUNTS = (  # no measures of a model
     *("queries", "documents", "gold_missing", "constant", "queries_without_positive", "queries_in_dev"),
     *("f1_threshold", "accuracy_threshold", "positives", "pairs"),
