@@ -21,9 +21,9 @@ PAGES = {
     "Look": [
         st.Page("pages/embeddings.py", title="Embeddings", icon=":material/bubble_chart:"),
         st.Page("pages/retrieval.py", title="Retrieval", icon=":material/search:"),
+        st.Page("pages/findings.py", title="Findings", icon=":material/fact_check:"),
     ],
 }
-
 UI = Path(__file__).parent / "pages" / "ui"
 st.set_page_config("BSC Lab", page_icon=str(UI / "icon.svg"), layout="wide", initial_sidebar_state=236)
 st.logo(UI / "logo.svg", size="large")

@@ -21,7 +21,8 @@ from bsc_core.data import (
     load_evaluation_data,
 )
 from bsc_core.encoders import embed, known_vectors
-from bsc_core.evaluation import Evaluator, evaluate, evaluate_queries, query_intervals
+from bsc_core.evaluation import Evaluator, evaluate
+from bsc_core.evaluation.measured import intervals, measure_split
 from bsc_core.preparation.prepare import load_experiment
 from bsc_core.training.rows import training_rows
 
@@ -53,18 +54,19 @@ def evaluate_model(
 
     decision: cosine from which a pair counts as positive, such as a run's `f1_threshold` on its dev pairs; None chooses
     it on the measured pairs themselves, so that F1 is optimistic. `f1_threshold_from` says which. accuracy_decision:
-    the same for `best_accuracy`. `intervals`: [low, high] of every ranking metric, 95% over queries drawn again.
+    the same for `best_accuracy`. `intervals`: [low, high] of every metric of queries and of all pairs, 95% over queries
+    drawn again, thresholds staying as they are.
     """
     dataset, documents = load_evaluation_data(data)
     vectors = embed_with_corpus(encoder, dataset, documents)
-    measured = evaluate_queries(vectors, dataset, documents)
-    drawn = {} if measured is None else query_intervals(measured, seed=INTERVAL_SEED)
+    metrics = evaluate(vectors, dataset, documents, decision=decision, accuracy_decision=accuracy_decision)
+    drawn = intervals(measure_split(vectors, dataset, documents, dev=metrics), seed=INTERVAL_SEED)
     return {
         "model": encoder.name,
         "data": data.train,
         "rows": len(dataset),
         "rejected": rejected_rows([dataset.report]),
-        "metrics": evaluate(vectors, dataset, documents, decision=decision, accuracy_decision=accuracy_decision),
+        "metrics": metrics,
         "intervals": {name: [found.low, found.high] for name, found in drawn.items()},
         "f1_threshold_from": "these pairs" if decision is None else "the dev pairs of the run",
     }

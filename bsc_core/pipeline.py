@@ -17,6 +17,7 @@ import numpy as np
 
 from bsc_core.batching import BatchPlan, plan_notes
 from bsc_core.batching.arrays import Ids
+from bsc_core.comparison import keep_measured
 from bsc_core.config import RunConfig
 from bsc_core.data import SPLIT_SEED, ExperimentData, PairDataset
 from bsc_core.data.experiment import load_beside
@@ -31,6 +32,7 @@ from bsc_core.training.beginning import begin_loss, begin_model
 from bsc_core.training.best import Best, flat_settings
 from bsc_core.training.checkpoint import Checkpoint, check_finite, fingerprint, last_checkpoint, save_checkpoint
 from bsc_core.training.epoch_plans import EpochPlans
+from bsc_core.training.epoch_vectors import keep_vectors
 from bsc_core.training.estimate import measured_speed
 from bsc_core.training.first_batch import first_batch
 from bsc_core.training.journal import Journal
@@ -228,6 +230,7 @@ class _Experiment:
             return
         with self.journal.timed("encode"):
             self.vectors.refresh()
+        keep_vectors(self.run, report.epoch, self.vectors.all, self.data, self.config.evaluation)
         metrics = self._measure()
         metric = main_metric(metrics["dev"], self.config.evaluation.metric)
         self.run.write_json(f"evaluation/epoch-{report.epoch:03d}", metrics)
@@ -259,6 +262,8 @@ class _Experiment:
 
     def _finish(self, state: str, trainer: Trainer) -> dict[str, Any]:
         self.run.write_json("evaluation/after", self.best.metrics)
+        self.journal.say("Drawing the intervals of the metrics")
+        keep_measured(self.run, self.data)
         summary = self.journal.summary(trainer.accelerator.device)
         result = {
             "run": self.run.id,

@@ -186,9 +186,15 @@ class Run:
         write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
 
     def array(self, name: str) -> NDArray[Any] | None:
-        """The array of that name, mapped from disk and read-only; None when the run has not written it."""
+        """The array of that name, mapped from disk and read-only; None when the run has not written it.
+
+        Raises RunError where the file is damaged, such as one that was cut off.
+        """
         path = self._inside(name, ".npy")
-        return np.load(path, mmap_mode="r", allow_pickle=False) if path.exists() else None
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False) if path.exists() else None
+        except (ValueError, EOFError):
+            raise RunError(f"run {self.id}: {path.name} is damaged; launch the run again") from None
 
     def _check_folder(self) -> None:
         if not self.folder.is_dir():  # writing into it would make it anew

@@ -15,7 +15,8 @@ FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
 @dataclass(frozen=True)
 class RunStatus:
     """Where a run is. Times are seconds since the epoch, by a clock that may be set; `pulse` is its process's heartbeat
-    on a clock that only goes on, and `process_mark` names the process whatever the clock says.
+    on a clock that only goes on, and `process_mark` names the process whatever the clock says. `metric_low`,
+    `metric_high`: the interval of `metric_best`, once the run has ended.
     """
 
     state: State = "queued"
@@ -36,6 +37,8 @@ class RunStatus:
     eta_seconds: float | None = None
     metric_name: str | None = None
     metric_best: float | None = None
+    metric_low: float | None = None
+    metric_high: float | None = None
     exit_code: int | None = None
     resumed_from: str | None = None
     group: str | None = None

@@ -1,4 +1,4 @@
-"""Retrieval: one query, two models, and what moved; then how often gold is found, and where it is not."""
+"""Retrieval: one query, two models, and what moved; then how sure the metrics are, and where gold is missed."""
 
 import sys
 from pathlib import Path
@@ -7,8 +7,18 @@ sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the
 
 import streamlit as st
 
-from bsc_core.figures import ranks
-from pages.ui import failing, frame, run_data, searching, show, store
+from pages.ui import (
+    failing,
+    frame,
+    metric_cards,
+    own_queries,
+    run_data,
+    score_pictures,
+    searching,
+    show,
+    store,
+    ten_sentences,
+)
 
 context = frame.page("Retrieval", "What does the model find, and what did training change in it?")
 
@@ -20,7 +30,9 @@ with show.calm_errors():
         st.stop()
     search_place, *model_places = show.columns(3, least=168)
     words = "Type a query, or choose a failure below"
-    query = search_place.text_input("Search", key=searching.QUERY, type="search", placeholder=words)
+    query = search_place.text_input(
+        "Search", key=searching.QUERY, type="search", placeholder=words, bind="query-params"
+    )
     models = searching.pick_models(run, model_places)
     if models is None:
         words = "This run has not measured its encoder yet. The search opens as soon as it has."
@@ -28,17 +40,22 @@ with show.calm_errors():
         st.stop()
 
     data = run_data.rows_of(run)
-    split = "dev" if data.test is None else st.segmented_control("Queries", ["dev", "test"], default="dev")
+    split = (
+        "dev" if data.test is None else st.segmented_control("Queries", ["dev", "test"], default="dev", required=True)
+    )
     search = searching.searched(data, models, split)
-    if query.strip():
-        searching.answer(search, query)
-    else:
-        example = searching.typical(search)
-        show.text("An example, the query whose gold moved most", example)
-        searching.answer(search, example)
-
-    searching.metric_cards(search)
-    failing.table(search, split)
-    hits = {name: result.metrics for name, result in zip(searching.names(search), search.results, strict=True)}
-    show.figure(ranks.hit_curve(hits), alt="Share of queries with gold among the first k", name="hits")
+    searching.picture(search, query)
+    shown = metric_cards.main(models, split)
+    parts = {
+        "Where it fails": lambda: failing.table(search, split),
+        "Your own queries": lambda: own_queries.draw(search),
+        "Scores and labels": lambda: score_pictures.draw(search, split, with_cards=shown is not metric_cards.SCORED),
+        "Gold by cut-off": lambda: score_pictures.hits(search),
+        "Ten sentences": lambda: ten_sentences.draw(search),
+    }
+    tabs = st.tabs(list(parts), on_change="rerun", key="retrieval.part", bind="query-params")
+    for tab, draw in zip(tabs, parts.values(), strict=True):
+        if tab.open:
+            with tab, show.calm_errors(stop=False):
+                draw()
     frame.next_step("See the map", "embeddings", key="retrieval.embeddings")

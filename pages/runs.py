@@ -16,7 +16,12 @@ with show.calm_errors():
     every = store.run_store().list()
     if not every:
         words = "No run yet. Each run will stand here with its state, its curves and what it changed."
-        show.empty(words, step="Launch one on the sample data", key="runs.first", do=lambda: frame.go("train"))
+        show.empty(
+            words,
+            step="Launch one on the sample data",
+            key="runs.first",
+            do=lambda: frame.go("train", dataset=store.SAMPLE),
+        )
         deleted.trash_box()
         st.stop()
     group, runs, chosen = run_list.choose(every)
@@ -25,6 +30,7 @@ with show.calm_errors():
 
     if group and not chosen:
         sweep_view.draw(group, runs)
+        run_list.compare_all(runs)
     elif not chosen:
         st.caption("Choose a run to see its curves, or several to compare them.")
     elif len(chosen) == 1:

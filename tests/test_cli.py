@@ -92,6 +92,8 @@ def test_a_refused_input_in_a_process_of_its_own_exits_with_two_and_one_json_obj
         (["plan", "config.toml", "--epoch", "-1"], "-1 is not between 0"),
         (["plan", "missing.toml"], "missing.toml"),
         (["evaluate", "bundled"], "--data"),
+        (["evaluate", "bundled", "--data", "pairs.tsv", "--mteb", "STS12"], "not allowed with"),
+        (["evaluate", "bundled", "--mteb", "STS12", "--label-max", "5"], "--label-max tells how a file is read"),
         (["evaluate", "bundled", "--data", "none.tsv"], "none.tsv: there is no such file"),
         (["evaluate", "bundled", "--data", "pairs.tsv", "--columns", "query"], "write it as query=COLUMN"),
         (["evaluate", "bundled", "--data", "pairs.tsv", "--columns", "query=a"], "document is missing"),

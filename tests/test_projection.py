@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -154,7 +155,7 @@ def request(folder: Path, arrays: list[np.ndarray], method: str = "pca") -> None
     paths = []
     for number, array in enumerate(arrays):
         np.save(folder / f"{number}.npy", array)
-        paths.append(str(folder / f"{number}.npy"))
+        paths.append([str(folder / f"{number}.npy"), None])
     wanted = {"vectors": paths, "rows": list(range(0, len(arrays[0]), 2)), "method": method, "seed": 0}
     (folder / "request.json").write_text(json.dumps(wanted), encoding="utf-8")
 
@@ -178,3 +179,60 @@ def test_a_map_that_cannot_be_made_says_why(tmp_path: Path, clouds: np.ndarray) 
     report = json.loads((tmp_path / "map" / "progress.json").read_text(encoding="utf-8"))
     assert "tsne" in report["error"]
     assert not (tmp_path / "map" / "map.npz").exists()
+
+
+def test_vectors_of_some_texts_are_found_by_id_and_have_length_one(tmp_path: Path, clouds: np.ndarray) -> None:
+    ids = np.array([3, 8, 9, 40], dtype=np.int32)
+    np.save(tmp_path / "some.npy", clouds[ids].astype(np.float16))
+    np.save(tmp_path / "ids.npy", ids)
+    np.save(tmp_path / "all.npy", clouds)
+    some = projection.VectorFile(tmp_path / "some.npy", tmp_path / "ids.npy")
+    wanted = np.array([8, 40], dtype=np.int32)
+    assert np.allclose(some.of(wanted), projection.VectorFile(tmp_path / "all.npy").of(wanted), atol=1e-3)
+    assert np.allclose(np.linalg.norm(some.of(wanted), axis=1), 1, atol=1e-5)
+    for missing in (7, 41):
+        with pytest.raises(InputError, match="does not hold every text"):
+            some.of(np.array([3, missing], dtype=np.int32))
+
+
+def test_models_of_all_texts_and_of_some_share_a_map(tmp_path: Path, clouds: np.ndarray) -> None:
+    ids = np.arange(0, 60, 3, dtype=np.int32)
+    np.save(tmp_path / "all.npy", clouds)
+    np.save(tmp_path / "some.npy", clouds[ids])
+    np.save(tmp_path / "ids.npy", ids)
+    files = [
+        projection.VectorFile(tmp_path / "all.npy"),
+        projection.VectorFile(tmp_path / "some.npy", tmp_path / "ids.npy"),
+    ]
+    with np.load(projection.make_map(tmp_path / "map", files, rows=ids, method="pca")) as archive:
+        assert np.allclose(archive["points0"], archive["points1"], atol=1e-3)
+
+
+def test_each_map_starts_from_the_one_before_and_keeps_its_spread(clouds: np.ndarray) -> None:
+    told: list[tuple[int, float]] = []
+    maps = projection.lay_out([clouds, clouds, clouds], "umap", tell=lambda *at: told.append(at))
+    spreads = [float(np.sqrt(points.var(axis=0).sum())) for points in maps]
+    assert spreads == pytest.approx([spreads[0]] * 3, rel=1e-3)
+    moved = [float(np.median(np.linalg.norm(one - two, axis=1))) for one, two in itertools.pairwise(maps)]
+    assert max(moved) < 0.5 * spreads[0]
+    assert list(dict.fromkeys(number for number, _ in told)) == [0, 1, 2]
+
+
+def test_a_layout_tells_the_share_that_is_done(clouds: np.ndarray) -> None:
+    shares: list[float] = []
+    projection.project(clouds, "umap", progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+def test_neighbours_in_blocks_are_those_of_all_at_once(clouds: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = projection.nearest(clouds, np.arange(60), 5)
+    monkeypatch.setattr("bsc_core.projection.neighbours.BLOCK_SCORES", 130)
+    parts = projection.nearest(clouds, np.arange(60), 5)
+    assert np.array_equal(whole[0], parts[0])
+    assert np.allclose(whole[1], parts[1])
+
+
+def test_shared_neighbours_are_counted_row_by_row() -> None:
+    one, other = np.array([[1, 2, 3], [4, 5, 6]]), np.array([[3, 2, 9], [7, 8, 9]])
+    assert projection.same_neighbours(one, other).tolist() == [2, 0]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
+from bsc_core.batching import BatchPlan
 from bsc_core.config import RunConfig, make_config
 from bsc_core.errors import TrainingError
 from bsc_core.jobs.resuming import continue_run
 from bsc_core.pipeline import _Experiment, run_experiment
 from bsc_core.runs import Run, RunStore
-from bsc_core.training.checkpoint import checkpoints, last_checkpoint
+from bsc_core.training.checkpoint import checkpoints, last_checkpoint, save_checkpoint
 from bsc_core.training.journal import Journal
 
 
@@ -43,6 +45,32 @@ def test_a_resumed_run_knows_the_best_it_was_resumed_with(small_config, tmp_path
     result = run_experiment(config, following)
     assert result["best_epoch"] == 1
     assert following.status().metric_best == 0.6
+
+
+def test_a_model_kept_right_before_the_kill_is_the_best_of_the_run_that_goes_on(small_config, tmp_path, monkeypatch):
+    values = iter([0.1, 0.5, 0.6, 0.6, 0.6])  # before, of epoch 1, of epoch 2, on resuming, ...
+    monkeypatch.setattr("bsc_core.pipeline.main_metric", lambda metrics, name: ("mrr", next(values)))
+    saved = []
+
+    def save_or_be_killed(*told, **more):
+        saved.append(told)
+        if len(saved) == 2:
+            raise InterruptedError
+        return save_checkpoint(*told, **more)
+
+    config = trained(small_config, epochs=3, learning_rate=1e-2)
+    run = RunStore(tmp_path).create(config)
+    with monkeypatch.context() as patch:
+        patch.setattr("bsc_core.pipeline.save_checkpoint", save_or_be_killed)
+        with pytest.raises(InterruptedError):
+            run_experiment(config, run)
+    run.update_status(state="lost")
+    following = continue_run(RunStore(tmp_path), run)
+    result = run_experiment(config, following, on_report=lambda report: following.request_stop())
+    assert result["state"] == "stopped"
+    assert result["best_epoch"] == 2
+    assert following.read_json("evaluation/after") == run.read_json("evaluation/epoch-002")
+    assert np.array_equal(following.array("embeddings_after"), run.array("embeddings_after"))
 
 
 def test_the_status_of_a_run_that_is_only_finished_is_that_of_its_end(small_config, tmp_path):
@@ -84,6 +112,19 @@ def test_a_damaged_later_checkpoint_does_not_push_out_the_one_just_written(small
     assert last_checkpoint(following.checkpoints_folder).start.last
 
 
+def test_what_a_killed_process_had_half_written_goes_when_the_run_goes_on(small_config, tmp_path):
+    run = interrupted(trained(small_config, checkpoint_steps=2), tmp_path, 3)
+    scratch = [run.checkpoints_folder / ".step-000004.17", run.folder / ".model-x1"]
+    for folder in scratch:
+        (folder / "new").mkdir(parents=True)
+    following = continue_run(RunStore(tmp_path), run)
+    assert not any(folder.exists() for folder in scratch)
+    left = following.checkpoints_folder / ".step-000004.18"
+    left.mkdir()
+    run_experiment(following.config(), following)
+    assert not left.exists()
+
+
 def test_checkpoints_stand_in_the_order_of_their_steps_beyond_a_million(tmp_path):
     for step in (1_000_000, 999_999, 3):
         folder = tmp_path / f"step-{step:06d}"
@@ -100,3 +141,22 @@ def test_a_checkpoint_whose_optimiser_trained_other_parameters_is_refused_in_one
     monkeypatch.setattr("bsc_core.encoders.forward.is_packable", lambda model: False)  # as on another device
     with pytest.raises(TrainingError, match="optimiser trained other parameters than are trained here; resume"):
         run_experiment(config, following)
+
+
+@pytest.mark.parametrize("rate", [1e-4, 1e-2], ids=["settled", "moving"])
+def test_a_resumed_run_groups_texts_as_if_it_had_never_stopped(small_config, tmp_path, rate):
+    values = trained(small_config, epochs=4, learning_rate=rate).model_dump()
+    batching = {"strategy": "examples", "group_size": 4}
+    config = make_config({**values, "batching": batching, "evaluation": {"each_epoch": False}})
+    whole = RunStore(tmp_path / "whole").create(config)
+    run_experiment(config, whole)
+    steps = [line["step"] for line in whole.metrics()[0] if line["kind"] == "step"]
+    broken = interrupted(config, tmp_path, steps[-1] * 3 // 4 + 1)  # in the last epoch
+    following = continue_run(RunStore(tmp_path), broken)
+    run_experiment(config, following)
+    plans = [sorted(run.plans_folder.glob("epoch-*.npz")) for run in (whole, following)]
+    assert len(plans[0]) == len(plans[1]) == 4
+    for one, other in zip(*plans, strict=True):
+        assert np.array_equal(BatchPlan.load(one).order, BatchPlan.load(other).order)
+    vectors = [run.array("embeddings_after") for run in (whole, following)]
+    assert np.array_equal(*vectors)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bsc_core.cli.reports import ReadingProgress, Report
 
 if TYPE_CHECKING:
-    from bsc_core.config import RunConfig
+    from bsc_core.config import EncoderConfig, RunConfig
     from bsc_core.runs import Run, RunStore
 
 Outcome = tuple[int, Report]
@@ -50,11 +50,11 @@ def app_command(runs: Path, *, port: int | None = None, browser: bool = True) ->
 
 
 def evaluate(arguments: argparse.Namespace) -> Outcome:
-    """Measure a model, or the model of a run, on a pair file."""
+    """Measure a model, or the model of a run, on a pair file, a task of mteb, or beside the untrained encoder."""
     from pydantic import ValidationError
 
-    from bsc_core.config import DataConfig, EncoderConfig, explain
-    from bsc_core.errors import ConfigError
+    from bsc_core.config import DataConfig, explain
+    from bsc_core.errors import ConfigError, InputError
     from bsc_core.runs import RunStore
 
     run = _run_meant(arguments.model, RunStore(arguments.runs))
@@ -62,13 +62,13 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     check_files(arguments.data, arguments.corpus)
     named = {name: getattr(arguments, name) for name in ("corpus", "columns", "threshold", "label_min", "label_max")}
     given = {name: value for name, value in named.items() if value is not None}
-    length = {"max_length": arguments.max_length} if arguments.max_length else {}
-    if run is None:
-        encoder, scale = EncoderConfig(name=arguments.model, **length), {}
-    else:
-        config = run.config()
-        encoder = EncoderConfig(**{**config.encoder.model_dump(), "name": str(run.model_folder), **length})
-        scale = config.data.model_dump(include={"threshold", "label_min", "label_max"})
+    encoder, scale = _encoder_meant(arguments, run), {}
+    if arguments.data is None:
+        return 0, _on_task(arguments, encoder, run, given)
+    if arguments.beside or arguments.tasks:
+        raise InputError("--beside and --tasks belong to --probes, --sts and --classes; leave them out with --data")
+    if run is not None:
+        scale = run.config().data.model_dump(include={"threshold", "label_min", "label_max"})
         dev = (run.read_json("evaluation/after") or {}).get("dev") or {}
     try:
         data = DataConfig.model_validate({**scale, "train": arguments.data, **given})
@@ -78,6 +78,51 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
 
     thresholds = {"decision": dev.get("f1_threshold"), "accuracy_decision": dev.get("accuracy_threshold")}
     return 0, evaluate_model(encoder, data, **thresholds)
+
+
+def _encoder_meant(arguments: argparse.Namespace, run: Run | None) -> EncoderConfig:
+    """How the named model, or the model of the run, is loaded."""
+    from bsc_core.config import EncoderConfig
+
+    length = {"max_length": arguments.max_length} if arguments.max_length else {}
+    if run is None:
+        return EncoderConfig(name=arguments.model, **length)
+    return EncoderConfig(**{**run.config().encoder.model_dump(), "name": str(run.model_folder), **length})
+
+
+def _on_task(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | None, given: Report) -> Report:
+    """Measure on what is no pair file. given: options that tell how a file of pairs is read."""
+    from bsc_core.errors import InputError
+
+    if given:
+        name = next(iter(given)).replace("_", "-")
+        chosen = next(how for how in ("mteb", "probes", "sts", "classes") if getattr(arguments, how))
+        raise InputError(f"--{name} tells how a file is read, and --{chosen} reads none; leave it out, or give --data")
+    if arguments.mteb:
+        from bsc_core.integrations.mteb import run_mteb
+
+        return run_mteb(encoder, arguments.mteb)
+    check_files(arguments.probes, arguments.sts, arguments.classes)
+    from bsc_core import transfer
+
+    encoders = (encoder, _untrained(arguments, encoder, run))
+    if arguments.classes:
+        return transfer.polarity_report(encoders, arguments.classes)
+    report, folder = (
+        (transfer.probe_report, arguments.probes) if arguments.probes else (transfer.sts_report, arguments.sts)
+    )
+    names = [name.strip() for name in (arguments.tasks or "").split(",") if name.strip()]
+    return report(encoders, folder, tasks=names, say=lambda sentence: sys.stderr.write(f"{sentence}\n"))
+
+
+def _untrained(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | None) -> EncoderConfig:
+    """What stands beside: the encoder that is named, what the run started from, or the bundled one."""
+    from bsc_core.runs import RunStore
+
+    if run is not None and not arguments.beside:
+        start = RunStore(run.folder.parent).encoder(run.config().encoder)
+        return start.model_copy(update={"lora": None, "max_length": encoder.max_length})
+    return encoder.model_copy(update={"name": arguments.beside or "bundled"})
 
 
 def plan(arguments: argparse.Namespace) -> Outcome:

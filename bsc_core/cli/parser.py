@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bsc_core import __version__
 from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, plan, shard
+from bsc_core.cli.reproducing import reproduce
 from bsc_core.cli.running import queue, resume, runs, stop, sweep, train, worker
 from bsc_core.errors import ColumnError, InputError
 
@@ -60,12 +61,31 @@ def _add_training(commands: Any) -> None:
 
     _add_config(_command(commands, "check", check))
 
+    command = _command(commands, "reproduce", reproduce)
+    command.add_argument("names", nargs="*", metavar="NAME", help="recipes, or all")
+    command.add_argument("--list", action="store_true", help="say which recipes there are, and what came of them")
+    command.add_argument("--data", metavar="FOLDER", help="the folder of data sets, which the full form reads")
+    command.add_argument(
+        "--form", choices=("full", "small"), default="full", help="small: a few steps on the sample data, to try it"
+    )
+    command.add_argument("--publish", action="store_true", help="also keep the findings in the package")
+    command.add_argument("--report", metavar="FILE.md", help="write all kept findings between the marks of a file")
+
 
 def _add_looks(commands: Any) -> None:
     """Commands that measure a model or a plan."""
     command = _command(commands, "evaluate", evaluate)
     command.add_argument("model", metavar="MODEL_OR_RUN", help="bundled, static, a model folder, a hub id, or a run")
-    command.add_argument("--data", required=True, metavar="FILE", help=PAIR_FILE)
+    measured = command.add_mutually_exclusive_group(required=True)
+    measured.add_argument("--data", metavar="FILE", help=PAIR_FILE)
+    measured.add_argument("--mteb", metavar="TASK", help="a task of mteb, as STSBenchmark (needs bsc-lab[mteb])")
+    measured.add_argument("--probes", metavar="FOLDER", help="SentEval's transfer tasks, as senteval_mr, in a folder")
+    measured.add_argument("--sts", metavar="FOLDER", help="similarity data sets, as sts12 or stsb, in a folder")
+    measured.add_argument("--classes", metavar="FILE", help="polarity and semantics of sentences: text, label, split")
+    command.add_argument("--tasks", metavar="NAME,...", help="with --probes or --sts: these tasks alone")
+    command.add_argument(
+        "--beside", metavar="MODEL", help="the untrained encoder (default: what the run started from, else bundled)"
+    )
     command.add_argument("--corpus", metavar="FILE", help="documents to search")
     _add_columns(command, "the run's, else ")
     command.add_argument("--threshold", type=_share, help="a pair is positive above this label (the run's, else 0.5)")

@@ -81,8 +81,40 @@ def lines(report: Report) -> Iterator[str]:
         setting = ", ".join(f"{key} = {value}" for key, value in one["setting"].items())
         mean, deviation = (("-" if one[name] is None else f"{one[name]:.4f}") for name in ("mean", "deviation"))
         yield f"{setting or 'all'}: mean {mean}, deviation {deviation}, {len(one['runs'])} runs"
+    for recipe in report.pop("recipes", []):
+        yield from _recipe(recipe)
+    if any("statements" in finding for finding in report.get("findings", [])):  # of recipes, not of an audit
+        for finding in report.pop("findings"):
+            yield from _finding(finding)
     for name, value in _flat(json.loads(as_json(report))):
-        yield f"{name}: " + (f"{value:.4f}" if isinstance(value, float) else "-" if value is None else str(value))
+        yield f"{name}: {_worded(value)}"
+
+
+def _worded(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(item, float | None) for item in value):
+        return f"[{', '.join(map(_worded, value))}]"
+    return f"{value:.4f}" if isinstance(value, float) else "-" if value is None else str(value)
+
+
+def _recipe(recipe: Report) -> Iterator[str]:
+    """A recipe as `bsc reproduce --list` shows it."""
+    minutes = (
+        "not run yet" if recipe["seconds"] is None else f"{recipe['seconds'] / 60:.0f} minutes of one processor core"
+    )
+    verdict = f": {recipe['verdict']}" if recipe["verdict"] else ""
+    yield f"{recipe['name']}{verdict}"
+    yield f"    {recipe['claim']}"
+    data = ", ".join(recipe["data"])
+    yield f"    {recipe['paper']}, {recipe['table']}; data {data}; {recipe['runs']} runs, {minutes}"
+
+
+def _finding(finding: Report) -> Iterator[str]:
+    """What came of a recipe: its verdict, and each statement with its difference."""
+    yield f"{finding['name']}: {finding['verdict']}. {finding['reason']}"
+    for said in finding["statements"]:
+        yield f"    {said['words']}: {said['sentence']}"
+        corrected = "" if said["p_holm"] is None else f", p after Holm's correction {said['p_holm']:.2g}"
+        yield f"        {said['verdict']}{corrected}"
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

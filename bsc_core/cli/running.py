@@ -34,7 +34,7 @@ def train(arguments: argparse.Namespace) -> Outcome:
     if arguments.detach:
         return 0, run_report(launch(store, config, backend=arguments.backend))
     run = shared_run(lambda: store.create(config))
-    return _perform(run), run_report(run)
+    return perform_here(run), run_report(run)
 
 
 def sweep(arguments: argparse.Namespace) -> Outcome:
@@ -72,7 +72,7 @@ def resume(arguments: argparse.Namespace) -> Outcome:
     if arguments.detach:
         return 0, run_report(queue_again(store, run))
     following = shared_run(lambda: continue_run(store, run))
-    return _perform(following), run_report(following)
+    return perform_here(following), run_report(following)
 
 
 def runs(arguments: argparse.Namespace) -> Outcome:
@@ -153,7 +153,7 @@ def _group(
     for member in members(configs, group, over):
         made.append(store.create(member.config, member.id))
         join_group(made[-1], member.about)
-        _perform(made[-1])
+        perform_here(made[-1])
         if made[-1].status().state == "stopped":
             break
     summary = group_summary(made)
@@ -161,7 +161,8 @@ def _group(
     return (0 if whole else 1), {"group": group, "runs": [run_report(run) for run in made], "summary": summary}
 
 
-def _perform(run: Run) -> int:
+def perform_here(run: Run) -> int:
+    """Perform a queued run in this process, with its progress on standard error; the exit status."""
     from bsc_core.jobs.worker import perform
 
     sys.stderr.write(f"run {run.id} in {run.folder}\n")

@@ -56,8 +56,8 @@ class BatchingConfig(Section):
     refresh: Literal["encode", "reuse"] = Field(
         "encode",
         title="New vectors by",
-        description="encode: the current model encodes the texts again. reuse: the vectors that the last epoch's steps "
-        "computed, at no cost.",
+        description="encode: the current model encodes the texts again, or half of them in turns once they hardly "
+        "move. reuse: the vectors that the last epoch's steps computed, at no cost.",
     )
     refresh_epochs: int = Field(
         1, ge=1, title="New vectors every", description="Epochs between two looks at the current model's vectors."

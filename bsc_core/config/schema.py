@@ -120,6 +120,13 @@ class EvaluationConfig(Section):
         (1, 3, 5, 10, 20, 50), title="Cut-offs", description="Ranks at which HasPositive@k is reported."
     )
     each_epoch: bool = Field(True, title="Evaluate each epoch", description="Off: only before and after training.")
+    epoch_texts: int = Field(
+        4000,
+        ge=0,
+        le=100_000,
+        title="Texts kept each epoch",
+        description="Texts whose vectors are kept after each epoch for the moving map, those of pairs first; 0: none.",
+    )
 
     @field_validator("k")
     @classmethod

@@ -27,8 +27,8 @@ class EncoderConfig(Section):
         "bundled",
         min_length=1,
         title="Encoder",
-        description="bundled (all-MiniLM-L6-v2), static (fast, for lessons), a folder, a hub id, or run:RUN, the "
-        "model that another run left.",
+        description="bundled (all-MiniLM-L6-v2), bundled_raw (the same, its vectors not of length 1), static (fast, "
+        "for lessons), a folder, a hub id, or run:RUN, the model that another run left.",
     )
     max_length: int = Field(
         90, ge=2, le=8192, title="Longest text", description="Tokens kept of a text; the BSC paper keeps 90."

@@ -11,6 +11,7 @@ from bsc_core.data.audit_texts import TEXT_CHECKS, too_long
 from bsc_core.data.faulty_rows import (
     conflicts,
     known_across,
+    known_ids,
     known_queries,
     part_pairs,
     repeats,
@@ -137,6 +138,18 @@ def _query_leaks(data: ExperimentData) -> Iterator[Finding]:
             yield Finding(severity, title, detail, row_numbers(rows), remedy, part, "drop_leaks")
 
 
+def _shared_ids(data: ExperimentData) -> Iterator[Finding]:
+    for earlier, part in part_pairs(data):
+        dataset = data.parts[part]
+        rows = known_ids(data.parts[earlier], dataset)
+        if len(rows):
+            ids = len(np.unique(dataset.query_group[rows]))
+            title = f"Query ids of {part} that {earlier} has for other texts: {ids:,}"
+            detail = "An id counts within a split, so these are measured as queries of their own."
+            remedy = "If they are one query, give it one text or keep its rows in one split; else give each its own id."
+            yield Finding("warning", title, detail, row_numbers(rows), remedy, part)
+
+
 def _texts_across(data: ExperimentData) -> Iterator[Finding]:
     for earlier, part in part_pairs(data):
         dataset = data.parts[part]
@@ -224,6 +237,7 @@ CHECKS: tuple[Callable[[ExperimentData], Iterator[Finding]], ...] = (
     _rejected_rows,
     _conflicting_labels,
     _query_leaks,
+    _shared_ids,
     _gold_not_in_corpus,
     _duplicate_pairs,
     _same_text_twice,

@@ -91,6 +91,22 @@ def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None)
     return CorpusColumns(document=document, document_id=_first(known, CORPUS_ID))
 
 
+def guess_query_columns(names: Sequence[str]) -> tuple[str, str | None]:
+    """The columns of a file of queries: the query, and the right document or None.
+
+    A file of one column holds queries, whatever it is called. Raises ColumnError listing the columns when the query
+    cannot be told.
+    """
+    known = {_plain(name): name for name in reversed(names)}
+    query = _first(known, QUERY) or (names[0] if len(names) == 1 else None)
+    if query is None:
+        raise ColumnError(
+            f"cannot tell which column holds the query; the columns are {_listed(names)}; name it 'query', and the "
+            "right document, where there is one, 'document'"
+        )
+    return query, _first({key: name for key, name in known.items() if name != query}, ("gold", *DOCUMENT))
+
+
 def guess_sentence_columns(names: Sequence[str], given: ExamplesConfig) -> SentenceColumns:
     """The roles of a file of classified sentences; those that `given` names are taken from it, "" for no split.
 

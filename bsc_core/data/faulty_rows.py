@@ -82,6 +82,13 @@ def known_queries(earlier: PairDataset, later: PairDataset) -> Rows:
     return np.flatnonzero(np.isin(later.query, earlier.query))
 
 
+def known_ids(earlier: PairDataset, later: PairDataset) -> Rows:
+    """Rows of the later part whose query id stands in the earlier one too, for other texts of the same file."""
+    if earlier.report.source != later.report.source:
+        return np.flatnonzero(())  # ids of two files need not be the same queries
+    return np.flatnonzero(np.isin(later.query_group, earlier.query_group) & ~np.isin(later.query, earlier.query))
+
+
 def known_across(earlier: PairDataset, later: PairDataset) -> Rows:
     """Rows of the later part whose query is a document of the earlier one, or the other way round."""
     return np.flatnonzero(np.isin(later.query, earlier.document) | np.isin(later.document, earlier.query))

@@ -85,7 +85,7 @@ def read_corpus(path: Path | str, columns: CorpusColumns | Mapping[str, Any] | N
     roles, guessed = choose_columns(table, columns, CorpusColumns, guess_corpus_columns)
     documents = joined_cells(table, roles.document)
     faults: Faults = {}
-    _reject_texts(documents, roles.document, table.line, faults)
+    reject_texts(documents, roles.document, table.line, faults)
     kept = _kept_rows(table, faults)
     texts, ids = TextTable.from_texts(_pick(documents, kept))
     return Corpus(texts, ids, _role_cells(table, roles.document_id, kept), _report(table, faults, roles, guessed))
@@ -102,14 +102,14 @@ def check_rows(
     sides = []
     for columns in (roles.query, roles.document):
         sides.append(joined_cells(table, columns))
-        _reject_texts(sides[-1], columns, table.line, faults)
+        reject_texts(sides[-1], columns, table.line, faults)
     labels = None
     outside: list[float] = []
     if roles.label is not None:
         labels, outside = _scaled_labels(table, roles.label, limits, faults)
     if roles.negative is not None:
         sides.append(joined_cells(table, roles.negative))
-        _reject_texts(sides[-1], roles.negative, table.line, faults)
+        reject_texts(sides[-1], roles.negative, table.line, faults)
     return sides, labels, outside
 
 
@@ -146,7 +146,8 @@ def nothing_left(source: str, rows_read: int, first: str) -> DataError:
     )
 
 
-def _reject_texts(texts: Sequence[str], columns: str | tuple[str, ...], lines: Sequence[int], faults: Faults) -> None:
+def reject_texts(texts: Sequence[str], columns: str | tuple[str, ...], lines: Sequence[int], faults: Faults) -> None:
+    """Add the rows whose text is empty or no Unicode to faults. lines: where each row stands in its file."""
     field = " + ".join(as_names(columns))
     for row, text in enumerate(texts):
         if not text.strip():

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from bsc_core.encoders.base import encode, eval_mode, model_digest
     from bsc_core.encoders.cache import embed, keep_vectors, known_vectors
     from bsc_core.encoders.card import model_card
-    from bsc_core.encoders.choose import ENCODERS, encoder_folder, load_encoder
+    from bsc_core.encoders.choose import ENCODERS, check_encoder, encoder_folder, load_encoder
     from bsc_core.encoders.pretrained import save_model
     from bsc_core.encoders.tokens import TokenTable, micro_batches, tokenise
 
 _HOMES = {
     "ENCODERS": "choose",
     "TokenTable": "tokens",
+    "check_encoder": "choose",
     "embed": "cache",
     "encode": "base",
     "encoder_folder": "choose",
@@ -33,6 +34,7 @@ _HOMES = {
 __all__ = [
     "ENCODERS",
     "TokenTable",
+    "check_encoder",
     "embed",
     "encode",
     "encoder_folder",

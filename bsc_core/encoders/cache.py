@@ -87,7 +87,8 @@ def _read(path: Path, rows: int, *, mmap_mode: Literal["r"] | None = None) -> ND
         os.utime(path)  # the least recently used go first
     except (FileNotFoundError, ValueError, EOFError):  # absent, or damaged and to be made anew
         return None
-    return vectors if vectors.ndim == 2 and len(vectors) == rows else None
+    sound = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.ndim == 2
+    return vectors if sound and len(vectors) == rows else None
 
 
 def _write(path: Path, vectors: NDArray[np.float32]) -> None:

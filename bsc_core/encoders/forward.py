@@ -8,8 +8,9 @@ what is faster where it knows the architecture. Both give the same vectors and g
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
+from bsc_core.encoders import unpadded
+from bsc_core.encoders.layout import cut
 from bsc_core.encoders.packed import PackedForward, is_packable
 from bsc_core.encoders.tokens import Ids, TokenTable, token_budget
 
@@ -84,11 +87,18 @@ class Forward(Protocol):
 
 
 class PlainForward:
-    """The forward pass of the model itself, texts padded to the longest of a micro-batch."""
+    """The forward pass of the model itself.
 
-    def __init__(self, model: SentenceTransformer, tokens: TokenTable, precision: Precision) -> None:
-        self.model, self.precision = model, precision
+    flat: the texts of a micro-batch follow one another, see `bsc_core.encoders.unpadded`; else they are padded to the
+    longest of them.
+    """
+
+    def __init__(
+        self, model: SentenceTransformer, tokens: TokenTable, precision: Precision, *, flat: bool = False
+    ) -> None:
+        self.model, self.precision, self.flat = model, precision, flat
         self._tokens = tokens
+        self._first_position = unpadded.first_position(model)
         self._cost: _Cost | None = None
 
     @property
@@ -107,18 +117,30 @@ class PlainForward:
         self._tokens = tokens
 
     def micro_batches(self, ids: Ids, wanted: int | None = None) -> list[NDArray[np.int64]]:
-        return self._tokens.micro_batches(ids, token_budget(self.device, wanted))
+        budget = token_budget(self.device, wanted)
+        return (
+            cut(self._tokens.lengths[np.asarray(ids)], budget) if self.flat else self._tokens.micro_batches(ids, budget)
+        )
 
     def one_pass(self) -> AbstractContextManager[object]:
         return autocast(self.precision, self.device)
 
     def embed(self, ids: Ids) -> Tensor:
-        return self._vectors(self._tokens, ids)
+        return self._vectors(self._tokens, ids, self.flat)
 
     def activation_bytes(self, lengths: Ids) -> int:
         if self._cost is None:
             self._cost = self._measured()
-        return self._cost.of(len(lengths), int(np.max(lengths, initial=0)))
+        return self._cost.of(self._area(np.asarray(lengths, dtype=np.int64)))
+
+    def why_padded(self) -> str:
+        """Why the texts have to be padded on this device, as the end of a sentence; empty where they need not be."""
+        if self.device.type != "cuda":
+            return "only a GPU has fused kernels for texts of unequal lengths"
+        reason = unpadded.unfit(self.model, self._tokens, half=self.precision != "fp32")
+        return reason or unpadded.disagreement(
+            self.model, self._tokens, lambda flat, ids: self._vectors(self._tokens, ids, flat)
+        )
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad)
@@ -129,25 +151,34 @@ class PlainForward:
     def write_back(self) -> None:
         """Nothing to do: the model's own weights are trained."""
 
-    def _vectors(self, tokens: TokenTable, ids: Ids) -> Tensor:
-        features = {name: value.to(self.device) for name, value in tokens.features(ids).items()}
-        with autocast(self.precision, self.device):
+    def _vectors(self, tokens: TokenTable, ids: Ids, flat: bool) -> Tensor:
+        found = unpadded.flat_features(tokens, ids, self._first_position) if flat else tokens.features(ids)
+        features = {name: value.to(self.device) if torch.is_tensor(value) else value for name, value in found.items()}
+        attention = unpadded.attention_within_texts(self.model) if flat else nullcontext()
+        with autocast(self.precision, self.device), attention:
             vectors: Tensor = self.model(features)["sentence_embedding"]
         return vectors.float()
+
+    def _area(self, lengths: NDArray[np.int64]) -> tuple[int, int]:
+        """What activations grow with, texts of these lengths (n,) in one micro-batch: tokens, and pairs of tokens."""
+        if self.flat:
+            return int(lengths.sum()), 0  # fused attention keeps no pairs
+        width = int(lengths.max(initial=0))
+        return len(lengths) * width, len(lengths) * width**2
 
     def _measured(self) -> _Cost:
         """The cost as three small micro-batches show it. The random generators stay as they are."""
         longest = max(2, int(self._tokens.lengths.max(initial=2)))
-        shapes = [(texts, min(width, longest)) for texts, width in PROBES]
-        kept = []
+        areas, kept = [], []
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices), torch.enable_grad():
-            for texts, width in shapes:
-                probe = _of_shape(self._tokens, texts, width)
+            for texts, width in PROBES:
+                probe = _of_shape(self._tokens, texts, min(width, longest))
                 with counted_activations(self.model.parameters()) as count:
-                    self._vectors(probe, np.arange(texts))
+                    self._vectors(probe, np.arange(texts), self.flat)
                 kept.append(count.bytes)
-        return _Cost.fitted(shapes, kept)
+                areas.append(self._area(probe.lengths))
+        return _Cost.fitted(areas, kept)
 
 
 def make_forward(
@@ -160,23 +191,29 @@ def make_forward(
     worded = bool((tokens.lengths > 0).all())  # a tokeniser that adds no special tokens may leave nothing of a text
     if precision != "fp16" and worded and is_packable(model):
         return PackedForward(model, tokens, DTYPES[precision], fixed_tokens=fixed_tokens)
-    return PlainForward(model, tokens, precision)
+    forward = PlainForward(model, tokens, precision)
+    if forward.device.type == "cuda":
+        reason = forward.why_padded()
+        forward.flat = not reason
+        if reason:
+            print(f"Texts are padded: {reason}", file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
+    return forward
 
 
 @dataclass(frozen=True)
 class _Cost:
-    """Bytes that a graph keeps for its texts: linear * n * W + square * n * W * W."""
+    """Bytes that a graph keeps for its texts, for each token and for each pair of tokens."""
 
     linear: float
     square: float
 
-    def of(self, texts: int, width: int) -> int:
-        return int(self.linear * texts * width + self.square * texts * width * width)
+    def of(self, area: tuple[int, int]) -> int:
+        return int(self.linear * area[0] + self.square * area[1])
 
     @classmethod
-    def fitted(cls, shapes: list[tuple[int, int]], kept: list[int]) -> _Cost:
-        """The cost that, with a share for the weights' casts, explains what micro-batches of these shapes keep."""
-        terms = np.array([[1.0, texts * width, texts * width**2] for texts, width in shapes])
+    def fitted(cls, areas: list[tuple[int, int]], kept: list[int]) -> _Cost:
+        """The cost that, with a share for the weights' casts, explains what micro-batches of these areas keep."""
+        terms = np.array([[1.0, *area] for area in areas])
         solved = np.linalg.lstsq(terms, np.array(kept, dtype=float), rcond=None)[0]
         return cls(max(0.0, float(solved[1])), max(0.0, float(solved[2])))
 
@@ -199,6 +236,9 @@ class counted_activations:  # noqa: N801  (a context, named as one)
         self._kept.clear()
 
     def _keep(self, tensor: Tensor) -> Tensor:
+        if tensor.layout == torch.jagged:  # which wraps what holds its numbers
+            self._keep(tensor.values())
+            return tensor
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._seen:
             self._seen.add(storage.data_ptr())

@@ -115,9 +115,9 @@ def bootstrap_seeds(values: ArrayLike, *, seed: int, draws: int = DRAWS, level: 
     table = seed_table(values)
     mean, per_seed = float(table.mean()), table.mean(axis=1)
     over_queries = draw_means(table.mean(axis=0), draws, seed) if table.shape[1] > 1 else None
-    stretch = seed_stretch([table], level)
-    alone = draw_seeds(per_seed - mean, draws, seed) * stretch + mean if len(table) > 1 else None
-    effects = draw_seeds(seed_effects(table), draws, seed) * stretch
+    freedom = seed_freedom([table])
+    alone = draw_seeds([per_seed - mean], freedom, draws, seed) + mean if len(table) > 1 else None
+    effects = draw_seeds([seed_effects(table)], freedom, draws, seed)
     return SeededInterval(
         both=interval(mean, None if over_queries is None else over_queries + effects, level),
         queries=interval(mean, over_queries, level),
@@ -144,34 +144,32 @@ def seed_effects(table: Numbers) -> Numbers:
     return effects
 
 
-def seed_stretch(tables: Sequence[Numbers], level: float) -> float:
-    """How much wider than bootstrap draws of a few seeds an interval must be.
+def seed_freedom(tables: Sequence[Numbers]) -> float | None:
+    """Degrees of freedom of Welch (1947) for the seed means of the tables (S, Q) together.
 
-    The ratio of the quantiles of Student's t and of the normal distribution at the level, with the degrees of freedom
-    of Welch (1947) for the seed means of the tables (S, Q): 2.2 for three seeds, 1.4 for two settings of three. 1 where
-    no table has seeds that differ.
+    2 for three seeds, 4 for two settings of three that vary alike. None where no table has seeds that differ.
     """
-    from scipy.stats import norm, t
-
     several = [table.mean(axis=1) for table in tables if len(table) > 1]
     variances = np.asarray([means.var(ddof=1) / len(means) for means in several])
     if not variances.any():
-        return 1.0
-    freedom = variances.sum() ** 2 / np.sum(variances**2 / [len(means) - 1 for means in several])
-    return float(t.ppf((1 + level) / 2, freedom) / norm.ppf((1 + level) / 2))
+        return None
+    return float(variances.sum() ** 2 / np.sum(variances**2 / [len(means) - 1 for means in several]))
 
 
-def draw_seeds(effects: Numbers, draws: int, seed: int, *, stream: int = 1) -> Numbers:
-    """(B,) means of S effects drawn with replacement from `effects` (S,), whose mean is 0.
+def draw_seeds(effects: Sequence[Numbers], freedom: float | None, draws: int, seed: int) -> Numbers:
+    """(B,) how far other seeds would move the difference of settings, or the mean of one.
 
-    S things drawn from themselves vary too little, by (S - 1) / S in variance, which is made up for. stream: another
-    number draws other seeds.
+    effects: of each setting (S,), of mean 0. Few seeds tell little of how much seeds vary, so the draws follow
+    Student's t with these degrees of freedom, 2 for three seeds: its far tails, which a correction for many tests asks
+    for, are as rare as they say. They are stratified, so that few draws have them too. Zeros without freedom.
     """
-    count = len(effects)
-    if count < 2:
+    from scipy.stats import t
+
+    variance = sum(float(np.sum(own**2)) / (len(own) - 1) / len(own) for own in effects if len(own) > 1)
+    if freedom is None or not variance:
         return np.zeros(draws)
-    chosen = np.random.default_rng([seed, stream]).multinomial(count, np.full(count, 1 / count), size=draws) / count
-    drawn: Numbers = (chosen @ effects) * np.sqrt(count / (count - 1))
+    places = np.random.default_rng([seed, 1]).permutation(draws)
+    drawn: Numbers = np.sqrt(variance) * t.ppf((places + 0.5) / draws, freedom)
     return drawn
 
 
@@ -181,6 +179,11 @@ def draw_means(values: Numbers, draws: int, seed: int) -> Numbers:
     for part, weights in draw_weights(len(values), draws, seed):
         means[part] = weights @ values
     return means
+
+
+def fitting_draws(rows: int, cells: int) -> int:
+    """As many draws of rows as make `cells` cells, between FEWER_DRAWS and DRAWS."""
+    return max(FEWER_DRAWS, min(DRAWS, cells // max(1, rows)))
 
 
 def draw_weights(count: int, draws: int, seed: int) -> Iterator[tuple[slice, Numbers]]:

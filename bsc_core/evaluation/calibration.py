@@ -38,7 +38,8 @@ def calibration_curve(scores: ArrayLike, positive: ArrayLike, *, bins: int = 10)
     """Share of positive pairs by score, in bins of about equal size.
 
     scores: (N,) of any range, positive: (N,) true or false. Equal scores are never told apart, so there are at most as
-    many bins as distinct scores, and bins may differ in size. Raises DataError for NaN, no pairs or unequal lengths.
+    many bins as distinct scores, and bins may differ in size. Raises DataError for NaN, infinity, no pairs or
+    unequal lengths.
     """
     numbers, truth = np.asarray(scores, dtype=np.float64), np.asarray(positive, dtype=bool)
     if len(numbers) != len(truth) or not len(numbers) or bins < 1:
@@ -46,9 +47,10 @@ def calibration_curve(scores: ArrayLike, positive: ArrayLike, *, bins: int = 10)
             f"calibration: {len(numbers)} scores, {len(truth)} labels and {bins} bins; give at least one of each, and "
             "one label for each score"
         )
-    if np.isnan(numbers).any():
-        place = int(np.flatnonzero(np.isnan(numbers))[0])
-        raise DataError(f"calibration: scores[{place}] is NaN; each must be a number")
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if len(wrong):
+        value = "NaN" if np.isnan(numbers[wrong[0]]) else f"{numbers[wrong[0]]:g}"
+        raise DataError(f"calibration: scores[{int(wrong[0])}] is {value}; each must be a finite number")
     _, level, counts = np.unique(numbers, return_inverse=True, return_counts=True)  # (T,)
     middle = np.cumsum(counts) - counts / 2
     _, owner = np.unique(np.floor(middle * bins / len(numbers)), return_inverse=True)  # bin of each distinct score

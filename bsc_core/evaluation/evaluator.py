@@ -24,7 +24,7 @@ MAIN_METRICS = ("mrr", "spearman", "f1")
 DECIDED = ("f1", "precision", "recall", "accuracy", "f1_threshold", "best_accuracy", "accuracy_threshold")
 """The pair metrics that need a threshold."""
 SHARED = "queries_in_dev"
-"""How many of the test queries stand in dev too, by their text or as one query; absent where none does."""
+"""How many of the test queries stand in dev too, by their text; absent where none does. An id counts in one split."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def evaluate(
     if graded and labels is not None:
         thresholds = {"decision": decision, "accuracy_decision": accuracy_decision}
         metrics |= pair_metrics(similarities, labels, threshold=dataset.threshold, **thresholds)
-    if _has_corpus(dataset, corpus):
+    if searches_corpus(dataset, corpus):
         task = retrieval_task(dataset, corpus)
         metrics |= rank(vectors[task.query], vectors[task.corpus], task, k=k, top=1).metrics
     elif _has_lists(dataset):
@@ -115,7 +115,7 @@ def evaluate_queries(
     A query's id is the row of the dataset where it first stands, for retrieval where it first has a positive pair; two
     models measured on one dataset so have the same ids, and `rows` of the dataset tell the texts.
     """
-    if _has_corpus(dataset, corpus):
+    if searches_corpus(dataset, corpus):
         task = retrieval_task(dataset, corpus)
         return rank(vectors[task.query], vectors[task.corpus], task, k=k, top=1).per_query
     if not _has_lists(dataset):
@@ -146,7 +146,7 @@ def cosines(vectors: Vectors, dataset: PairDataset) -> Numbers:
     return similarities
 
 
-def _has_corpus(dataset: PairDataset, corpus: Corpus | None) -> bool:
+def searches_corpus(dataset: PairDataset, corpus: Corpus | None) -> bool:
     """Whether documents are searched: those of a corpus, or the dataset's own where every pair is positive."""
     return corpus is not None or not dataset.has_negatives
 

@@ -35,7 +35,7 @@ def pair_metrics(
     positive" and for accuracy "none positive" included. With a decision but no accuracy_decision the latter stays None:
     pairs that are given one threshold do not choose the other. Without a positive pair f1, precision, recall and
     average_precision are None, and so are accuracy and f1_threshold unless a decision is given; auc is None unless
-    there are positive and negative pairs. Raises DataError for NaN, no pairs or unequal lengths.
+    there are positive and negative pairs. Raises DataError for NaN, infinity, no pairs or unequal lengths.
     """
     numbers, grades = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     _check(numbers, grades)
@@ -65,8 +65,10 @@ def _check(scores: Numbers, labels: Numbers) -> None:
     if not len(scores):
         raise DataError("pairs: there is no pair to measure; give at least one")
     for name, values in (("scores", scores), ("labels", labels)):
-        if np.isnan(values).any():
-            raise DataError(f"pairs: {name}[{int(np.flatnonzero(np.isnan(values))[0])}] is NaN; each must be a number")
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if len(wrong):
+            value = "NaN" if np.isnan(values[wrong[0]]) else f"{values[wrong[0]]:g}"
+            raise DataError(f"pairs: {name}[{int(wrong[0])}] is {value}; each must be a finite number")
 
 
 def average_ranks(values: Numbers) -> Numbers:

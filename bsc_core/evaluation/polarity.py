@@ -108,7 +108,7 @@ class PolarityTask:
         P_M(s) = sum_i w_i [class of s = class of s_i] and S_M(s) = sum_i w_i cos_R(s, s_i), equations 1 and 2 of the
         paper, s_1 .. s_k being the nearest of the pool by the model's cosine. Sentences within 1e-6 of each other are
         tied and share their weights' mean, so neither score depends on the order of the pool. Raises DataError for
-        another number of sentences, and for vectors that are not finite.
+        another number of sentences, and for vectors that are not finite or of two sizes.
         """
         if (len(queries), len(pool)) != (len(self.queries), len(self.pool)):
             raise DataError(
@@ -175,7 +175,7 @@ def polarity_task(
     reference: vectors (Q, E) of the queries and (N, E) of the pool, of the model before its training (own reference) or
     of one model for every run (common reference); they need no normalising, and a zero vector has cosine 0. classes: of
     the queries (Q,) and of the pool (N,), any number of them, of any kind that can be compared. Raises DataError when
-    the numbers of sentences differ, k is not from 1 to N, or a vector is not finite.
+    the numbers of sentences or the sizes of the two sides differ, k is not from 1 to N, or a vector is not finite.
     """
     queries, pool = (unit_rows(np.asarray(side, dtype=np.float32)) for side in reference)
     labels = tuple(np.asarray(side) for side in classes)
@@ -183,6 +183,11 @@ def polarity_task(
         raise DataError(
             f"polarity: {len(queries)} queries and {len(pool)} sentences in the pool, but {len(labels[0])} and "
             f"{len(labels[1])} classes; give one class for each sentence"
+        )
+    if queries.shape[1] != pool.shape[1]:
+        raise DataError(
+            f"polarity: reference vectors of {queries.shape[1]} numbers for the queries and of {pool.shape[1]} for the "
+            "pool; encode both with one model"
         )
     if not len(queries):
         raise DataError("polarity: there is no query; give at least one sentence with its class")

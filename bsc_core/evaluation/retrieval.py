@@ -154,14 +154,15 @@ def rank(
     Similarities within 1e-6 are ties and the gold document is ranked last of them, so that no rank depends on the
     order of the corpus; the top documents have equal ones by position. Gold documents that the corpus lacks are misses.
     Every query of a task has a gold document, so none is skipped. Means are None without queries; `queries`,
-    `documents` and `gold_missing` are counts. Raises DataError for vectors that are not finite or of a wrong number.
+    `documents` and `gold_missing` are counts. Raises DataError for vectors that are not finite, of a wrong
+    number or of two sizes.
     """
     if len(queries) != len(task.query) or len(corpus) != len(task.corpus):
         raise DataError(
             f"retrieval: {len(queries)} x {len(corpus)} vectors for {len(task.query)} queries and {len(task.corpus)} "
             "documents; give one vector for each"
         )
-    units = unit_rows(np.asarray(queries, dtype=np.float32))
+    units = _query_units(queries, corpus)
     gold = _GoldRanks(task, _gold_cosines(units, corpus, task))
     best = TopDocuments(len(queries), min(top, len(corpus)))
     for documents, rows, cosines in _blocks(units, corpus, progress):
@@ -179,9 +180,9 @@ def search(
 ) -> tuple[Ids, Vectors]:
     """The best documents for each query: positions in the corpus and cosines, both (Q, min(top, M)), best first.
 
-    Equal cosines come by position. Raises DataError for vectors that are not finite.
+    Equal cosines come by position. Raises DataError for vectors that are not finite, or of two sizes.
     """
-    units = unit_rows(np.asarray(queries, dtype=np.float32))
+    units = _query_units(queries, corpus)
     best = TopDocuments(len(queries), min(top, len(corpus)))
     for documents, rows, cosines in _blocks(units, corpus, progress):
         best.add(rows, documents.start, cosines)
@@ -199,6 +200,13 @@ def unit_rows(vectors: Vectors, *, first: int = 0) -> Vectors:
         raise DataError(f"vectors: row {row} is not finite; train again with a lower learning rate or another encoder")
     units: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return units
+
+
+def _query_units(queries: Vectors, corpus: Vectors) -> Vectors:
+    if queries.shape[1] != corpus.shape[1]:
+        sizes = f"{queries.shape[1]} numbers for the queries and of {corpus.shape[1]} for the documents"
+        raise DataError(f"retrieval: vectors of {sizes}; encode both with one model")
+    return unit_rows(np.asarray(queries, dtype=np.float32))
 
 
 def _blocks(units: Vectors, corpus: Vectors, progress: Progress | None) -> Iterator[tuple[slice, slice, Vectors]]:

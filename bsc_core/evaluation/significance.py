@@ -24,7 +24,7 @@ from bsc_core.evaluation.bootstrap import (
     draw_weights,
     interval,
     seed_effects,
-    seed_stretch,
+    seed_freedom,
     seed_table,
 )
 from bsc_core.evaluation.measures import Numbers, QueryValues
@@ -111,9 +111,9 @@ def compare_seeds(
     """Compare two settings trained with several seeds: first (S, Q) and second (T, Q) on the same queries.
 
     A draw takes queries, the same for both, and seeds of each setting as `bootstrap_seeds` does. p is twice the smaller
-    share of draws on either side of 0 (each counted with one more draw, so never 0), widened for few seeds as the
-    interval of this level is. An untrained encoder is one row: it has no seeds. Where both sides have one row p speaks
-    of queries only. Wins and losses are those of the means over seeds. Raises DataError as `compare` does.
+    share of draws on either side of 0 (each counted with one more draw, so never 0). An untrained encoder is one row:
+    it has no seeds. Where both sides have one row p speaks of queries only. Wins and losses are those of the means over
+    seeds. Raises DataError as `compare` does.
     """
     one, two = seed_table(first), seed_table(second)
     if one.shape[1] != two.shape[1]:
@@ -121,8 +121,8 @@ def compare_seeds(
     gained = two.mean(axis=0) - one.mean(axis=0)
     drawn = None
     if len(gained) > 1:
-        spread = draw_seeds(seed_effects(two), draws, seed) - draw_seeds(seed_effects(one), draws, seed, stream=3)
-        drawn = draw_means(gained, draws, seed) + spread * seed_stretch([one, two], level)
+        effects = [seed_effects(one), seed_effects(two)]
+        drawn = draw_means(gained, draws, seed) + draw_seeds(effects, seed_freedom([one, two]), draws, seed)
     span = interval(float(gained.mean()), drawn, level)
     p = None if drawn is None or not gained.any() else _two_sided(drawn)
     method = f"{draws:,} draws of seeds and queries"
@@ -144,21 +144,28 @@ def compare_statistics(
     drawn together. Differences between the seeds of a setting are drawn too, as in `compare_seeds` but never shrunk. p
     as there. Raises DataError when a metric of all rows is None.
     """
-    _, owner = np.unique(np.asarray(groups), return_inverse=True)
-    whole, found = draw_statistics([*first, *second], owner, draws, seed)
-    one, two = np.split(whole, [len(first)])
-    difference = float(two.mean() - one.mean())
-    drawn = None
-    if found is not None:
-        spread = draw_seeds(two - two.mean(), len(found), seed) - draw_seeds(
-            one - one.mean(), len(found), seed, stream=3
-        )
-        gained = found[:, len(first) :].mean(axis=1) - found[:, : len(first)].mean(axis=1)
-        drawn = gained + spread * seed_stretch([one[:, None], two[:, None]], level)
-    p = None if drawn is None or not drawn.any() else _two_sided(drawn)
-    method = f"{0 if found is None else len(found):,} draws of seeds and rows"
-    groups_compared = int(owner.max()) + 1
-    return Comparison(interval(difference, drawn, level), p, groups_compared, method, seeds=(len(one), len(two)))
+    count = len(np.unique(np.asarray(groups)))
+    whole, found = draw_statistics([*first, *second], groups, draws, seed)
+    return compare_draws(whole, found, len(first), groups=count, seed=seed, level=level)
+
+
+def compare_draws(
+    whole: Numbers, drawn: Numbers | None, firsts: int, *, groups: int, seed: int, level: float = LEVEL
+) -> Comparison:
+    """The `Comparison` of two settings by a metric of all rows: of them (S + T,), and of drawn rows (B, S + T).
+
+    The first `firsts` = S columns are the seeds of the first setting. drawn: None where nothing can be drawn.
+    """
+    one, two = np.split(whole, [firsts])
+    gained = None
+    if drawn is not None:
+        freedom = seed_freedom([one[:, None], two[:, None]])
+        spread = draw_seeds([one - one.mean(), two - two.mean()], freedom, len(drawn), seed)
+        gained = drawn[:, firsts:].mean(axis=1) - drawn[:, :firsts].mean(axis=1) + spread
+    p = None if gained is None or not gained.any() else _two_sided(gained)
+    method = f"{0 if drawn is None else len(drawn):,} draws of seeds and rows"
+    span = interval(float(two.mean() - one.mean()), gained, level)
+    return Comparison(span, p, groups, method, seeds=(len(one), len(two)))
 
 
 def pair_statistic(

@@ -19,6 +19,7 @@ Points = list[dict[str, Any]]
 RUN_COLOURS = ("#5B6BC0", "#B59B00", "#56B4E9", theme.REFERENCE)  # none of them stands for anything else
 MOST_POINTS = 512
 HEIGHT = 260
+LABEL = "datum.value && abs(datum.value) < 0.001 ? format(datum.value, '~e') : format(datum.value, ',~r')"
 
 
 class Field(NamedTuple):
@@ -35,7 +36,7 @@ STEP_FIELDS: dict[str, Field] = {
     "learning_rate": Field("The learning rate", "learning rate"),
     "grad_norm": Field("The gradient's norm", "norm before clipping"),
     "tokens_per_second": Field("The speed", "tokens a second"),
-    "hardness": Field("The hardness of the batch", "cosine, negative minus positive"),
+    "hardness": Field("The hardness of the batch", "difference of cosines"),
     "memory_bytes": Field("The peak of memory", "MiB", float(2**20)),
 }
 
@@ -93,16 +94,23 @@ def metric_curve(runs: Mapping[str, MetricRows], metric: str) -> alt.LayerChart:
 def lines(
     curves: Mapping[str, Points], *, title: str, value: str, across: str = "step", points: bool = False
 ) -> alt.LayerChart:
-    """Curves over `across`, one line a name: the first solid, the second dashed, each with its own colour."""
+    """Curves over `across`, one line a name: the first solid, the second dashed, each with its own colour.
+
+    Points that have `low` and `high` also get a band between them.
+    """
     names = list(curves)
     table = [{"run": name, **point} for name, curve in curves.items() for point in curve]
     colours = [RUN_COLOURS[number % len(RUN_COLOURS)] for number in range(len(names))]
     dashes = [list(theme.DASHES[number % len(theme.DASHES)]) for number in range(len(names))]
-    legend = alt.Legend(orient="bottom", title=None, columns=1, labelLimit=320) if len(names) > 1 else None
+    legend = (
+        alt.Legend(orient="bottom", title=None, columns=1, labelLimit=320, symbolType="stroke", symbolSize=400)
+        if len(names) > 1
+        else None
+    )
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
         y=alt.Y(
-            "value:Q", title=value, axis=alt.Axis(format=",~r", tickCount=5), scale=alt.Scale(zero=False, nice=True)
+            "value:Q", title=value, axis=alt.Axis(labelExpr=LABEL, tickCount=5), scale=alt.Scale(zero=False, nice=True)
         ),
         color=alt.Color("run:N", scale=alt.Scale(domain=names, range=colours), legend=legend),
         strokeDash=alt.StrokeDash("run:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
@@ -114,7 +122,12 @@ def lines(
     )
     few = points or len(table) <= 2 * len(names)  # a line of one point cannot be seen
     marks = base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=45, filled=True) if few else False)
-    return alt.layer(marks).properties(title=title, height=HEIGHT + (24 * len(names) if legend else 0))
+    layers = [marks]
+    if any("low" in point for point in table):
+        fill = alt.Fill("run:N", scale=alt.Scale(domain=names, range=colours), legend=None)
+        band = alt.Chart(alt.Data(values=table)).transform_filter("isValid(datum.low)").mark_area(opacity=0.16)
+        layers.append(band.encode(x=f"{across}:Q", y="low:Q", y2="high:Q", fill=fill))
+    return alt.layer(*layers).properties(title=title, height=HEIGHT + (24 * len(names) if legend else 0))
 
 
 def _course(what: str, curves: Mapping[str, Points]) -> str:
@@ -132,7 +145,7 @@ def _course(what: str, curves: Mapping[str, Points]) -> str:
 
 
 def _told(value: float) -> str:
-    """`0.812`, `12,345`, or `2.0e-05` where three decimals would hide it."""
+    """`0.812`, `12,345`, or `2.5e-5` where three decimals would hide it."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.1e}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
+    return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 0.001 else f"{value:.3f}"

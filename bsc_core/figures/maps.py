@@ -1,29 +1,31 @@
-"""Maps of texts, before and after side by side in one frame, with one selection shown in both."""
+"""Maps of texts as data for a canvas: every map in one frame, a category for each text, and what is picked as bits."""
+
+# N texts, F maps
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from bsc_core.figures import theme
-from bsc_core.figures.labels import plain
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int32]
 
-HEIGHT = 460
-EDGE, GAP = 0.008, 0.02  # shares of the width left free at the sides and between maps
 PALETTE = theme.CATEGORIES[:7]
 SYMBOLS = ("circle", "diamond")
 OTHER = "other"
 SIDES = {"query": theme.QUERY, "document": theme.DOCUMENT, "both": theme.FALSE_NEGATIVE}
 LABELS = {"positive": theme.POSITIVE, "negative": theme.HARD_NEGATIVE, "not labelled": theme.REFERENCE}
+QUIET = (OTHER, "not labelled", "not asked", "no group", "corpus only")
+FINEST = 65535  # a place on the map is two numbers of 16 bits
+TEXT_LENGTH = 90
 
 
 @dataclass(frozen=True)
@@ -56,83 +58,72 @@ def colouring(values: Sequence[str], fixed: dict[str, str] | None = None) -> Col
     return Colouring(values, colours)
 
 
-def text_map(
-    maps: Sequence[Floats], names: Sequence[str], *, ids: Rows, texts: Sequence[str], colours: Colouring, picked: Rows
-) -> go.Figure:
-    """One scatter for each map, zooming together. maps: (N, 2) each; ids: (N,) text ids, returned as `customdata`.
+@dataclass(frozen=True)
+class MapPoints:
+    """What a canvas is sent of F maps of the same N texts.
 
-    picked: ids drawn in full colour and larger in every map while the rest fades; empty: all are drawn alike.
+    id: changes with the places. size: width and height of the frame that holds every map, the larger 65535. frames:
+    base64 of uint16 (N, 2) each, x to the right and y down, in steps of equal length. trust is told beside the map.
     """
-    titles = [plain(name) for name in names]
-    figure = make_subplots(rows=1, cols=len(maps), subplot_titles=titles)
-    hover = np.array([plain(theme.short(text, 90)) for text in texts], dtype=object)
-    values = np.array(colours.values, dtype=object)
-    chosen = np.isin(ids, picked)
-    for column, points in enumerate(maps, 1):
-        for name in colours.colours:
-            for part, strong in _parts(values == name, chosen):
-                trace = _dots(points[part], ids[part], hover[part], name, strong, bool(chosen.any()))
-                trace.update(marker=colours.mark(name))
-                figure.add_trace(trace, row=1, col=column)
-    for name in colours.colours:  # a legend that keeps its colours while the map fades
-        figure.add_trace(_legend_entry(name, colours.mark(name)), row=1, col=1)
-    _one_frame(figure, maps, 20 * (1 + len(colours.colours) // 4))
-    return figure
+
+    id: str
+    size: tuple[int, int]
+    frames: tuple[str, ...]
+    count: int
 
 
-def _parts(member: npt.NDArray[np.bool_], chosen: npt.NDArray[np.bool_]) -> list[tuple[npt.NDArray[np.bool_], bool]]:
-    """The unchosen and the chosen members, the chosen drawn last and so on top; without a choice, all at once."""
-    if not chosen.any():
-        return [(member, True)]
-    return [(member & ~chosen, False), (member & chosen, True)]
+def map_points(maps: Sequence[Floats]) -> MapPoints:
+    """Maps (N, 2) each as steps of one frame; a distance is the same in both directions and on every map."""
+    every = np.concatenate(list(maps)) if len(maps) else np.zeros((0, 2), np.float32)
+    low = every.min(axis=0) if len(every) else np.zeros(2)
+    span = (every.max(axis=0) - low if len(every) else np.zeros(2)).astype(np.float64)
+    step = float(span.max()) / FINEST or 1.0
+    size = np.rint(span / step).astype(int)
+    frames, digest = [], hashlib.sha256()
+    for points in maps:
+        places = np.rint((points - low) / step)
+        places[:, 1] = size[1] - places[:, 1]  # y of a canvas points down
+        content = np.clip(places, 0, FINEST).astype("<u2").tobytes()
+        digest.update(content)
+        frames.append(base64.b64encode(content).decode("ascii"))
+    width, height = max(1, int(size[0])), max(1, int(size[1]))
+    return MapPoints(digest.hexdigest()[:24], (width, height), tuple(frames), len(maps[0]) if len(maps) else 0)
 
 
-def _dots(points: Floats, ids: Rows, hover: npt.NDArray[Any], name: str, strong: bool, picking: bool) -> go.Scattergl:
-    size = 10 if picking and strong else 7
-    return go.Scattergl(
-        x=points[:, 0],
-        y=points[:, 1],
-        mode="markers",
-        name=plain(name),
-        legendgroup=name,
-        customdata=ids,
-        text=hover,
-        hovertemplate="%{text}<extra></extra>",
-        showlegend=False,
-        marker={"size": size, "opacity": 0.8 if strong else 0.14, "line": {"width": 0}},
-    )
+def map_picture(
+    points: MapPoints, names: Sequence[str], colours: Sequence[Colouring], *, ids: Rows, picked: Rows, trails: Rows
+) -> dict[str, Any]:
+    """What the canvas draws, ready for JSON: about F * 5 bytes a text, without the texts themselves.
 
-
-def _legend_entry(name: str, mark: dict[str, str]) -> go.Scattergl:
-    marker = {**mark, "size": 8}
-    return go.Scattergl(x=[None], y=[None], mode="markers", name=plain(name), legendgroup=name, marker=marker)
-
-
-def _one_frame(figure: go.Figure, maps: Sequence[Floats], legend: int) -> None:
-    """The same range on every map, moving together; no ticks, since units mean nothing. legend: its height, pixels."""
-    every = np.concatenate(list(maps)) if maps else np.zeros((1, 2), np.float32)
-    low, high = every.min(axis=0), every.max(axis=0)
-    margin = 0.04 * np.maximum(high - low, 1e-6)
-    hidden: dict[str, Any] = {
-        "showticklabels": False,
-        "showgrid": False,
-        "zeroline": False,
-        "showline": True,
-        "mirror": True,
+    names: of the F maps. colours: one for all maps, or one for each, with the same categories; their values are those
+    of the N texts. ids: (N,) the texts' ids, ascending; picked: ids in full colour while the rest fades, none: all
+    alike; trails: ids whose way from map to map is drawn. Values are places in `categories`: [name, colour, symbol,
+    whether it is drawn faintly and below the others].
+    """
+    known = {name: None for colouring in colours for name in colouring.colours}
+    order = {name: place for place, name in enumerate(known)}
+    owner = {name: colouring for colouring in reversed(colours) for name in colouring.colours}
+    marks = {name: owner[name].mark(name) for name in known}
+    values = [np.array([order[value] for value in colouring.values], dtype=np.uint8) for colouring in colours]
+    return {
+        "id": points.id,
+        "count": points.count,
+        "size": list(points.size),
+        "frames": list(points.frames),
+        "names": list(names),
+        "categories": [[name, mark["color"], mark["symbol"], name in QUIET] for name, mark in marks.items()],
+        "values": [base64.b64encode(one.tobytes()).decode("ascii") for one in values],
+        "picked": pack(np.isin(ids, picked)) if len(picked) else "",
+        "trails": np.flatnonzero(np.isin(ids, trails)).tolist(),
     }
-    hidden |= {"linecolor": "rgba(138,143,152,0.4)", "ticks": ""}
-    figure.update_xaxes(range=[low[0] - margin[0], high[0] + margin[0]], matches="x", **hidden)
-    figure.update_yaxes(range=[low[1] - margin[1], high[1] + margin[1]], matches="y", **hidden)
-    width = (1 - EDGE) / len(maps)
-    for column in range(len(maps)):  # a little inside the figure, whose edge would cut the outer lines off
-        begin = EDGE / 2 + column * width + (GAP / 2 if column else 0)
-        end = EDGE / 2 + (column + 1) * width - (GAP / 2 if column + 1 < len(maps) else 0)
-        figure.update_xaxes(domain=[begin, end], row=1, col=column + 1)
-        figure.layout.annotations[column].update(x=begin, xanchor="left", yshift=8)
-    figure.update_layout(
-        height=HEIGHT + legend,
-        margin={"l": 8, "r": 8, "t": 36, "b": 28 + legend, "autoexpand": False},
-        dragmode="lasso",
-        legend={"orientation": "h", "y": -0.03, "yanchor": "top", "x": 0, "itemsizing": "constant"},
-        hoverlabel={"align": "left"},
-    )
+
+
+def pack(chosen: npt.NDArray[np.bool_]) -> str:
+    """Which texts are chosen, a bit each in the order of the map, as base64. chosen: (N,)."""
+    return base64.b64encode(np.packbits(chosen).tobytes()).decode("ascii")
+
+
+def unpack(mask: str, count: int) -> npt.NDArray[np.int64]:
+    """The places 0 to count - 1 that `pack` marked, ascending; bits past `count` do not count."""
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(mask), dtype=np.uint8))
+    return np.flatnonzero(bits[:count])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
 import plotly.graph_objects as go
@@ -147,16 +148,11 @@ def _lay_out(figure: go.Figure, names: tuple[str, str], rows: int) -> None:
 
 def hit_curve(models: Mapping[str, Mapping[str, float | None]]) -> alt.Chart:
     """HasPositive@k of each model by k. models: name -> metrics such as {"has_positive@1": 0.61, ...}."""
-    table = [
-        {"model": name, "k": int(key.partition("@")[2]), "value": value}
-        for name, metrics in models.items()
-        for key, value in metrics.items()
-        if key.startswith("has_positive@") and value is not None
-    ]
+    table = hits(models)
     names = list(models)
     colours = [theme.REFERENCE, AFTER][: len(names)]
     dashes = [list(theme.DASHES[number % len(theme.DASHES)]) for number in range(len(names))]
-    legend = alt.Legend(orient="bottom", title=None, labelLimit=320)
+    legend = alt.Legend(orient="bottom", title=None, labelLimit=320, symbolType="stroke", symbolStrokeWidth=3)
     return (
         alt.Chart(alt.Data(values=table))
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=50, filled=True))
@@ -167,5 +163,15 @@ def hit_curve(models: Mapping[str, Mapping[str, float | None]]) -> alt.Chart:
             strokeDash=alt.StrokeDash("model:N", scale=alt.Scale(domain=names, range=dashes), legend=legend),
             tooltip=["model:N", "k:O", alt.Tooltip("value:Q", format=".3f")],
         )
-        .properties(height=300, title="How often gold is among the first k")
+        .properties(height=360, title="How often gold is among the first k")
     )
+
+
+def hits(models: Mapping[str, Mapping[str, float | None]]) -> list[dict[str, Any]]:
+    """One line for each model and cut-off: model, k, and value, its HasPositive@k."""
+    return [
+        {"model": name, "k": int(key.partition("@")[2]), "value": value}
+        for name, metrics in models.items()
+        for key, value in metrics.items()
+        if key.startswith("has_positive@") and value is not None
+    ]

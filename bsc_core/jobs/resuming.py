@@ -50,6 +50,7 @@ def continue_run(store: RunStore, run: Run) -> Run:
         raise InputError(f"run {run.id} is done; there is nothing to go on with")
     if not _checkpoint_names(run):
         raise InputError(f"run {run.id} left no checkpoint, so there is nothing to go on from; launch it anew")
+    _sweep(run)
     reached, config = _reached(run), run.config()
     try:
         draft = store.create(config, new_run_id(config))
@@ -74,6 +75,12 @@ def resume(store: RunStore, run: Run, *, start: Callable[[RunStore], None] = sta
         following.update_status(backend=run.status().backend)
         following.write_json(LAUNCHED, launched)
     return launch(store, following.config(), following.id, start=start)
+
+
+def _sweep(run: Run) -> None:
+    """Remove what a process that was killed had half written: a checkpoint, or the best model."""
+    for scratch in (*run.checkpoints_folder.glob(".step-*"), *run.folder.glob(".model-*")):
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _checkpoint_names(run: Run) -> list[str]:

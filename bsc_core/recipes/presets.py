@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bsc_core.config import DataConfig, RunConfig, make_config
+from bsc_core.recipes.best import BEST_PRESETS
 from bsc_core.recipes.fitting import DataShape
 from bsc_core.recipes.other_papers import ARTICLE, MARGINS, SCL, SIMCSE
 from bsc_core.recipes.papers import BSC_PAPER
@@ -82,6 +83,7 @@ BY_TASK: dict[str, Preset] = {
 }
 
 FAMILIES: dict[str, dict[str, Preset]] = {
+    "Recommended for": BEST_PRESETS,
     "By task": BY_TASK,
     "BSC paper": BSC_PAPER,
     "SBERT article": ARTICLE,

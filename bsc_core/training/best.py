@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bsc_core.runs import Run
 
 Metrics = dict[str, dict[str, float | None]]
+KEPT = "evaluation/kept"
 
 
 class Best:
@@ -37,7 +38,13 @@ class Best:
         return self.value is None or value > self.value
 
     def restore(self, value: float | None, epoch: int) -> None:
-        """Be what a checkpoint says; the model of that epoch is in the run's folder already."""
+        """Be what a checkpoint says, or the epoch after it whose model is in the run's folder already.
+
+        The latter where the process was killed after it had kept the model and before it had written its checkpoint.
+        """
+        kept = self.run.read_json(KEPT)
+        if kept and kept["epoch"] > epoch:
+            value, epoch = kept["value"], kept["epoch"]
         self.value, self.epoch = value, epoch
         if epoch:
             self.metrics = self.run.read_json(f"evaluation/epoch-{epoch:03d}") or {}
@@ -60,6 +67,8 @@ class Best:
         save_model(model, self.run.model_folder, card)
         if any(True for _ in loss.parameters()):
             save_loss(loss, self.run.folder / "loss")
+        if (self.run.folder / f"evaluation/epoch-{self.epoch:03d}.json").exists():  # else a stop kept it amid an epoch
+            self.run.write_json(KEPT, {"epoch": self.epoch, "value": self.value})
 
     def gives_up_after(self, epoch: int) -> bool:
         """Whether `early_stopping` epochs have passed without a better one."""

@@ -110,7 +110,8 @@ def fingerprint(config: RunConfig) -> str:
 def _aside(target: Path) -> Iterator[Path]:
     """A folder to write into, which becomes `target` when it is whole and on the disk; else nothing is left of it."""
     aside = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.rmtree(aside, ignore_errors=True)
+    for left in target.parent.glob(".step-*"):  # by a process that was killed: a run has one that writes
+        shutil.rmtree(left, ignore_errors=True)
     aside.mkdir(parents=True)
     try:
         yield aside

@@ -48,9 +48,13 @@ def _name(run: Run) -> str:
 
 
 def check(config: RunConfig) -> None:
-    """Raise what the run would fail with where its chain leads nowhere: an unknown run, or one that left no model."""
+    """Raise what the run would fail with where it cannot start: an unknown run, one that left no model, or no model."""
     run_id, runs = chain_of(config.encoder.name), store.run_store()
-    if run_id is not None and runs.get(run_id).status().is_finished:
+    if run_id is None and config.encoder.name not in plan_words.NAMES:
+        from bsc_core.encoders import check_encoder
+
+        check_encoder(config.encoder.name)
+    elif run_id is not None and runs.get(run_id).status().is_finished:
         runs.encoder(config.encoder)
 
 

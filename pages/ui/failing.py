@@ -1,8 +1,8 @@
-"""Where a model fails: the queries whose gold document it does not put first, and what it put there."""
+"""Where a model fails: queries whose gold is not first, what came first, and why that may be."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import streamlit as st
@@ -10,33 +10,38 @@ import streamlit as st
 from bsc_core.figures import theme
 from pages.ui.searching import QUERY, Search
 
+if TYPE_CHECKING:
+    from bsc_core.evaluation.failures import Failure
+
 MOST_FAILURES = 200
-WIDTHS = {"Query": 230, "Rank left": 70, "Rank right": 76, "Gold": 210, "Came first": 210}
+WIDTHS = {"Query": 196, "Gold": 196, "Came first": 196, "Why": 220, "Rank left": 72, "Rank right": 78}
+ABOUT_WHY = "What texts and labels tell of the document that came first. Whether it is wrong, a person decides."
 
 
 def failures(search: Search) -> list[dict[str, Any]]:
     """Queries whose gold the right model does not put first, the worst first, with what came first instead."""
-    result = search.results[1]
-    far = len(search.task.corpus) + 1
-    ranked = np.where(result.first_rank > 0, result.first_rank, far)
-    worst = [place for place in np.argsort(-ranked, kind="stable").tolist() if ranked[place] != 1]
-    return [_failure(search, place) for place in worst[:MOST_FAILURES]]
+    return [_line(search, failure) for failure in _found(search.models[1].key, search.dataset.digest, search)]
 
 
-def _failure(search: Search, place: int) -> dict[str, Any]:
-    vectors = search.models[1].vectors()
-    query, gold = vectors[search.task.query[place]], search.task.relevant(place)
-    first = int(search.results[1].top_ids[place, 0])
-    cosines = [_cosine(query, vectors[search.task.corpus[position]]) for position in gold.tolist()]
-    best = int(np.argmax(cosines)) if cosines else None
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _found(key: str, digest: str, _search: Search) -> list[Failure]:
+    from bsc_core.evaluation.failures import find_failures
+
+    vectors = _search.models[1].vectors()
+    return find_failures(_search.task, _search.results[1], _search.dataset, vectors, most=MOST_FAILURES)
+
+
+def _line(search: Search, failure: Failure) -> dict[str, Any]:
+    corpus, near = search.task.corpus, failure.gold_cosine
     return {
-        "Query": search.text(search.task.query[place]),
-        "Rank left": _rank(search.results[0].first_rank[place]),
-        "Rank right": _rank(search.results[1].first_rank[place]),
-        "Gold": search.text(search.task.corpus[gold[best]]) if best is not None else "not in the corpus",
-        "Came first": search.text(first),
-        "Cosine of gold": f"{cosines[best]:.3f}" if best is not None else "",
-        "Cosine of first": f"{_cosine(query, vectors[first]):.3f}",
+        "Query": search.text(search.task.query[failure.query]),
+        "Gold": "not in the corpus" if failure.gold is None else search.text(corpus[failure.gold]),
+        "Came first": search.text(corpus[failure.first]),
+        "Why": failure.cause.value,
+        "Rank left": _rank(search.results[0].first_rank[failure.query]),
+        "Rank right": _rank(failure.rank),
+        "Cosine of gold": "" if near is None else f"{near:.3f}",
+        "Cosine of first": f"{failure.first_cosine:.3f}",
     }
 
 
@@ -44,33 +49,46 @@ def _rank(value: int) -> str:
     return str(int(value)) if value else "none"
 
 
-def _cosine(one: np.ndarray, other: np.ndarray) -> float:
-    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
-    return float(one @ other) / lengths if lengths else 0.0
-
-
 def table(search: Search, split: str) -> None:
     """The failures as a table; choosing one searches for it."""
     lines = failures(search)
-    total = theme.many(len(search.task.query), "query", "queries")
-    st.subheader(f"Where the right model fails: {theme.count(len(lines))} of {total}", anchor=False)
+    count = int((search.results[1].first_rank != 1).sum())
+    queries, documents = theme.many(len(search.task.query), "query", "queries"), theme.count(len(search.task.corpus))
+    st.caption(
+        f"Of {queries}, gold is not first on the right for {theme.count(count)}; {documents} documents are searched."
+    )
     if not lines:
-        st.caption("Gold comes first for every query.")
+        st.caption("Nothing comes before gold.")
         return
-    key = f"retrieval.failures.{search.models[1].key}.{search.models[0].key}.{split}"
+    causes, counts = np.unique([line["Why"] for line in lines], return_counts=True)
+    kinds = st.pills(
+        "Why",
+        [causes[place] for place in np.argsort(-counts, kind="stable")],
+        selection_mode="multi",
+        key=f"retrieval.causes.{search.models[1].key}.{split}",
+        format_func=lambda cause: f"{cause} · {counts[causes == cause][0] if cause in causes else 0}",
+        help=ABOUT_WHY,
+    )
+    shown = [line for line in lines if not kinds or line["Why"] in kinds]
+    key = f"retrieval.failures.{search.models[1].key}.{search.models[0].key}.{split}.{'.'.join(kinds)}"
     st.dataframe(
-        lines,
+        shown,
         key=key,
-        on_select=lambda: _take(key, [line["Query"] for line in lines]),
+        on_select=lambda: take(key, [line["Query"] for line in shown]),
         selection_mode="single-row",
         hide_index=True,
-        height=320,
+        height=min(360, 38 + 36 * len(shown)),
         column_config={name: st.column_config.TextColumn(width=width) for name, width in WIDTHS.items()},
-        alt="Queries whose gold document is not first, with what came first",
+        alt="Queries whose gold document is not first, with what came first and why that may be",
     )
+    if count > len(lines):
+        st.caption(f"The {theme.count(len(lines))} worst are shown. Choose a row to search for its query.")
+    else:
+        st.caption("Choose a row to search for its query.")
 
 
-def _take(key: str, queries: list[str]) -> None:
+def take(key: str, queries: list[str]) -> None:
+    """Search for the query of the row that was chosen in the table of this key."""
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
         st.session_state[QUERY] = queries[rows[0]]

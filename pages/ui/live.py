@@ -33,7 +33,8 @@ def head(run: Run, status: RunStatus) -> None:
         with st.container(border=True):
             st.markdown(f":material/error: **{look.meaning}**")
             st.text(status.error)
-            st.caption("The end of the log is below; mend the cause, then resume the run or launch another.")
+            way_out = "resume the run or launch another" if run_actions.can_go_on(run) else "duplicate the run"
+            st.caption(f"The end of the log is below; mend the cause, then {way_out}.")
 
 
 def _doing(run: Run, status: RunStatus) -> str:
@@ -58,4 +59,5 @@ def status_line(status: RunStatus) -> str:
         parts.append(f"best on dev: {run_list.best(status)}")
     if status.resumed_from:
         parts.append(f"goes on from {status.resumed_from}")
-    return " · ".join(parts) or run_list.STATES[status.state].meaning
+    told = status.message if status.is_finished else ""
+    return " · ".join(parts) or told or run_list.STATES[status.state].meaning

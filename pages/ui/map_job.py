@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,26 +16,26 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from bsc_core.projection import kept_neighbours, lay_out
+from bsc_core.projection import VectorFile, kept_neighbours, lay_out
 
 SECONDS_FIRST, SECONDS_PER_POINT = 9.0, 0.0022  # measured on one core: imports and compilation, then each text and map
 
 
 @dataclass(frozen=True)
 class Maps:
-    """Maps of the same texts by one or two models. rows: (N,) text ids; points: (N, 2) each; trust: shares kept."""
+    """Maps of the same texts, one for each model. rows: (N,) text ids; points: (N, 2) each; trust: shares kept."""
 
     rows: np.ndarray
     points: list[np.ndarray]
     trust: list[float | None]
 
 
-def folder_for(base: Path, vectors: list[Path], rows: np.ndarray, method: str, seed: int) -> Path:
+def folder_for(base: Path, files: Sequence[VectorFile], rows: np.ndarray, method: str, seed: int) -> Path:
     """Where the map of exactly these vectors and rows is kept."""
     digest = hashlib.sha256(rows.tobytes())
-    for path in vectors:
-        stat = path.stat()
-        digest.update(f"{path.name} {stat.st_mtime_ns} {stat.st_size}".encode())
+    for file in files:
+        stat = file.path.stat()
+        digest.update(f"{file.path.parent.name}/{file.path.name} {stat.st_mtime_ns} {stat.st_size}".encode())
     return base / f"{method}-{seed}-{digest.hexdigest()[:16]}"
 
 
@@ -47,20 +48,21 @@ def finished(folder: Path) -> Maps | None:
         return Maps(archive["rows"], [archive[f"points{number}"] for number in range(len(trust))], trust)
 
 
-def at_once(vectors: list[np.ndarray], rows: np.ndarray) -> Maps:
+def at_once(files: Sequence[VectorFile], rows: np.ndarray) -> Maps:
     """PCA maps, made here and now."""
-    arrays = [np.asarray(array[rows], dtype=np.float32) for array in vectors]
+    arrays = [file.of(rows) for file in files]
     points = lay_out(arrays, "pca")
     return Maps(rows, points, [kept_neighbours(array, laid) for array, laid in zip(arrays, points, strict=True)])
 
 
-def begin(folder: Path, vectors: list[Path], rows: np.ndarray, method: str, seed: int) -> None:
+def begin(folder: Path, files: Sequence[VectorFile], rows: np.ndarray, method: str, seed: int) -> None:
     """Start the child that makes the map, unless one is at it."""
     if (folder / "request.json").is_file():
         _child(str(folder))
         return
     folder.mkdir(parents=True, exist_ok=True)
-    request = {"vectors": [str(path) for path in vectors], "rows": rows.tolist(), "method": method, "seed": seed}
+    paths = [[str(file.path), str(file.texts) if file.texts else None] for file in files]
+    request = {"vectors": paths, "rows": rows.tolist(), "method": method, "seed": seed}
     draft = folder / f"request.{os.getpid()}.json"
     draft.write_text(json.dumps(request), encoding="utf-8")
     draft.replace(folder / "request.json")

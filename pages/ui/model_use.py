@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import tempfile
 import zipfile
 from pathlib import Path
@@ -15,7 +17,7 @@ LARGEST = 2 * 2**30  # bytes of a model that a page packs; the server holds the 
 SNIPPET = """\
 from sentence_transformers import SentenceTransformer
 
-model = SentenceTransformer({folder!r})
+model = SentenceTransformer({folder})
 queries = model.encode(["how do i clean a cast iron pan"])
 documents = model.encode(["Scrub it with salt and wipe it dry.", "Water the seeds every morning."])
 print(model.similarity(queries, documents))
@@ -31,8 +33,9 @@ def draw(run: Run, status: RunStatus) -> None:
         return
     best = f"best on dev, {run_list.best(status)}" if status.metric_name else "as trained"
     st.caption(f"The encoder, {best}, in a plain sentence-transformers folder: {run.model_folder}")
-    st.code(SNIPPET.format(folder=str(run.model_folder)), language="python")
-    st.code(f"bsc evaluate {run.id} --data pairs.tsv", language="bash")
+    st.code(SNIPPET.format(folder=json.dumps(str(run.model_folder))), language="python")
+    where = shlex.quote(str(run.folder.parent))
+    st.code(f"bsc evaluate {run.id} --data pairs.tsv --runs {where}", language="bash")
     with st.container(horizontal=True, vertical_alignment="center"):
         _zip_button(run, sum(path.stat().st_size for path in files))
         if st.button("Train on from it", key=f"runs.chain.{run.id}", icon=":material/link:"):

@@ -100,7 +100,7 @@ def training_sentence(training: TrainingConfig) -> str:
     length = theme.many(training.steps, "step") if training.steps else theme.many(training.epochs, "epoch")
     rate = f"learning rate {small(training.learning_rate)}"
     seeds = f"{len(training.seeds)} seeds" if training.seeds else f"seed {training.seed}"
-    return f"Training: {length}, batch {training.batch_size}, {rate}, {seeds}"
+    return f"Training: {length}, batch {theme.count(training.batch_size)}, {rate}, {seeds}"
 
 
 def small(value: float) -> str:
@@ -130,6 +130,11 @@ def steps(config: RunConfig, known: Facts) -> int:
     return config.training.epochs * math.ceil(max(1, whole + (rest > 1)) / config.training.accumulation)
 
 
+def batch(config: RunConfig, known: Facts) -> int:
+    """Pairs of a whole batch: all there are, where they are fewer than asked for."""
+    return max(1, min(config.training.batch_size, rows(config, known)))
+
+
 def pairs(config: RunConfig, known: Facts) -> int:
     """Pairs that the run trains on, one counted as often as it comes."""
     training = config.training
@@ -147,9 +152,9 @@ def plan_sentences(config: RunConfig, known: Facts) -> list[str]:
     return [
         f"Start from {encoder} and measure it on {theme.many(known.dev, 'dev pair')} ({measured}).",
         f"Put {theme.many(rows(config, known), kind)} about {theme.many(known.train_queries, 'query', 'queries')} "
-        f"in batches of {config.training.batch_size}{_told_apart(config)}: {_order(config.batching)}.",
+        f"in batches of {theme.count(batch(config, known))}{_told_apart(config, known)}: {_order(config.batching)}.",
         f"Take {theme.many(steps(config, known), 'step')}{loss_words.at_temperature(config.loss)} "
-        f"with a learning rate that rises to {small(config.training.learning_rate)} and falls to 0.",
+        f"with a learning rate that {_course(config.training)}.",
         f"Measure before, after{each}; keep the model that is best on dev{_until(config)}.",
     ]
 
@@ -159,10 +164,15 @@ def _until(config: RunConfig) -> str:
     return f", and end after {theme.many(patience, 'epoch')} without a better one" if patience else ""
 
 
-def _told_apart(config: RunConfig) -> str:
+def _course(training: TrainingConfig) -> str:
+    rate = small(training.learning_rate)
+    return f"rises to {rate} and falls to 0" if training.warmup else f"falls from {rate} to 0"
+
+
+def _told_apart(config: RunConfig, known: Facts) -> str:
     if not loss_words.in_batch(config.loss):
         return ""
-    return f", so each has {theme.many(config.training.batch_size - 1, 'negative')} to be told from"
+    return f", so each has {theme.many(batch(config, known) - 1, 'negative')} to be told from"
 
 
 def oddities(config: RunConfig, known: Facts) -> list[str]:
@@ -171,13 +181,12 @@ def oddities(config: RunConfig, known: Facts) -> list[str]:
     found = loss_words.oddities(config, known.shape)
     if training.batch_size > rows(config, known):
         found.append(
-            f"A batch of {training.batch_size} is larger than the data "
+            f"A batch of {theme.count(training.batch_size)} is larger than the data "
             f"({theme.many(rows(config, known), 'row')}): every epoch is one step."
         )
     if batching.strategy == "examples" and batching.group_size > training.batch_size:
-        found.append(
-            f"Groups of {batching.group_size} do not fit in a batch of {training.batch_size}; they will be cut."
-        )
+        groups, batches = theme.count(batching.group_size), theme.count(training.batch_size)
+        found.append(f"Groups of {groups} do not fit in a batch of {batches}; they will be cut.")
     if training.learning_rate > 1e-4 and config.encoder.name != "static" and not config.encoder.lora:
         found.append(
             f"Learning rate {small(training.learning_rate)} is high for a transformer (1e-5 to 5e-5 is usual)."

@@ -154,7 +154,7 @@ def _draw(folder: Path, report: Preflight, config: RunConfig, several: tuple[int
             f"{1000 * report.step_seconds:.0f} ms" if report.step_seconds < 1 else theme.duration(report.step_seconds),
         ),
     ]
-    for place, (label, value) in zip(show.columns(len(cells), least=104), cells, strict=True):
+    for place, (label, value) in zip(show.columns(len(cells), least=130), cells, strict=True):
         with place:
             show.text(label, value)
     ago = theme.duration(time.time() - result_file(folder).stat().st_mtime)

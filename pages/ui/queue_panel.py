@@ -97,14 +97,14 @@ def _told(run_id: str) -> str:
 
 
 def waiting_words(run: Run) -> str:
-    """The run that a queued run waits for, or why it will never start; empty where it waits for its turn only."""
+    """What a queued run waits for besides its turn: a run, a cluster that is away; or why it will never start."""
     from bsc_core.jobs import waits_for
 
     try:
         parent = waits_for(store.run_store(), run)
     except BscError as fault:
         return str(fault)
-    return f"Waits for run {parent}, whose model it starts from" if parent else ""
+    return f"Waits for run {parent}, whose model it starts from" if parent else run.status().message
 
 
 def _do(change: Callable[[], None]) -> Callable[[], None]:

@@ -72,6 +72,7 @@ _EVALUATION = {
     "evaluation.metric": "the first of these that the data define.",
     "evaluation.k": "the BSC paper's ranks.",
     "evaluation.each_epoch": "to see when it stops to learn, and to keep the best.",
+    "evaluation.epoch_texts": "enough for a map that moves from epoch to epoch, in a few MB each.",
 }
 _SOFTMAX = {
     "learn_temperature": "a fixed one keeps runs comparable; learn it once to find it.",

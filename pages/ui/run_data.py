@@ -105,13 +105,19 @@ class _Loaded:
 
 def encode_text(model: Model, text: str) -> np.ndarray:
     """(D,) float32: the vector of a typed text."""
+    vector: np.ndarray = encode_texts(model, [text])[0]
+    return vector
+
+
+def encode_texts(model: Model, texts: list[str]) -> np.ndarray:
+    """(N, D) float32: vectors of N texts that the run does not know."""
     from bsc_core.encoders import encode, tokenise
 
-    config = model.encoder()
+    config = store.run_store().encoder(model.encoder())
     loaded = _model(config.name, config.max_length, model.run.id)
     with loaded.lock:
-        vector: np.ndarray = encode(loaded.model, tokenise(loaded.model, [text], config.max_length))[0]
-    return vector
+        vectors: np.ndarray = encode(loaded.model, tokenise(loaded.model, texts, config.max_length))
+    return vectors
 
 
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")

@@ -10,7 +10,7 @@ import streamlit as st
 from bsc_core.config import to_toml
 from bsc_core.figures import curves, theme
 from bsc_core.runs import Run, RunStatus
-from pages.ui import model_use, run_list, show
+from pages.ui import compare_table, compared, model_use, run_list, show
 
 LOG_LINES = 200
 
@@ -48,11 +48,16 @@ def overview(run: Run, status: RunStatus) -> None:
 
 
 def _measured(run: Run) -> None:
-    lines = before_after(run)
-    if lines:
-        st.dataframe(lines, hide_index=True, key=f"runs.metrics.{run.id}", alt="Metrics before and after training")
-    else:
+    key = f"runs.metrics.all.{run.id}"
+    lines = before_after(run, every=bool(st.session_state.get(key)))
+    if not lines:
         st.caption("Metrics before and after training will stand here; the encoder has not been measured yet.")
+        return
+    st.dataframe(lines, hide_index=True, key=f"runs.metrics.{run.id}", alt="Metrics before and after training")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.toggle("All metrics", key=key)
+        if run.read_json("evaluation/after"):
+            st.caption("Brackets: 95% intervals over queries drawn again; p: a paired test query by query.")
 
 
 def all_curves(run: Run, status: RunStatus) -> None:
@@ -62,7 +67,7 @@ def all_curves(run: Run, status: RunStatus) -> None:
     if not noted:
         _waiting(status)
         return
-    for place, field in zip(show.columns(len(noted), least=320), noted, strict=True):
+    for place, field in zip(show.columns(len(noted), least=440), noted, strict=True):
         with place:
             _drawn(run, rows, field)
     show.table_download(lambda: table(rows), name=f"steps.{run.id}", key=f"runs.steps.{run.id}")
@@ -92,21 +97,32 @@ def table(rows: list[dict[str, Any]]) -> Any:
     return pd.DataFrame([row for row in rows if row.get("kind") == "step"]).drop(columns="kind", errors="ignore")
 
 
-def before_after(run: Run) -> list[dict[str, str]]:
-    """Every metric of every split before and after training, as text; empty while nothing is measured."""
+def before_after(run: Run, *, every: bool = False) -> list[dict[str, str]]:
+    """Metrics of every split before and after training, as text; empty while nothing is measured.
+
+    every: those at each cut-off too, not only what runs are compared by.
+    """
     before, after = run.read_json("evaluation/before") or {}, run.read_json("evaluation/after") or {}
+    chief = (*compare_table.CHIEF, run.status().metric_name)
     return [
-        _metric_line(split, name, metrics[name], (after.get(split) or {}).get(name), ended=bool(after))
+        _metric_line(run, split, name, metrics[name], (after.get(split) or {}).get(name))
         for split, metrics in before.items()
         for name in sorted(metrics, key=run_list.metric_place)
-        if name not in run_list.COUNTS
+        if name not in run_list.COUNTS and (every or name in chief)
     ]
 
 
-def _metric_line(split: str, name: str, first: float | None, last: float | None, *, ended: bool) -> dict[str, str]:
-    change = theme.change(last - first) if first is not None and last is not None else ""
-    after = theme.metric(last) if ended else "not yet"
-    return {"Split": split, "Metric": name, "Before": theme.metric(first), "After": after, "Change": change}
+def _metric_line(run: Run, split: str, name: str, first: float | None, last: float | None) -> dict[str, str]:
+    if not run.read_json("evaluation/after"):
+        return {"Split": split, "Metric": name, "Before": theme.metric(first), "After": "not yet"}
+    sides = compared.untrained_and_trained(run)
+    spans = [compare_table.interval(side, split, name) for side in sides]
+    told = {"Is this a difference?": compare_table.answer(compared.compared(*sides, split, name))} if all(spans) else {}
+    values = [
+        theme.metric(value) if span is None else compare_table.span(span)
+        for value, span in zip((first, last), spans, strict=True)
+    ]
+    return {"Split": split, "Metric": name, "Before": values[0], "After": values[1], **told}
 
 
 def first_batch(run: Run, status: RunStatus) -> None:
@@ -157,7 +173,7 @@ def batch_line(pair: dict[str, Any]) -> dict[str, Any]:
 def log(run: Run, _status: RunStatus) -> None:
     """The end of the run's output."""
     with st.container(height=320, border=False, autoscroll=True):
-        st.code("\n".join(run.log_tail(LOG_LINES)) or "Nothing written yet.", language=None)
+        st.code("\n".join(run.log_tail(LOG_LINES)) or "Nothing written yet.", language=None, wrap_lines=True)
     st.caption(f"The last {LOG_LINES} lines of {run.log_file}")
 
 

@@ -19,7 +19,9 @@ GROUP = "group"
 KEPT_GROUP = "runs.group.kept"
 EVERY_RUN = "every run"
 EVERY = "2s"
+DRAWN = "runs.table.drawn"  # the key of the table that is there now
 TALL, LOW = 300, 182  # pixels of the table, without and with a run below it
+MOST_COMPARED = 24
 FIRST = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
 COUNTS = (  # no measures of a model
     *("queries", "documents", "gold_missing", "constant", "queries_without_positive", "queries_in_dev"),
@@ -106,6 +108,7 @@ def _table(runs: list[Run], chosen: list[str]) -> None:
     ids = [run.id for run in runs]
     key = f"runs.table.{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
     lines = [line(run) for run in runs]
+    st.session_state[DRAWN] = key
     st.dataframe(
         lines,
         key=key,
@@ -115,14 +118,22 @@ def _table(runs: list[Run], chosen: list[str]) -> None:
         hide_index=True,
         height=min(TALL if not chosen else LOW, 38 + 36 * len(runs)),
         alt="Runs with state, progress, step, time left, metric on dev, group and age",
-        column_order=[name for name in lines[0] if name != "Group" or len({row["Group"] for row in lines}) > 1],
+        column_order=[name for name in lines[0] if _tells(name, lines)],
         column_config={
+            "Run": st.column_config.TextColumn(width=240),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(width=110, help="The best metric after each epoch"),
         },
     )
     if _named(ids) != chosen:  # a click inside this fragment: the rest of the page has to follow
         st.rerun(scope="app")
+
+
+def _tells(name: str, lines: list[dict[str, Any]]) -> bool:
+    """Whether a column is worth its place: a group where there are several, the time left where some is."""
+    if name == "Group":
+        return len({row[name] for row in lines}) > 1
+    return name != "Time left" or any(row[name] for row in lines)
 
 
 def _notice(runs: list[Run]) -> None:
@@ -154,13 +165,32 @@ def compare_with(ids: list[str]) -> list[str]:
     return [first, *st.multiselect("Compare with", others, key=COMPARE, bind="query-params", placeholder=words)]
 
 
+def compare_all(runs: list[Run]) -> None:
+    """The button that compares the listed runs; those that differ in their seed alone count as one there."""
+    ids = [run.id for run in runs if run.read_json("evaluation/after")][:MOST_COMPARED]
+    if len(ids) > 1:
+        words = "Settings beside each other with intervals; the seeds of a setting count as one"
+        st.button(
+            f"Compare {theme.many(len(ids), 'run')}",
+            key="runs.compare.group",
+            on_click=lambda: _choose(ids),
+            icon=":material/compare_arrows:",
+            help=words,
+        )
+
+
+def _choose(ids: list[str]) -> None:
+    st.session_state["run"], st.session_state[COMPARE] = ids[0], ids[1:]
+
+
 def _keep(key: str, ids: list[str]) -> None:
     """Take over what was clicked: of the rows, the one chosen first is `run`, the others are `compare`."""
+    if st.session_state.get(DRAWN) != key:  # a message under way from a table that is not there any more
+        return
     before = _named(ids)
     clicked = [ids[row] for row in st.session_state[key]["selection"]["rows"]]
     picked = sorted(clicked, key=lambda run_id: before.index(run_id) if run_id in before else len(before))
-    st.session_state["run"] = picked[0] if picked else frame.NO_RUN
-    st.session_state[COMPARE] = picked[1:]
+    _choose(picked or [frame.NO_RUN])
 
 
 def line(run: Run) -> dict[str, Any]:
@@ -188,8 +218,12 @@ def name(run: Run) -> str:
 
 
 def best(status: RunStatus) -> str:
-    """`mrr 0.812`, or a dash while nothing is measured."""
-    return f"{status.metric_name} {theme.metric(status.metric_best)}" if status.metric_name else "—"
+    """`mrr 0.812 [0.790, 0.831]`, the interval once the run has ended; a dash while nothing is measured."""
+    if not status.metric_name:
+        return "—"
+    known = status.is_finished and status.metric_low is not None and status.metric_high is not None
+    span = (status.metric_low or 0.0, status.metric_high or 0.0) if known else None
+    return f"{status.metric_name} {theme.metric(status.metric_best, span)}"
 
 
 def dev_values(run: Run, metric: str | None) -> list[float]:

@@ -1,4 +1,4 @@
-"""The Retrieval page's parts: two models to search with, their answers to one query, and where the second one fails."""
+"""Two models to search with, and their answers to one query beside each other."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
-from bsc_core.figures import ranks, theme
+from bsc_core.errors import BscError
+from bsc_core.figures import ranks
 from bsc_core.runs import Run
-from pages.ui import run_data, run_list, show, words
+from pages.ui import run_data, run_list, show
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
 
+    from bsc_core.data import PairDataset
     from bsc_core.data.experiment import ExperimentData
     from bsc_core.evaluation import RetrievalResult, RetrievalTask
 
@@ -23,17 +25,22 @@ TOP = 10
 QUERY = "retrieval.query"
 STUBS = "The number at a dotted line is the document's rank in the other list."
 TEXT_COLOURS = {"light": "#1B2530", "dark": "#E6EAEE"}
-CARDS = {"has_positive@1": "Gold is first", "has_positive@5": "Gold in the first 5", "mrr": "MRR", "map": "MAP"}
 
 
 @dataclass(frozen=True)
 class Search:
-    """One task searched by two models. results: as each model ranks the task's queries."""
+    """One task searched by two models. split: whose queries; results: as each model ranks the task's queries."""
 
     data: ExperimentData
+    split: str
     task: RetrievalTask
     models: tuple[run_data.Model, run_data.Model]
     results: tuple[RetrievalResult, RetrievalResult]
+
+    @property
+    def dataset(self) -> PairDataset:
+        """The pairs that set the task."""
+        return self.data.parts[self.split]
 
     def text(self, text_id: int) -> str:
         """A text by its id."""
@@ -45,22 +52,48 @@ def pick_models(run: Run, places: Sequence[DeltaGenerator]) -> tuple[run_data.Mo
 
     places: where the two choices are drawn.
     """
-    offered = run_data.models(run) + [
-        model for other in run_data.same_texts(run) for model in run_data.models(other) if model.part == "after"
-    ]
-    if not offered or offered[0].run.id != run.id:
+    offered = models_of(run)
+    if not offered:
         return None
     labels = {model.key: _label(model, run) for model in offered}
     by_key = {model.key: model for model in offered}
     last = 1 if len(offered) > 1 and offered[1].run.id == run.id else 0
     keys = (f"retrieval.left.{run.id}", f"retrieval.right.{run.id}")
     with places[0]:
-        first = st.selectbox("Left", list(labels), format_func=lambda key: labels.get(key, key), key=keys[0])
+        first = st.selectbox(
+            "Left", list(labels), format_func=lambda key: labels.get(key, key), key=keys[0], bind="query-params"
+        )
     with places[1]:
         second = st.selectbox(
-            "Right", list(labels), index=last, format_func=lambda key: labels.get(key, key), key=keys[1]
+            "Right",
+            list(labels),
+            index=last,
+            format_func=lambda key: labels.get(key, key),
+            key=keys[1],
+            bind="query-params",
         )
     return by_key[first], by_key[second]
+
+
+def models_of(run: Run) -> list[run_data.Model]:
+    """The models that can search the run's texts: its own first, then those of other runs on the same texts.
+
+    Of another run the untrained encoder is offered where it is not this one's. Empty while the run has no vectors.
+    """
+    own = run_data.models(run)
+    if not own:
+        return []
+    start = run.config().encoder
+    others = [model for other in run_data.same_texts(run) for model in _sound_models(other)]
+    return own + [model for model in others if model.part == "after" or model.run.config().encoder != start]
+
+
+def _sound_models(run: Run) -> list[run_data.Model]:
+    """The models of another run; none where its files are damaged, which its own page tells."""
+    try:
+        return run_data.models(run)
+    except BscError:
+        return []
 
 
 def _label(model: run_data.Model, run: Run) -> str:
@@ -96,26 +129,7 @@ def _searched(
         rank(vectors[task.query], vectors[task.corpus], task, top=TOP)
         for vectors in (model.vectors() for model in _models)
     )
-    return Search(_data, task, _models, (first, second))
-
-
-def metric_cards(search: Search) -> None:
-    """Metrics of the right model, with their change from the left one."""
-    left, right = (result.metrics for result in search.results)
-    for place, (name, label) in zip(show.columns(len(CARDS), least=150), CARDS.items(), strict=True):
-        first, last, about = left.get(name), right.get(name), words.help_text(name.partition("@")[0])
-        change = f"{last - first:+.3f}" if first is not None and last is not None else None
-        same = change in ("+0.000", "-0.000")
-        with place:
-            st.metric(
-                label,
-                theme.metric(last),
-                delta="unchanged" if same else change,
-                delta_color="off" if same else "normal",
-                delta_arrow="off" if same else "auto",
-                help=f"Left {theme.metric(first)}, right {theme.metric(last)}.\n\n{about}",
-                border=True,
-            )
+    return Search(_data, _split, task, _models, (first, second))
 
 
 def typical(search: Search) -> str:
@@ -124,6 +138,23 @@ def typical(search: Search) -> str:
     far = len(search.task.corpus) + 1
     gain = np.log(np.where(first > 0, first, far)) - np.log(np.where(last > 0, last, far))
     return search.text(search.task.query[int(np.abs(gain).argmax())]) if len(gain) else ""
+
+
+def picture(search: Search, query: str) -> None:
+    """The answers to the query, or where none is typed to an example of the data."""
+    example = typical(search)
+    if query.strip():
+        answer(search, query)
+    elif example:
+        show.text(f"An example, {_why_shown(search)}", example)
+        answer(search, example)
+    else:
+        st.caption(f"No {search.split} pair is positive, so these data hold no query to begin with. Type one above.")
+
+
+def _why_shown(search: Search) -> str:
+    first, last = (result.first_rank for result in search.results)
+    return "the query whose gold moved most" if (first != last).any() else "one of the queries, whose gold never moved"
 
 
 def answer(search: Search, query: str) -> None:

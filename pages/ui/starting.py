@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from bsc_core.recipes.gains import measured_gain
 from bsc_core.recipes.presets import FAMILIES, PRESETS, family_of, suggested
 from pages.ui import forms, frame, loss_form, plan_words, store, sweeping
 from pages.ui.train_fields import FIELDS, LORA, PAGE
@@ -36,7 +37,7 @@ def preset_picker(context: frame.Context, known: plan_words.Facts | None) -> Non
             persist_state="session",
             on_change=_keep_plan_alone,
         )
-    st.caption(PRESETS[preset].when)
+    st.caption(" ".join(filter(None, (PRESETS[preset].when, measured_gain(preset)))))
     source = [preset, context.dataset_key, context.encoder, store.kept_plan()]
     if st.session_state.get(f"{PAGE}.source") != source:
         _fill(preset, context)

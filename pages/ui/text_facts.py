@@ -11,12 +11,20 @@ import numpy as np
 
 from bsc_core.data.tables import read_table
 from bsc_core.errors import BscError
+from bsc_core.evaluation import search_errors
 from bsc_core.figures import maps, theme
 
 if TYPE_CHECKING:
     from bsc_core.data.experiment import ExperimentData
 
 MOST_TOPICS = 40
+ERRORS = {
+    search_errors.FIRST: theme.POSITIVE,
+    search_errors.LATER: theme.CATEGORIES[5],
+    search_errors.MISSED: theme.HARD_NEGATIVE,
+    search_errors.INSTEAD: theme.FALSE_NEGATIVE,
+    search_errors.OTHERS: theme.REFERENCE,
+}
 
 
 def colourings(data: ExperimentData) -> dict[str, maps.Colouring]:
@@ -69,6 +77,18 @@ def groups(data: ExperimentData) -> list[str]:
         for query, document in zip(part.query.tolist(), part.document.tolist(), strict=True):
             names[query] = names[document] = theme.short(data.texts[query], 32)
     return names.tolist()
+
+
+def errors(data: ExperimentData, vectors: np.ndarray, ids: np.ndarray | None) -> maps.Colouring:
+    """How a search with every query of dev and test ends, as a model's vectors (N, D) of the texts `ids` find it.
+
+    ids: ascending, None for all texts. Where a model holds some texts only, it searches among these.
+    """
+    held = np.arange(len(data.texts)) if ids is None else ids
+    names = np.full(len(data.texts), search_errors.OTHERS, dtype=object)
+    parts = [part for name, part in data.parts.items() if name != "train"]
+    names[held] = search_errors.search_errors(parts, data.corpus, vectors, texts=ids)
+    return maps.colouring(names.tolist(), ERRORS)
 
 
 def topics(data: ExperimentData) -> dict[str, list[str]]:

@@ -36,7 +36,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {  # what stands under More of 
         ),
     ),
     "Seeds and keeping": ("training", ("seeds", "report_to", "keep_checkpoints", "checkpoint_steps")),
-    "Measuring": ("evaluation", ("metric", "k", "each_epoch")),
+    "Measuring": ("evaluation", ("metric", "k", "each_epoch", "epoch_texts")),
 }
 OF_ALL = ("refresh", "refresh_epochs", "keep_groups", "forbid_collisions")
 FIELDS = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 from bsc_core.losses.catalogue import BSC
 from pages.ui.data_terms import DATA_TERMS
 from pages.ui.loss_terms import LOSS_TERMS
-from pages.ui.word import GEOMETRY, UMAP, Word
+from pages.ui.metric_terms import METRIC_TERMS, term_of
+from pages.ui.word import UMAP, Word
 
 WORDS: dict[str, Word] = {
     **LOSS_TERMS,
     **DATA_TERMS,
+    **METRIC_TERMS,
     "strategy": Word(
         "In which order pairs meet in batches. `random`: shuffled. `examples`: groups of nearest neighbours, so that "
         "a batch holds pairs that are easy to confuse. `words`: pairs that share words. `clusters`: pairs of one "
@@ -42,29 +44,10 @@ WORDS: dict[str, Word] = {
         "the query than the query's own document does; certain where it is a collision."
     ),
     "groups_intact": Word("Share of the groups of two or more rows that lie in one batch, not cut by its edge."),
-    "has_positive": Word("Share of the queries with at least one right document among the first k.", paper=BSC),
-    "mrr": Word(
-        "One over the rank of the first right document, averaged over the queries.",
-        r"\mathrm{MRR} = \frac{1}{|Q|}\sum_q \frac{1}{\mathrm{rank}_q}",
-    ),
-    "map": Word(
-        "Mean over the queries of the precision at each right document.",
-        r"\mathrm{AP}_q = \frac{1}{|R_q|}\sum_{k \in R_q} P@k",
-    ),
-    "spearman": Word("Correlation of the ranks of similarities and labels; 1 when they order the pairs alike."),
-    "f1": Word("Harmonic mean of precision and recall at the best threshold on the dev pairs.", r"\frac{2PR}{P+R}"),
     "learning_rate": Word("Size of a step at its peak: it rises during the warm-up and then falls to 0 in a line."),
     "umap": Word(
         "A map in two dimensions that keeps near neighbours near. Gaps between clusters and their sizes mean little.",
         paper=UMAP,
-    ),
-    "alignment": Word(
-        "How near the two sides of positive pairs lie; lower is nearer.", r"E\lVert q-d\rVert^2", GEOMETRY
-    ),
-    "uniformity": Word(
-        "How evenly the vectors spread over the sphere; lower is more even.",
-        r"\log E\, e^{-2\lVert x-y\rVert^2}",
-        GEOMETRY,
     ),
 }
 
@@ -77,3 +60,9 @@ def help_text(name: str) -> str:
     parts += [f"*Paper:* {word.paper}"] if word.paper else []
     parts += [f"*Released code:* {word.deviation}"] if word.deviation else []
     return "\n\n".join(parts)
+
+
+def metric_help(metric: str) -> str:
+    """The card of a metric by its name in the results, such as `ndcg@10`; empty where there is none."""
+    name = term_of(metric)
+    return help_text(name) if name else ""

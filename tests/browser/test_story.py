@@ -5,23 +5,24 @@ from __future__ import annotations
 import csv
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from answers import best, lists, search
 from playwright.sync_api import expect
 
 from bsc_core.data import audit, load_data
 from bsc_core.evaluation.retrieval import retrieval_task
+from bsc_core.figures import theme
 from bsc_core.recipes.sample import sample_config
 from bsc_core.runs import Run
 
-EPOCHS = 12
+EPOCHS = 24
 MINUTES_MS = 120_000
 OWN_QUERY = "my sourdough loaf is flat and dense"
 STEP = re.compile(r"step (\d+) of (\d+)")
 
-pytestmark = pytest.mark.timeout(280)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,9 @@ def reload_the_page_while_it_trains(visit, run):
 
 
 RUNS = "Runs with state, progress, step, time left, metric on dev, group and age"
+MEASURED = "Metrics before and after training"
+INTERVAL = re.compile(r"(-?\d\.\d{3}) \[(-?\d\.\d{3}), (-?\d\.\d{3})\]")
+ANSWERS = ("yes, ", "cannot be told", "no difference")
 
 
 def shown_step(visit, *, at_least: int) -> int:
@@ -173,11 +177,20 @@ def see_it_end(visit, run):
     ).to_be_visible()
     before, after = run.read_json("evaluation/before")["dev"], run.read_json("evaluation/after")["dev"]
     assert before["mrr"] != after["mrr"]
+    lines = {row[1]: row for row in visit.rows(MEASURED, holding="spearman") if row[0] == "dev"}
     for name in ("mrr", "has_positive@1", "spearman"):
-        told = f"dev{name}{before[name]:.3f}{after[name]:.3f}"
-        expect(visit.table("Metrics before and after training")).to_contain_text(told)
+        shows_with_intervals(lines[name], before[name], after[name])
     expect(page.get_by_test_id("stSidebar").get_by_text("No run is active.")).to_be_visible()
     visit.press("See what moved")
+
+
+def shows_with_intervals(line: list[str], before: float, after: float) -> None:
+    """A line `split, metric, before, after, is this a difference?`: each value within its interval, and an answer."""
+    for cell, value in zip(line[2:4], (before, after), strict=True):
+        told, low, high = (float(number) for number in INTERVAL.fullmatch(cell).groups())
+        assert told == pytest.approx(value, abs=5.1e-4)
+        assert low <= told <= high
+    assert line[4].startswith(ANSWERS)
 
 
 def see_what_moved(visit, run):
@@ -186,30 +199,27 @@ def see_what_moved(visit, run):
     made = page.get_by_text(re.compile(r"^Of a text's 10 nearest neighbours"))
     umap = page.get_by_test_id("stProgress").filter(has_text="PCA stands in below")
     expect(umap).to_be_visible()
-    assert drawn(visit) == {"Before training": texts, "After training": texts}
+    maps_of(visit, texts)
     pca = made.inner_text()
     expect(umap).to_have_count(0, timeout=MINUTES_MS)
     visit.whole()
     (folder,) = (run.folder / "maps").glob("umap-*")
     with np.load(folder / "map.npz", allow_pickle=False) as archive:
-        trust = [100 * float(share) for share in archive["trust"]]
-    expect(made).to_contain_text(f"{trust[0]:.0f}% (before training) and {trust[1]:.0f}% (after training)")
+        trust = [theme.share(float(share)) for share in archive["trust"]]
+    expect(made).to_contain_text(f"{trust[0]} (before training) and {trust[1]} (after training)")
     assert made.inner_text() != pca
-    assert drawn(visit) == {"Before training": texts, "After training": texts}
+    maps_of(visit, texts)
 
     page.get_by_role("radio", name="PCA").click()
     expect(made).to_have_text(pca)
     visit.press("Search with it")
 
 
-def drawn(visit) -> dict[str, int]:
-    """Title of each map -> number of points in it."""
-    names = visit.plot("plot.layout.annotations.map(note => note.text)")
-    counts = visit.plot(
-        "Object.entries(Object.groupBy(plot._fullData.filter(one => one.customdata), one => one.xaxis || 'x')).sort()"
-        ".map(([axis, traces]) => traces.reduce((sum, one) => sum + one._length, 0))"
-    )
-    return dict(zip([re.sub("<.*?>", "", name) for name in names], counts, strict=False))
+def maps_of(visit, texts: int) -> None:
+    """Both maps are drawn, of all texts."""
+    name = f"Map of {texts:,} texts, Before training and After training."
+    canvas = visit.page.get_by_role("img", name=re.compile(f"^{re.escape(name)}"))
+    expect(canvas).to_have_attribute("data-milliseconds", re.compile(r"\d"))
 
 
 def search_with_both_models(visit, run):
@@ -237,25 +247,3 @@ def search_with_both_models(visit, run):
     left, right = lists(visit)
     assert (len(left), len(right)) == (10, 10)
     assert left != found[0]
-
-
-def search(visit, words: str) -> None:
-    box = visit.page.get_by_role("textbox", name="Search", exact=True).or_(visit.page.get_by_role("searchbox")).first
-    box.fill(words)
-    box.press("Enter")
-
-
-def lists(visit) -> list[list[int]]:
-    """The documents of the two lists, by their place in the corpus, best first."""
-    found: list[list[Any]] = visit.plot(
-        "['x', 'x3'].map(axis => plot._fullData.filter(one => one.customdata && (one.xaxis || 'x') === axis)"
-        ".flatMap(one => Array.from(one.y).map((rank, at) => [rank, one.customdata[at]])).sort((a, b) => a[0] - b[0]))"
-    )
-    assert all([rank for rank, _ in one] == list(range(1, 11)) for one in found)
-    return [[int(document) for _, document in one] for one in found]
-
-
-def best(vectors: np.ndarray, query: int, corpus: np.ndarray) -> list[int]:
-    """Places in the corpus of the ten documents nearest to a query, by the definition of cosine."""
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.argsort(-(unit[corpus] @ unit[query]), kind="stable")[:10].tolist()

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from bsc_core.config import EncoderConfig
-from bsc_core.encoders import encode, encoder_folder, load_encoder, model_card, model_digest, save_model, tokenise
+from bsc_core.encoders import (
+    check_encoder,
+    encode,
+    encoder_folder,
+    load_encoder,
+    model_card,
+    model_digest,
+    save_model,
+    tokenise,
+)
 from bsc_core.encoders.bundled import bundled_folder, check_weights
 from bsc_core.encoders.pretrained import load_folder
 from bsc_core.errors import ConfigError, ModelError, PathError
@@ -194,3 +203,14 @@ def test_a_saved_model_is_on_the_disk_before_it_takes_its_place(tiny_model, tmp_
     monkeypatch.setattr("bsc_core.encoders.pretrained.sync", record)
     save_model(tiny_model, folder, "card")
     assert {path.name for path in folder.rglob("*")} <= set(synced)
+
+
+def test_what_is_no_encoder_at_a_glance_is_refused_and_a_hub_id_is_left_for_later(tiny_encoder, tmp_path):
+    for name in ("bundled", "static", "someone/some-model", str(tiny_encoder)):
+        check_encoder(name)
+    with pytest.raises(PathError, match="no such file or folder"):
+        check_encoder(str(tmp_path / "nowhere"))
+    with pytest.raises(PathError, match="path is empty"):
+        check_encoder(" ")
+    with pytest.raises(ModelError, match="not a model folder"):
+        check_encoder(str(tmp_path))

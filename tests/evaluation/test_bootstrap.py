@@ -16,7 +16,7 @@ from bsc_core.evaluation import (
     pair_statistic,
     query_intervals,
 )
-from bsc_core.evaluation.bootstrap import seed_effects, seed_stretch
+from bsc_core.evaluation.bootstrap import draw_seeds, seed_effects, seed_freedom
 
 finite = st.lists(st.floats(-10, 10), min_size=2, max_size=20)
 
@@ -114,12 +114,21 @@ def test_chance_differences_between_seeds_are_no_seed_effect():
     assert seed_effects(noise[:1]).tolist() == [0]
 
 
-def test_few_seeds_are_stretched_as_students_t_asks():
+def test_few_seeds_have_the_freedom_of_welch():
     three = np.asarray([[0.0], [1.0], [2.0]])
-    assert seed_stretch([three], 0.95) == pytest.approx(4.303 / 1.96, rel=1e-3)
-    assert seed_stretch([three, three], 0.95) == pytest.approx(2.776 / 1.96, rel=1e-3)
-    assert seed_stretch([three, np.zeros((1, 5))], 0.95) == seed_stretch([three], 0.95)
-    assert seed_stretch([np.ones((3, 4))], 0.95) == 1
+    assert seed_freedom([three]) == pytest.approx(2)
+    assert seed_freedom([three, three]) == pytest.approx(4)
+    assert seed_freedom([three, np.zeros((1, 5))]) == seed_freedom([three])
+    assert seed_freedom([np.ones((3, 4))]) is None
+
+
+def test_draws_of_seeds_have_the_quantiles_of_students_t():
+    effects = np.asarray([-1.0, 0.0, 1.0])  # a standard error of 1 / sqrt(3)
+    drawn = draw_seeds([effects], 2.0, 2000, 0) * np.sqrt(3)
+    np.testing.assert_allclose(np.quantile(drawn, [0.975, 0.995]), [4.303, 9.925], rtol=0.03)
+    assert drawn.mean() == pytest.approx(0, abs=1e-9)
+    assert np.array_equal(drawn, draw_seeds([effects], 2.0, 2000, 0) * np.sqrt(3))
+    assert not draw_seeds([np.zeros(1)], None, 10, 0).any()
 
 
 def test_a_mean_as_a_statistic_has_the_interval_of_the_mean():

@@ -100,6 +100,15 @@ def test_other_seeds_of_one_setting_are_rarely_a_difference(seeds):
     assert np.mean(found) < 0.09
 
 
+def test_small_p_values_of_three_seeds_are_as_rare_as_they_say():
+    chooser, found = np.random.default_rng(11), []
+    for trial in range(600):
+        queries = chooser.random(50)
+        trained = queries + chooser.normal(0, 0.05, (3, 1)) + chooser.normal(0, 0.01, (3, 50))
+        found.append(compare_seeds(queries, trained, seed=trial, draws=2000).p)
+    assert np.mean(np.asarray(found) < 0.05 / 6) < 0.02  # as Holm asks of the smallest of six
+
+
 def test_queries_alone_would_call_the_luck_of_a_seed_a_difference():
     chooser = np.random.default_rng(7)
     queries = chooser.random(200)

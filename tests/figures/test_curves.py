@@ -79,7 +79,7 @@ def test_the_dev_curve_runs_over_epochs() -> None:
 @pytest.mark.parametrize(
     ("field", "values", "words"),
     [
-        ("learning_rate", [2e-5, 1e-6], "The learning rate falls from 2.0e-05 to 1.0e-06"),
+        ("learning_rate", [2e-5, 1e-6], "The learning rate falls from 2.0e-5 to 1.0e-6"),
         ("tokens_per_second", [1500.4, 12000.0], "The speed rises from 1,500 to 12,000"),
         ("memory_bytes", [2.0**28, 2.0**29], "The peak of memory rises from 256.000 to 512.000"),
     ],

@@ -1,8 +1,12 @@
-"""Maps of texts as data: one frame, ids that come back, one selection in both maps, and texts that are never markup."""
+"""Maps of texts as data: one frame, ids that come back as bits, one selection in every map, and colours by category."""
 
 from __future__ import annotations
 
+import base64
+import json
+
 import numpy as np
+import pytest
 
 from bsc_core.figures import maps, theme
 
@@ -12,58 +16,74 @@ SIDES = maps.colouring(["query", "document", "document", "query"], maps.SIDES)
 NOTHING = np.empty(0, dtype=np.int32)
 
 
-def drawn(**changes: object) -> object:
-    values = {"ids": IDS, "texts": ["a", "b", "c", "d"], "colours": SIDES, "picked": NOTHING} | changes
-    return maps.text_map([POINTS, POINTS + 1], ["Before", "After"], **values)  # type: ignore[arg-type]
+def drawn(**changes: object) -> dict[str, object]:
+    values = {"colours": [SIDES], "ids": IDS, "picked": NOTHING, "trails": NOTHING} | changes
+    colours = values.pop("colours")
+    return maps.map_picture(maps.map_points([POINTS, POINTS + 1]), ["Before", "After"], colours, **values)  # type: ignore[arg-type]
 
 
-def dots(figure: object) -> list[object]:
-    """The traces that hold texts, without those that only make the legend."""
-    return [trace for trace in figure.data if trace.customdata is not None]  # type: ignore[attr-defined]
+def places(frame: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(frame), dtype="<u2").reshape(-1, 2).astype(np.int64)
 
 
-def test_each_map_holds_every_text_once_with_its_id() -> None:
-    figure = drawn()
-    for axis in ("x", "x2"):
-        ids = [int(point) for trace in dots(figure) if trace.xaxis == axis for point in trace.customdata]
-        assert sorted(ids) == IDS.tolist()
+def test_every_map_lies_in_one_frame_with_steps_of_equal_length() -> None:
+    points = maps.map_points([POINTS, POINTS + 1])
+    first, second = (places(frame) for frame in points.frames)
+    step = 6 / maps.FINEST  # the larger side of the frame: y from 0 to 6
+    assert points.size == (round(4 / step), maps.FINEST)
+    assert np.allclose(first[:, 0] * step, POINTS[:, 0], atol=step)
+    assert np.allclose((maps.FINEST - first[:, 1]) * step, POINTS[:, 1], atol=step)  # y of a canvas points down
+    assert np.allclose((second - first) * step, [1, -1], atol=2 * step)
 
 
-def test_both_maps_have_the_same_range_and_zoom_together() -> None:
-    figure = drawn()
-    assert figure.layout.xaxis.range == figure.layout.xaxis2.range
-    assert figure.layout.yaxis.range == figure.layout.yaxis2.range
-    assert figure.layout.xaxis2.matches == "x"
-    assert figure.layout.yaxis2.matches == "y"
-    assert figure.layout.xaxis.range[0] < 0 < 4 < figure.layout.xaxis.range[1]
+def test_the_id_changes_with_the_places_only() -> None:
+    assert maps.map_points([POINTS]).id == maps.map_points([POINTS.copy()]).id
+    assert maps.map_points([POINTS]).id != maps.map_points([POINTS[::-1]]).id
+
+
+@pytest.mark.parametrize("points", [POINTS[:1], np.zeros((3, 2), np.float32), POINTS[:0]])
+def test_texts_in_one_place_still_have_a_frame(points: np.ndarray) -> None:
+    made = maps.map_points([points])
+    assert min(made.size) >= 1
+    assert made.count == len(points)
+    assert len(places(made.frames[0])) == len(points)
 
 
 def test_sides_have_the_colours_they_have_everywhere() -> None:
-    colours = {trace.name: trace.marker.color for trace in dots(drawn())}
-    assert colours == {"query": theme.QUERY, "document": theme.DOCUMENT}
+    picture = drawn()
+    assert picture["categories"] == [
+        ["query", theme.QUERY, "circle", False],
+        ["document", theme.DOCUMENT, "circle", False],
+    ]
+    assert list(base64.b64decode(picture["values"][0])) == [0, 1, 1, 0]  # type: ignore[index]
 
 
-def test_what_is_picked_stands_out_in_both_maps_and_the_rest_fades() -> None:
-    figure = drawn(picked=np.array([11, 13], dtype=np.int32))
-    for axis in ("x", "x2"):
-        strong = [trace for trace in dots(figure) if trace.xaxis == axis and trace.marker.opacity > 0.5]
-        assert sorted(int(point) for trace in strong for point in trace.customdata) == [11, 13]
+def test_models_that_differ_in_a_category_share_the_legend() -> None:
+    ways = {"first": theme.POSITIVE, "missed": theme.HARD_NEGATIVE, "not asked": theme.REFERENCE}
+    before = maps.colouring(["missed", "missed", "not asked", "not asked"], ways)
+    after = maps.colouring(["first", "missed", "not asked", "not asked"], ways)
+    picture = drawn(colours=[before, after])
+    names = [category[0] for category in picture["categories"]]  # type: ignore[attr-defined]
+    told = [[names[place] for place in base64.b64decode(values)] for values in picture["values"]]  # type: ignore[attr-defined]
+    assert told == [list(before.values), list(after.values)]
+    assert [category[0] for category in picture["categories"] if category[3]] == ["not asked"]  # type: ignore[attr-defined]
 
 
-def test_a_legend_names_each_category_once() -> None:
-    for picked in (NOTHING, np.array([11], dtype=np.int32)):
-        entries = [trace for trace in drawn(picked=picked).data if trace.showlegend is not False]
-        colours = {trace.name: trace.marker.color for trace in entries}
-        assert colours == {"query": theme.QUERY, "document": theme.DOCUMENT}
-        assert len(entries) == 2
+def test_what_is_picked_is_told_by_bits_and_ways_by_places() -> None:
+    picture = drawn(picked=np.array([11, 13], dtype=np.int32), trails=np.array([12], dtype=np.int32))
+    assert maps.unpack(str(picture["picked"]), 4).tolist() == [1, 3]
+    assert picture["trails"] == [2]
+    assert drawn()["picked"] == ""
 
 
-def test_texts_and_names_are_never_markup() -> None:
-    figure = drawn(texts=["<b>bold</b>", "a & b", "<a href='x'>y</a>", "d"])
-    hover = " ".join(text for trace in dots(figure) for text in trace.text)
-    assert "<b>" not in hover
-    assert "<a" not in hover
-    assert "&lt;b&gt;bold" in hover
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 1000])
+def test_bits_come_back_as_they_went(count: int) -> None:
+    chosen = np.random.default_rng(count).random(count) < 0.3
+    assert maps.unpack(maps.pack(chosen), count).tolist() == np.flatnonzero(chosen).tolist()
+
+
+def test_a_picture_is_ready_for_json() -> None:
+    assert json.loads(json.dumps(drawn(picked=IDS))) == drawn(picked=IDS)
 
 
 def test_past_seven_categories_colours_come_again_as_diamonds() -> None:
@@ -81,10 +101,3 @@ def test_past_fourteen_categories_the_smallest_become_other() -> None:
     assert made.mark(maps.OTHER) == {"color": theme.REFERENCE, "symbol": "circle"}
     assert next(iter(made.colours)) == "c00"
     assert set(made.values) == set(made.colours)
-
-
-def test_a_single_text_still_has_a_frame() -> None:
-    figure = maps.text_map(
-        [POINTS[:1]], ["Only"], ids=IDS[:1], texts=["a"], colours=maps.colouring(["x"]), picked=NOTHING
-    )
-    assert figure.layout.xaxis.range[0] < figure.layout.xaxis.range[1]

@@ -17,7 +17,7 @@ from pages.ui import words
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("torch", "transformers", "sentence_transformers", "umap", "faiss", "sklearn")
-PAGES = ("start", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval")
+PAGES = ("start", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
 
 
 def test_the_app_opens_on_the_three_doors(runs: RunStore) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core.evaluation import search_errors
+from bsc_core.figures.maps import pack
 from bsc_core.projection import make_map, nearest
 from bsc_core.runs import Run, RunStore
-from pages.ui import map_job, map_view, run_data, text_facts
+from pages.ui import frame, map_atlas, map_canvas, map_frames, map_job, map_texts, map_view, run_data, text_facts
 
 MARKUP = "<b>bread</b> **bake** $x$ 0"
 
@@ -26,25 +31,35 @@ def shown(app: AppTest) -> str:
 @pytest.fixture
 def mapped(finished: Run) -> Run:
     """The finished run with its UMAP already on disk, in the place where the page looks for it."""
-    data, models = run_data.rows_of(finished), run_data.models(finished)
-    rows = map_view.shown_rows(data)
-    files = [Path(str(model.vectors().filename)) for model in models]
-    folder = map_job.folder_for(finished.folder / "maps", files, rows, "umap", map_view.SEED)
-    make_map(folder, files, rows=rows, method="pca")
+    view = view_of(finished)
+    lay_out(view)
+    lay_out(view.showing(map_frames.moving(view)))
     return finished
 
 
-def figure(app: AppTest) -> dict[str, object]:
-    [chart] = app.get("plotly_chart")
-    made: dict[str, object] = json.loads(chart.proto.spec)
+def view_of(run: Run) -> map_frames.View:
+    view = map_frames.view_of(frame.Context("sample", "bundled", run.id))
+    assert view is not None
+    return view
+
+
+def lay_out(view: map_frames.View) -> None:
+    rows, files = view.texts(map_view.AMOUNTS[0]), [one.file for one in view.frames]
+    folder = map_job.folder_for(view.base, files, rows, "umap", map_frames.SEED)
+    make_map(folder, files, rows=rows, method="pca")
+
+
+def picture(app: AppTest) -> dict[str, Any]:
+    [canvas] = app.get("bidi_component")
+    made: dict[str, Any] = json.loads(canvas.proto.mixed.json)
     return made
 
 
 def test_a_run_shows_both_maps_and_how_far_to_trust_them(visit: Callable[..., AppTest], mapped: Run) -> None:
     app = visit("embeddings", run=mapped.id)
     assert not app.exception
-    titles = [note["text"] for note in figure(app)["layout"]["annotations"]]
-    assert titles == ["Before training", "After training"]
+    assert picture(app)["names"] == ["Before training", "After training"]
+    assert not picture(app)["moving"]
     assert "are also its nearest on the map" in shown(app)
     assert "neighbours changed most" in shown(app)
 
@@ -55,7 +70,7 @@ def test_pca_needs_no_child_process(pages: type, finished: Run) -> None:
     app.run()
     assert not list((finished.folder / "maps").glob("*"))
     assert not app.exception
-    assert figure(app)["layout"]["annotations"]
+    assert picture(app)["count"] == len(run_data.rows_of(finished).texts)
 
 
 def test_found_texts_are_listed_with_their_neighbours_in_embedding_space(pages: type, mapped: Run) -> None:
@@ -74,13 +89,12 @@ def test_found_texts_are_listed_with_their_neighbours_in_embedding_space(pages: 
 
 def test_a_text_that_looks_like_markup_stays_text(pages: type, mapped: Run) -> None:
     app = pages.alone("embeddings", run=mapped.id)
-    assert "<b>bread" not in json.dumps(figure(app))
     assert not any(
         "<b>bread" in element.value for kind in ("markdown", "caption", "subheader") for element in app.get(kind)
     )
 
 
-@pytest.mark.parametrize("colour", ["side", "label", "topic", "split", "group"])
+@pytest.mark.parametrize("colour", ["side", "label", "topic", "split", "group", "error"])
 def test_each_colouring_draws(pages: type, mapped: Run, colour: str) -> None:
     app = pages.alone("embeddings", run=mapped.id)
     app.selectbox(key="embeddings.colour").set_value(colour).run()
@@ -122,43 +136,6 @@ def test_files_that_changed_since_the_run_are_refused(finished: Run) -> None:
         run_data.rows_of(finished)
 
 
-def test_a_map_made_once_is_found_again_and_a_new_array_makes_another(tmp_path: Path) -> None:
-    path = tmp_path / "a.npy"
-    np.save(path, np.eye(8, dtype=np.float32))
-    rows = np.arange(8, dtype=np.int32)
-    folder = map_job.folder_for(tmp_path, [path], rows, "pca", 0)
-    assert map_job.finished(folder) is None
-    make_map(folder, [path], rows=rows, method="pca")
-    made = map_job.finished(folder)
-    assert made is not None
-    assert made.points[0].shape == (8, 2)
-    np.save(path, np.eye(9, dtype=np.float32))
-    assert map_job.folder_for(tmp_path, [path], rows, "pca", 0) != folder
-
-
-def test_a_child_process_makes_the_map(tmp_path: Path) -> None:
-    path, rows = tmp_path / "a.npy", np.arange(20, dtype=np.int32)
-    np.save(path, np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32))
-    folder = map_job.folder_for(tmp_path, [path], rows, "pca", 0)
-    map_job.begin(folder, [path], rows, "pca", 0)
-    assert map_job._child(str(folder)).wait(timeout=60) == 0
-    made = map_job.finished(folder)
-    assert made is not None
-    assert made.rows.tolist() == rows.tolist()
-    assert map_job.progress(folder)["error"] is None
-
-
-def test_a_child_that_fails_says_why_and_can_be_tried_again(tmp_path: Path) -> None:
-    path, rows = tmp_path / "a.npy", np.arange(4, dtype=np.int32)
-    np.save(path, np.full((4, 3), np.nan, dtype=np.float32))
-    folder = map_job.folder_for(tmp_path, [path], rows, "umap", 0)
-    map_job.begin(folder, [path], rows, "umap", 0)
-    assert map_job._child(str(folder)).wait(timeout=60) == 1
-    assert "vector 0" in map_job.progress(folder)["error"]
-    map_job.again(folder)
-    assert not (folder / "progress.json").exists()
-
-
 def test_a_run_that_measured_nothing_yet_sends_to_watch_it(pages: type, runs: RunStore, trained: Run) -> None:
     runs.create(trained.config(), "fresh")
     app = pages.alone("embeddings", run="fresh")
@@ -172,14 +149,7 @@ def test_a_run_that_only_measured_its_start_shows_one_map(pages: type, finished:
     app.session_state["embeddings.method"] = "pca"
     app.run()
     assert not app.exception
-    assert [note["text"] for note in figure(app)["layout"]["annotations"]] == ["Before training"]
-
-
-def test_past_the_limit_texts_of_pairs_come_first(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_view, "MOST_TEXTS", 12)
-    rows = map_view.shown_rows(run_data.rows_of(finished))
-    assert len(rows) == 12
-    assert (np.diff(rows) > 0).all()
+    assert picture(app)["names"] == ["Before training"]
 
 
 def test_without_a_run_the_encoder_alone_is_mapped(
@@ -191,5 +161,119 @@ def test_without_a_run_the_encoder_alone_is_mapped(
     app.session_state["embeddings.method"] = "pca"
     app.run()
     assert not app.exception
-    assert len(figure(app)["layout"]["annotations"]) == 1
+    assert len(picture(app)["names"]) == 1
+    assert app.get("button_group")[1].proto.disabled
     assert "Draw a lasso" in shown(app)
+
+
+def test_a_moving_map_goes_from_before_through_every_epoch(pages: type, mapped: Run) -> None:
+    app = pages.closed("embeddings", run=mapped.id)
+    app.session_state["embeddings.way"] = map_view.MOVING
+    app.run()
+    assert not app.exception
+    sent = picture(app)
+    best = mapped.read_json("result")["best_epoch"]
+    names = [f"Epoch {epoch}{' (best)' if epoch == best else ''}" for epoch in (1, 2)]
+    assert sent["names"] == ["Before training", *names]
+    assert sent["moving"]
+    assert len(sent["frames"]) == 3
+    assert sent["trails"]
+    assert f"Nearest, {names[-1].lower()}" in app.dataframe[0].value.columns
+
+
+def test_another_run_on_the_same_texts_stands_beside_in_the_same_frame(
+    pages: type, finished: Run, runs: RunStore
+) -> None:
+    shutil.copytree(finished.folder, runs.root / "other")
+    app = pages.closed("embeddings", run=finished.id)
+    app.session_state["embeddings.method"] = "pca"
+    app.session_state[f"embeddings.models.beside.{finished.id}"] = ["before", "after", "other"]
+    app.run()
+    assert not app.exception
+    first, last, other = (
+        np.frombuffer(base64.b64decode(one), dtype="<u2").astype(int) for one in picture(app)["frames"]
+    )
+    assert np.abs(last - other).max() <= 2
+    assert np.abs(first - last).max() > 100
+
+
+def test_a_run_without_kept_epochs_moves_from_before_to_after(pages: type, finished: Run) -> None:
+    shutil.rmtree(finished.folder / "vectors")
+    app = pages.closed("embeddings", run=finished.id)
+    app.session_state["embeddings.method"] = "pca"
+    app.session_state["embeddings.way"] = map_view.MOVING
+    app.run()
+    assert not app.exception
+    assert picture(app)["names"] == ["Before training", "After training"]
+
+
+def test_errors_differ_by_model_and_agree_with_its_ranks(pages: type, mapped: Run) -> None:
+    app = pages.closed("embeddings", run=mapped.id)
+    app.session_state["embeddings.colour"] = map_view.ERROR
+    app.run()
+    assert not app.exception
+    assert len(picture(app)["values"]) == 2
+    view = view_of(mapped)
+    tints = map_view.colours(view, map_view.ERROR, np.arange(len(view.data.texts), dtype=np.int32))
+    vectors = np.asarray(mapped.array("embeddings_after"))
+    assert tints[1].values == search_errors.search_errors([view.data.dev], None, vectors)
+
+
+def test_neighbours_of_models_that_hold_some_texts_are_of_these(mapped: Run) -> None:
+    mapped.write_array("vectors/texts", np.arange(0, 30, dtype=np.int32))
+    for epoch in (1, 2):
+        mapped.write_array(f"vectors/epoch-00{epoch}", np.asarray(mapped.array(f"vectors/epoch-00{epoch}"))[:30])
+    view = view_of(mapped)
+    view = view.showing(map_frames.moving(view))
+    assert view.texts(1000).tolist() == list(range(30))
+    for one, array in zip(view.ends, ("embeddings_before", "vectors/epoch-002"), strict=True):
+        ids, _ = view.nearest(one, np.array([4, 9]), 5)
+        assert np.array_equal(ids, nearest(np.asarray(mapped.array(array))[:30], np.array([4, 9]), 5)[0])
+    assert map_texts.kept_counts(view, np.array([4, 9])).tolist() == [
+        len(set(one) & set(two))
+        for one, two in zip(*(view.nearest(end, np.array([4, 9]), 10)[0].tolist() for end in view.ends), strict=True)
+    ]
+
+
+def test_alignment_stands_beside_the_map(pages: type, mapped: Run) -> None:
+    app = pages.alone("embeddings", run=mapped.id)
+    told = shown(app)
+    assert "positive pairs of dev; down and left is better in both." in told
+    assert app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
+
+
+def test_a_link_restores_the_way_and_the_colour(pages: type, mapped: Run) -> None:
+    app = pages.alone("embeddings", run=mapped.id, **{"embeddings.way": "Moving", "embeddings.colour": "Split"})
+    assert not app.exception
+    assert picture(app)["moving"]
+    assert "train" in [category[0] for category in picture(app)["categories"]]
+
+
+def test_without_embedding_atlas_a_sentence_says_how_to_bring_it(
+    pages: type, mapped: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_atlas, "find_spec", lambda name: None)
+    app = pages.alone("embeddings", run=mapped.id)
+    assert not app.exception
+    assert map_atlas.EXTRA in shown(app)
+    assert "embeddings.atlas" not in [toggle.key for toggle in app.toggle]
+
+
+def test_the_atlas_takes_neighbours_of_the_embedding_space_along(mapped: Run) -> None:
+    view = view_of(mapped)
+    rows = view.texts(1000)
+    table = map_atlas._neighbours(view, rows)
+    ids, cosines = nearest(np.asarray(mapped.array("embeddings_after"))[rows], np.array([2]), map_atlas.NEIGHBOURS)
+    assert table[2]["ids"] == ids[0].tolist()
+    assert np.allclose(table[2]["distances"], 1 - cosines[0], atol=1e-5)
+
+
+def test_a_pick_of_another_map_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = {"id": "old", "mask": pack(np.array([True, False, True]))}
+    monkeypatch.setattr(map_canvas, "COMPONENT", lambda **_: {"picked": sent})
+    picture_of = {"id": "new", "count": 3, "names": ["Before"]}
+    texts = map_canvas.hover_texts(["a", "b", "c"])
+    assert map_canvas.draw(picture_of, texts, key="k", label="l", moving=False) is None
+    picked = map_canvas.draw({**picture_of, "id": "old"}, texts, key="k", label="l", moving=False)
+    assert picked is not None
+    assert picked.tolist() == [0, 2]

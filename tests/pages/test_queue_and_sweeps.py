@@ -131,6 +131,17 @@ def test_a_run_that_starts_from_another_says_what_it_waits_for(pages: type, runs
     assert "Waits for run first, whose model it starts from" in shown(app)
 
 
+def test_a_run_whose_cluster_is_away_says_so_in_the_queue_and_in_its_detail(
+    pages: type, runs: RunStore, waiting: list[str]
+) -> None:
+    away = "the Ray cluster at http://127.0.0.1:9 does not answer; it is asked again"
+    runs.get(waiting[1]).update_status(backend="ray", message=away)
+    queue = shown(pages.alone("runs"))
+    assert f"{waiting[1]} · {away}" in queue
+    app = pages.alone("runs", run=waiting[1])
+    assert away in [bar.proto.text for bar in app.get("progress")]
+
+
 def test_a_title_counts_what_waits() -> None:
     assert queue_panel.sentence([], 2, paused=False) == "Queue: nothing waits, 2 at a time"
     assert queue_panel.sentence(["a"], 1, paused=False) == "Queue: 1 run waits, 1 at a time"

@@ -1,4 +1,5 @@
-"""Retrieval: two models' answers beside each other, gold marked; cards and failures that agree with the evaluation."""
+"""Retrieval: two models' answers beside each other, gold marked; cards, failures and pictures that agree with the
+evaluation, and queries of one's own."""
 
 from __future__ import annotations
 
@@ -10,9 +11,13 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core.comparison import compare_runs
+from bsc_core.config import RunConfig
+from bsc_core.evaluation import compare
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
-from pages.ui import failing, run_data, searching
+from pages.ui import failing, metric_cards, own_queries, run_data, run_list, score_pictures, searching, words
+from pages.ui.metric_terms import METRIC_TERMS
 
 
 def shown(app: AppTest) -> str:
@@ -45,13 +50,13 @@ def test_both_models_answer_and_the_cards_agree_with_the_run(visit: Callable[...
     assert not app.exception
     measured = finished.read_json("evaluation/after")["dev"]
     cards = {card.label: card.value for card in app.metric}
-    task_mrr = cards["MRR"]
-    assert task_mrr.replace(".", "").isdigit()
-    assert "mrr" in measured
+    assert cards == {
+        label: theme.metric(measured[name]) for name, label in metric_cards.RANKED.items() if name in measured
+    }
     [chart] = app.get("plotly_chart")
     names = [note["text"] for note in json.loads(chart.proto.spec)["layout"]["annotations"]]
     assert names == ["<b>Before training</b>", "<b>After training</b>"]
-    assert "Where the right model fails" in shown(app)
+    assert "gold is not first on the right for" in shown(app)
 
 
 def test_a_query_of_the_data_needs_no_model(pages: type, finished: Run, search: searching.Search) -> None:
@@ -131,3 +136,132 @@ def test_an_unchanged_metric_shows_no_arrow(pages: type, finished: Run) -> None:
     app.selectbox(key=f"retrieval.right.{finished.id}").set_value(f"{finished.id}:before").run()
     assert {card.delta for card in app.metric} == {"unchanged"}
     assert theme.metric(None) not in {card.value for card in app.metric}
+
+
+def test_cards_say_intervals_and_whether_the_difference_is_one(finished: Run) -> None:
+    before, after = run_data.models(finished)
+    cards = metric_cards.of_models((before, after), "dev", metric_cards.RANKED)
+    assert [card.metric for card in cards] == list(metric_cards.RANKED)
+    for card in cards:
+        expected = compare_runs([finished], [finished], card.metric, first_when="before")
+        assert card.comparison == expected
+        assert card.right.low <= card.right.value <= card.right.high
+        assert metric_cards.span(card.right) in (str(card.right), f"{card.right.value:.3f}")
+        assert metric_cards.verdict(card.comparison).startswith(("Better", "Worse", "Cannot be told", "No query"))
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "told"),
+    [
+        ([0.1] * 30, [0.9] * 30, "Better on the right"),
+        ([0.9] * 30, [0.1] * 30, "Worse on the right"),
+        ([0.1, 0.9], [0.9, 0.1], "Cannot be told from chance"),
+        ([0.5] * 3, [0.5] * 3, "No query differs"),
+        ([0.5], [0.7], "One query"),
+    ],
+)
+def test_verdicts_are_words(left: list[float], right: list[float], told: str) -> None:
+    assert metric_cards.verdict(compare(left, right, seed=0)).startswith(told)
+
+
+def test_runs_measured_on_other_rows_are_not_compared() -> None:
+    assert metric_cards.verdict(None) == "Not compared: measured on other rows"
+
+
+def test_every_metric_of_a_run_has_a_card_of_words(finished: Run) -> None:
+    measured = finished.read_json("evaluation/after")["dev"]
+    counts = {*run_list.COUNTS, "positives", "pairs", "f1_threshold", "accuracy_threshold"}
+    without = [name for name in measured if name not in counts and not words.metric_help(name)]
+    assert without == []
+    names = [*metric_cards.RANKED, *metric_cards.SCORED, "ndcg@10", "ndcg_exponential@5", "recall@3", "precision@1"]
+    assert all(words.metric_help(name) for name in names)
+    assert words.metric_help("precision") != words.metric_help("precision@1")
+    assert words.metric_help("pairs") == ""
+
+
+def test_no_word_of_a_metric_is_shown_for_a_setting_of_that_name() -> None:
+    sections = RunConfig.model_json_schema()["$defs"].values()
+    assert not {name for section in sections for name in section.get("properties", {})} & set(METRIC_TERMS)
+
+
+def opened(pages: type, run: Run, part: str) -> AppTest:
+    """The page with one of its parts open."""
+    app = pages.closed("retrieval", run=run.id)
+    app.session_state["retrieval.part"] = part
+    return app.run()
+
+
+def test_pasted_queries_are_asked_of_both_models(pages: type, finished: Run, search: searching.Search) -> None:
+    known = int(search.task.query[0])
+    gold = search.text(search.task.corpus[search.task.relevant(0)[0]])
+    app = opened(pages, finished, "Your own queries")
+    app.text_area(key="retrieval.own.lines").set_value(f"{search.text(known)}\t{gold}\nsoup of the day\n").run()
+    assert not app.exception
+    assert "2 queries, 1 query has a right document." in shown(app)
+    [lines] = [frame.value for frame in app.dataframe if "Shared" in frame.value]
+    for side, result in zip(("left", "right"), search.results, strict=True):
+        assert lines[f"Rank {side}"].tolist() == [str(result.first_rank[0]), ""]
+        assert lines[f"First on the {side}"][0] == search.text(result.top_ids[0, 0])
+
+
+def test_own_queries_without_gold_have_no_metrics(finished: Run, search: searching.Search) -> None:
+    keys = search.models[0].key, search.models[1].key
+    found = own_queries._answered(("soup", "bread"), ((), ()), keys, search)
+    assert found.cards == []
+    assert found.first.shape == (2, 2)
+    assert ((found.shared >= 0) & (found.shared <= 1)).all()
+
+
+@pytest.mark.parametrize("bad", ["\ta right document alone", "\n".join(f"query {number}" for number in range(2001))])
+def test_bad_lines_are_a_calm_box(pages: type, finished: Run, bad: str) -> None:
+    app = opened(pages, finished, "Your own queries")
+    app.text_area(key="retrieval.own.lines").set_value(bad).run()
+    assert not app.exception
+    assert "pasted lines: " in "".join(element.value for element in app.text)
+
+
+@pytest.mark.parametrize("part", ["Scores and labels", "Gold by cut-off", "Ten sentences"])
+def test_every_part_is_drawn_with_its_picture(pages: type, finished: Run, part: str) -> None:
+    app = opened(pages, finished, part)
+    assert not app.exception
+    assert len(app.get("vega_lite_chart")) == (2 if part == "Ten sentences" else 1)
+
+
+def test_the_calibration_holds_every_pair_of_both_models(search: searching.Search) -> None:
+    for model in search.models:
+        bins = score_pictures._bins(model.key, search.dataset.digest, model, search, "dev")
+        assert sum(one.pairs for one in bins) == len(search.dataset)
+        positives = sum(one.pairs * one.share for one in bins)
+        assert positives == pytest.approx(search.dataset.positive.sum())
+
+
+def test_another_untrained_encoder_of_the_same_texts_is_offered(finished: Run, runs: RunStore) -> None:
+    shutil.copytree(finished.folder, runs.root / "other-run")
+    path = runs.root / "other-run" / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["encoder"]["max_length"] = 8
+    path.write_text(json.dumps(config), encoding="utf-8")
+    assert [model.key for model in searching.models_of(finished)][2:] == ["other-run:before", "other-run:after"]
+
+
+def test_a_run_that_keeps_no_values_of_its_queries_has_the_same_cards(finished: Run) -> None:
+    models = run_data.models(finished)
+    known = metric_cards.of_models((models[0], models[1]), "dev", metric_cards.RANKED)
+    for path in (finished.folder / "evaluation").glob("*"):
+        if path.stem not in ("before", "after"):
+            path.unlink()
+    metric_cards._of_models.clear()
+    again = metric_cards.of_models((models[0], models[1]), "dev", metric_cards.RANKED)
+    assert [(card.metric, str(card.left), str(card.right)) for card in again] == [
+        (card.metric, str(card.left), str(card.right)) for card in known
+    ]
+    assert [card.comparison for card in again] == [card.comparison for card in known]
+
+
+def test_an_address_restores_the_search_the_models_and_the_part(pages: type, finished: Run) -> None:
+    asked = {"retrieval.query": "my dog eats soup", f"retrieval.left.{finished.id}": "After training"}
+    app = pages.alone("retrieval", run=finished.id, **asked, **{"retrieval.part": "Gold by cut-off"})
+    assert not app.exception
+    assert app.text_input(key="retrieval.query").value == "my dog eats soup"
+    assert app.selectbox(key=f"retrieval.left.{finished.id}").value == f"{finished.id}:after"
+    assert app.session_state["retrieval.part"] == "Gold by cut-off"

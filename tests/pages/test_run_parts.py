@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import shlex
 import shutil
 import zipfile
 from pathlib import Path
@@ -13,9 +15,10 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core.cli.parser import make_parser
 from bsc_core.config import RunConfig
 from bsc_core.runs import Run, RunStore
-from pages.ui import model_use, run_actions, run_detail, store
+from pages.ui import live, model_use, run_actions, run_detail, store
 
 PAIR = {"query": "how do i bake", "document": "heat it", "label": None}
 PAIR |= {"query_tokens": 6, "document_tokens": 4, "query_cut": False, "document_cut": False}
@@ -87,8 +90,30 @@ def test_the_zip_holds_the_model_and_the_snippet_runs_on_it(
     unpacked = tmp_path / f"{finished.id}-model"
     kept = {path.relative_to(finished.model_folder) for path in model_use.model_files(finished)}
     assert {path.relative_to(unpacked) for path in unpacked.rglob("*") if path.is_file()} == kept
-    exec(compile(model_use.SNIPPET.format(folder=str(unpacked)), "snippet", "exec"), {})
+    exec(compile(model_use.SNIPPET.format(folder=json.dumps(str(unpacked))), "snippet", "exec"), {})
     assert capsys.readouterr().out.startswith("tensor([[")
+
+
+def test_the_command_beside_the_model_names_the_runs_folder(pages: type, finished: Run) -> None:
+    app = opened(pages.alone("runs", run=finished.id), finished, "Model")
+    (command,) = [one.value for one in app.code if one.value.startswith("bsc evaluate")]
+    arguments = make_parser().parse_args(shlex.split(command)[1:])
+    assert RunStore(arguments.runs).get(arguments.model).id == finished.id
+
+
+def test_a_run_that_was_stopped_before_it_began_promises_no_model(finished: Run) -> None:
+    changes = {"step": 0, "steps": None, "epochs": None, "metric_name": None, "started": None, "resumed_from": None}
+    status = finished.update_status(state="stopped", message="stopped before it began", **changes)
+    assert live.status_line(status) == "stopped before it began"
+
+
+def test_a_run_that_failed_offers_only_what_there_is(pages: type, finished: Run) -> None:
+    finished.update_status(state="failed", error="no such encoder")
+    assert "then resume the run or launch another" in shown(pages.alone("runs", run=finished.id))
+    shutil.rmtree(finished.checkpoints_folder)
+    app = pages.alone("runs", run=finished.id)
+    assert "then duplicate the run" in shown(app)
+    assert not any("Resume" in button.label for button in app.button)
 
 
 def test_no_model_is_offered_while_a_run_goes_on_or_where_none_is_whole(pages: type, finished: Run) -> None:

@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.runs import Run, RunStore
-from pages.ui import comparing, run_list
+from pages.ui import run_list
 
 
 def shown(app: AppTest) -> str:
@@ -123,14 +123,6 @@ def test_a_damaged_config_does_not_take_the_page_down(pages: type, finished: Run
     assert "cannot be read" in shown(app)
 
 
-def test_flattened_settings_have_dotted_names() -> None:
-    assert comparing.flatten({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}
-
-
-def test_names_of_runs_are_no_difference() -> None:
-    assert comparing.differences({"x": {"name": "x", "a": 1}, "y": {"name": "y", "a": 1}}) == []
-
-
 def test_only_new_bytes_of_the_metrics_are_read(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import streamlit as st
 
@@ -156,3 +148,13 @@ def test_resume_goes_on_as_a_new_run(
     assert [one.status().state for one in following] == ["queued"]
     shutil.rmtree(run.checkpoints_folder)
     assert not any(button.label == "Resume" for button in pages.alone("runs", run=run.id).button)
+
+
+def test_a_late_click_of_a_table_that_is_gone_changes_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    clicked = {"selection": {"rows": [0]}}
+    state = {run_list.DRAWN: "table.new", "table.old": clicked, "table.new": clicked, "run": "resumed"}
+    monkeypatch.setattr(run_list.st, "session_state", state)
+    run_list._keep("table.old", ["stopped"])
+    assert state["run"] == "resumed"
+    run_list._keep("table.new", ["stopped"])
+    assert state["run"] == "stopped"

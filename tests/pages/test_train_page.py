@@ -218,6 +218,17 @@ def test_the_plan_says_how_many_negatives_each_pair_has() -> None:
     assert "60 steps" in said
 
 
+def test_a_batch_larger_than_the_data_has_the_negatives_that_there_are() -> None:
+    said = " ".join(plan_words.plan_sentences(plan(training={"batch_size": 10**12}), FACTS))
+    assert "in batches of 600, so each has 599 negatives" in said
+
+
+def test_without_warm_up_the_learning_rate_does_not_rise() -> None:
+    said = " ".join(plan_words.plan_sentences(plan(training={"warmup": 0.0}), FACTS))
+    assert "that falls from 2e-5 to 0" in said
+    assert "rises" not in said
+
+
 @pytest.mark.parametrize(("batch_size", "wanted"), [(30, 60), (599, 3), (300, 6), (500, 6), (601, 3)])
 def test_a_last_batch_of_one_pair_is_no_step_of_its_own(batch_size: int, wanted: int) -> None:
     assert plan_words.steps(plan(training={"batch_size": batch_size, "epochs": 3}), FACTS) == wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,25 @@ def test_a_chain_that_leads_nowhere_is_said_calmly(pages: type, runs: RunStore, 
     advance(failed, "failed", error="no")
     app = pages.closed("train")
     app.session_state["plan"] = {"encoder": {"name": f"run:{run}"}}
+    app.run()
+    assert not app.exception
+    assert said in shown(app)
+    assert app.button(key="train.launch").disabled
+
+
+def _pickled(folder: Path) -> str:
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    return "pickled weights can run code"
+
+
+@pytest.mark.parametrize("make", [lambda folder: "not a model folder", _pickled], ids=["no model", "pickled"])
+def test_a_folder_that_cannot_be_loaded_is_said_before_the_launch(
+    pages: type, runs: RunStore, tmp_path: Path, make: Callable[[Path], str]
+) -> None:
+    said = make(tmp_path)
+    app = pages.closed("train")
+    app.session_state["plan"] = {"encoder": {"name": str(tmp_path)}}
     app.run()
     assert not app.exception
     assert said in shown(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 from bsc_core.batching import BatchPlan, build_plan, plan_collisions
 from bsc_core.config import make_config
 from bsc_core.data.marks import add_mark
+from bsc_core.encoders import encode
 from bsc_core.errors import DataError
 from bsc_core.pipeline import _Experiment
 from bsc_core.runs import RunStore
+from bsc_core.training.epoch_plans import EpochPlans
 from bsc_core.training.journal import Journal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +70,62 @@ def test_reused_vectors_are_those_of_the_steps(tiny_encoder: Path, tmp_path: Pat
     moved = np.abs(experiment.vectors.steps - before).max(axis=1) > 1e-6
     assert moved[trained].mean() > 0.9
     assert not moved[others].any()
+
+
+def looks_of(experiment: _Experiment, rate: float) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The vectors that the plans of a run compared, and those that the model had then; its learning rate is `rate`."""
+    training = experiment.config.training.model_copy(update={"learning_rate": rate, "epochs": 4})
+    experiment.config = experiment.plans.config = experiment.config.model_copy(update={"training": training})
+    compared, true = [], []
+    plan = experiment.plans._look_again
+
+    def look(epoch: int) -> None:
+        plan(epoch)
+        compared.append(experiment.plans.compared.copy())
+        true.append(encode(experiment.model, experiment.tokens))
+
+    experiment.plans._look_again = look
+    experiment.conduct(None)
+    return compared, true
+
+
+def equal_rows(one: np.ndarray, other: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    return np.isclose(one[texts], other[texts], rtol=0, atol=1e-6).all(axis=1)
+
+
+def test_of_settled_texts_half_are_encoded_anew_in_turns(tiny_encoder: Path, tmp_path: Path, capfd) -> None:
+    experiment = experiment_of(tiny_encoder, tmp_path, {"strategy": "examples"})
+    compared, true = looks_of(experiment, 1e-4)
+    texts = np.unique(experiment.train.query)
+    fresh = [equal_rows(now, right, texts) for now, right in zip(compared, true, strict=True)]
+    kept = [equal_rows(now, before, texts) for before, now in pairwise(compared)]
+    assert fresh[0].all()
+    for own, left in zip(fresh[1:], kept, strict=True):
+        assert abs(own.sum() - len(texts) / 2) <= 1
+        assert np.array_equal(own, ~left)
+    assert np.array_equal(fresh[1], ~fresh[2])
+    assert np.array_equal(fresh[1], fresh[3])
+    assert capfd.readouterr().err.count("texts encoded anew; the other") == 3
+
+
+def test_when_texts_have_moved_all_are_encoded_anew(tiny_encoder: Path, tmp_path: Path) -> None:
+    experiment = experiment_of(tiny_encoder, tmp_path, {"strategy": "examples"})
+    compared, true = looks_of(experiment, 5e-2)
+    texts = np.unique(experiment.train.query)
+    assert all(equal_rows(now, right, texts).all() for now, right in zip(compared[:3], true[:3], strict=True))
+    assert not equal_rows(compared[0], compared[1], texts).any()
+
+
+def test_a_resumed_run_compares_what_it_would_have_compared(tiny_encoder: Path, tmp_path: Path) -> None:
+    whole = experiment_of(tiny_encoder, tmp_path / "a", {"strategy": "examples"})
+    looks_of(whole, 1e-4)
+    for epoch in (2, 3):
+        plans = EpochPlans(
+            whole.config, whole.train, whole.vectors, journal=whole.journal, ranks=whole.ranks, kept=epoch
+        )
+        assert np.array_equal(plans.compared, np.load(whole.run.plans_folder / f"vectors-{epoch:03d}.npy"))
+    kept = sorted(path.name for path in whole.run.plans_folder.glob("vectors-*"))
+    assert kept == [f"vectors-00{number}.npy" for number in (2, 3, 4)]
 
 
 @pytest.mark.parametrize("strategy", ["words", "clusters", "neighbours", "premises"])

@@ -1,0 +1,83 @@
+"""Two settings with two seeds each, launched as a sweep: compared by one button, and by the link to the view."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import expect
+
+from bsc_core.config import make_config
+from bsc_core.jobs.states import advance
+from bsc_core.recipes.sample import sample_config
+from bsc_core.runs import Run, RunStore
+
+QUESTION = "What are the runs doing"
+GROUP = "20260101-000000-warmth-abcd"
+METRICS = "Metrics of the settings, and whether they differ"
+CHANGES = "Queries on which the settings differ, with their texts"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def group(server) -> list[Run]:
+    """Four runs of the static encoder on the sample data, trained in this process."""
+    store: RunStore = server.store
+    return [train(store, temperature, seed) for temperature in (0.05, 0.5) for seed in (0, 1)]
+
+
+def train(store: RunStore, temperature: float, seed: int) -> Run:
+    from bsc_core.pipeline import run_experiment
+
+    config = make_config(
+        {
+            "data": sample_config().model_dump(),
+            "encoder": {"name": "static"},
+            "batching": {"strategy": "random"},
+            "loss": {"name": "bsc", "temperature": temperature},
+            "training": {"epochs": 2, "batch_size": 32, "learning_rate": 5e-3, "seed": seed, "threads": 1},
+        }
+    )
+    run = store.create(config, f"{GROUP}-{temperature}-{seed}")
+    advance(run, "running")
+    run.update_status(group=GROUP, started=time.time())
+    run_experiment(config, run)
+    advance(run, "done", exit_code=0)
+    run.update_status(finished=time.time())
+    return run
+
+
+def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visitor, server):
+    visit.open("runs", group=GROUP)
+    visit.press("Compare 4 runs")
+    visit.whole(QUESTION)
+    page = visit.page
+    cold, warm = "temperature 0.05 · 2 seeds", "temperature 0.5 · 2 seeds"
+    expect(page.get_by_test_id("stVegaLiteChart").first).to_contain_text(re.compile(f"mrr on dev: {warm} (is|cannot)"))
+    rows = visit.rows(METRICS, holding="mrr")
+    mrr = next(row for row in rows if row[0] == "mrr")
+    assert all(re.fullmatch(r"-?\d\.\d{3} \[.*\]", value) for value in mrr[1:4])
+    assert re.match(r"yes, |cannot be told|no difference", mrr[4])
+
+    visit.choose("By metric", "map")
+    visit.whole(QUESTION)
+    visit.choose("Compare against", "Untrained")
+    visit.whole(QUESTION)
+    page.get_by_role("radio", name="Losses").or_(page.get_by_role("button", name="Losses")).first.click()
+    visit.whole(QUESTION)
+    expect(page.get_by_text(re.compile(f"^Of .* queries {re.escape(cold)} is better on"))).to_be_visible()
+    expect(visit.table(CHANGES)).not_to_contain_text(re.compile(r"\+0\.\d"))  # no query that was won any more
+    lost = visit.rows(CHANGES, holding="−")
+    assert all("−" in " ".join(row) for row in lost)
+
+    page.get_by_role("button", name="Link to this view").click()
+    link = page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").inner_text().strip()
+    again = visitor(server)
+    again.page.goto(link)
+    again.whole(QUESTION)
+    expect(again.page.get_by_role("combobox", name="By metric", exact=True)).to_have_value("map")
+    expect(again.page.get_by_role("combobox", name="Compare against", exact=True)).to_have_value("Untrained")
+    expect(again.page.get_by_test_id("stVegaLiteChart").first).to_contain_text("map on dev")
+    assert again.rows(CHANGES, holding="−") == lost

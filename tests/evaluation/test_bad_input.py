@@ -1,0 +1,213 @@
+"""Input that cannot be measured, or hardly: a stated result, or one clear sentence, for every metric alike."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bsc_core import evaluation as measured
+from bsc_core.config import DataConfig, EncoderConfig, EvaluationConfig
+from bsc_core.data import SPLIT_SEED, audit, load_data
+from bsc_core.data.pairs import PairDataset
+from bsc_core.data.texts import TextTable
+from bsc_core.encoders import embed, known_vectors
+from bsc_core.encoders.cache import cache_folder
+from bsc_core.errors import DataError, RunError
+from bsc_core.evaluation import Evaluator, RetrievalTask
+from bsc_core.runs import Run
+
+SCORES = [0.1, 0.9, 0.4, 0.7]
+TRUTH = [False, True, False, True]
+EYE = np.eye(4, dtype=np.float32)
+ONE_QUERY = [1, 1, 1, 1]
+
+
+def pairs(labels, texts="abcdefgh"):
+    queries, documents = list(texts[: len(labels)]), [f"{letter} answer" for letter in texts[: len(labels)]]
+    return PairDataset.from_pairs(queries, documents, labels)
+
+
+def vectors_for(dataset, seed=0):
+    return np.random.default_rng(seed).normal(size=(len(dataset.texts), 4)).astype(np.float32)
+
+
+def test_without_any_positive_rankings_are_0_and_counted_or_undefined():
+    found = measured.ranking_metrics([1, 1, 2, 2], SCORES, [False] * 4, k=(1,))
+    assert (found["mrr"], found["map"], found["queries_without_positive"]) == (0.0, 0.0, 2.0)
+    skipped = measured.ranking_metrics([1, 1, 2, 2], SCORES, [False] * 4, k=(1,), skip_without_positive=True)
+    assert (skipped["mrr"], skipped["queries"]) == (None, 0.0)
+
+
+def test_without_any_positive_pairs_have_no_threshold_and_no_f1():
+    found = measured.pair_metrics(SCORES, [0.0, 0.1, 0.2, 0.3])
+    assert [found[name] for name in ("f1", "f1_threshold", "auc", "average_precision")] == [None] * 4
+    assert found["spearman"] is not None
+    assert measured.calibration_curve(SCORES, [False] * 4).share.tolist() == [0.0] * 4
+
+
+def test_a_dataset_without_any_positive_has_no_query_to_search_with():
+    dataset = pairs([0.0, 0.1, 0.2])
+    task = measured.retrieval_task(dataset)
+    vectors = vectors_for(dataset)
+    result = measured.rank(vectors[task.query], vectors[task.corpus], task)
+    assert (result.metrics["queries"], result.metrics["mrr"]) == (0, None)
+    assert measured.query_intervals(result.per_query, seed=0) == {}
+
+
+def test_constant_scores_are_ties_at_their_worst_and_correlate_with_nothing():
+    found = measured.pair_metrics([0.5] * 4, TRUTH)
+    assert (found["spearman"], found["constant"], found["auc"]) == (0.0, 1.0, 0.5)
+    ranked = measured.ranking_metrics(ONE_QUERY, [0.5] * 4, TRUTH, k=(1, 2))
+    assert (ranked["mrr"], ranked["has_positive@2"]) == (1 / 3, 0.0)
+    assert len(measured.calibration_curve([0.5] * 4, TRUTH).score) == 1
+    alike = measured.pair_statistic([0.5] * 4, TRUTH, "spearman")
+    found = measured.compare_statistics([alike], [alike], range(4), seed=0)
+    assert (found.difference.value, found.p, found.is_difference) == (0.0, None, False)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda scores, _: measured.pair_metrics(scores, TRUTH),
+        lambda scores, _: measured.pair_metrics(SCORES, scores),
+        lambda scores, _: measured.calibration_curve(scores, TRUTH),
+        lambda scores, _: measured.compare(SCORES, scores, seed=0),
+        lambda scores, _: measured.bootstrap_mean(scores, seed=0),
+        lambda scores, _: measured.bootstrap_statistic(measured.pair_statistic(scores, TRUTH, "auc"), range(4), seed=0),
+        lambda _, vectors: measured.search(vectors, EYE),
+        lambda _, vectors: measured.search(EYE, vectors),
+        lambda _, vectors: measured.uniformity(vectors, seed=0),
+        lambda _, vectors: measured.alignment(EYE, vectors),
+        lambda _, vectors: measured.neighbour_overlap(EYE, vectors, seed=0, k=2),
+        lambda _, vectors: measured.polarity_task((EYE, vectors), (TRUTH, TRUTH), k=2),
+    ],
+)
+def test_what_is_no_number_is_refused_in_one_sentence(ask, value):
+    scores, vectors = np.array(SCORES), EYE.copy()
+    scores[2] = vectors[2, 1] = value
+    with pytest.raises(DataError) as told:
+        ask(scores, vectors)
+    assert "2" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_ranking_takes_infinite_scores_and_refuses_nan():
+    assert measured.ranking_metrics(ONE_QUERY, [math.inf, 0, -math.inf, 1], TRUTH, k=(1,))["mrr"] == 1 / 2
+    with pytest.raises(DataError, match=r"scores\[1\] is NaN"):
+        measured.ranking_metrics(ONE_QUERY, [1, math.nan, 0, 0], TRUTH)
+
+
+def test_one_query_has_a_value_and_nothing_to_tell():
+    single = measured.compare([0.2], [0.7], seed=0)
+    seeds = measured.compare_seeds([[0.2]], [[0.7], [0.8]], seed=0)
+    rows = [measured.pair_statistic(each, TRUTH, "spearman") for each in (SCORES, SCORES[::-1])]
+    together = measured.compare_statistics(rows[:1], rows[1:], ONE_QUERY, seed=0)
+    for found in (single, seeds, together):
+        assert (found.p, found.is_difference, found.difference.low) == (None, False, None)
+        assert "cannot be told" in found.sentence()
+    assert str(measured.bootstrap_mean([0.2], seed=0)) == "0.200 [no interval]"
+
+
+def test_a_k_above_the_corpus_takes_all_of_it():
+    positions, _ = measured.search(EYE, EYE[:2], top=10)
+    assert positions.shape == (4, 2)
+    found = measured.ranking_metrics([1, 1], [2, 1], [False, True], k=(50,))
+    assert (found["precision@50"], found["recall@50"]) == (0.5, 1.0)
+    ids = np.arange(1, dtype=np.int32)
+    task = RetrievalTask(ids, np.arange(4, dtype=np.int32), np.array([0, 1]), ids, np.zeros(1, np.int32), ids)
+    assert measured.rank(EYE[:1], EYE, task, k=(50,), top=50).metrics["recall@50"] == 1.0
+
+
+@pytest.mark.parametrize("k", [0, 4, 9])
+def test_neighbours_that_are_not_there_are_refused(k):
+    with pytest.raises(DataError, match="choose k from 1 to 3"):
+        measured.neighbour_overlap(EYE, EYE, seed=0, k=k)
+
+
+def test_a_reference_of_another_size_measures_and_mixed_sizes_are_refused():
+    wide = np.eye(4, 7, dtype=np.float32)
+    task = measured.polarity_task((wide, wide), (TRUTH, TRUTH), k=2)
+    assert task.measure(EYE, EYE).polarity.shape == (4,)
+    for ask in (
+        lambda: measured.polarity_task((EYE, wide), (TRUTH, TRUTH), k=2),
+        lambda: task.measure(EYE, wide),
+        lambda: measured.search(EYE, wide),
+        lambda: measured.alignment(EYE, wide),
+    ):
+        with pytest.raises(DataError, match=r"4.* 7|both texts"):
+            ask()
+    with pytest.raises(DataError, match="encode the same sentences with both"):
+        task.measure(EYE[:3], EYE)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
+def test_a_truncated_embedding_cache_is_made_anew(tiny_encoder: Path, kept: float):
+    encoder = EncoderConfig(name=str(tiny_encoder), max_length=16)
+    texts = TextTable((f"soup and bread {kept}", "a garden", "the train"))
+    known = {path: path.stat().st_mtime_ns for path in (cache_folder() / "embeddings").glob("*.npy")}
+    vectors = embed(encoder, texts)
+    (path,) = [path for path in (cache_folder() / "embeddings").glob("*.npy") if path not in known]
+    raw = path.read_bytes()
+    path.write_bytes(raw[: int(kept * len(raw))])
+    assert known_vectors(encoder, texts) is None
+    assert np.array_equal(embed(encoder, texts), vectors)
+    assert path.read_bytes() == raw
+
+
+def test_a_cache_of_something_else_is_made_anew(tiny_encoder: Path):
+    encoder, texts = EncoderConfig(name=str(tiny_encoder), max_length=16), TextTable(("soup of another kind", "bread"))
+    known = set((cache_folder() / "embeddings").glob("*.npy"))
+    vectors = embed(encoder, texts)
+    (path,) = set((cache_folder() / "embeddings").glob("*.npy")) - known
+    for other in (np.zeros((2, 32), np.int64), np.zeros(2, np.float32), np.zeros((3, 32), np.float32)):
+        np.save(path, other)
+        assert np.array_equal(embed(encoder, texts), vectors)
+    with path.open("wb") as file:
+        np.savez(file, vectors=vectors)
+    assert np.array_equal(embed(encoder, texts), vectors)
+
+
+def test_vectors_of_a_run_that_were_cut_off_are_told_of(tmp_path: Path):
+    path = tmp_path / "run" / "embeddings_after.npy"
+    path.parent.mkdir()
+    np.save(path, EYE)
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(RunError, match=r"run run: embeddings_after\.npy is damaged"):
+        Run(path.parent).array("embeddings_after")
+
+
+@pytest.fixture
+def split_file(tmp_path: Path):
+    """Query id q1 in dev and test, once of the same text and once of another."""
+
+    def write(again: str) -> DataConfig:
+        rows = [("q0", "a", "x", 1, "train"), ("q1", "b", "y", 1, "dev"), ("q2", "c", "z", 1, "dev")]
+        rows += [("q1", again, "w", 1, "test"), ("q3", "d", "v", 1, "test")]
+        lines = ["query_id\tquery\tdocument\tlabel\tsplit", *("\t".join(map(str, row)) for row in rows)]
+        path = tmp_path / "pairs.tsv"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return DataConfig(train=str(path))
+
+    return write
+
+
+@pytest.mark.parametrize(("again", "shared"), [("b", 1), ("another", None)])
+def test_a_query_id_in_two_splits_is_told_of_and_measured_in_each(split_file, again, shared):
+    data = load_data(split_file(again), seed=SPLIT_SEED)
+    results = Evaluator(data, EvaluationConfig()).evaluate(vectors_for(data))
+    assert (results["dev"]["queries"], results["test"]["queries"]) == (2, 2)
+    assert results["test"].get("queries_in_dev") == shared
+    titles = {finding.title for finding in audit(data) if finding.part == "test"}
+    told = "Queries of test that are also in dev: 1" if shared else "Query ids of test that dev has for other texts: 1"
+    assert told in titles
+
+
+def test_ids_of_two_files_need_not_be_one_query(split_file, tmp_path: Path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("query_id\tquery\tdocument\tlabel\nq0\tother\to\t1\nq9\tmore\tm\t0\n", encoding="utf-8")
+    data = load_data(split_file("b").model_copy(update={"dev": str(path)}), seed=SPLIT_SEED)
+    assert not [finding for finding in audit(data) if finding.title.startswith("Query ids of dev")]

@@ -1,0 +1,60 @@
+"""The statements of a claim: each drawn once with its interval, in the colour of its verdict."""
+
+from __future__ import annotations
+
+from bsc_core.figures import verdicts
+
+ONE = {
+    "words": "a is above b",
+    "metric": "mrr",
+    "split": "test",
+    "expects": "better",
+    "difference": 0.02,
+    "low": 0.01,
+    "high": 0.03,
+    "paper": 0.05,
+    "p_holm": 0.01,
+    "verdict": "holds",
+}
+OTHER = ONE | {
+    "words": "a is above c",
+    "verdict": "cannot be told",
+    "low": None,
+    "high": None,
+    "paper": None,
+    "p_holm": None,
+}
+
+
+def drawn(chart):
+    spec = chart.to_dict()
+    return spec, [row for rows in spec["datasets"].values() for row in rows]
+
+
+def test_every_statement_is_a_row_with_its_numbers():
+    table = verdicts.statements_table([ONE, OTHER])
+    assert table["statement"].tolist() == ["a is above b", "a is above c"]
+    assert table["low"].isna().tolist() == [False, True]
+    assert table["p"][0] == 0.01
+
+
+def test_colours_mean_verdicts_and_only_those_that_occur_are_in_the_legend():
+    spec, _ = drawn(verdicts.verdicts_figure(verdicts.statements_table([ONE, OTHER])))
+    scales = [layer["encoding"]["color"]["scale"] for layer in spec["layer"] if "color" in layer["encoding"]]
+    assert all(scale["domain"] == ["holds", "cannot be told"] for scale in scales)
+    assert all(scale["range"] == [verdicts.COLOURS["holds"], verdicts.COLOURS["cannot be told"]] for scale in scales)
+
+
+def test_two_metrics_of_one_statement_stay_two_rows():
+    _, rows = drawn(verdicts.verdicts_figure(verdicts.statements_table([ONE, ONE | {"metric": "map"}])))
+    assert {"a is above b (mrr)", "a is above b (map)"} <= {row["name"] for row in rows if "name" in row}
+    _, rows = drawn(verdicts.verdicts_figure(verdicts.statements_table([ONE, ONE])))
+    assert len({row["name"] for row in rows if "name" in row}) == 2
+
+
+def test_a_figure_grows_with_its_statements():
+    heights = [
+        verdicts.verdicts_figure(verdicts.statements_table([ONE | {"words": str(n)} for n in range(count)])).height
+        for count in (1, 6)
+    ]
+    assert heights[1] > heights[0]
