@@ -20,14 +20,13 @@ from bsc_core.errors import BscError, DataError, RunError
 from bsc_core.evaluation import Comparison, Interval, QueryValues, bootstrap_seeds, compare, compare_seeds
 from bsc_core.evaluation.bootstrap import fitting_draws
 from bsc_core.evaluation.drawn_pairs import compare_pairs, mean_of_pairs
-from bsc_core.evaluation.measured import CELLS, Measured, intervals, measure_split
+from bsc_core.evaluation.measured import CELLS, INTERVAL_SEED, Measured, intervals, measure_split
 from bsc_core.preparation.prepare import load_experiment
 from bsc_core.runs import Run
 
 When = Literal["before", "after"]
 """Before training is the untrained encoder that the run started from, after it the run's best model."""
 WHEN: tuple[When, ...] = ("before", "after")
-INTERVAL_SEED = 0
 INTERVALS = "evaluation/intervals"
 MEASURED = "evaluation/measured"
 FIXED = ("query", "positives", "length")

@@ -22,14 +22,12 @@ from bsc_core.data import (
 )
 from bsc_core.encoders import embed, known_vectors
 from bsc_core.evaluation import Evaluator, evaluate
-from bsc_core.evaluation.measured import intervals, measure_split
+from bsc_core.evaluation.measured import INTERVAL_SEED, intervals, measure_split
 from bsc_core.preparation.prepare import load_experiment
 from bsc_core.training.rows import training_rows
 
 Metrics = dict[str, float | None]
 Vectors = NDArray[np.float32]
-
-INTERVAL_SEED = 0
 
 
 def rejected_rows(reports: Sequence[ReadReport], shown: int = 20) -> list[str]:

@@ -20,6 +20,7 @@ from bsc_core.evaluation.evaluator import cosines, evaluate_queries
 from bsc_core.evaluation.measures import CUTOFFS, Metrics, Numbers, QueryValues
 from bsc_core.evaluation.retrieval import Vectors
 
+INTERVAL_SEED = 0
 CELLS = 2 * 10**7  # queries times draws, above which fewer are drawn
 
 

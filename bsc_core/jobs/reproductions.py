@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -11,10 +10,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from bsc_core.files import write_whole
 from bsc_core.jobs.local import CALM_PROCESS, start_detached
 from bsc_core.recipes.claims import FormName
-from bsc_core.recipes.findings import lock_file
+from bsc_core.recipes.findings import lock_file, progress_file, read_progress, write_progress
 from bsc_core.runs import RunStore
 
 STARTING_SECONDS = 30.0
@@ -38,9 +36,8 @@ def start_reproduction(
     """Start `bsc reproduce NAME` detached, unless one is at it. data: folder of the data sets, for the full form."""
     if (state := reproduction(store, name, form)) is not None and state.going:
         return
-    progress, log = _file(store, name, form, "progress.json"), _file(store, name, form, "log")
-    progress.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(progress, json.dumps({"done": 0, "of": 0, "doing": "starting", "error": None}).encode())
+    write_progress(name, store.root, form, {"done": 0, "of": 0, "doing": "starting", "error": None})
+    log = _log_file(store, name, form)
     log.unlink(missing_ok=True)
     command = [sys.executable, "-P", "-m", "bsc_core.cli", "reproduce", name, "--form", form]
     command += ["--runs", str(store.root), *(["--data", str(data)] if data is not None else [])]
@@ -49,13 +46,11 @@ def start_reproduction(
 
 def reproduction(store: RunStore, name: str, form: FormName) -> Reproduction | None:
     """How far the last one is, or None where none was started from this runs folder."""
-    progress, log = _file(store, name, form, "progress.json"), _file(store, name, form, "log")
-    try:
-        told = json.loads(progress.read_bytes())
-        done, of, doing, error = (told[key] for key in ("done", "of", "doing", "error"))
-        begun = progress.stat().st_mtime
-    except (OSError, ValueError, KeyError, TypeError):  # none, or damaged
+    told = read_progress(name, store.root, form)
+    if told is None:
         return None
+    done, of, doing, error = (told[key] for key in ("done", "of", "doing", "error"))
+    begun, log = progress_file(name, store.root, form).stat().st_mtime, _log_file(store, name, form)
     ended = bool(of) and done >= of and not doing  # the runs being done, they are still to be compared
     held = _is_held(lock_file(name, store.root, form))
     starting = doing == "starting" and time.time() - begun < STARTING_SECONDS and not _wrote(log)
@@ -65,9 +60,9 @@ def reproduction(store: RunStore, name: str, form: FormName) -> Reproduction | N
     return Reproduction(int(done), int(of), str(doing), going and not ended, error)
 
 
-def _file(store: RunStore, name: str, form: FormName, ending: str) -> Path:
-    """A file that `bsc reproduce` or the start of it leaves in the runs folder."""
-    return store.root / "findings" / f"{name if form == 'full' else f'{name}-{form}'}.{ending}"
+def _log_file(store: RunStore, name: str, form: FormName) -> Path:
+    """What the process prints."""
+    return progress_file(name, store.root, form).with_suffix("").with_suffix(".log")
 
 
 def _is_held(path: Path) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from bsc_core.comparison import When
 from bsc_core.evaluation.bootstrap import Interval
 from bsc_core.evaluation.significance import Comparison
 from bsc_core.recipes.subsets import Subset
@@ -14,7 +15,6 @@ from bsc_core.runs import Run
 UNTRAINED = "untrained"
 """The arm that every recipe has: the encoder before any training, on the data of the arm it is compared with."""
 SEEDS = (0, 1, 2)
-When = Literal["before", "after"]
 FormName = Literal["full", "small"]
 
 

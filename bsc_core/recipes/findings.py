@@ -10,10 +10,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from bsc_core.comparison import When
 from bsc_core.errors import BscError, FileFormatError, InputError
 from bsc_core.evaluation.bootstrap import Interval
 from bsc_core.files import plain, write_whole
-from bsc_core.recipes.claims import PAPERS, UNTRAINED, FormName, Recipe, Statement, When
+from bsc_core.recipes.claims import PAPERS, UNTRAINED, FormName, Recipe, Statement
 from bsc_core.recipes.reproducing import COST, Perform, Plan, Say, measure_of, perform_plan, plans, side, untrained_arm
 from bsc_core.recipes.subsets import rows_of
 from bsc_core.recipes.verdicts import Judged, claim_verdict, judge, reason
@@ -25,6 +26,7 @@ KEPT = "findings"
 """The folder of a runs folder in which a reproduction leaves its findings."""
 Finding = dict[str, Any]
 _KEYS = ("name", "title", "form", "claim", "verdict", "reason", "seconds", "seeds", "data", "arms", "statements")
+_PROGRESS = ".progress.json"
 _HIDDEN = ("data", "training.seed", "name")
 
 
@@ -43,7 +45,7 @@ def reproduce(
     goes on, see `read_progress`. Raises PathError where a data set is not there, InputError while another process
     reproduces the same recipe, RunError when a run does not end well; what is done by then is used the next time.
     """
-    progress = _Progress(store.root / KEPT, _file_name(recipe.name, form), say)
+    progress = _Progress(recipe.name, store.root, form, say)
     try:
         with FileLock(lock_file(recipe.name, store.root, form), timeout=0):
             return _reproduced(recipe, store, perform, form=form, data=data, progress=progress)
@@ -54,16 +56,15 @@ def reproduce(
 class _Progress:
     """Says how far a reproduction is, and keeps it in a file."""
 
-    def __init__(self, folder: Path, name: str, say: Say) -> None:
-        self.folder, self.name, self._say = folder, name, say
+    def __init__(self, name: str, runs: Path, form: FormName, say: Say) -> None:
+        self._name, self._runs, self._form, self._say = name, runs, form, say
         self.done = self.of = 0
-        folder.mkdir(parents=True, exist_ok=True)
 
     def tell(self, doing: str, error: str | None = None) -> None:
         state = {"done": self.done, "of": self.of, "doing": doing, "error": error}
-        write_whole(self.folder / f"{self.name}.progress.json", json.dumps(state).encode())
+        write_progress(self._name, self._runs, self._form, state)
         if doing:
-            self._say(f"{self.name}: {self.done} of {self.of} runs done; {doing}")
+            self._say(f"{_file_name(self._name, self._form)}: {self.done} of {self.of} runs done; {doing}")
 
 
 def _reproduced(
@@ -92,13 +93,25 @@ def lock_file(name: str, runs: Path, form: FormName = "full") -> Path:
     return runs / KEPT / f".{_file_name(name, form)}.lock"
 
 
+def progress_file(name: str, runs: Path, form: FormName = "full") -> Path:
+    """The file of a runs folder that says how far the reproduction of a recipe is."""
+    return runs / KEPT / f"{_file_name(name, form)}{_PROGRESS}"
+
+
+def write_progress(name: str, runs: Path, form: FormName, state: Mapping[str, Any]) -> None:
+    """Say how far it is: `done`, `of`, `doing`, `error`, as `read_progress` gives them."""
+    path = progress_file(name, runs, form)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(state).encode())
+
+
 def read_progress(name: str, runs: Path, form: FormName = "full") -> dict[str, Any] | None:
     """How far the reproduction of a recipe in a runs folder is: `done`, `of`, `doing`, `error`.
 
     None before any, and where the file that says so is damaged.
     """
     try:
-        told = json.loads((runs / KEPT / f"{_file_name(name, form)}.progress.json").read_bytes())
+        told = json.loads(progress_file(name, runs, form).read_bytes())
     except (OSError, ValueError):
         return None
     return told if isinstance(told, dict) and {"done", "of", "doing", "error"} <= told.keys() else None
@@ -118,7 +131,7 @@ def read_findings(folder: Path | None = None) -> dict[str, Finding]:
     Raises FileFormatError, naming the file, where one cannot be read.
     """
     paths = sorted((folder or FINDINGS).glob("*.json"))
-    return {path.stem: _read(path) for path in paths if not path.name.endswith(".progress.json")}
+    return {path.stem: _read(path) for path in paths if not path.name.endswith(_PROGRESS)}
 
 
 def _read(path: Path) -> Finding:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bsc_core.comparison import compare_measured, compared_metrics, run_measured, setting_interval
+from bsc_core.comparison import When, compare_measured, compared_metrics, run_measured, setting_interval
 from bsc_core.evaluation.bootstrap import Interval
 from bsc_core.evaluation.significance import Comparison
-from bsc_core.recipes.claims import When
 from bsc_core.runs import Run
 
 DRAW_SEED = 0

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bsc_core.comparison import When
 from bsc_core.config import EncoderConfig
 from bsc_core.data.tables import read_table
 from bsc_core.data.texts import TextTable
@@ -22,7 +23,6 @@ from bsc_core.evaluation.measures import Numbers
 from bsc_core.evaluation.retrieval import Vectors, unit_rows
 from bsc_core.evaluation.significance import Comparison, compare_draws
 from bsc_core.evaluation.ten_sentences import GOLD_PAIRS, TEN_SENTENCES, sentence_map
-from bsc_core.recipes.claims import When
 from bsc_core.recipes.measures_drawn import DRAW_SEED, defined, drawn_interval, drawn_weights
 from bsc_core.recipes.reproducing import BESIDE
 from bsc_core.runs import Run

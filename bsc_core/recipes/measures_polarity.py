@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bsc_core.comparison import When
 from bsc_core.data import SPLIT_SEED
 from bsc_core.data.tables import read_table
 from bsc_core.errors import DataError, RunError
@@ -26,7 +27,6 @@ from bsc_core.evaluation.measures import Numbers
 from bsc_core.evaluation.polarity import PolarityTask, polarity_task
 from bsc_core.evaluation.significance import Comparison, compare_draws, compare_seeds
 from bsc_core.preparation.prepare import load_experiment
-from bsc_core.recipes.claims import When
 from bsc_core.recipes.measures_drawn import DRAW_SEED, drawn_interval, drawn_weights
 from bsc_core.recipes.subsets import SENTENCES_OF
 from bsc_core.runs import Run

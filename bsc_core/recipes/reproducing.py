@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bsc_core.comparison import When
 from bsc_core.config import make_config
 from bsc_core.errors import ConfigError, RunError
-from bsc_core.recipes.claims import UNTRAINED, FormName, Measure, Recipe, Statement, When
+from bsc_core.recipes.claims import UNTRAINED, FormName, Measure, Recipe, Statement
 from bsc_core.recipes.measures import RunMeasure
 from bsc_core.recipes.subsets import prepare
 from bsc_core.runs import Run, RunStore

@@ -25,7 +25,9 @@ FORMS: dict[str, str] = {"full": "In full", "small": "Small form"}
 
 def folder() -> Path:
     """Where this runs folder keeps its findings."""
-    return store.run_store().root / "findings"
+    from bsc_core.recipes.findings import KEPT
+
+    return store.run_store().root / KEPT
 
 
 def offer(recipe: Recipe, finding: dict[str, Any] | None) -> None:
