@@ -138,6 +138,17 @@ class Visit:
         )
         return cells
 
+    def choose_row(self, name: str, row: int) -> None:
+        """Choose a row of a table by the box before it; once more where the table was drawn anew under the click."""
+        line = self.table(name).locator("tbody tr").nth(row)
+        for _ in range(2):
+            self.page.get_by_role("region", name=name, exact=True).locator(".dvn-scroller").click(
+                position={"x": 16, "y": 36 * row + 54}
+            )
+            with suppress(AssertionError):
+                return expect(line).to_have_attribute("aria-selected", "true", timeout=PATIENCE_MS // 2)
+        expect(line).to_have_attribute("aria-selected", "true")
+
     def plot(self, read: str) -> Any:
         """What a JavaScript expression finds in the page's Plotly figure `plot`."""
         figure = self.page.locator(".js-plotly-plot").first

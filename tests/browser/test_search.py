@@ -86,8 +86,7 @@ def choose_a_failure(visit, data, task, vectors):
     rows = visit.rows(FAILURES)
     worst = data.texts[int(task.query[ranks.argmax()])]
     assert worst in rows[0]
-    table = visit.page.get_by_role("region", name=FAILURES, exact=True).locator(".dvn-scroller")
-    table.click(position={"x": 16, "y": 54})  # the box before the first row
+    visit.choose_row(FAILURES, 0)
     box = visit.page.get_by_role("textbox", name="Search", exact=True).or_(visit.page.get_by_role("searchbox")).first
     expect(box).to_have_value(worst)
     visit.whole()
