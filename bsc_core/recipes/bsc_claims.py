@@ -6,6 +6,7 @@ is small and the same for all arms of a recipe. Arms that recipes share have the
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 from bsc_core.recipes.claims import Arm, Recipe, Statement
@@ -63,22 +64,14 @@ def _picked(arms: dict[str, Arm], *names: str) -> dict[str, Arm]:
     return {name: arms[name] for name in names}
 
 
-def _on_stsb(
-    name: str, title: str, *, table: str, claim: str, arms: tuple[str, ...], says: tuple[Statement, ...]
-) -> Recipe:
-    return Recipe(
-        name=name,
-        title=title,
-        paper="bsc",
-        table=table,
-        claim=claim,
-        subsets={"stsb": STSB},
-        values=ON_STSB,
-        arms=_picked(STSB_ARMS, *arms),
-        statements=says,
-        metrics=("spearman", "pearson"),
-        budget="60 steps of 30 pairs for every arm; of two losses in turn, 30 steps each",
-    )
+_on_stsb = partial(
+    Recipe,
+    paper="bsc",
+    subsets={"stsb": STSB},
+    values=ON_STSB,
+    metrics=("spearman", "pearson"),
+    budget="60 steps of 30 pairs for every arm; of two losses in turn, 30 steps each",
+)
 
 
 def _above(
@@ -90,48 +83,48 @@ def _above(
 
 ON_STSB_CLAIMS = (
     _on_stsb(
-        "sequence_stsb",
-        "One loss after the other",
+        name="sequence_stsb",
+        title="One loss after the other",
         table="Table 5",
         claim="On STSb, BSC followed by MSE is better than MSE, than BSC, than both at once, and than MSE followed "
         "by BSC.",
-        arms=("mse", "bsc", "combined_1", "first_bsc", "bsc_then_mse", "first_mse", "mse_then_bsc"),
-        says=_above(
+        arms=_picked(STSB_ARMS, "mse", "bsc", "combined_1", "first_bsc", "bsc_then_mse", "first_mse", "mse_then_bsc"),
+        statements=_above(
             "bsc_then_mse", "spearman", {"mse": 0.0091, "bsc": 0.0245, "combined_1": 0.0112, "mse_then_bsc": 0.0076}
         ),
     ),
     _on_stsb(
-        "pearson_stsb",
-        "Correlation as the loss",
+        name="pearson_stsb",
+        title="Correlation as the loss",
         table="Section 7",
         claim="On STSb, minus the correlation of cosines and labels is a better loss than their squared error, than"
         " BSC, and than BSC with MSE; it stays so together with BSC.",
-        arms=("mse", "bsc", "combined_1", "pearson", "bsc_pearson"),
-        says=(
+        arms=_picked(STSB_ARMS, "mse", "bsc", "combined_1", "pearson", "bsc_pearson"),
+        statements=(
             *_above("pearson", "spearman", {"mse": 0.0077, "bsc": 0.0231, "combined_1": 0.0098}),
             *_above("bsc_pearson", "spearman", {"mse": None}),
         ),
     ),
     _on_stsb(
-        "mu_stsb",
-        "The share of BSC in the sum",
+        name="mu_stsb",
+        title="The share of BSC in the sum",
         table="Section 5",
         claim="The share mu of BSC in its sum with MSE, tried at 0.1, 0.5 and 0.9, matters little: the quality drops "
         "by at most 0.004 between 0.1 and 0.5.",
-        arms=("combined_1", "combined_5", "combined_9"),
-        says=(
+        arms=_picked(STSB_ARMS, "combined_1", "combined_5", "combined_9"),
+        statements=(
             Statement("combined_1", "combined_5", "spearman", expects="same", margin=0.004),
             Statement("combined_5", "combined_9", "spearman", expects="same", margin=0.004),
         ),
     ),
     _on_stsb(
-        "combined_stsb",
-        "BSC and MSE together, on similarity",
+        name="combined_stsb",
+        title="BSC and MSE together, on similarity",
         table="Table 5",
         claim="On STSb, the one task where it is so, MSE alone is better than BSC with MSE, and that better than "
         "BSC alone.",
-        arms=("mse", "bsc", "combined_1"),
-        says=(
+        arms=_picked(STSB_ARMS, "mse", "bsc", "combined_1"),
+        statements=(
             *_above("mse", "spearman", {"combined_1": 0.0021}),
             *_above("combined_1", "spearman", {"bsc": 0.0133}),
         ),
@@ -150,38 +143,26 @@ LOSS_ARMS = {
     "combined": Arm("BSC + MSE, mu 0.1", {"loss": _combined(0.1, BSC_CQA_A)}),
     "triplet": Arm("Triplet", {"loss": {"name": "triplet", "distance": "euclidean", "margin": 0.5}, **RANDOM}),
 }
-
-
-def _on_cqa(
-    name: str, title: str, *, claim: str, table: str, arms: dict[str, Arm], says: tuple[Statement, ...]
-) -> Recipe:
-    return Recipe(
-        name=name,
-        title=title,
-        paper="bsc",
-        table=table,
-        claim=claim,
-        subsets={"cqa_a": CQA_A},
-        values={**ON_CQA_A, "loss": BSC_CQA_A},
-        arms=arms,
-        statements=says,
-        metrics=("map", "mrr"),
-        budget="40 steps of 30 pairs for every arm (a triplet has one text more)",
-        note="Groups of neighbours may hold several answers of one question, since the paper says that its order "
-        "comes out much like that of the file, which has them together.",
-    )
-
-
+_on_cqa = partial(
+    Recipe,
+    paper="bsc",
+    subsets={"cqa_a": CQA_A},
+    values={**ON_CQA_A, "loss": BSC_CQA_A},
+    metrics=("map", "mrr"),
+    budget="40 steps of 30 pairs for every arm (a triplet has one text more)",
+    note="Groups of neighbours may hold several answers of one question, since the paper says that its order "
+    "comes out much like that of the file, which has them together.",
+)
 ON_CQA_CLAIMS = (
     _on_cqa(
-        "strategies_cqa_a",
-        "The order of pairs",
+        name="strategies_cqa_a",
+        title="The order of pairs",
         claim="On CQA-A random order is worst, since it takes the answers of a question apart; the order of the "
         "file is best, and nearest neighbours come close. Clusters are better than random, neighbours better "
         "than clusters or words.",
         table="Table 2",
         arms=CQA_ARMS,
-        says=(
+        statements=(
             Statement("sequential", "random", "map", paper=0.053),
             Statement("examples", "random", "map", paper=0.038),
             Statement("clusters", "random", "map", paper=0.024),
@@ -191,8 +172,8 @@ ON_CQA_CLAIMS = (
         ),
     ),
     _on_cqa(
-        "negatives_cqa_a",
-        "Labelled negatives",
+        name="negatives_cqa_a",
+        title="Labelled negatives",
         claim="Pairs labelled negative, kept in every denominator, make a better model than positive pairs alone "
         "(by 1 to 2 points).",
         table="Table 1, section 7",
@@ -200,15 +181,15 @@ ON_CQA_CLAIMS = (
             "examples": Arm("With labelled negatives"),
             "positives": Arm("Positives only", {"loss": {"labelled_negatives": False}}),
         },
-        says=(Statement("examples", "positives", "map", paper=0.02),),
+        statements=(Statement("examples", "positives", "map", paper=0.02),),
     ),
     _on_cqa(
-        "combined_cqa_a",
-        "BSC and MSE together, on ranking",
+        name="combined_cqa_a",
+        title="BSC and MSE together, on ranking",
         claim="On CQA-A BSC with MSE is better than MSE, than BSC, and than triplet loss.",
         table="Table 2",
         arms=LOSS_ARMS,
-        says=_above("combined", "map", {"mse": 0.003, "bsc": 0.071, "triplet": 0.015}),
+        statements=_above("combined", "map", {"mse": 0.003, "bsc": 0.071, "triplet": 0.015}),
     ),
 )
 PFCC_ARMS = {
