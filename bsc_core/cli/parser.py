@@ -56,7 +56,7 @@ def _add_training(commands: Any) -> None:
     )
     command.add_argument("--random", type=_at_least_one, metavar="N", help="draw N combinations instead of all")
     command.add_argument("--yes", action="store_true", help="make more than 100 runs")
-    command.add_argument("--dry-run", action="store_true", help="say the number of runs and make none")
+    command.add_argument("--dry-run", action="store_true", help="say how many runs, check up to 100 of them, make none")
     _add_detach(command)
 
     _add_config(_command(commands, "check", check))

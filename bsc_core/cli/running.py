@@ -47,8 +47,9 @@ def sweep(arguments: argparse.Namespace) -> Outcome:
     values, found = read_sweep(arguments.config, arguments.set, arguments.over, random=arguments.random)
     number = count_runs(found, make_config(values, source=arguments.config).training.seeds)
     sys.stderr.write(f"{number:,} runs\n")
-    if arguments.dry_run:
-        return 0, {"number_of_runs": number, "over": dict(found.over) if found else {}}
+    over = dict(found.over) if found else {}
+    if arguments.dry_run and number > ASK_ABOVE:
+        return 0, {"number_of_runs": number, "checked": False, "over": over}
     if number > ASK_ABOVE and not arguments.yes:
         raise ConfigError(f"this sweep is {number:,} runs; add --yes to make them, or --random N to draw N settings")
     configs = sweep_configs(values, found, source=arguments.config)
@@ -56,6 +57,8 @@ def sweep(arguments: argparse.Namespace) -> Outcome:
     for config in configs:
         _check(config)
         _check_chain(store, config, detach=arguments.detach)
+    if arguments.dry_run:
+        return 0, {"number_of_runs": number, "checked": True, "over": over}
     return _group(store, configs, found.over if found else (), detach=arguments.detach, backend=arguments.backend)
 
 

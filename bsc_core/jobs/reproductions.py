@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from bsc_core.jobs.local import CALM_PROCESS, start_detached
 from bsc_core.recipes.claims import FormName
-from bsc_core.recipes.findings import lock_file, progress_file, read_progress, write_progress
+from bsc_core.recipes.progress import lock_file, progress_file, read_progress, write_progress
 from bsc_core.runs import RunStore
 
 STARTING_SECONDS = 30.0

@@ -230,9 +230,11 @@ class Probe:
             return _size(save_checkpoint(Path(folder), trainer, report))
 
     def _disk_bytes(self, checkpoint: int, epochs: int) -> int:
-        """What stays: the checkpoints kept, the best model, vectors before and after, and the plans."""
+        """What stays: the checkpoints kept, the best model, vectors before, after and of epochs, and the plans."""
         weights = sum(parameter.nbytes for parameter in self.model.parameters())
-        vectors = 2 * 4 * len(self.data.texts) * int(self.model.get_embedding_dimension() or 1)
+        texts, evaluation = len(self.data.texts), self.config.evaluation
+        of_epochs = 2 * epochs * min(texts, evaluation.epoch_texts) if evaluation.each_epoch else 0
+        vectors = (2 * 4 * texts + of_epochs) * int(self.model.get_embedding_dimension() or 1)
         kept = min(self.config.training.keep_checkpoints, epochs)
         return checkpoint * kept + weights + vectors + 8 * self.rows * epochs
 

@@ -15,18 +15,27 @@ from bsc_core.errors import BscError, FileFormatError, InputError
 from bsc_core.evaluation.bootstrap import Interval
 from bsc_core.files import plain, write_whole
 from bsc_core.recipes.claims import PAPERS, UNTRAINED, FormName, Recipe, Statement
-from bsc_core.recipes.reproducing import COST, Perform, Plan, Say, measure_of, perform_plan, plans, side, untrained_arm
+from bsc_core.recipes.progress import KEPT, PROGRESS, Progress, file_name, lock_file
+from bsc_core.recipes.reproducing import (
+    COST,
+    SMALL_BUDGET,
+    Perform,
+    Plan,
+    Say,
+    measure_of,
+    perform_plan,
+    plans,
+    side,
+    untrained_arm,
+)
 from bsc_core.recipes.subsets import rows_of
 from bsc_core.recipes.verdicts import Judged, claim_verdict, judge, reason
 from bsc_core.runs import Run, RunStore
 
 FINDINGS = Path(__file__).parent / "findings"
 """The findings that come with the package."""
-KEPT = "findings"
-"""The folder of a runs folder in which a reproduction leaves its findings."""
 Finding = dict[str, Any]
 _KEYS = ("name", "title", "form", "claim", "verdict", "reason", "seconds", "seeds", "data", "arms", "statements")
-_PROGRESS = ".progress.json"
 _HIDDEN = ("data", "training.seed", "name")
 
 
@@ -45,7 +54,7 @@ def reproduce(
     goes on, see `read_progress`. Raises PathError where a data set is not there, InputError while another process
     reproduces the same recipe, RunError when a run does not end well; what is done by then is used the next time.
     """
-    progress = _Progress(recipe.name, store.root, form, say)
+    progress = Progress(recipe.name, store.root, form, say)
     try:
         with FileLock(lock_file(recipe.name, store.root, form), timeout=0):
             return _reproduced(recipe, store, perform, form=form, data=data, progress=progress)
@@ -53,22 +62,8 @@ def reproduce(
         raise InputError(f"recipe {recipe.name}: another process is at it in {store.root}; wait for its end") from None
 
 
-class _Progress:
-    """Says how far a reproduction is, and keeps it in a file."""
-
-    def __init__(self, name: str, runs: Path, form: FormName, say: Say) -> None:
-        self._name, self._runs, self._form, self._say = name, runs, form, say
-        self.done = self.of = 0
-
-    def tell(self, doing: str, error: str | None = None) -> None:
-        state = {"done": self.done, "of": self.of, "doing": doing, "error": error}
-        write_progress(self._name, self._runs, self._form, state)
-        if doing:
-            self._say(f"{_file_name(self._name, self._form)}: {self.done} of {self.of} runs done; {doing}")
-
-
 def _reproduced(
-    recipe: Recipe, store: RunStore, perform: Perform, *, form: FormName, data: Path | None, progress: _Progress
+    recipe: Recipe, store: RunStore, perform: Perform, *, form: FormName, data: Path | None, progress: Progress
 ) -> Finding:
     try:
         planned = plans(recipe, form, data=data, runs=store.root)
@@ -88,38 +83,9 @@ def _reproduced(
     return found
 
 
-def lock_file(name: str, runs: Path, form: FormName = "full") -> Path:
-    """The file that is locked in a runs folder as long as a process reproduces the recipe."""
-    return runs / KEPT / f".{_file_name(name, form)}.lock"
-
-
-def progress_file(name: str, runs: Path, form: FormName = "full") -> Path:
-    """The file of a runs folder that says how far the reproduction of a recipe is."""
-    return runs / KEPT / f"{_file_name(name, form)}{_PROGRESS}"
-
-
-def write_progress(name: str, runs: Path, form: FormName, state: Mapping[str, Any]) -> None:
-    """Say how far it is: `done`, `of`, `doing`, `error`, as `read_progress` gives them."""
-    path = progress_file(name, runs, form)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(state).encode())
-
-
-def read_progress(name: str, runs: Path, form: FormName = "full") -> dict[str, Any] | None:
-    """How far the reproduction of a recipe in a runs folder is: `done`, `of`, `doing`, `error`.
-
-    None before any, and where the file that says so is damaged.
-    """
-    try:
-        told = json.loads(progress_file(name, runs, form).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return told if isinstance(told, dict) and {"done", "of", "doing", "error"} <= told.keys() else None
-
-
 def write_finding(finding: Finding, folder: Path = FINDINGS) -> Path:
     """Write a finding as NAME.json, NAME-small.json for the small form, into a folder; the package's where none is."""
-    path = folder / f"{_file_name(finding['name'], finding['form'])}.json"
+    path = folder / f"{file_name(finding['name'], finding['form'])}.json"
     text = json.dumps(plain(finding), indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(path, (text + "\n").encode())
     return path
@@ -131,7 +97,7 @@ def read_findings(folder: Path | None = None) -> dict[str, Finding]:
     Raises FileFormatError, naming the file, where one cannot be read.
     """
     paths = sorted((folder or FINDINGS).glob("*.json"))
-    return {path.stem: _read(path) for path in paths if not path.name.endswith(_PROGRESS)}
+    return {path.stem: _read(path) for path in paths if not path.name.endswith(PROGRESS)}
 
 
 def _read(path: Path) -> Finding:
@@ -145,10 +111,6 @@ def _read(path: Path) -> Finding:
     return found
 
 
-def _file_name(recipe: str, form: FormName) -> str:
-    return recipe if form == "full" else f"{recipe}-{form}"
-
-
 def _finding(recipe: Recipe, planned: Sequence[Plan], runs: Mapping[str, list[Run]], *, form: FormName) -> Finding:
     judged = _judged(recipe, runs)
     results = [run.read_json("result") for own in runs.values() for run in own]
@@ -160,7 +122,7 @@ def _finding(recipe: Recipe, planned: Sequence[Plan], runs: Mapping[str, list[Ru
         "citation": PAPERS[recipe.paper],
         "table": recipe.table,
         "claim": recipe.claim,
-        "budget": recipe.budget,
+        "budget": recipe.budget if form == "full" else SMALL_BUDGET,
         "note": recipe.note,
         "form": form,
         "verdict": claim_verdict(verdicts),

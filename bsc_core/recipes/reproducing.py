@@ -36,6 +36,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "training": {"steps": 3, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"},
 }
 """What the small form lays over every arm."""
+SMALL_BUDGET = "{steps} steps of {batch_size} pairs of the sample data".format(**SMALL["training"])
 ALWAYS: dict[str, dict[str, Any]] = {
     "evaluation": {"each_epoch": False, "epoch_texts": 0},
     "training": {"threads": 1, "keep_checkpoints": 1},

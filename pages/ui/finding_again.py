@@ -25,7 +25,7 @@ FORMS: dict[str, str] = {"full": "In full", "small": "Small form"}
 
 def folder() -> Path:
     """Where this runs folder keeps its findings."""
-    from bsc_core.recipes.findings import KEPT
+    from bsc_core.recipes.progress import KEPT
 
     return store.run_store().root / KEPT
 

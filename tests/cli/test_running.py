@@ -110,8 +110,14 @@ def test_a_group_ends_with_the_run_that_is_stopped(
 
 def test_the_number_of_runs_is_said_before_one_is_made(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = report_of(capsys, "sweep", "sweep.toml", "--over", "training.batch_size=4,8,16", "--dry-run")
-    assert report["number_of_runs"] == 6
+    assert (report["number_of_runs"], report["checked"]) == (6, True)
+    many = f"training.batch_size={','.join(map(str, range(2, 102)))}"
+    report = report_of(capsys, "sweep", "sweep.toml", "--over", many, "--dry-run")
+    assert (report["number_of_runs"], report["checked"]) == (200, False)
     assert not RunStore().root.exists()
+    assert "with loss.temperature = -1: loss: temperature is -1" in refusal(
+        capsys, "sweep", "sweep.toml", "--over", "loss.temperature=0.1,-1", "--dry-run"
+    )
 
 
 def test_a_sweep_of_many_runs_asks_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

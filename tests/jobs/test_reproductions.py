@@ -12,7 +12,8 @@ from filelock import FileLock
 from bsc_core.jobs import reproductions
 from bsc_core.jobs.reproductions import reproduction, start_reproduction
 from bsc_core.recipes.catalogue import RECIPES
-from bsc_core.recipes.findings import lock_file, read_progress, reproduce
+from bsc_core.recipes.findings import reproduce
+from bsc_core.recipes.progress import lock_file, read_progress
 from bsc_core.runs import Run, RunStore
 
 

@@ -12,7 +12,8 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core.jobs import reproductions
 from bsc_core.recipes.catalogue import RECIPES
-from bsc_core.recipes.findings import lock_file, read_findings, write_finding
+from bsc_core.recipes.findings import read_findings, write_finding
+from bsc_core.recipes.progress import lock_file
 from bsc_core.runs import RunStore
 
 NAME = "mu_stsb"

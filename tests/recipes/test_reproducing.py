@@ -13,7 +13,8 @@ from bsc_core.jobs.worker import run_pipeline
 from bsc_core.recipes import reproducing
 from bsc_core.recipes.catalogue import RECIPES
 from bsc_core.recipes.claims import PAPERS, UNTRAINED, Arm, Recipe
-from bsc_core.recipes.findings import read_progress, reproduce
+from bsc_core.recipes.findings import reproduce
+from bsc_core.recipes.progress import read_progress
 from bsc_core.recipes.reproducing import Perform, merged, plans
 from bsc_core.runs import Run, RunStore
 
@@ -89,6 +90,7 @@ def test_the_untrained_encoder_is_that_of_an_arm_that_goes_on_from_none(
 def test_a_finding_says_what_was_done(finding: dict[str, Any]) -> None:
     assert finding["command"] == "bsc reproduce turns --form small"
     assert finding["form"] == "small"
+    assert finding["budget"] == "3 steps of 8 pairs of the sample data"
     assert finding["seeds"] == [0, 1]
     assert finding["device"] == "cpu"
     assert finding["seconds"] > 0
