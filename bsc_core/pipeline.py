@@ -209,8 +209,10 @@ class _Experiment:
             self.run.update_status(metric_name=name, metric_best=self.best.value)
 
     def _measure_untrained(self) -> None:
+        chain = self._chain()
+        started = self.config.encoder.model_copy(update={} if chain is None else {"name": chain["model"]})
         with self.journal.timed("encode"):
-            self.vectors.refresh()
+            self.vectors.begin(started, self.data.texts)
         self.before = measure(self.config, self.data, self.vectors.all)
         main_metric(self.before["dev"], self.config.evaluation.metric)  # refuses a metric that the data do not define
         self.run.write_json("evaluation/before", self.before)

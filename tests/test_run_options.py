@@ -191,7 +191,18 @@ def test_a_fingerprint_tells_settings_apart_and_not_names(small_config):
     assert fingerprint(small_config) == fingerprint(small_config.model_copy(update={"name": "again"}))
 
 
-def test_without_measuring_only_the_texts_that_a_plan_compares_are_encoded_again(small_config, tmp_path):
+def test_runs_from_one_encoder_encode_its_texts_once(small_config, tmp_path, monkeypatch):
+    monkeypatch.setenv("BSC_CACHE", str(tmp_path / "cache"))
+    (first, one), (second, two) = (conduct(small_config, tmp_path / name) for name in ("one", "two"))
+    assert second["texts_encoded"] == first["texts_encoded"] - first["texts"]
+    for when in ("before", "after"):
+        np.testing.assert_array_equal(one.array(f"embeddings_{when}"), two.array(f"embeddings_{when}"))
+    half = changed(small_config, training={"precision": "bf16"})
+    assert conduct(half, tmp_path / "three")[0]["texts_encoded"] == first["texts_encoded"]  # other vectors
+
+
+def test_without_measuring_only_the_texts_that_a_plan_compares_are_encoded_again(small_config, tmp_path, monkeypatch):
+    monkeypatch.setenv("BSC_CACHE", str(tmp_path / "cache"))
     config = changed(
         small_config,
         batching={"strategy": "examples", "group_size": 3},

@@ -24,6 +24,7 @@ from bsc_core.encoders.pretrained import load_folder
 
 if TYPE_CHECKING:
     from bsc_core.encoders.base import Progress
+    from bsc_core.encoders.forward import Precision
 
 ARRAYS_KEPT = 64
 MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
@@ -53,21 +54,32 @@ def embed(
     return vectors
 
 
-def known_vectors(config: EncoderConfig, texts: TextTable) -> NDArray[np.float32] | None:
-    """What `embed` would return where it is on disk, mapped and read-only; None where the texts are to be encoded."""
-    return _read(_place(encoder_folder(config.name), config, texts), len(texts), mmap_mode="r")
+def known_vectors(
+    config: EncoderConfig, texts: TextTable, *, precision: Precision = "fp32"
+) -> NDArray[np.float32] | None:
+    """What `embed` would return where it is on disk, mapped and read-only; None where the texts are to be encoded.
+
+    precision: in which the vectors were computed; `embed` computes in float32.
+    """
+    return _read(_place(encoder_folder(config.name), config, texts, precision), len(texts), mmap_mode="r")
 
 
-def keep_vectors(encoder: EncoderConfig | Path | str, texts: TextTable, vectors: NDArray[np.float32]) -> None:
-    """Keep what `embed` is to return for these texts, known from a larger table. vectors: (U, D), row i for text i."""
+def keep_vectors(
+    encoder: EncoderConfig | Path | str,
+    texts: TextTable,
+    vectors: NDArray[np.float32],
+    *,
+    precision: Precision = "fp32",
+) -> None:
+    """Keep what `embed` or `known_vectors` is to return for these texts. vectors: (U, D), row i for text i."""
     config = encoder if isinstance(encoder, EncoderConfig) else EncoderConfig.model_validate({"name": str(encoder)})
-    path = _place(encoder_folder(config.name), config, texts)
+    path = _place(encoder_folder(config.name), config, texts, precision)
     if not path.is_file():
         _write(path, vectors)
 
 
-def _place(folder: Path, config: EncoderConfig, texts: TextTable) -> Path:
-    key = f"{folder_digest(folder)} {texts.digest} {config.max_length}"
+def _place(folder: Path, config: EncoderConfig, texts: TextTable, precision: Precision = "fp32") -> Path:
+    key = f"{folder_digest(folder)} {texts.digest} {config.max_length}{'' if precision == 'fp32' else f' {precision}'}"
     return cache_folder() / "embeddings" / f"{hashlib.sha256(key.encode()).hexdigest()}.npy"
 
 

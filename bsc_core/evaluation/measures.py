@@ -51,9 +51,14 @@ class QueryValues:
     length: NDArray[np.int64] = field(repr=False)
 
     def means(self, *, skip_without_positive: bool = False) -> Metrics:
-        """Mean of each metric over the queries, None without any; a query without a positive counts as it stands, 0."""
-        counted = self.positives > 0 if skip_without_positive else np.ones(len(self.positives), dtype=bool)
-        return {name: _mean(values[counted]) for name, values in self.values.items()}
+        """Mean of each metric over the queries, None without any; a query without a positive counts as it stands, 0.
+
+        Where no query has a positive, only nDCG, which has its grades, is defined.
+        """
+        found = self.positives > 0
+        counted = found if skip_without_positive else np.ones(len(found), dtype=bool)
+        defined = {name for name in self.values if found.any() or name.startswith("ndcg")}
+        return {name: _mean(values[counted]) if name in defined else None for name, values in self.values.items()}
 
     def padded_precision(self, k: int) -> Numbers:
         """P@k as trec_eval divides it: hits among the first k / k, also where fewer than k were ranked. (Q,).

@@ -42,8 +42,9 @@ def ranking_metrics(
     grade is above 0). `queries` and `queries_without_positive` are counts. A k above a list's length takes it whole.
 
     Equal scores are ranked at their worst, the less relevant first, so no metric depends on the order of the rows. A
-    query without a relevant candidate counts as 0, or is left out with `skip_without_positive`. Without any query the
-    means are None. Raises DataError for a score that is NaN, a grade that is no gain, or for columns of unequal length.
+    query without a relevant candidate counts as 0, or is left out with `skip_without_positive`. Without any query, or
+    any relevant candidate, the means are None; nDCG stays where there are grades. Raises DataError for a score that is
+    NaN, a grade that is no gain, or for columns of unequal length.
     """
     measured = list_values(query, scores, relevant, k=k, grades=grades)
     metrics = measured.means(skip_without_positive=skip_without_positive)

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bsc_core.batching.arrays import Ids, Vectors
-from bsc_core.encoders import TokenTable, encode
+from bsc_core.encoders import TokenTable, encode, keep_vectors, known_vectors
 from bsc_core.training.precision import Precision, autocast
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+    from bsc_core.config import EncoderConfig
+    from bsc_core.data.texts import TextTable
 
 
 class TextVectors:
@@ -35,6 +38,18 @@ class TextVectors:
         self.model, self.tokens, self.precision, self.progress = model, tokens, precision, progress
         self.all: Vectors = self._zeros()
         self.steps: Vectors | None = None
+
+    def begin(self, encoder: EncoderConfig, texts: TextTable) -> None:
+        """Vectors of the untouched encoder: from disk where another run has left them in this precision, else encoded.
+
+        encoder: the one that the model was loaded from, by a name or folder of its own.
+        """
+        known = known_vectors(encoder, texts, precision=self.precision)
+        if known is None:
+            self.refresh()
+            keep_vectors(encoder, texts, self.all, precision=self.precision)
+        else:
+            self.all = np.array(known)
 
     def refresh(self) -> None:
         """Encode every text with the model as it is."""

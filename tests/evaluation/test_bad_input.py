@@ -34,11 +34,18 @@ def vectors_for(dataset, seed=0):
     return np.random.default_rng(seed).normal(size=(len(dataset.texts), 4)).astype(np.float32)
 
 
-def test_without_any_positive_rankings_are_0_and_counted_or_undefined():
-    found = measured.ranking_metrics([1, 1, 2, 2], SCORES, [False] * 4, k=(1,))
-    assert (found["mrr"], found["map"], found["queries_without_positive"]) == (0.0, 0.0, 2.0)
+def test_without_any_positive_rankings_are_undefined_but_for_grades():
+    found = measured.ranking_metrics([1, 1, 2, 2], SCORES, [False] * 4, k=(1,), grades=[0.2, 0.4, 0.0, 0.5])
+    assert [found[name] for name in ("mrr", "map", "has_positive@1")] == [None] * 3
+    assert found["queries_without_positive"] == 2.0
+    assert found["ndcg@1"] == 1.0
     skipped = measured.ranking_metrics([1, 1, 2, 2], SCORES, [False] * 4, k=(1,), skip_without_positive=True)
     assert (skipped["mrr"], skipped["queries"]) == (None, 0.0)
+
+
+def test_lists_without_a_positive_are_compared_by_what_is_defined():
+    dataset = PairDataset.from_pairs(list("aabbcc"), list("uvwxyz"), [0.1, 0.4, 0.2, 0.3, 0.0, 0.5])
+    assert measured.main_metric(measured.evaluate(vectors_for(dataset), dataset))[0] == "spearman"
 
 
 def test_without_any_positive_pairs_have_no_threshold_and_no_f1():

@@ -18,7 +18,7 @@ GOLDEN_GRADES = [1, 4, 3, 2, 4, 1, 2, 1, 2, 1]
 
 
 def slow_metrics(query, scores, relevant, cuts):
-    """One list at a time; equal scores at their worst."""
+    """One list at a time; equal scores at their worst; None where nothing is relevant."""
     collected = {"map": [], "mrr": []} | {f"{name}@{k}": [] for k in cuts for name in ("precision", "has_positive")}
     for wanted in sorted(set(query)):
         rows = [row for row in range(len(query)) if query[row] == wanted]
@@ -33,7 +33,7 @@ def slow_metrics(query, scores, relevant, cuts):
         for k in cuts:
             collected[f"precision@{k}"].append(sum(ranked[:k]) / min(k, len(ranked)))
             collected[f"has_positive@{k}"].append(float(any(ranked[:k])))
-    return {name: sum(values) / len(values) for name, values in collected.items()}
+    return {name: sum(values) / len(values) if any(relevant) else None for name, values in collected.items()}
 
 
 candidate = st.tuples(st.integers(0, 4), st.integers(-3, 3).map(lambda number: number / 4), st.booleans())

@@ -145,9 +145,10 @@ def test_means_over_queries_are_the_metrics_and_skipping_leaves_out_those_withou
     assert measured.values["mrr"].tolist() == [0.5, 1, 0]
 
 
-def test_without_any_positive_all_is_zero_and_nothing_is_left_when_they_are_skipped():
+def test_without_any_positive_nothing_is_defined_and_nothing_is_left_when_they_are_skipped():
     metrics = ranking_metrics([0, 1], [0.3, 0.4], [False, False], k=(1, 5))
-    assert {metrics[name] for name in ("map", "mrr", "precision@1", "recall@5", "has_positive@5")} == {0.0}
+    assert {metrics[name] for name in ("map", "mrr", "precision@1", "recall@5", "has_positive@5")} == {None}
+    assert metrics["queries"] == 2
     skipped = ranking_metrics([0, 1], [0.3, 0.4], [False, False], k=(1,), skip_without_positive=True)
     assert skipped["map"] is None
     assert skipped["queries"] == 0
