@@ -38,6 +38,9 @@ class EncoderConfig(Section):
     )
 
 
+Schedule = Literal["linear", "ends_early", "restarts"]
+
+
 class TrainingConfig(Section):
     """Optimiser, schedule, length of training and precision."""
 
@@ -49,11 +52,11 @@ class TrainingConfig(Section):
         1e-2, gt=0, lt=10, title="Temperature learning rate", description="For log tau, when it is learned."
     )
     warmup: float = Field(0.1, ge=0, lt=1, title="Warm-up", description="Share of the steps with a rising rate.")
-    schedule: Literal["linear", "ends_early"] = Field(
+    schedule: Schedule = Field(
         "linear",
         title="Schedule",
-        description="linear: falls to 0 at the end. ends_early: a lesson; the SBERT article's rate is 0 for the last "
-        "steps, as many as it warmed up.",
+        description="linear: falls to 0 at the end. Lessons: ends_early, the SBERT article's rate is 0 for the last "
+        "steps, as many as it warmed up; restarts, the margins paper's rises over 10,000 steps, anew in each epoch.",
     )
     head_learning_rate: float | None = Field(
         None, gt=0, lt=10, title="Head learning rate", description="For a classifier's head; None: the learning rate."

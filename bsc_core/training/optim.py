@@ -11,12 +11,14 @@ import torch
 from torch import nn
 
 from bsc_core.config import TrainingConfig
+from bsc_core.config.training import Schedule
 from bsc_core.errors import ConfigError
 
 TEMPERATURES = ("log_temperature", "inverse_temperature")
 LAYER = re.compile(r"(?:^|\.)(?:layer|layers|block|blocks|h)\.(\d+)\.")
 EPS, EPS_UNCORRECTED = 1e-8, 1e-6  # torch's, and that of the BSC paper's code
 LATE = 2.0**20  # 0.999 ** LATE is 0 in double precision
+RESTARTED_WARMUP = 10_000
 
 Named = tuple[str, nn.Parameter]
 
@@ -115,15 +117,25 @@ def _begin_late(optimizer: torch.optim.AdamW) -> None:
 
 
 def make_schedule(
-    optimizer: torch.optim.Optimizer, *, steps: int, warmup: float, ends_early: bool = False
+    optimizer: torch.optim.Optimizer, *, steps: int, warmup: float, kind: Schedule = "linear", in_epoch: int = 1
 ) -> torch.optim.lr_scheduler.LambdaLR:
     """Rise linearly over the first `warmup` share of `steps`, then fall linearly towards 0.
 
     steps: optimiser steps of the whole run, >= 1. The first step already has a rate above 0, and so has the last.
-    ends_early: the SBERT article's mistake, for lessons: 0 is reached as many steps too early as the rate rose.
+    kind: for lessons two mistakes. `ends_early` of the SBERT article: 0 is reached as many steps too early as the rate
+    rose. `restarts` of the code of the paper on margins (Jørgensen and Breitung 2024): in each epoch, of `in_epoch`
+    steps, the rate rises anew from 0 over the same 10,000 steps, which few epochs have; see `forget_moments`.
     """
     rising = round(steps * warmup)
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, (_early if ends_early else _whole)(steps, rising))
+    factors = {"linear": _whole(steps, rising), "ends_early": _early(steps, rising), "restarts": _anew(in_epoch)}
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factors[kind])
+
+
+def forget_moments(optimizer: torch.optim.AdamW, config: TrainingConfig) -> None:
+    """Begin with the moments of a new optimiser, as `restarts` does in each epoch."""
+    optimizer.state.clear()
+    if not config.bias_correction:
+        _begin_late(optimizer)
 
 
 def _whole(steps: int, rising: int) -> Callable[[int], float]:
@@ -140,6 +152,16 @@ def _early(steps: int, rising: int) -> Callable[[int], float]:
 
     def factor(step: int) -> float:
         return step / rising if step < rising else max(0.0, (end - step) / max(1, end - rising))
+
+    return factor
+
+
+def _anew(in_epoch: int) -> Callable[[int], float]:
+    def factor(step: int) -> float:
+        place = step % in_epoch
+        if place < RESTARTED_WARMUP:
+            return place / RESTARTED_WARMUP
+        return (in_epoch - place) / (in_epoch - RESTARTED_WARMUP)
 
     return factor
 

@@ -23,7 +23,7 @@ from bsc_core.encoders.tokens import TokenTable
 from bsc_core.errors import InputError, TrainingError
 from bsc_core.training.cache import CachedEncoder
 from bsc_core.training.memory import activation_room, peak_memory_bytes
-from bsc_core.training.optim import clip_gradients, make_optimizer, make_schedule
+from bsc_core.training.optim import clip_gradients, forget_moments, make_optimizer, make_schedule
 from bsc_core.training.precision import make_scaler, resolve_precision
 from bsc_core.training.ranks import Ranks
 from bsc_core.training.step import BatchReport, Ids, Memory, backward_batch
@@ -155,14 +155,16 @@ class Trainer:
         in_epoch = math.ceil(len(first) / config.accumulation)
         steps = config.steps or config.epochs * in_epoch
         epochs = math.ceil(steps / in_epoch)
-        ends_early = config.schedule == "ends_early"
-        schedule = make_schedule(self.optimizer, steps=steps, warmup=config.warmup, ends_early=ends_early)
+        lengths = {"steps": steps, "in_epoch": in_epoch}
+        schedule = make_schedule(self.optimizer, warmup=config.warmup, kind=config.schedule, **lengths)
         self._schedule = schedule
         done = self._restore(schedule) if self.start is not None else 0
         if self.start is not None and self.start.last:
             return
         for step, stretch in enumerate(self._stretches(first), start=done + 1):
             started = time.perf_counter()
+            if config.schedule == "restarts" and stretch.position == stretch.size:
+                forget_moments(self.optimizer, config)
             self.encoder.train()  # whoever read the last report may have evaluated, and drawn random numbers
             self.ranks.share_random_state()
             rate = float(schedule.get_last_lr()[0])

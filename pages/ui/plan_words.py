@@ -200,6 +200,8 @@ def oddities(config: RunConfig, known: Facts) -> list[str]:
     found += _of_engine(config)
     if training.schedule == "ends_early":
         found.append("The learning rate is 0 for the last steps: the article's mistake, kept as a lesson.")
+    if training.schedule == "restarts":
+        found.append("The learning rate rises over 10,000 steps, anew in each epoch: the paper's mistake, a lesson.")
     if not known.corpus and not known.shape.labelled:
         found.append("No corpus and no labels: dev is measured by search among its own documents.")
     return found

@@ -241,6 +241,7 @@ def test_the_counted_rows_are_those_of_the_run() -> None:
         ({"name": "simcse"}, {"encoder": {"name": "static"}}, "no dropout"),
         ({"name": "softmax", "frozen_head": True}, {}, "kept as a lesson"),
         ({"name": "softmax"}, {"training": {"schedule": "ends_early"}}, "rate is 0 for the last steps"),
+        ({"name": "triplet"}, {"training": {"schedule": "restarts"}}, "rises over 10,000 steps, anew in each epoch"),
         ({"name": "combined", "bsc": {"temperature": 0.005}}, {}, "Temperature 0.005 is low"),
     ],
 )

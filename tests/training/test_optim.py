@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -17,9 +18,9 @@ from bsc_core.training.optim import clip_gradients, layer_rates, make_optimizer,
 from bsc_core.training.precision import processor_gains_from_bf16, resolve_precision
 
 
-def rates(steps: int, warmup: float) -> list[float]:
+def rates(steps: int, warmup: float, **kind: Any) -> list[float]:
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    schedule = make_schedule(optimizer, steps=steps, warmup=warmup)
+    schedule = make_schedule(optimizer, steps=steps, warmup=warmup, **kind)
     seen = []
     for _ in range(steps):
         seen.append(schedule.get_last_lr()[0])
@@ -34,6 +35,14 @@ def test_a_tenth_of_the_steps_rises_and_the_rest_falls_to_zero():
     assert seen[10] == pytest.approx(1.0)
     assert all(a > b for a, b in pairwise(seen[10:]))
     assert seen[-1] == pytest.approx(1 / 90)
+
+
+def test_the_margins_papers_schedule_begins_anew_in_each_epoch_and_never_comes_to_its_peak():
+    seen = rates(5 * 782, 0.1, kind="restarts", in_epoch=782)  # 50,000 samples in batches of 64, five epochs
+    assert seen[:782] == seen[782:1564] == [step / 10_000 for step in range(782)]
+    assert 3e-5 * max(seen) == pytest.approx(2.34e-6, abs=5e-9)
+    long = rates(12_000, 0.1, kind="restarts", in_epoch=12_000)
+    assert (long[10_000], long[11_000]) == (1.0, 0.5)
 
 
 @given(steps=st.integers(1, 200), warmup=st.floats(0, 0.99))

@@ -72,6 +72,16 @@ def test_a_fixed_number_of_steps_replaces_epochs(make, steps, ends):
     assert [report.step for report in reports if report.ends_epoch] == ends
 
 
+def test_restarts_begin_each_epoch_with_a_rate_of_0_and_new_moments(make):
+    trainer, begun = make(epochs=2, schedule="restarts"), []
+    for report in trainer:
+        moments = next(iter(trainer.optimizer.state.values()))
+        begun.append((report.learning_rate, int(moments["step"])))
+    assert [rate for rate, _ in begun[:5]] == [rate for rate, _ in begun[5:]]
+    assert begun[0][0] == 0 < begun[1][0]
+    assert [steps for _, steps in begun] == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
+
+
 def test_training_lowers_the_loss_and_moves_the_temperature(make):
     reports = list(make(epochs=8, strategy="sequential"))
     assert np.mean([r.loss for r in reports[-5:]]) < 0.9 * np.mean([r.loss for r in reports[:5]])
