@@ -21,7 +21,8 @@ def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """One row for each statement of a finding, with what it says and what was found.
 
     difference: of `better` minus `worse` in the metric's own units; low, high: its interval, missing where there is
-    none; paper: the difference that the paper shows, missing where it shows none; p: corrected over the statements.
+    none; paper: the difference that the paper shows, missing where it shows none; p: corrected over the statements;
+    beside: whether the paper does not say it.
     """
     import pandas as pd
 
@@ -38,6 +39,7 @@ def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
                 "expects": one["expects"],
                 "p": one["p_holm"],
                 "verdict": one["verdict"],
+                "beside": one.get("beside", False),
             }
             for one in statements
         ]
@@ -89,9 +91,10 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
 
 
 def headline(table: pd.DataFrame) -> str:
-    """What is to be seen, in one sentence."""
-    holds = int((table["verdict"] == "holds").sum())
-    told = f"{holds} of {theme.many(len(table), 'statement')} {'holds' if holds == 1 else 'hold'}"
+    """What is to be seen, in one sentence; what stands beside the claim is not counted."""
+    said = table[~table["beside"]]
+    holds = int((said["verdict"] == "holds").sum())
+    told = f"{holds} of {theme.many(len(said), 'statement')} {'holds' if holds == 1 else 'hold'}"
     return f"{told}; diamonds: the paper" if table["paper"].notna().any() else told
 
 

@@ -55,7 +55,8 @@ class Statement:
     """One comparison that a claim makes: `better` is above `worse` by a metric on a split.
 
     expects: `better`, or `same` within `margin` either way. words: the statement for a reader; empty: made from the
-    titles. paper: the difference that the paper shows, in the metric's own units, where it shows one.
+    titles. paper: the difference that the paper shows, in the metric's own units, where it shows one. beside: the paper
+    does not say it; it is shown beside the claim and has no part in its verdict.
     """
 
     better: str
@@ -66,6 +67,7 @@ class Statement:
     margin: float | None = None
     words: str = ""
     paper: float | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _read(path: Path) -> Finding:
 def _finding(recipe: Recipe, planned: Sequence[Plan], runs: Mapping[str, list[Run]], *, form: FormName) -> Finding:
     judged = _judged(recipe, runs)
     results = [run.read_json("result") for own in runs.values() for run in own]
-    verdicts = [one.verdict for one in judged]
+    verdicts = [one.verdict for one in judged if not one.statement.beside]
     return {
         "name": recipe.name,
         "title": recipe.title,
@@ -206,13 +206,14 @@ def _range(interval: Interval) -> dict[str, float | None]:
 def _statement(recipe: Recipe, one: Judged) -> dict[str, Any]:
     found, statement = one.comparison, one.statement
     return {
-        "words": statement.words or _words(recipe, statement),
+        "words": _words(recipe, statement),
         "better": statement.better,
         "worse": statement.worse,
         "metric": statement.metric,
         "split": statement.split,
         "expects": statement.expects,
         "margin": statement.margin,
+        "beside": statement.beside,
         "paper": statement.paper,
         "difference": found.difference.value,
         "low": found.difference.low,
@@ -230,7 +231,12 @@ def _statement(recipe: Recipe, one: Judged) -> dict[str, Any]:
 
 
 def _words(recipe: Recipe, statement: Statement) -> str:
-    """The statement made from the titles of its arms."""
+    """The statement, made from the titles of its arms where it has no words of its own."""
+    said = statement.words or _made(recipe, statement)
+    return f"Beside the claim: {said}" if statement.beside else said
+
+
+def _made(recipe: Recipe, statement: Statement) -> str:
     better, worse = (
         "the untrained encoder" if name == UNTRAINED else recipe.arms[name].title
         for name in (statement.better, statement.worse)

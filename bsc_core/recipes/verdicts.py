@@ -20,7 +20,8 @@ RULE = (
     "after Holm's correction over the claim's statements; it does not hold where the same is true of the opposite. A "
     "statement that two settings are the same within a margin holds where the whole interval lies within the margin, "
     "and does not hold where it lies outside. Anything else cannot be told from these runs. A claim holds where all "
-    "its statements hold, and does not hold where one of them does not."
+    "its statements hold, and does not hold where one of them does not. What stands beside the claim, since the paper "
+    "does not say it, is corrected on its own and has no part in the verdict."
 )
 
 
@@ -37,14 +38,17 @@ class Judged:
 def judge(statements: Sequence[Statement], comparisons: Sequence[Comparison]) -> list[Judged]:
     """The verdict of every statement, by RULE. comparisons: what `better` has over `worse`, one for each statement.
 
-    The p-values of the statements that expect a difference are corrected together (Holm 1979).
+    The p-values of the statements that expect a difference are corrected together (Holm 1979), those beside the claim
+    on their own.
     """
-    tested = [
-        place
-        for place, (statement, found) in enumerate(zip(statements, comparisons, strict=True))
-        if statement.expects == "better" and found.p is not None
-    ]
-    adjusted = dict(zip(tested, holm([comparisons[place].p or 0.0 for place in tested]), strict=True))
+    adjusted: dict[int, float] = {}
+    for beside in (False, True):
+        tested = [
+            place
+            for place, (statement, found) in enumerate(zip(statements, comparisons, strict=True))
+            if statement.expects == "better" and found.p is not None and statement.beside == beside
+        ]
+        adjusted |= zip(tested, holm([comparisons[place].p or 0.0 for place in tested]), strict=True)
     judged = []
     for place, (statement, found) in enumerate(zip(statements, comparisons, strict=True)):
         p = adjusted.get(place)

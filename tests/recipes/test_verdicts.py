@@ -53,6 +53,12 @@ def test_statements_of_sameness_and_untested_ones_do_not_weigh_on_the_correction
     assert [one.p for one in judged] == [None, 0.03, None]
 
 
+def test_what_stands_beside_a_claim_is_corrected_on_its_own() -> None:
+    weak, beside = found(0.05, 0.01, 0.08, 0.03), Statement("new", "old", "map", beside=True)
+    assert [one.p for one in judge([BETTER, beside], [weak, weak])] == [0.03, 0.03]
+    assert [one.p for one in judge([beside, BETTER, beside], [weak, weak, weak])] == [0.06, 0.03, 0.06]
+
+
 def test_a_claim_holds_where_all_its_statements_hold_and_falls_with_one_of_them() -> None:
     assert claim_verdict(["holds", "holds"]) == "holds"
     assert claim_verdict(["holds", "cannot be told"]) == "cannot be told"
