@@ -31,6 +31,7 @@ from bsc_core.evaluation.probe_tasks import PROBE_TASKS, ProbeTask, read_probe_t
 from bsc_core.evaluation.probes import ProbePair, ProbeResult, average, probe, probe_beside
 from bsc_core.evaluation.ranking import list_values, ranking_metrics
 from bsc_core.evaluation.retrieval import RetrievalResult, RetrievalTask, rank, retrieval_task, search
+from bsc_core.evaluation.rows import TextRows
 from bsc_core.evaluation.significance import (
     Comparison,
     compare,
@@ -68,6 +69,7 @@ __all__ = [
     "SentenceMap",
     "StsResult",
     "StsTask",
+    "TextRows",
     "alignment",
     "anisotropy",
     "average",

@@ -18,6 +18,7 @@ from bsc_core.evaluation.measured import Measured
 from bsc_core.evaluation.measures import Numbers
 from bsc_core.evaluation.pairs import average_ranks
 from bsc_core.evaluation.retrieval import Vectors, search
+from bsc_core.evaluation.rows import TextRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,7 @@ def first_documents(
     queries = vectors[dataset.query[rows]]
     if searches_corpus(dataset, corpus):
         documents = np.unique(dataset.document) if corpus is None else corpus.document
-        positions, _ = search(queries, vectors[documents], top=1)
+        positions, _ = search(queries, TextRows(vectors, documents), top=1)
         return documents[positions[:, 0]]
     scores = cosines(vectors, dataset)
     order = np.lexsort((-scores, dataset.query_group))

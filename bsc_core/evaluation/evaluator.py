@@ -18,6 +18,7 @@ from bsc_core.evaluation.measures import CUTOFFS, Metrics, Numbers, QueryValues
 from bsc_core.evaluation.pairs import pair_metrics
 from bsc_core.evaluation.ranking import list_values, ranking_metrics
 from bsc_core.evaluation.retrieval import Vectors, rank, retrieval_task, unit_rows
+from bsc_core.evaluation.rows import TextRows
 
 MAIN_METRICS = ("mrr", "spearman", "f1")
 """What checkpoints are compared by unless the config names another: the first of these that is defined."""
@@ -101,7 +102,7 @@ def evaluate(
         metrics |= pair_metrics(similarities, labels, threshold=dataset.threshold, **thresholds)
     if searches_corpus(dataset, corpus):
         task = retrieval_task(dataset, corpus)
-        metrics |= rank(vectors[task.query], vectors[task.corpus], task, k=k, top=1).metrics
+        metrics |= rank(vectors[task.query], TextRows(vectors, task.corpus), task, k=k, top=1).metrics
     elif _has_lists(dataset):
         metrics |= ranking_metrics(dataset.query_group, similarities, dataset.positive, k=k, grades=labels)
     return metrics
@@ -117,7 +118,7 @@ def evaluate_queries(
     """
     if searches_corpus(dataset, corpus):
         task = retrieval_task(dataset, corpus)
-        return rank(vectors[task.query], vectors[task.corpus], task, k=k, top=1).per_query
+        return rank(vectors[task.query], TextRows(vectors, task.corpus), task, k=k, top=1).per_query
     if not _has_lists(dataset):
         return None
     _, first, place = np.unique(dataset.query_group, return_index=True, return_inverse=True)

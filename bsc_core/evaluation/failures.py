@@ -78,7 +78,7 @@ class _Search:
     def failure(self, query: int) -> Failure | None:
         """What came before the gold of a query; None where nothing did."""
         relevant = self.task.relevant(query).tolist()
-        others = [place for place in self.result.top_positions[query].tolist() if place not in relevant]
+        others = self.task.others(query, self.result.top_positions[query]).tolist()
         if not others:
             return None
         cosines = self._cosines(query, [*relevant, others[0]])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bsc_core.data.pairs import Corpus, PairDataset
 from bsc_core.errors import DataError
 from bsc_core.evaluation.measures import CUTOFFS, Metrics, Numbers, Placed, QueryValues, exponential, query_values
+from bsc_core.evaluation.rows import Documents
 from bsc_core.evaluation.top import TopDocuments
 
 Vectors = NDArray[np.float32]
@@ -59,6 +60,10 @@ class RetrievalTask:
     def relevant(self, query: int) -> Ids:
         """Positions in the corpus of one query's gold documents."""
         return self.gold[self.offsets[query] : self.offsets[query + 1]]
+
+    def others(self, query: int, positions: Ids) -> Ids:
+        """Those of some positions in the corpus that are not gold for a query."""
+        return positions[~np.isin(positions, self.relevant(query))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +141,7 @@ def _finder(
 
 def rank(
     queries: Vectors,
-    corpus: Vectors,
+    corpus: Documents,
     task: RetrievalTask,
     *,
     k: tuple[int, ...] = CUTOFFS,
@@ -146,8 +151,8 @@ def rank(
     """Rank the corpus for each query by cosine similarity.
 
     queries: (Q, D) and corpus: (M, D), row by row those of the task; they need no normalising, and a zero vector has
-    similarity 0 with everything. The corpus may be a memory-mapped file: beside the vectors of the queries and `top`
-    documents for each, some 100 MiB are held whatever its size. Metrics in [0, 1] are the means over queries of
+    similarity 0 with everything. The corpus may be a memory-mapped file or `TextRows` of one: beside the queries and
+    `top` documents for each, some 100 MiB are held whatever its size. Metrics in [0, 1] are the means over queries of
     `query_values`: `mrr`, `map`, `has_positive@k`, `precision@k`, `recall@k` and `ndcg@k`, and where gold documents are
     graded also `ndcg_exponential@k`. A k above M takes the whole corpus.
 
@@ -176,7 +181,7 @@ def rank(
 
 
 def search(
-    queries: Vectors, corpus: Vectors, *, top: int = 10, progress: Progress | None = None
+    queries: Vectors, corpus: Documents, *, top: int = 10, progress: Progress | None = None
 ) -> tuple[Ids, Vectors]:
     """The best documents for each query: positions in the corpus and cosines, both (Q, min(top, M)), best first.
 
@@ -187,6 +192,14 @@ def search(
     for documents, rows, cosines in _blocks(units, corpus, progress):
         best.add(rows, documents.start, cosines)
     return best.positions(), best.cosines()
+
+
+def query_cosines(query: Vectors, corpus: Documents) -> Vectors:
+    """(M,) cosines of one query (D,) with every document, those that `search` orders. Raises as it does."""
+    cosines = np.empty(len(corpus), dtype=np.float32)
+    for documents, _, block in _blocks(_query_units(query[None], corpus), corpus, None):
+        cosines[documents] = block[0]
+    return cosines
 
 
 def unit_rows(vectors: Vectors, *, first: int = 0) -> Vectors:
@@ -202,14 +215,14 @@ def unit_rows(vectors: Vectors, *, first: int = 0) -> Vectors:
     return units
 
 
-def _query_units(queries: Vectors, corpus: Vectors) -> Vectors:
+def _query_units(queries: Vectors, corpus: Documents) -> Vectors:
     if queries.shape[1] != corpus.shape[1]:
         sizes = f"{queries.shape[1]} numbers for the queries and of {corpus.shape[1]} for the documents"
         raise DataError(f"retrieval: vectors of {sizes}; encode both with one model")
     return unit_rows(np.asarray(queries, dtype=np.float32))
 
 
-def _blocks(units: Vectors, corpus: Vectors, progress: Progress | None) -> Iterator[tuple[slice, slice, Vectors]]:
+def _blocks(units: Vectors, corpus: Documents, progress: Progress | None) -> Iterator[tuple[slice, slice, Vectors]]:
     """Slices of documents and queries with their cosines, a few MiB at a time, which the next block overwrites."""
     width = max(1, min(BLOCK_DOCUMENTS, len(corpus)))
     height = max(1, min(len(units), BLOCK_BYTES // (4 * width)))
@@ -226,7 +239,7 @@ def _blocks(units: Vectors, corpus: Vectors, progress: Progress | None) -> Itera
             progress(documents.stop, len(corpus))
 
 
-def _gold_cosines(units: Vectors, corpus: Vectors, task: RetrievalTask) -> Numbers:
+def _gold_cosines(units: Vectors, corpus: Documents, task: RetrievalTask) -> Numbers:
     """(R,) cosine of each gold document with its query."""
     owner, cosines = task.owner, np.empty(len(task.gold))
     for start in range(0, len(cosines), GOLD_AT_ONCE):

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsc_core.data.pairs import Corpus, PairDataset
-from bsc_core.evaluation.retrieval import RetrievalTask, Vectors, rank, retrieval_task
+from bsc_core.evaluation.retrieval import Ids, RetrievalTask, Vectors, rank, retrieval_task, search
+from bsc_core.evaluation.rows import TextRows
 
 FIRST = "found first"
 LATER = "found in the first 10"
@@ -25,8 +26,8 @@ def search_errors(
 ) -> list[str]:
     """How a search with every query of some parts ends, told of each text: (N,) names.
 
-    A query whose gold document comes first is FIRST, one where it has rank 2 to 10 LATER, else it is MISSED; the
-    document that came before gold is INSTEAD; every other text is OTHERS. Each part is searched among the corpus, or
+    A query whose gold document comes first is FIRST, one where it has rank 2 to 10 LATER, else it is MISSED; the best
+    document that is not gold is then INSTEAD; every other text is OTHERS. Each part is searched among the corpus, or
     without one among its own documents. A text that is several of these is what went wrong. vectors: (N, D), of the
     text ids `texts`, ascending, or of all texts; queries and documents that have none are left out.
     """
@@ -40,12 +41,30 @@ def search_errors(
         queries, documents = task.query, task.corpus
         if texts is not None:
             queries, documents = (np.searchsorted(texts, ids).astype(np.int32) for ids in (queries, documents))
-        result = rank(vectors[queries], vectors[documents], task, k=(1,), top=1)
+        searched = TextRows(vectors, documents)
+        result = rank(vectors[queries], searched, task, k=(1,), top=1)
         right, missed = result.first_rank == 1, (result.first_rank == 0) | (result.first_rank > FAR)
         for name, chosen in ((FIRST, right), (LATER, ~right & ~missed), (MISSED, missed)):
             found[queries[chosen]] = name
-        found[documents[np.unique(result.top_positions[~right, 0])]] = INSTEAD
+        wrong = np.flatnonzero(~right).astype(np.int32)
+        found[documents[_came_first(task, wrong, result.top_positions[wrong, 0], vectors[queries], searched)]] = INSTEAD
     return list(found.tolist())
+
+
+def _came_first(task: RetrievalTask, asked: Ids, first: Ids, queries: Vectors, documents: TextRows) -> Ids:
+    """Positions of the best document of each query in `asked` that is not gold for it.
+
+    first: the best of all, which is gold where another is as near: ties count against it. queries: (Q, D).
+    """
+    size = len(task.corpus)
+    tied = np.isin(asked.astype(np.int64) * size + first, task.owner * size + task.gold)
+    if not tied.any():
+        return first
+    again = asked[tied]
+    most = max(len(task.relevant(query)) for query in again.tolist())
+    best, _ = search(queries[again], documents, top=most + 1)
+    others = [task.others(query, mine)[0] for query, mine in zip(again.tolist(), best, strict=True)]
+    return np.concatenate([first[~tied], np.asarray(others, dtype=np.int32)])
 
 
 def _held(task: RetrievalTask, texts: NDArray[np.int32]) -> RetrievalTask:

@@ -28,7 +28,7 @@ def verdict(view: View) -> None:
     if view.metric is None or not view.others:
         st.caption(_awaited(view))
         return
-    rows, told = [], verdicts(view)
+    rows, told = [], verdicts(view, view.metric)
     for setting in view.shown:
         found = interval(setting, view.split, view.metric)
         if found is not None:
@@ -63,14 +63,14 @@ def headline(view: View, told: dict[str, str]) -> str:
     return f"{metric}: {other.name} is {how} than {base}"
 
 
-def verdicts(view: View) -> dict[str, str]:
-    """For each of the others, by its key, whether it differs from the base by the chosen metric, in words.
+def verdicts(view: View, metric: str) -> dict[str, str]:
+    """For each of the others, by its key, whether it differs from the base by a metric, in words.
 
     Where several are held against the base, their p are corrected for it (Holm).
     """
     from bsc_core.evaluation import holm
 
-    found = {one.key: compared.compared(view.base, one, view.split, view.metric or "") for one in view.others}
+    found = {one.key: compared.compared(view.base, one, view.split, metric) for one in view.others}
     tested = {key: one.p for key, one in found.items() if not isinstance(one, str) and one.p is not None}
     raised = dict(zip(tested, holm(list(tested.values())), strict=True)) if len(found) > 1 else tested
     return {key: answer(one, p=raised.get(key), corrected=len(tested) > 1) for key, one in found.items()}
@@ -115,9 +115,10 @@ def draw(view: View) -> None:
     show.table_download(lambda: _frame(lines), name="comparison", key="runs.compared.save")
     seeds = any(len(one.runs) > 1 for one in view.shown)
     drawn = "seeds and queries" if seeds else "queries"
+    corrected = ", corrected for its several settings (Holm)" if len(view.others) > 1 else ""
     st.caption(
-        f"Brackets: 95% intervals over {drawn} drawn again. Each line is a test of its own: of twenty metrics without "
-        "any difference one is expected to be called one."
+        f"Brackets: 95% intervals over {drawn} drawn again. Each line is a test of its own{corrected}: of twenty "
+        "metrics without any difference one is expected to be called one."
     )
 
 
@@ -130,13 +131,13 @@ def table(view: View, metrics: list[str]) -> list[dict[str, str]]:
 
 
 def _line(view: View, metric: str) -> dict[str, str]:
-    line = {"Metric": metric}
+    line, told = {"Metric": metric}, verdicts(view, metric)
     for setting in view.shown:
         line[setting.name] = value(setting, view, metric)
     for other in view.others:
         found = compared.compared(view.base, other, view.split, metric)
         label = "A difference?" if len(view.others) == 1 else f"{other.name}: a difference?"
-        line[label] = NOT_COMPARED if isinstance(found, str) else answer(found)
+        line[label] = NOT_COMPARED if isinstance(found, str) else told[other.key]
         if not isinstance(found, str) and found.wins is not None and len(view.others) == 1:
             line[BY_QUERY] = f"{found.wins:,} / {found.losses:,} / {found.ties:,}"
     return line

@@ -20,11 +20,11 @@ ABOUT_WHY = "What texts and labels tell of the document that came first. Whether
 
 def failures(search: Search) -> list[dict[str, Any]]:
     """Queries whose gold the right model does not put first, the worst first, with what came first instead."""
-    return [_line(search, failure) for failure in _found(search.models[1].key, search.dataset.digest, search)]
+    return [_line(search, failure) for failure in _found(search.stamp, search)]
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _found(key: str, digest: str, _search: Search) -> list[Failure]:
+def _found(stamp: tuple[str, ...], _search: Search) -> list[Failure]:
     from bsc_core.evaluation.failures import find_failures
 
     vectors = _search.models[1].vectors()

@@ -91,11 +91,17 @@ def colourings(data: ExperimentData) -> dict[str, maps.Colouring]:
     """Ways to colour the texts that need no model."""
     files = [Path(report.source) for report in data.reports]
     times = tuple(file.stat().st_mtime_ns for file in files if file.exists())
-    return _colourings(data.texts.digest, tuple(len(part) for part in data.parts.values()), times, _data=data)
+    return _colourings(_rows_key(data), times, _data=data)
+
+
+def _rows_key(data: ExperimentData) -> str:
+    """What changes when the rows, their labels, their threshold, their split or the corpus do."""
+    parts = [f"{name} {part.threshold} {part.digest}" for name, part in data.parts.items()]
+    return " ".join([*parts, "" if data.corpus is None else data.corpus.digest])
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _colourings(digest: str, rows: tuple[int, ...], times: tuple[int, ...], _data: Any) -> dict[str, maps.Colouring]:
+def _colourings(rows: str, times: tuple[int, ...], _data: Any) -> dict[str, maps.Colouring]:
     return text_facts.colourings(_data)
 
 
@@ -105,7 +111,8 @@ def colours(view: View, name: str, rows: np.ndarray) -> list[maps.Colouring]:
         whole = [colourings(view.data)[name]]
     else:
         held = "" if (among := view.among) is None else hashlib.sha256(among.tobytes()).hexdigest()
-        whole = [_errors(f"{one.stamp} {held}", _view=view, _frame=one) for one in view.frames]
+        rows_key = _rows_key(view.data)
+        whole = [_errors(f"{one.stamp} {held} {rows_key}", _view=view, _frame=one) for one in view.frames]
     return [maps.Colouring([one.values[row] for row in rows.tolist()], one.colours) for one in whole]
 
 

@@ -22,12 +22,15 @@ WIDTHS = {"Query": 240, "First on the left": 240, "First on the right": 240, "Sh
 @dataclass(frozen=True, eq=False)
 class Answers:
     """What both models answer. first: (2, Q) positions in the corpus; shared: (Q,) share of the first ten that both
-    name; ranks: (2, Q) of the first right document, 0 for none; cards: of the queries whose right document is known."""
+    name; ranks: (2, Q) of the first right document, 0 for none; cards: of the queries whose right document is known;
+    listed: documents in each list, the first ten or the whole corpus; missing: right documents that it lacks."""
 
     first: np.ndarray
     shared: np.ndarray
     ranks: np.ndarray
     cards: list[metric_cards.Card]
+    listed: int
+    missing: int
 
 
 def draw(search: Search) -> None:
@@ -35,7 +38,7 @@ def draw(search: Search) -> None:
     asked = _brought()
     if asked is None:
         return
-    answers = _answered(asked.texts, asked.gold, (search.models[0].key, search.models[1].key), search)
+    answers = answered(search, asked)
     _tell(asked, answers)
     if answers.cards:
         st.caption("The queries whose right document is known:")
@@ -83,14 +86,19 @@ def _brought() -> AskedQueries | None:
     return None
 
 
+def answered(search: Search, asked: AskedQueries) -> Answers:
+    """What both models answer; once for all sessions."""
+    return _answered(asked.texts, asked.gold, search.stamp, search)
+
+
 @st.cache_resource(max_entries=8, show_spinner="Asking both models …")
 def _answered(
-    texts: tuple[str, ...], gold: tuple[tuple[str, ...], ...], keys: tuple[str, str], _search: Search
+    texts: tuple[str, ...], gold: tuple[tuple[str, ...], ...], stamp: tuple[str, ...], _search: Search
 ) -> Answers:
-    from bsc_core.evaluation import rank, search
+    from bsc_core.evaluation import TextRows, rank, search
     from bsc_core.evaluation.asking import asked_task, shared_answers
 
-    documents = [model.vectors()[_search.task.corpus] for model in _search.models]
+    documents = [TextRows(model.vectors(), _search.task.corpus) for model in _search.models]
     queries = [run_data.encode_texts(model, list(texts)) for model in _search.models]
     tops = [search(mine, corpus, top=TOP)[0] for mine, corpus in zip(queries, documents, strict=True)]
     told = np.flatnonzero([bool(found) for found in gold])
@@ -101,7 +109,8 @@ def _answered(
     cards = (
         metric_cards.of_queries(results[0].per_query, results[1].per_query, metric_cards.RANKED) if len(told) else []
     )
-    return Answers(np.stack([top[:, 0] for top in tops]), shared_answers(*tops), ranks, cards)
+    first, listed = np.stack([top[:, 0] for top in tops]), tops[0].shape[1]
+    return Answers(first, shared_answers(*tops), ranks, cards, listed, task.missing)
 
 
 def _tell(asked: AskedQueries, answers: Answers) -> None:
@@ -111,8 +120,11 @@ def _tell(asked: AskedQueries, answers: Answers) -> None:
     )
     st.caption(
         f"{theme.many(len(asked), 'query', 'queries')}, {told}. Both models put the same document first for "
-        f"{theme.count(same)}, and share {theme.share(float(answers.shared.mean()))} of their first {TOP}."
+        f"{theme.count(same)}, and share {theme.share(float(answers.shared.mean()))} of their first {answers.listed}."
     )
+    if answers.missing:
+        lost = theme.many(answers.missing, "right document is", "right documents are")
+        st.caption(f"{lost} not in the corpus: no model can find what is not there, so each counts as not found.")
     if asked.rejected:
         first = "; ".join(fault.sentence() for fault in asked.rejected[:3])
         st.caption(f"{theme.many(len(asked.rejected), 'row')} left out: {first}.")
@@ -124,7 +136,7 @@ def table(search: Search, asked: AskedQueries, answers: Answers) -> list[dict[st
     for place, query in enumerate(asked.texts):
         first = [search.text(search.task.corpus[position]) for position in answers.first[:, place]]
         line = {"Query": query, "First on the left": first[0], "First on the right": first[1]}
-        line |= {"Shared": f"{answers.shared[place] * TOP:.0f} of {TOP}"}
+        line |= {"Shared": f"{answers.shared[place] * answers.listed:.0f} of {answers.listed}"}
         if asked.told:
             known = (
                 [str(rank) if rank else "none" for rank in answers.ranks[:, place]] if asked.gold[place] else ["", ""]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bsc_core.data import PairDataset
     from bsc_core.data.experiment import ExperimentData
     from bsc_core.evaluation import RetrievalResult, RetrievalTask
+    from bsc_core.evaluation.asking import Answer
 
 TOP = 10
 QUERY = "retrieval.query"
@@ -42,9 +43,25 @@ class Search:
         """The pairs that set the task."""
         return self.data.parts[self.split]
 
+    @property
+    def stamp(self) -> tuple[str, ...]:
+        """What changes when other models, queries or documents do."""
+        return _stamp(self.data, self.models, self.split)
+
     def text(self, text_id: int) -> str:
         """A text by its id."""
         return self.data.texts[int(text_id)]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Both answers to a query. left, right: the first documents of each model; gold: positions in the corpus of what
+    is right; known: whether the query stands in the data."""
+
+    left: list[ranks.Hit]
+    right: list[ranks.Hit]
+    gold: frozenset[int]
+    known: bool
 
 
 def pick_models(run: Run, places: Sequence[DeltaGenerator]) -> tuple[run_data.Model, run_data.Model] | None:
@@ -109,24 +126,26 @@ def names(search: Search) -> tuple[str, str]:
 
 def searched(data: ExperimentData, models: tuple[run_data.Model, run_data.Model], split: str) -> Search:
     """Rank the corpus for every query of a split with both models; once for all sessions."""
-    keys = (models[0].key, models[1].key)
-    return _searched(data.texts.digest, data.parts[split].digest, keys, data, models, split)
+    return _searched(_stamp(data, models, split), data, models, split)
+
+
+def _stamp(data: ExperimentData, models: tuple[run_data.Model, run_data.Model], split: str) -> tuple[str, ...]:
+    corpus = "" if data.corpus is None else data.corpus.digest
+    return (*(model.key for model in models), split, data.parts[split].digest, corpus)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Searching with both models …")
 def _searched(
-    digest: str,
-    part_digest: str,
-    keys: tuple[str, str],
+    stamp: tuple[str, ...],
     _data: ExperimentData,
     _models: tuple[run_data.Model, run_data.Model],
     _split: str,
 ) -> Search:
-    from bsc_core.evaluation import rank, retrieval_task
+    from bsc_core.evaluation import TextRows, rank, retrieval_task
 
     task = retrieval_task(_data.parts[_split], _data.corpus)
     first, second = (
-        rank(vectors[task.query], vectors[task.corpus], task, top=TOP)
+        rank(vectors[task.query], TextRows(vectors, task.corpus), task, top=TOP)
         for vectors in (model.vectors() for model in _models)
     )
     return Search(_data, _split, task, _models, (first, second))
@@ -159,18 +178,33 @@ def _why_shown(search: Search) -> str:
 
 def answer(search: Search, query: str) -> None:
     """The first ten of both models side by side, for a query of the data or a typed one."""
-    place = _known(search, query)
-    vectors = [_vector(search, model, query) for model in search.models]
-    gold = set(search.task.relevant(place).tolist()) if place is not None else set()
-    left, right = _hits(search, vectors, gold)
-    called = names(search)
-    figure = ranks.rank_lines(left, right, called)
+    found, called = answers(search, query), names(search)
+    figure = ranks.rank_lines(found.left, found.right, called)
     if st.context.theme.type in TEXT_COLOURS:
         figure.update_layout(font_color=TEXT_COLOURS[st.context.theme.type])  # texts to read, not labels of an axis
     alt = f"First {TOP} documents of {called[0]} and {called[1]}, ranks that moved joined by lines"
     show.figure(figure, alt=alt, name="answers")
-    st.caption(_summary(left, right, gold, known=place is not None))
-    show.table_download(_table(left, right, called), name="answers", key="retrieval.answers.data")
+    st.caption(_summary(found))
+    show.table_download(_table(found, called), name="answers", key="retrieval.answers.data")
+
+
+def answers(search: Search, query: str) -> Found:
+    """What both models find for a query of the data or a typed one; once for all sessions."""
+    return _answers(search.stamp, query, search)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _answers(stamp: tuple[str, ...], query: str, _search: Search) -> Found:
+    from bsc_core.evaluation import TextRows
+    from bsc_core.evaluation.asking import answers_beside
+
+    task, place = _search.task, _known(_search, query)
+    left, right = _search.models
+    asked = _vector(_search, left, query, place), _vector(_search, right, query, place)
+    corpora = TextRows(left.vectors(), task.corpus), TextRows(right.vectors(), task.corpus)
+    gold = frozenset(() if place is None else task.relevant(place).tolist())
+    lists = [_hits(_search, found, gold) for found in answers_beside(asked, corpora, top=TOP)]
+    return Found(*lists, gold, known=place is not None)
 
 
 def _known(search: Search, query: str) -> int | None:
@@ -182,58 +216,39 @@ def _known(search: Search, query: str) -> int | None:
     return None
 
 
-def _vector(search: Search, model: run_data.Model, query: str) -> np.ndarray:
-    place = _known(search, query)
+def _vector(search: Search, model: run_data.Model, query: str, place: int | None) -> np.ndarray:
     if place is not None:
         return np.asarray(model.vectors()[search.task.query[place]])
     return run_data.encode_text(model, query)
 
 
-def _hits(search: Search, vectors: list[np.ndarray], gold: set[int]) -> tuple[list[ranks.Hit], list[ranks.Hit]]:
-    from bsc_core.evaluation import search as search_corpus
-
-    corpus = search.task.corpus
-    found = [
-        search_corpus(vector[None], model.vectors()[corpus], top=len(corpus))
-        for vector, model in zip(vectors, search.models, strict=True)
+def _hits(search: Search, found: Answer, gold: frozenset[int]) -> list[ranks.Hit]:
+    lines = zip(found.positions.tolist(), found.cosines.tolist(), found.other_ranks.tolist(), strict=True)
+    return [
+        ranks.Hit(position, search.text(search.task.corpus[position]), score, position in gold, other_rank)
+        for position, score, other_rank in lines
     ]
-    orders = [positions[0].tolist() for positions, _ in found]
-    places = [{position: rank for rank, position in enumerate(order, 1)} for order in orders]
-    lists = [
-        [
-            ranks.Hit(
-                document=position,
-                text=search.text(corpus[position]),
-                score=float(scores[0][rank]),
-                gold=position in gold,
-                other_rank=other[position],
-            )
-            for rank, position in enumerate(order[:TOP])
-        ]
-        for order, (_, scores), other in zip(orders, found, reversed(places), strict=True)
-    ]
-    return lists[0], lists[1]
 
 
-def _summary(left: list[ranks.Hit], right: list[ranks.Hit], gold: set[int], *, known: bool) -> str:
-    if not known:
+def _summary(found: Found) -> str:
+    if not found.known:
         return f"A query of your own: no gold is known for it. {STUBS}"
-    if not gold:
+    if not found.gold:
         return "The gold document of this query is not in the corpus."
     where = []
-    for name, hits in (("left", left), ("right", right)):
-        found = [rank for rank, hit in enumerate(hits, 1) if hit.gold]
-        where.append(f"{name} at rank {found[0]}" if found else f"{name} beyond rank {TOP}")
+    for name, hits in (("left", found.left), ("right", found.right)):
+        places = [rank for rank, hit in enumerate(hits, 1) if hit.gold]
+        where.append(f"{name} at rank {places[0]}" if places else f"{name} beyond rank {TOP}")
     return f"★ gold: {', '.join(where)}. {STUBS}"
 
 
-def _table(left: list[ranks.Hit], right: list[ranks.Hit], called: tuple[str, str]) -> Any:
+def _table(found: Found, called: tuple[str, str]) -> Any:
     import pandas as pd
 
     lines = [
         {"model": name, "rank": rank, "cosine": hit.score, "gold": hit.gold, "rank in the other": hit.other_rank}
         | {"document": hit.text}
-        for name, hits in zip(called, (left, right), strict=True)
+        for name, hits in zip(called, (found.left, found.right), strict=True)
         for rank, hit in enumerate(hits, 1)
     ]
     return pd.DataFrame(lines)

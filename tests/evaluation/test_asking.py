@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from bsc_core.evaluation import rank
-from bsc_core.evaluation.asking import asked_task, shared_answers
+from bsc_core.evaluation import rank, search
+from bsc_core.evaluation.asking import answers_beside, asked_task, shared_answers
 
 
 def test_right_documents_are_found_whatever_their_case_and_spaces():
@@ -39,3 +40,19 @@ def test_shared_answers_agree_with_sets():
     slow = [len(set(one) & set(other)) / 5 for one, other in zip(left.tolist(), right.tolist(), strict=True)]
     assert shared_answers(left, right).tolist() == slow
     assert shared_answers(left, left).tolist() == [1.0] * 30
+
+
+@pytest.mark.parametrize("documents", [1, 7, 400])
+def test_answers_beside_each_other_are_those_of_the_whole_order(documents, monkeypatch):
+    monkeypatch.setattr("bsc_core.evaluation.retrieval.BLOCK_DOCUMENTS", 64)
+    chooser = np.random.default_rng(documents)
+    corpora = tuple(chooser.integers(-1, 2, size=(documents, width)).astype(np.float32) for width in (4, 3))
+    queries = tuple(chooser.integers(-1, 2, size=corpus.shape[1]).astype(np.float32) for corpus in corpora)
+    whole = [search(query[None], corpus, top=documents) for query, corpus in zip(queries, corpora, strict=True)]
+    assert documents < 400 or all(len(np.unique(cosines)) < 100 for _, cosines in whole), "most are ties"
+    found = answers_beside(queries, corpora, top=10)
+    for own, other, answer in zip(whole, whole[::-1], found, strict=True):
+        assert answer.positions.tolist() == own[0][0, :10].tolist()
+        assert answer.cosines.tolist() == own[1][0, :10].tolist()
+        order = other[0][0].tolist()
+        assert answer.other_ranks.tolist() == [order.index(place) + 1 for place in answer.positions.tolist()]

@@ -58,6 +58,20 @@ def test_among_some_texts_only_these_are_searched_and_told(pairs: PairDataset, v
     assert told == [slow.get(text, errors.OTHERS) for text in kept.tolist()]
 
 
+def test_gold_is_never_what_came_before_it_where_documents_are_as_near(pairs: PairDataset) -> None:
+    told = errors.search_errors([pairs], None, np.ones((len(pairs.texts), 4), dtype=np.float32))
+    documents = sorted(set(pairs.document.tolist()))
+    assert [text for text in documents if told[text] == errors.INSTEAD] == documents[:2]
+
+
+def test_of_several_right_documents_ahead_of_a_tie_none_came_first_instead() -> None:
+    pairs = PairDataset.from_pairs(["q", "q", "q", "r"], ["a", "b", "c", "d"])
+    told = dict(zip(pairs.texts.texts, errors.search_errors([pairs], None, np.ones((6, 4), np.float32)), strict=True))
+    assert told == dict.fromkeys("qr", errors.LATER) | dict.fromkeys("ad", errors.INSTEAD) | dict.fromkeys(
+        "bc", errors.OTHERS
+    )
+
+
 def test_without_queries_nothing_was_asked(pairs: PairDataset, vectors: np.ndarray) -> None:
     assert set(errors.search_errors([], None, vectors)) == {errors.OTHERS}
     none = np.array([int(pairs.document[0])], dtype=np.int32)

@@ -15,6 +15,7 @@ from bsc_core.measuring import measure
 from bsc_core.preparation.prepare import load_experiment
 from bsc_core.runs import Run, RunStore
 from pages.ui import compare_table, compared, run_list
+from pages.ui.compare_view import View
 from pages.ui.comparing import differences
 
 COMPARED = "A difference?"
@@ -219,3 +220,31 @@ def test_an_answer_says_what_is_known() -> None:
     assert compare_table.answer(Comparison(Interval(0.5, None, None), None, 1, "")).startswith("one query")
     assert compare_table.answer(Comparison(Interval(0.0, 0.0, 0.0), None, 9, "")) == "no difference at all"
     assert compare_table.answer("comparison: other rows") == "not compared: other rows"
+
+
+def test_a_line_of_the_table_says_what_the_headline_says(finished, another, monkeypatch) -> None:
+    from bsc_core.evaluation import Comparison, Interval
+
+    runs = [finished, another("warm", learning_rate=0.5), another("hot", learning_rate=0.7)]
+    chances = {"learning_rate 0.5": 0.03, "learning_rate 0.7": 0.4}
+    monkeypatch.setattr(
+        compared,
+        "compared",
+        lambda first, second, split, metric: Comparison(Interval(0.04, 0.01, 0.07), chances[second.name], 100, ""),
+    )
+    settings = compared.settings_of(runs)
+    view = View(settings, settings[0], compared.untrained(settings), "dev", "mrr", ["mrr"])
+    told = compare_table.verdicts(view, "mrr")
+    (line,) = compare_table.table(view, ["mrr"])
+    for other in view.others:
+        assert line[f"{other.name}: a difference?"] == told[other.key]
+    assert line["learning_rate 0.5: a difference?"].startswith("cannot be told from chance")
+    assert "(p = 0.06, corrected)" in line["learning_rate 0.5: a difference?"]
+
+
+def test_the_words_below_the_table_tell_of_the_correction(pages, finished, another) -> None:
+    another("warm", noise=0.3, learning_rate=0.5)
+    corrected = "corrected for its several settings (Holm)"
+    assert corrected not in shown(pages.alone("runs", run=finished.id, compare="warm"))
+    another("hot", noise=0.3, learning_rate=0.7)
+    assert corrected in shown(pages.alone("runs", run=finished.id, compare=["warm", "hot"]))

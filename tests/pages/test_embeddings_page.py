@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,22 @@ def test_errors_differ_by_model_and_agree_with_its_ranks(pages: type, mapped: Ru
     tints = map_view.colours(view, map_view.ERROR, np.arange(len(view.data.texts), dtype=np.int32))
     vectors = np.asarray(mapped.array("embeddings_after"))
     assert tints[1].values == search_errors.search_errors([view.data.dev], None, vectors)
+
+
+def test_colours_follow_the_threshold_and_the_split(mapped: Run) -> None:
+    view = view_of(mapped)
+    data, rows = view.data, np.arange(len(view.data.texts), dtype=np.int32)
+    strict = replace(data, **{name: replace(part, threshold=1.0) for name, part in data.parts.items()})
+    turned = replace(data, train=data.dev, dev=data.train)
+    errors = []
+    for changed in (data, strict, turned):
+        seen = replace(view, data=changed)
+        tints = {name: map_view.colours(seen, name, rows)[0].values for name in ("label", "split", map_view.ERROR)}
+        assert tints["label"] == text_facts.labels(changed)
+        assert tints["split"] == text_facts.splits(changed)
+        assert tints[map_view.ERROR] == text_facts.errors(changed, view.frames[0].at(None), None).values
+        errors.append(tuple(tints[map_view.ERROR]))
+    assert len(set(errors)) == 3
 
 
 def test_neighbours_of_models_that_hold_some_texts_are_of_these(mapped: Run) -> None:

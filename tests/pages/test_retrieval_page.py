@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core.comparison import compare_runs
 from bsc_core.config import RunConfig
+from bsc_core.data.asked import pasted_queries
 from bsc_core.evaluation import compare
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
@@ -95,15 +96,14 @@ def test_failures_are_the_queries_whose_gold_is_not_first(search: searching.Sear
 
 
 def test_the_lists_know_each_others_ranks(search: searching.Search) -> None:
-    vectors = [np.asarray(model.vectors()[search.task.query[0]]) for model in search.models]
-    left, right = searching._hits(search, vectors, set())
-    places = {hit.document: rank for rank, hit in enumerate(right, 1)}
-    for hit in left:
+    found = searching.answers(search, search.text(search.task.query[0]))
+    places = {hit.document: rank for rank, hit in enumerate(found.right, 1)}
+    for hit in found.left:
         assert hit.other_rank is not None
         if hit.document in places:
             assert hit.other_rank == places[hit.document]
         else:
-            assert hit.other_rank > len(right)
+            assert hit.other_rank > len(found.right)
 
 
 def test_the_example_is_the_query_whose_gold_moved_most(search: searching.Search) -> None:
@@ -204,9 +204,8 @@ def test_pasted_queries_are_asked_of_both_models(pages: type, finished: Run, sea
         assert lines[f"First on the {side}"][0] == search.text(result.top_ids[0, 0])
 
 
-def test_own_queries_without_gold_have_no_metrics(finished: Run, search: searching.Search) -> None:
-    keys = search.models[0].key, search.models[1].key
-    found = own_queries._answered(("soup", "bread"), ((), ()), keys, search)
+def test_own_queries_without_gold_have_no_metrics(search: searching.Search) -> None:
+    found = own_queries.answered(search, pasted_queries("soup\nbread"))
     assert found.cards == []
     assert found.first.shape == (2, 2)
     assert ((found.shared >= 0) & (found.shared <= 1)).all()
