@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +18,25 @@ from bsc_core.encoders import embed
 from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation import (
     PROBE_TASKS,
-    anisotropy,
-    average,
     bootstrap_mean,
-    combine,
     compare,
     draw_pool,
     polarity_task,
     probe,
     read_probe_task,
     read_sts,
-    sts_average,
     sts_result,
-    uniformity,
     weighted_spearman,
 )
-from bsc_core.evaluation.bootstrap import FEWER_DRAWS, LEVEL, Interval, Statistic, draw_statistics, interval
+from bsc_core.evaluation.bootstrap import FEWER_DRAWS, Interval, Statistic, draw_statistics
+from bsc_core.evaluation.drawn_space import drawn_anisotropy, drawn_uniformity
+from bsc_core.evaluation.drawn_values import DrawnValue, compare_drawn, drawn_average, drawn_mean
 from bsc_core.evaluation.geometry import overlap_interval
 from bsc_core.evaluation.polarity import WEIGHTS, K, PolarityScores
 from bsc_core.evaluation.retrieval import Vectors, unit_rows
-from bsc_core.evaluation.significance import Comparison, compare_draws
+from bsc_core.evaluation.significance import Comparison
 from bsc_core.evaluation.sts import StsTask
+from bsc_core.evaluation.tradeoff import drawn_balance
 
 Report = dict[str, Any]
 Say = Callable[[str], object]
@@ -59,7 +57,7 @@ def probe_report(
     average, which names its tasks. Raises PathError where none is there or a named one is not, DataError as `probe`.
     """
     files = {name: Path(folder) / file.path for name, file in PROBE_TASKS.items()}
-    told, results = {}, []
+    told, drawn = {}, []
     for name in _there(files, tasks, Path(folder)):
         say(f"{name}: encoding and fitting")
         task = read_probe_task(name, folder)
@@ -67,9 +65,8 @@ def probe_report(
         found = compare(before.correct, after.correct, seed=SEED)
         told[name] = _told(after.interval(seed=SEED), before.accuracy, found)
         told[name] |= {"majority": after.majority, "measured": after.measured, "rows": len(after.rows)}
-        results.append((after, before))
-    means = [average(side) for side in zip(*results, strict=True)]
-    return _headed(encoders) | {"tasks": told, "average": _average(means[0][0], means[1][0], means[0][1])}
+        drawn.append([drawn_mean(side.correct, seed=_own_seed(name, PROBE_TASKS)) for side in (after, before)])
+    return _headed(encoders) | {"tasks": told, "average": _average(drawn, list(told), of="rows")}
 
 
 def sts_report(
@@ -83,23 +80,19 @@ def sts_report(
     `probe_report`, with the plain mean over tasks as the average. Raises PathError and DataError as it does.
     """
     files = {name: Path(folder) / name / "pairs.tsv.gz" for name in STS_TASKS}
-    told, results = {}, []
+    told, drawn = {}, []
     for name in _there(files, tasks, Path(folder)):
         say(f"{name}: encoding")
         parts = read_table(files[name]).columns.get("split", [])
         task = read_sts(files[name], split="test" if "test" in parts else None)
         vectors = _vectors(encoders, task.texts)
-        sides = [_cosines(own, task) for own in vectors]
-        after, before = (sts_result(cosines, task) for cosines in sides)
-        statistics = [_weighted(cosines, task) for cosines in (sides[1], sides[0])]
-        whole, drawn = draw_statistics(statistics, task.left, FEWER_DRAWS, SEED)
-        found = compare_draws(whole, drawn, 1, groups=len(np.unique(task.left)), seed=SEED)
-        span = interval(float(whole[1]), None if drawn is None else drawn[:, 1], LEVEL)
-        told[name] = _told(span, before.weighted, found) | {"pairs": len(task.scores), "subsets": dict(after.spearman)}
+        cosines = [_cosines(own, task) for own in vectors]
+        after, before = _drawn_spearman(cosines, task, seed=_own_seed(name, STS_TASKS))
+        result = sts_result(cosines[0], task)
+        told[name] = _compared(after, before) | {"pairs": len(task.scores), "subsets": dict(result.spearman)}
         told[name] |= {"space": _space(*vectors)}
-        results.append((name, after, before))
-    means = [sts_average({name: pair[side] for name, *pair in results}) for side in (0, 1)]
-    return _headed(encoders) | {"tasks": told, "average": _average(means[0][0], means[1][0], means[0][1])}
+        drawn.append([after, before])
+    return _headed(encoders) | {"tasks": told, "average": _average(drawn, list(told))}
 
 
 def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Report:
@@ -131,7 +124,6 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
 
 
 def _weighed(scores: PolarityScores) -> Report:
-    balance = combine(scores)
     kinds = {
         "polarity": (scores.polarity, scores.reference_polarity, scores.polarity_floor),
         "semantic": (scores.semantic, scores.reference_semantic, scores.semantic_floor),
@@ -140,7 +132,11 @@ def _weighed(scores: PolarityScores) -> Report:
     for name, (own, reference, floor) in kinds.items():
         found = compare(reference, own, seed=SEED)
         told[name] = _told(bootstrap_mean(own, seed=SEED), float(reference.mean()), found) | {"by_chance": floor}
-    return told | {"balance": {"value": balance.balance, "untrained": balance.reference}}
+    balances = drawn_balance(scores, seed=SEED)
+    if balances is None:
+        why = "not defined: the pool is of one class, or the untrained encoder finds all sentences alike"
+        return told | {"balance": {"value": None, "interval": [None, None], "untrained": None, "difference": why}}
+    return told | {"balance": _compared(*balances)}
 
 
 def _there(files: dict[str, Path], wanted: Sequence[str], folder: Path) -> list[str]:
@@ -167,6 +163,18 @@ def _cosines(vectors: Vectors, task: StsTask) -> NDArray[np.float64]:
     return found
 
 
+def _drawn_spearman(
+    cosines: Sequence[NDArray[np.float64]], task: StsTask, *, seed: int
+) -> tuple[DrawnValue, DrawnValue]:
+    """Spearman weighted by subset of two encoders, the pairs of one first sentence drawn together."""
+    statistics = [_weighted(own, task) for own in cosines]
+    whole, drawn = draw_statistics(statistics, task.left, FEWER_DRAWS, seed)
+    columns = [None, None] if drawn is None else list(drawn.T)
+    count = len(np.unique(task.left))
+    one, two = (DrawnValue(float(value), own, count) for value, own in zip(whole, columns, strict=True))
+    return one, two
+
+
 def _weighted(cosines: NDArray[np.float64], task: StsTask) -> Statistic:
     subset = np.asarray(task.subset, dtype=object)
 
@@ -178,9 +186,19 @@ def _weighted(cosines: NDArray[np.float64], task: StsTask) -> Statistic:
 
 def _space(after: Vectors, before: Vectors) -> Report:
     """Uniformity and mean cosine of the texts (U, D) by both, and the share of the nearest that they have in common."""
-    spread = {"": after, "_untrained": before}
-    told: Report = {f"uniformity{name}": uniformity(vectors, seed=SEED) for name, vectors in spread.items()}
-    told |= {f"anisotropy{name}": anisotropy(vectors) for name, vectors in spread.items()}
+    told: Report = {}
+    for name, measured, less in (
+        ("uniformity", drawn_uniformity, "more even"),
+        ("anisotropy", drawn_anisotropy, "lower"),
+    ):
+        own, untrained = measured(after, seed=SEED), measured(before, seed=SEED)
+        told |= {name: None, f"{name}_untrained": None}
+        if own is not None and untrained is not None:
+            more = "less even" if name == "uniformity" else "higher"
+            found = compare_drawn(untrained, own, seed=SEED)
+            told |= {name: own.value, f"{name}_untrained": untrained.value}
+            told[f"{name}_interval"] = [own.interval.low, own.interval.high]
+            told[f"{name}_difference"] = found.sentence(more=more, less=less, of="texts")
     kept = overlap_interval(before, after, seed=SEED, k=min(NEAREST, len(after) - 1))
     return told | {"neighbours_kept": kept.value, "neighbours_kept_interval": [kept.low, kept.high]}
 
@@ -189,14 +207,25 @@ def _headed(encoders: Encoders) -> Report:
     return {"model": encoders[0].name, "untrained": encoders[1].name}
 
 
-def _told(span: Interval, untrained: float, found: Comparison) -> Report:
+def _told(span: Interval, untrained: float, found: Comparison, *, of: str = "queries") -> Report:
     return {
         "value": span.value,
         "interval": [span.low, span.high],
         "untrained": untrained,
-        "difference": found.sentence(),
+        "difference": found.sentence(of=of),
     }
 
 
-def _average(model: float, untrained: float, tasks: Sequence[str]) -> Report:
-    return {"value": model, "untrained": untrained, "of": ", ".join(tasks)}
+def _compared(own: DrawnValue, untrained: DrawnValue, *, of: str = "queries") -> Report:
+    return _told(own.interval, untrained.value, compare_drawn(untrained, own, seed=SEED), of=of)
+
+
+def _average(drawn: Sequence[Sequence[DrawnValue]], tasks: Sequence[str], *, of: str = "queries") -> Report:
+    """Of the model and the untrained one, by task."""
+    own, untrained = (drawn_average(side) for side in zip(*drawn, strict=True))
+    return _compared(own, untrained, of=of) | {"of": ", ".join(tasks)}
+
+
+def _own_seed(name: str, tasks: Iterable[str]) -> int:
+    """Other draws for each data set, so that their average is one of independent draws."""
+    return SEED + list(tasks).index(name)

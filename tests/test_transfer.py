@@ -3,7 +3,10 @@
 import csv
 import gzip
 import json
+import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,6 +101,62 @@ def test_polarity_and_semantics_have_the_untrained_encoder_as_their_reference(fo
         assert told["semantic"]["untrained"] == pytest.approx(scores.reference_semantic.mean())
         assert told["balance"]["value"] == pytest.approx(combine(scores).balance)
     assert found["uniform"]["polarity"]["difference"].endswith("better")
+
+
+def has_interval(told: dict[str, Any]) -> None:
+    """Its value lies in its interval, and its difference is said with an interval and p."""
+    low, high = told["interval"]
+    assert low <= told["value"] <= high
+    words = re.fullmatch(
+        r"([+-]0\.\d{3}) \(95% interval \S+ to \S+, p [=<] [\d.]+, ([\d,]+) \w+\): .+", told["difference"]
+    )
+    assert words is not None
+    assert float(words[1]) == pytest.approx(told["value"] - told["untrained"], abs=1e-3)
+
+
+def test_averages_have_an_interval_and_their_difference_a_test(folder: Path) -> None:
+    shutil.copytree(folder / "stsb", folder / "sts12")
+    for found in (transfer.probe_report(ENCODERS, folder), transfer.sts_report(ENCODERS, folder)):
+        average = found["average"]
+        has_interval(average)
+        widths = [one["interval"][1] - one["interval"][0] for one in found["tasks"].values()]
+        assert average["interval"][1] - average["interval"][0] < max(widths)
+        assert average["difference"].endswith("better")
+        assert found["tasks"].keys() == set(average["of"].split(", "))
+
+
+def test_data_sets_of_an_average_are_drawn_apart(folder: Path) -> None:
+    """Two copies of one data set: drawn alike, their average would move as far as each of them."""
+    shutil.copytree(folder / "stsb", folder / "sts12")
+    found = transfer.sts_report(ENCODERS, folder)
+    (one, two), together = (task["interval"] for task in found["tasks"].values()), found["average"]["interval"]
+    assert one != two
+    assert together[1] - together[0] < 0.85 * (one[1] - one[0])
+
+
+def test_the_shape_of_the_space_has_intervals_and_tests(folder: Path) -> None:
+    space = transfer.sts_report(ENCODERS, folder)["tasks"]["stsb"]["space"]
+    for name in ("uniformity", "anisotropy"):
+        has_interval(
+            {key: space[f"{name}_{key}"] for key in ("interval", "untrained", "difference")} | {"value": space[name]}
+        )
+    assert space["uniformity_difference"].endswith(("more even", "less even", "cannot be told from chance"))
+
+
+def test_the_balance_is_told_from_that_of_the_untrained_encoder(folder: Path) -> None:
+    found = transfer.polarity_report(ENCODERS, folder / "classes.tsv.gz", k=4)
+    for weights in ("uniform", "linear"):
+        has_interval(found[weights]["balance"])
+    same = transfer.polarity_report((ENCODERS[0], ENCODERS[0]), folder / "classes.tsv.gz", k=4)
+    assert same["uniform"]["balance"]["difference"].endswith("no test, 40 queries): cannot be told from chance")
+
+
+def test_a_balance_that_is_not_defined_says_why(folder: Path) -> None:
+    rows = [(f"a good film, number {place}", 1, "train" if place < 20 else "test") for place in range(30)]
+    file = write(folder / "one.tsv.gz", ["text", "label", "split"], rows)
+    told = transfer.polarity_report(ENCODERS, file, k=4)["uniform"]["balance"]
+    assert told["value"] is None
+    assert told["difference"].startswith("not defined: the pool is of one class")
 
 
 def test_what_is_not_there_is_refused_in_a_sentence(folder: Path) -> None:

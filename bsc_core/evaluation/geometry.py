@@ -37,7 +37,7 @@ def uniformity(vectors: Vectors, *, seed: int, scale: float = 2.0, most: int = M
     sphere; -4 would be all at right angles for scale 2. At most `most` texts are taken, drawn by the seed. None for
     fewer than two texts.
     """
-    units = unit_rows(_drawn(vectors, most, seed))
+    units = unit_rows(drawn_rows(vectors, most, seed))
     count = len(units)
     if count < 2:
         return None
@@ -91,6 +91,12 @@ def overlap_interval(before: Vectors, after: Vectors, *, seed: int, k: int = 10,
     return bootstrap_mean(neighbour_overlap(before, after, seed=seed, k=k, most=most), seed=seed)
 
 
+def drawn_rows(vectors: Vectors, most: int, seed: int) -> Vectors:
+    """At most `most` rows of (N, D), drawn by the seed, in their order."""
+    rows = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:most])
+    return np.asarray(vectors[rows], dtype=np.float32)
+
+
 def _nearest_others(vectors: Vectors, rows: NDArray[np.int64], k: int) -> Ids:
     """(n, k) the nearest other vectors of some rows, nearest first."""
     found, _ = search(vectors[rows], vectors, top=k + 1)
@@ -98,8 +104,3 @@ def _nearest_others(vectors: Vectors, rows: NDArray[np.int64], k: int) -> Ids:
     kept[kept.all(axis=1), -1] = False  # equal vectors took the place of the one that asked
     others: Ids = found[kept].reshape(len(rows), k)
     return others
-
-
-def _drawn(vectors: Vectors, most: int, seed: int) -> Vectors:
-    rows = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:most])
-    return np.asarray(vectors[rows], dtype=np.float32)

@@ -59,15 +59,17 @@ class Comparison:
         """Whether the two runs differ by more than chance; false where that cannot be told."""
         return self.p is not None and self.p < 1 - self.difference.level and not self.difference.holds_zero
 
-    def sentence(self) -> str:
-        """The result in words, for tables and logs."""
+    def sentence(self, *, more: str = "better", less: str = "worse", of: str = "queries") -> str:
+        """The result in words, for tables and logs.
+
+        more, less: of a difference above and below 0; of: what is drawn.
+        """
         drawn = "no interval"
         if self.difference.low is not None and self.difference.high is not None:
             drawn = f"{self.difference.level:.0%} interval {self.difference.low:+.3f} to {self.difference.high:+.3f}"
         chance = "no test" if self.p is None else f"p = {self.p:.2g}" if self.p >= 0.001 else "p < 0.001"
-        better = "better" if self.difference.value > 0 else "worse"
-        verdict = better if self.is_difference else "cannot be told from chance"
-        return f"{self.difference.value:+.3f} ({drawn}, {chance}, {self.queries:,} queries): {verdict}"
+        verdict = (more if self.difference.value > 0 else less) if self.is_difference else "cannot be told from chance"
+        return f"{self.difference.value:+.3f} ({drawn}, {chance}, {self.queries:,} {of}): {verdict}"
 
 
 def compare(first: ArrayLike, second: ArrayLike, *, seed: int, draws: int = DRAWS, level: float = LEVEL) -> Comparison:

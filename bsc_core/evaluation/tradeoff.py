@@ -1,6 +1,6 @@
 """Polarity against semantic similarity: which runs no other beats in both, and one number for the two."""
 
-# R runs (or epochs, or margins)
+# R runs (or epochs, or margins), Q queries
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsc_core.errors import DataError
+from bsc_core.evaluation.bootstrap import DRAWS, draw_weights
+from bsc_core.evaluation.drawn_values import DrawnValue
+from bsc_core.evaluation.measures import Numbers
 from bsc_core.evaluation.polarity import PolarityScores
+
+LEAST_ROOM = 1e-9  # between a floor and the most that can be reached
 
 
 def pareto_front(polarity: ArrayLike, semantic: ArrayLike) -> NDArray[np.bool_]:
@@ -82,8 +87,42 @@ def combine_means(run: tuple[float, float], reference: tuple[float, float], floo
     return Balance(separation, kept, _harmonic(separation, kept), _harmonic(own, None if kept is None else 1.0))
 
 
+def combine_many(means: Numbers, reference: Numbers | float, floor: tuple[float, float]) -> Numbers:
+    """The balances of `combine_means` for many P and S at once, such as those of drawn queries, and 0 where undefined.
+
+    means: (2, ...) P and S; reference: S of the reference, of a shape that fits theirs.
+    """
+    separation = (means[0] - floor[0]) / max(1 - floor[0], LEAST_ROOM)
+    kept = (means[1] - floor[1]) / np.maximum(reference - floor[1], LEAST_ROOM)
+    lower = np.minimum(separation, kept)
+    total = np.where(lower > 0, separation + kept, 1.0)
+    balances: Numbers = np.where(lower > 0, 2 * separation * kept / total, 0.0)
+    return balances
+
+
+def drawn_balance(scores: PolarityScores, *, seed: int, draws: int = DRAWS) -> tuple[DrawnValue, DrawnValue] | None:
+    """The balance of a run and that of its reference, with the same queries drawn for both; None where undefined.
+
+    The floors stay those of all queries.
+    """
+    found = combine(scores)
+    if found.balance is None or found.reference is None:
+        return None
+    floor, count = (scores.polarity_floor, scores.semantic_floor), len(scores.polarity)
+    table = np.stack(
+        [scores.polarity, scores.semantic, scores.reference_polarity, scores.reference_semantic], axis=1
+    )  # (Q, 4)
+    if count < 2:
+        return DrawnValue(found.balance, None, count), DrawnValue(found.reference, None, count)
+    means = np.empty((4, draws))
+    for part, weights in draw_weights(count, draws, seed):
+        means[:, part] = (weights @ table).T
+    own, reference = (combine_many(side, means[3], floor) for side in (means[:2], means[2:]))
+    return DrawnValue(found.balance, own, count), DrawnValue(found.reference, reference, count)
+
+
 def _share(value: float, most: float, floor: float) -> float | None:
-    return (value - floor) / (most - floor) if most - floor > 1e-9 else None
+    return (value - floor) / (most - floor) if most - floor > LEAST_ROOM else None
 
 
 def _harmonic(left: float | None, right: float | None) -> float | None:

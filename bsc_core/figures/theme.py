@@ -32,10 +32,10 @@ def metric(value: float | None, interval: tuple[float, float] | None = None, *, 
 
 
 def change(value: float | None) -> str:
-    """A difference with its sign and 3 decimals: `+0.041`, or with a true minus sign; empty for None."""
+    """A difference with its sign and 3 decimals: `+0.041`, or with a true minus sign; 0 has a plus, None is empty."""
     if value is None or value != value:
         return ""
-    return f"{value:+.3f}".replace("-", "\N{MINUS SIGN}")
+    return f"{round(value, 3) + 0.0:+.3f}".replace("-", "\N{MINUS SIGN}")
 
 
 def count(number: int) -> str:

@@ -26,6 +26,7 @@ from bsc_core.evaluation.bootstrap import DRAWS, Interval, bootstrap_seeds
 from bsc_core.evaluation.measures import Numbers
 from bsc_core.evaluation.polarity import PolarityTask, polarity_task
 from bsc_core.evaluation.significance import Comparison, compare_draws, compare_seeds
+from bsc_core.evaluation.tradeoff import combine_many
 from bsc_core.preparation.prepare import load_experiment
 from bsc_core.recipes.measures_drawn import DRAW_SEED, drawn_interval, drawn_weights
 from bsc_core.recipes.subsets import SENTENCES_OF
@@ -202,24 +203,14 @@ def _balances(sides: Sequence[_Scores]) -> tuple[Numbers, Numbers | None]:
     tables = np.concatenate([side.tables for side in sides])  # (S, 2, Q)
     reference, floors = sides[0].reference, sides[0].floors
     count = tables.shape[2]
-    whole = _balance(tables.mean(axis=2).T, reference[1].mean(), floors)
+    whole = combine_many(tables.mean(axis=2).T, reference[1].mean(), floors)
     if count < 2:
         return whole, None
     blocks = []
     for weights in drawn_weights(np.arange(count), DRAWS, DRAW_SEED):
         means = np.stack([weights @ tables[:, row].T for row in (0, 1)]) / count  # (2, b, S)
-        blocks.append(_balance(means, (weights @ reference[1])[:, None] / count, floors))
+        blocks.append(combine_many(means, (weights @ reference[1])[:, None] / count, floors))
     return whole, np.concatenate(blocks)
-
-
-def _balance(means: Numbers, reference: Numbers, floors: tuple[float, float]) -> Numbers:
-    """`combine_means` of many P and S at once: means (2, ...), reference: S of the reference. 0 where either is."""
-    separation = (means[0] - floors[0]) / max(1 - floors[0], 1e-9)
-    kept = (means[1] - floors[1]) / np.maximum(reference - floors[1], 1e-9)
-    lower = np.minimum(separation, kept)
-    total = np.where(lower > 0, separation + kept, 1.0)
-    balance: Numbers = np.where(lower > 0, 2 * separation * kept / total, 0.0)
-    return balance
 
 
 def _sentences(run: Run, path: str | None, part: str) -> tuple[list[str], list[str]]:

@@ -9,7 +9,7 @@ import streamlit as st
 from bsc_core.config import RunConfig, to_toml
 from bsc_core.figures import curves, parallel, theme
 from bsc_core.runs import Run
-from pages.ui import run_actions, run_list, show, store
+from pages.ui import run_actions, run_list, show, store, sweep_sure, words
 
 PARTS = ("Parallel axes", "Curves", "Settings", "Best setting")
 SEED = "training.seed"
@@ -87,10 +87,22 @@ def all_curves(group: str, runs: list[Run], summary: dict[str, Any]) -> None:
 
 
 def settings(group: str, runs: list[Run], summary: dict[str, Any]) -> None:
-    """One line for each setting: its seeds, and mean, deviation and best of the metric over them."""
-    lines = table(summary)
+    """One line for each setting: its seeds, and mean, interval, deviation and best of the metric over them."""
+    lines = table(summary, sweep_sure.spans(summary, runs))
     st.dataframe(lines, hide_index=True, key=f"runs.cells.{group}", alt="Settings of the sweep, the best mean first")
     show.table_download(lambda: _frame(lines), name=f"sweep.{group}", key=f"runs.cells.save.{group}")
+    _sureness(runs, summary)
+
+
+def _sureness(runs: list[Run], summary: dict[str, Any]) -> None:
+    """Whether the best setting is above the next one, where two have a run that is done."""
+    told = sweep_sure.against_next(summary, runs)
+    if told is None:
+        return
+    about = f"{words.help_text('interval')}\n\n{words.help_text('p_value')}"
+    if any(len(cell["runs"]) > 1 for cell in summary["settings"]):
+        about += f"\n\n{words.help_text('seed_spread')}"
+    st.text(told, help=about)
 
 
 def _frame(lines: list[dict[str, Any]]) -> Any:
@@ -99,8 +111,8 @@ def _frame(lines: list[dict[str, Any]]) -> Any:
     return pd.DataFrame(lines)
 
 
-def table(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """The settings as rows, the best mean first."""
+def table(summary: dict[str, Any], spans: list[str]) -> list[dict[str, Any]]:
+    """The settings as rows, the best mean first. spans: the interval of each."""
     metric = summary["metric"] or "metric"
     return [
         {key: parallel.words(value) for key, value in cell["setting"].items()}
@@ -108,10 +120,11 @@ def table(summary: dict[str, Any]) -> list[dict[str, Any]]:
             "Runs": len(cell["runs"]),
             "Seeds": parallel.words(cell["seeds"]),
             f"{metric}, mean": _told(cell["mean"], "not done"),
+            "95% interval": span,
             "Deviation": _told(cell["deviation"], "one value" if cell["mean"] is not None else ""),
             "Best": _told(cell["best"], ""),
         }
-        for cell in summary["settings"]
+        for cell, span in zip(summary["settings"], spans, strict=True)
     ]
 
 
@@ -128,9 +141,11 @@ def best_setting(group: str, runs: list[Run], summary: dict[str, Any]) -> None:
         st.caption(awaited if going else "No run of this group is done, so there is no best setting.")
         return
     cell = summary["settings"][0]
-    chosen = ", ".join(f"{key} {parallel.words(value)}" for key, value in cell["setting"].items()) or "the one setting"
     over = f" over {theme.many(len(cell['runs']), 'seed')}" if len(cell["runs"]) > 1 else ""
-    st.text(f"{chosen}: {summary['metric']} {theme.metric(cell['mean'])}{over}")
+    interval = sweep_sure.spans(summary, runs)[0]
+    value = f"{theme.metric(cell['mean'])} {interval}" if interval.startswith("[") else theme.metric(cell["mean"])
+    st.text(f"{sweep_sure.named(cell)}: {summary['metric']} {value}{over}")
+    _sureness(runs, summary)
     text = to_toml(config)
     st.code(text, language="toml", height=320)
     with st.container(horizontal=True):

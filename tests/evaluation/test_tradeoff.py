@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from bsc_core.errors import DataError
 from bsc_core.evaluation import combine, pareto_front, polarity_task
-from bsc_core.evaluation.tradeoff import combine_means
+from bsc_core.evaluation.bootstrap import draw_weights
+from bsc_core.evaluation.tradeoff import combine_means, drawn_balance
 
 points = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=25)
 share = st.floats(0, 1)
@@ -69,6 +70,23 @@ def test_more_of_either_is_never_worse_and_giving_one_up_ends_at_nothing(p, s, m
     assert balance(p, s + more) >= balance(p, s) * (1 - 1e-12)
     assert balance(1.0, 0.0) == balance(0.0, 1.0) == balance(1.0, -0.3) == 0
     assert balance(1.0, 1.0) == 1
+
+
+def test_balances_of_drawn_queries_are_those_of_their_means():
+    chooser = np.random.default_rng(8)
+    sides = [chooser.normal(size=(rows, 6)).astype(np.float32) for rows in (30, 90)]
+    classes = [(side[:, 0] > 0).astype(int) for side in sides]
+    scores = polarity_task(sides, classes, k=4).measure(*(side[:, :2] for side in sides))
+    own, reference = drawn_balance(scores, seed=3, draws=5)
+    floor = (scores.polarity_floor, scores.semantic_floor)
+    for place, (_, weights) in enumerate(draw_weights(30, 1, 3)):
+        run = (weights[place] @ scores.polarity, weights[place] @ scores.semantic)
+        start = (weights[place] @ scores.reference_polarity, weights[place] @ scores.reference_semantic)
+        expected = combine_means(run, start, floor)
+        assert own.draws[place] == pytest.approx(expected.balance)
+        assert reference.draws[place] == pytest.approx(expected.reference)
+    assert (own.value, reference.value) == (combine(scores).balance, combine(scores).reference)
+    assert own.interval.low < own.value < own.interval.high
 
 
 def test_what_is_not_defined_is_none():

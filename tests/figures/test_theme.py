@@ -41,6 +41,7 @@ def test_counts_have_separators_and_agree_with_their_noun() -> None:
 
 def test_changes_carry_a_sign() -> None:
     assert theme.change(0.0414) == "+0.041"
+    assert theme.change(-0.0004) == "+0.000"
     assert theme.change(-0.012) == "\N{MINUS SIGN}0.012"
 
 

@@ -7,12 +7,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core.evaluation import compare
 from bsc_core.jobs import Queue, launch, launch_group
 from bsc_core.runs import Run, RunStore
-from pages.ui import queue_panel, run_list, sweep_view
+from pages.ui import queue_panel, run_list, sweep_sure, sweep_view
 
 GROUP = "20260101-000000-sweep-0001"
 TEMPERATURES = (0.05, 0.5)
@@ -180,6 +182,64 @@ def test_the_best_setting_is_a_config_to_train_with(pages: type, sweep: list[Run
     assert "loss.temperature 0.5: mrr 0.800 over 2 seeds" in shown(app)
     pressed(app, f"runs.best.train.{GROUP}")
     assert app.session_state["plan"]["loss"]["temperature"] == 0.5
+
+
+def measured(run: Run, trained: Run, lost: float, *, other_data: bool = False) -> None:
+    """The run is measured as the trained one, less so much of the MRR of its first query."""
+    shutil.copytree(trained.folder / "evaluation", run.folder / "evaluation")
+    queries = np.array(run.array("evaluation/after-dev-queries"))
+    queries["mrr"][0] -= lost
+    run.write_array("evaluation/after-dev-queries", queries)
+    if other_data:
+        about = run.read_json("evaluation/measured") or {}
+        about["after"]["dev"]["digest"] = "other"
+        run.write_json("evaluation/measured", about)
+    (run.folder / "evaluation" / "intervals.json").unlink()
+    run.update_status(metric_best=float(queries["mrr"].mean()))
+
+
+@pytest.mark.parametrize(
+    ("other_data", "told"),
+    [
+        (
+            False,
+            "The best cannot be told apart from the next one (loss.temperature 0.05): +0.100 [+0.000, +0.300], p = 1.",
+        ),
+        (
+            True,
+            "The best is not held against the next one (loss.temperature 0.05): the runs were measured on other dev",
+        ),
+    ],
+)
+def test_the_best_setting_is_held_against_the_next_one(
+    pages: type, sweep: list[Run], trained: Run, other_data: bool, told: str
+) -> None:
+    for run, lost in zip(sweep, (0.4, 0.4, 0.0), strict=False):
+        measured(run, trained, lost, other_data=other_data and lost > 0)
+    for name in ("Settings", "Best setting"):
+        assert told in shown(part(pages, name))
+    assert "loss.temperature 0.5: mrr 1.000 [1.000, 1.000] over 2 seeds" in shown(part(pages, "Best setting"))
+    rows = part(pages, "Settings").dataframe[-1].value.to_dict("records")
+    for row in rows:
+        low, high = (float(end) for end in row["95% interval"].strip("[]").split(", "))
+        assert low <= float(row["mrr, mean"]) <= high
+
+
+def test_settings_whose_runs_keep_no_values_have_no_interval(pages: type, sweep: list[Run]) -> None:
+    app = part(pages, "Settings")
+    assert app.dataframe[-1].value["95% interval"].tolist() == ["no interval"] * 2
+    assert "The best is not held against the next one (loss.temperature 0.05): run " in shown(app)
+
+
+def test_a_setting_above_the_next_one_is_called_so_where_that_is_more_than_chance() -> None:
+    gained = np.linspace(0.01, 0.03, 40)
+    above = sweep_sure.sentence(compare(np.zeros(40), gained, seed=0), "temperature 0.1")
+    assert above.startswith("The best is above the next one (temperature 0.1) by +0.020 [+0.0")
+    assert above.endswith("p < 0.001.")
+    one = sweep_sure.sentence(compare([0.1], [0.3], seed=0), "temperature 0.1")
+    assert one == "The best cannot be told apart from the next one (temperature 0.1): there is one query."
+    same = sweep_sure.sentence(compare(gained, gained, seed=0), "temperature 0.1")
+    assert same == "The best cannot be told apart from the next one (temperature 0.1): no query differs."
 
 
 def test_the_curves_of_all_runs_lie_in_one_picture(pages: type, sweep: list[Run]) -> None:
