@@ -26,9 +26,10 @@ from bsc_core.errors import ModelError, RunError, RunNotFoundError
 from bsc_core.files import as_json, write_whole
 from bsc_core.status import FINISHED, RunStatus, State, status_from_json
 
-__all__ = ["FINISHED", "Run", "RunStatus", "RunStore", "State", "chain_of", "new_run_id"]
+__all__ = ["DRAFT", "FINISHED", "Run", "RunStatus", "RunStore", "State", "chain_of", "new_run_id"]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+DRAFT = ".new-"  # how the folder of a run begins that is being made, which no one sees
 _UPLOADS = "uploads"
 _CHAIN = "run:"
 _LOCK_SECONDS = 10.0
@@ -219,21 +220,26 @@ class RunStore:
         """Where the app keeps files that users uploaded; not made until it is needed."""
         return self.root / _UPLOADS
 
-    def create(self, config: RunConfig, run_id: str | None = None) -> Run:
-        """Make the folder of a run, in state queued; a run that has this id already is returned as it is."""
+    def create(self, config: RunConfig, run_id: str | None = None, fill: Callable[[Run], object] | None = None) -> Run:
+        """Make the folder of a run, in state queued; a run that has this id already is returned as it is.
+
+        fill: puts more into it before anyone sees it; what that raises leaves no run.
+        """
         run = self._run(run_id or new_run_id(config, now=self._clock()))
         if run.folder.exists():
             return run
-        draft = self.root / f".new-{run.id}-{secrets.token_hex(4)}"
+        draft = self.root / f"{DRAFT}{run.id}-{secrets.token_hex(4)}"
         draft.mkdir(parents=True)
         now = self._clock()
-        write_whole(draft / "config.json", as_json(config.model_dump(mode="json"), indent=1))
-        write_whole(draft / "status.json", as_json(asdict(RunStatus(created=now, updated=now))))
         try:
+            write_whole(draft / "config.json", as_json(config.model_dump(mode="json"), indent=1))
+            write_whole(draft / "status.json", as_json(asdict(RunStatus(created=now, updated=now))))
+            if fill is not None:
+                fill(Run(draft, self._clock))
             draft.rename(run.folder)
-        except OSError:  # another process made it meanwhile, or the disk refused
-            shutil.rmtree(draft)
-            if not run.folder.exists():
+        except BaseException as error:  # another process made it meanwhile, or the disk refused
+            shutil.rmtree(draft, ignore_errors=True)
+            if not (isinstance(error, OSError) and run.folder.exists()):
                 raise
         return run
 
@@ -249,8 +255,7 @@ class RunStore:
         """All runs, newest first."""
         if not self.root.is_dir():
             return []
-        folders = [path for path in self.root.iterdir() if _is_run_id(path.name) and (path / "config.json").is_file()]
-        runs = [Run(folder, self._clock) for folder in folders]
+        runs = [run for path in self.root.iterdir() if _is_run_id(path.name) and (run := Run(path, self._clock)).exists]
         return sorted(runs, key=lambda run: (run.status().created, run.id), reverse=True)
 
     def encoder(self, config: EncoderConfig) -> EncoderConfig:

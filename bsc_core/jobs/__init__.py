@@ -12,7 +12,7 @@ from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.reconciling import reconcile
 from bsc_core.jobs.resuming import can_resume, resume
 from bsc_core.jobs.states import TRANSITIONS
-from bsc_core.jobs.stopping import stop
+from bsc_core.jobs.stopping import hangs_on, stop
 from bsc_core.jobs.trash import Trashed, empty_trash, restore, trash, trashed
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "empty_trash",
     "group_runs",
     "group_summary",
+    "hangs_on",
     "launch",
     "launch_group",
     "pause",

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bsc_core.config import RunConfig
-from bsc_core.jobs.launching import Start, enqueue, ensure_supervisor
+from bsc_core.errors import JobError
+from bsc_core.jobs.launching import Start, make, not_queued, serve
 from bsc_core.jobs.local import start_supervisor
+from bsc_core.jobs.queue import Queue
 from bsc_core.runs import Run, RunStore
 
 _SEED = "training.seed"
@@ -51,13 +53,22 @@ def launch_group(
     """Queue runs as a group, in their order, and return at once. group: an id as runs have; theirs are `group-001` on.
 
     Launching a group again launches what is missing of it. over: the keys in which the settings differ, such as those
-    of a sweep; none: told from the configs. Raises as `launch` does.
+    of a sweep; none: told from the configs. Raises as `launch` does; where the queue refuses, all are made and kept.
     """
-    runs = [
-        enqueue(store, member.config, member.id, backend=backend, about=member.about)
-        for member in members(configs, group, over)
-    ]
-    ensure_supervisor(store, start=start)
+    runs, refused = [], None
+    for member in members(configs, group, over):
+        try:
+            runs.append(make(store, member.config, member.id, backend=backend, about=member.about))
+        except JobError as error:
+            raise JobError(f"group {group}: {len(runs)} of {len(configs)} runs are made and kept; {error}") from error
+        if refused is None:  # a queue that someone holds is not asked for each run
+            try:
+                Queue(store.root).add(runs[-1].id)
+            except JobError as error:
+                refused = error
+    if refused is not None:
+        raise not_queued(f"group {group} of {len(runs)} runs", refused) from refused
+    serve(store, f"group {group}", start=start)
     return runs
 
 

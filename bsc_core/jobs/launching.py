@@ -33,10 +33,10 @@ def launch(
     Launching an id again launches nothing and returns the run there is. backend: where it is performed; None: what the
     environment's BSC_BACKEND says, else on this machine. start: starts a supervisor for the store.
     Raises ConfigError for a config with several seeds or an unknown backend, JobError when the disk, the queue or the
-    supervisor refuses.
+    supervisor refuses: a run that was made by then is kept, and the sentence names it.
     """
     run = enqueue(store, config, run_id, backend=backend)
-    ensure_supervisor(store, start=start)
+    serve(store, f"run {run.id}", start=start)
     return run
 
 
@@ -49,11 +49,28 @@ def enqueue(
     about: Mapping[str, Any] | None = None,
 ) -> Run:
     """Make a run and queue it, without a look for who serves the queue. about: of a group's member, as `join_group`."""
+    run = make(store, config, run_id, backend=backend, about=about)
+    try:
+        Queue(store.root).add(run.id)
+    except JobError as error:
+        raise not_queued(f"run {run.id}", error) from error
+    return run
+
+
+def make(
+    store: RunStore,
+    config: RunConfig,
+    run_id: str | None = None,
+    *,
+    backend: str | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Run:
+    """Make the folder of a run that belongs in the queue; who looks at the runs queues it where nobody else does."""
     if config.training.seeds:
         raise ConfigError(
             f"training.seeds is {list(config.training.seeds)}; launch a group, with one run for each seed"
         )
-    where = backend or os.environ.get(BACKEND) or "local"
+    where = backend or backend_here()
     backend_named(where)
     try:
         run = store.create(config, run_id)
@@ -64,8 +81,36 @@ def enqueue(
             write_launched(run, where)
     except OSError as error:
         raise JobError(f"{store.root}: the run could not be written ({error}); free disk space, then retry") from error
-    Queue(store.root).add(run.id)
     return run
+
+
+def backend_here() -> str:
+    """Where this process's environment has runs performed."""
+    return os.environ.get(BACKEND) or "local"
+
+
+def not_queued(what: str, error: JobError) -> JobError:
+    """The sentence for a run, or the runs of a group, that are made and that the queue did not take."""
+    return JobError(
+        f"{what} is kept but not queued yet ({_cause(error)}); the Runs page or `bsc runs` queues it a minute from "
+        "now, so do not launch it anew"
+    )
+
+
+def serve(store: RunStore, what: str, *, start: Start = start_supervisor) -> None:
+    """See to it that what was just queued is served. Raises JobError that says that it is queued all the same."""
+    try:
+        ensure_supervisor(store, start=start)
+    except JobError as error:
+        raise JobError(
+            f"{what} is queued, but is not served yet ({_cause(error)}); the Runs page or `bsc runs` sees to it, so do "
+            "not launch it anew"
+        ) from error
+
+
+def _cause(error: JobError) -> str:
+    """An error without its way out, which is another one here."""
+    return str(error).partition(";")[0]
 
 
 def join_group(run: Run, about: Mapping[str, Any]) -> None:

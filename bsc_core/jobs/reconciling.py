@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bsc_core.errors import BscError, JobError
+from bsc_core.errors import BscError, JobError, RunError
 from bsc_core.jobs.backend import Backend, Look
 from bsc_core.jobs.backends import backend_of
 from bsc_core.jobs.launching import BACKEND, ensure_supervisor
 from bsc_core.jobs.local import start_supervisor
 from bsc_core.jobs.queue import LAUNCHED, Queue
-from bsc_core.jobs.states import advance, move
+from bsc_core.jobs.states import RESUMED, advance, move
 from bsc_core.jobs.trash import KEPT_SECONDS, empty_trash
 from bsc_core.runs import FINISHED, Run, RunStatus, RunStore
 
@@ -40,7 +40,7 @@ def reconcile(
     """
     ended: list[Run] = []
     fault: Exception | None = None
-    for run in store.list():
+    for run in reversed(store.list()):  # the oldest is queued again first
         try:
             if not run.status().is_readable:
                 mend(run)
@@ -58,7 +58,7 @@ def reconcile(
 
 def requeue(store: RunStore, *, stale_seconds: float = STALE_SECONDS) -> None:
     """Queue again what waits and is in no queue, as after damage to its file. Raises JobError as `reconcile` does."""
-    for run in store.list():
+    for run in reversed(store.list()):
         if run.status().state in ("queued", "starting"):
             _requeue(store, run, stale_seconds)
 
@@ -105,13 +105,15 @@ def mend(run: Run) -> RunStatus:
 
     Without a worker's note it is left alone while the file is young, since a worker that begins now may write it anew.
     """
-    path, worker = run.folder / "status.json", run.read_json(WORKER)
-    if worker is None and path.exists() and abs(time.time() - path.stat().st_mtime) < MEND_SECONDS:
+    path, worker = run.folder / "status.json", _note(run, WORKER)
+    if not worker and path.exists() and abs(time.time() - path.stat().st_mtime) < MEND_SECONDS:
         return run.status()
     made = (run.folder / "config.json").stat().st_mtime
-    group = (run.read_json("group") or {}).get("group")
-    launched = run.read_json(LAUNCHED)
-    fresh = RunStatus(created=made, group=group, backend=(launched or {}).get(BACKEND, "local"))
+    group = (_note(run, "group") or {}).get("group")
+    launched = _note(run, LAUNCHED)
+    parent = (_note(run, RESUMED) or {}).get("from")
+    where = (launched or {}).get(BACKEND, "local")
+    fresh = RunStatus(created=made, group=group, backend=where, resumed_from=parent)
 
     def told(status: RunStatus) -> RunStatus:
         if status.is_readable:
@@ -119,8 +121,8 @@ def mend(run: Run) -> RunStatus:
         end = _told_end(run)
         if end is not None:
             return move(fresh, now=run.clock(), **end)
-        if worker is not None:  # whether it lives is looked up next
-            return move(fresh, "running", now=run.clock(), **(worker if fresh.backend == "local" else {}))
+        if worker is not None or (run.folder / f"{WORKER}.json").exists():  # whether it lives is looked up next
+            return move(fresh, "running", now=run.clock(), **((worker or {}) if fresh.backend == "local" else {}))
         if run.stop_requested():
             return move(fresh, "stopped", now=run.clock(), message="stopped before it began")
         if launched is not None:
@@ -132,11 +134,20 @@ def mend(run: Run) -> RunStatus:
 
 def _told_end(run: Run) -> dict[str, Any] | None:
     """How the run ended by its own word: what its worker wrote of it, or its result, which is written before that."""
-    ended, result = run.read_json(ENDED), run.read_json("result")
-    if isinstance(ended, dict) and ended.get("state") in FINISHED:
+    ended, result = _note(run, ENDED) or {}, _note(run, "result")
+    if ended.get("state") in FINISHED:
         return {name: ended.get(name) for name in ("state", "exit_code", "message", "error")}
-    state = result.get("state", "done") if isinstance(result, dict) else None
+    state = result.get("state", "done") if result is not None else None
     return {"state": state, "message": _KEPT if state == "stopped" else ""} if state in ("done", "stopped") else None
+
+
+def _note(run: Run, name: str) -> dict[str, Any] | None:
+    """What stands in a file of the run; None where it is not there or damaged, which keeps no run from its end."""
+    try:
+        value = run.read_json(name)
+    except RunError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _cause(exit_code: int | None) -> str:

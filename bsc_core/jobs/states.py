@@ -7,6 +7,8 @@ from typing import Any
 
 from bsc_core.runs import FINISHED, Run, RunStatus, State
 
+RESUMED = "resumed"
+"""What is written into the folder of a run that goes on with another: which one, should its status be damaged."""
 TRANSITIONS: dict[State, frozenset[State]] = {
     "queued": frozenset({"starting", "running", "stopped", "failed", "lost"}),
     "starting": frozenset({"running", "stopping", "stopped", "failed", "lost", "queued"}),  # no process was started

@@ -22,15 +22,19 @@ def stop(run: Run, *, grace_seconds: float = GRACE_SECONDS, terminate_seconds: f
     return run.status()
 
 
+def hangs_on(run: Run) -> bool:
+    """Whether a run was given up for lost though its process is there, perhaps only asleep: it can be stopped."""
+    return run.status().state == "lost" and backend_of(run).look(run).state == "alive"
+
+
 def ask_to_stop(run: Run) -> bool:
     """Raise the flag; a run that still waits in the queue is stopped at once. True when a process has yet to end."""
-    status, backend = run.status(), backend_of(run)
-    if status.is_finished:
-        hangs_on = status.state == "lost" and backend.look(run).state == "alive"  # given up, but perhaps only asleep
-        if hangs_on:
-            backend.ask(run)
-        return hangs_on
-    backend.ask(run)
+    if run.status().is_finished:
+        left = hangs_on(run)
+        if left:
+            backend_of(run).ask(run)
+        return left
+    backend_of(run).ask(run)
     status = advance(run, "stopping", message="stopping after this step")
     if status.state == "queued":
         status = advance(run, "stopped", message="stopped before it began")

@@ -61,7 +61,7 @@ def trash_box() -> None:
     if not there:
         return
     with st.popover(f"Trash ({len(there)})", icon=":material/delete:", type="tertiary", key="runs.trash"):
-        st.caption(f"A deleted run is kept for {KEPT}.")
+        st.caption(f"A deleted run is kept for at least {KEPT}.")
         for one in there:
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.text(f"{one.id}, deleted {theme.duration(max(0.0, time.time() - one.when))} ago")

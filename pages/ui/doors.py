@@ -6,9 +6,10 @@ import numpy as np
 import streamlit as st
 
 from bsc_core.config import RunConfig
+from bsc_core.errors import BscError
 from bsc_core.figures import hardness, softmax, theme
-from bsc_core.runs import RunStore, new_run_id
-from pages.ui import estimates, frame, show, store
+from bsc_core.runs import RunStore
+from pages.ui import estimates, frame, intents, show, store
 
 RUN_ID = "start.run_id"
 NAMES = {"mrr": "MRR", "map": "MAP", "spearman": "Spearman", "f1": "F1"}
@@ -57,8 +58,8 @@ def launch(runs: RunStore, config: RunConfig) -> None:
     st.space("stretch")
     if st.button("Launch", key="start.launch", type="primary", icon=":material/rocket_launch:"):
         _launch(runs, config)
-    elif RUN_ID in st.session_state and (runs.root / st.session_state[RUN_ID]).exists():
-        del st.session_state[RUN_ID]  # that click has its run; the next one makes another
+    else:
+        intents.come_back(RUN_ID)
 
 
 def _outcome(measured: estimates.Measured | None) -> None:
@@ -76,9 +77,13 @@ def _outcome(measured: estimates.Measured | None) -> None:
 def _launch(runs: RunStore, config: RunConfig) -> None:
     from bsc_core.jobs import launch as launch_job
 
-    run_id = st.session_state.setdefault(RUN_ID, new_run_id(config))
-    run = launch_job(runs, config, run_id)  # the same id for a second click of the same intent
-    frame.go("runs", dataset=store.SAMPLE, run=run.id)
+    try:
+        with intents.launching(RUN_ID, config.model_dump_json(), config, runs) as run_id:
+            launch_job(runs, config, run_id)
+    except BscError as fault:
+        show.error(fault)
+        return
+    frame.go("runs", dataset=store.SAMPLE, run=run_id)
 
 
 def _plan_words(config: RunConfig) -> list[dict[str, str]]:

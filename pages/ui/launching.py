@@ -10,11 +10,11 @@ import streamlit as st
 from bsc_core.config import ASK_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
 from bsc_core.errors import BscError, DataError
 from bsc_core.figures import theme
-from bsc_core.runs import new_run_id
-from pages.ui import chains, frame, loss_words, plan_words, preflight_view, show, store, sweeping
+from pages.ui import chains, frame, intents, loss_words, plan_words, preflight_view, show, store, sweeping
 from pages.ui.train_fields import PAGE
 
 MOST_CHECKED = 200  # values of one key
+LAUNCHED = f"{PAGE}.launched"
 
 if TYPE_CHECKING:
     from bsc_core.data.experiment import ExperimentData
@@ -132,7 +132,7 @@ def file_text(config: RunConfig, sweep: SweepConfig | None) -> str:
 
 
 def launch_button(config: RunConfig | None, sweep: SweepConfig | None) -> None:
-    """Launch once, however often it is clicked: the id of what is to be is made here and kept until the page is left.
+    """Launch once, however often it is clicked, also after the queue did not answer.
 
     More than a hundred runs have to be confirmed.
     """
@@ -146,19 +146,16 @@ def launch_button(config: RunConfig | None, sweep: SweepConfig | None) -> None:
         disabled=config is None or not sure,
         width="stretch",
     )
-    kept = st.session_state.get(f"{PAGE}.launched")
-    if clicked and config is not None:
-        run_id = kept or new_run_id(config)
-        st.session_state[f"{PAGE}.launched"] = run_id
-        try:
+    if not clicked or config is None:
+        intents.come_back(LAUNCHED)
+        return
+    try:
+        with intents.launching(LAUNCHED, file_text(config, sweep), config, store.run_store()) as run_id:
             where = launch(config, sweep, run_id)
-        except BscError as fault:
-            st.session_state.pop(f"{PAGE}.launched")
-            show.error(fault)
-            return
-        frame.go("runs", **where)
-    elif kept:
-        st.session_state.pop(f"{PAGE}.launched")  # back on the page: the next click is another run
+    except BscError as fault:
+        show.error(fault)
+        return
+    frame.go("runs", **where)
 
 
 def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[str, str]:

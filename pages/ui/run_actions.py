@@ -18,16 +18,27 @@ SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 def draw(run: Run, status: RunStatus) -> None:
     """One line of buttons; those that make no sense in this state are not there."""
     with st.container(horizontal=True):
-        if status.state in ("queued", "starting", "running"):
+        left = hangs_on(run, status)
+        if left or status.state in ("queued", "starting", "running"):
             _button("Stop", run, _stop, icon=":material/stop:", words="Keeps the best model so far")
         elif can_go_on(run):
             words = "A new run goes on from the last checkpoint, as if this one had never ended"
             _button("Resume", run, _resume, icon=":material/play_arrow:", words=words)
         words = "Opens New run with the settings of this one"
         _button("Duplicate", run, _duplicate, icon=":material/content_copy:", words=words)
-        if status.is_finished:
+        if status.is_finished and not left:
             words = f"Moves its folder to the trash, where it can be brought back for {deleted.KEPT}"
             _button("Delete", run, deleted.delete, icon=":material/delete:", words=words)
+
+
+def hangs_on(run: Run, status: RunStatus) -> bool:
+    """Whether a run was given up for lost though its process is still there, so that it has to be stopped first."""
+    from bsc_core.jobs import hangs_on as process_is_there
+
+    try:
+        return status.state == "lost" and process_is_there(run)
+    except BscError:  # such as a backend of another version: what is asked for later says so
+        return False
 
 
 def can_go_on(run: Run) -> bool:

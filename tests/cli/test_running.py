@@ -288,3 +288,12 @@ def test_a_damaged_result_hides_no_other_run_and_a_copied_run_has_its_own_name(
     assert "result.json is damaged" in found["damaged"]["error"]
     assert "result.json is damaged" in found["odd"]["error"]
     assert report_of(capsys, "runs")["runs"]
+
+
+def test_a_queue_that_does_not_answer_keeps_the_run_and_its_name_is_told(
+    served: RunStore, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
+    with FileLock(served.root / ".queue.lock", is_singleton=False):
+        report = report_of(capsys, "train", "config.toml", "--detach", status=1)
+    assert report["error"].startswith(f"run {served.list()[0].id} is kept but not queued yet")

@@ -1,13 +1,14 @@
 """Groups of runs: launched once, told apart by what differs, summed up over seeds."""
 
 import statistics
+import time
 from typing import Any
 
 import pytest
 
 from bsc_core.config import RunConfig, SweepConfig, sweep_configs
-from bsc_core.errors import ConfigError
-from bsc_core.jobs import group_runs, group_summary, launch_group
+from bsc_core.errors import ConfigError, JobError
+from bsc_core.jobs import group_runs, group_summary, launch_group, reconcile
 from bsc_core.jobs.groups import differing
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.resuming import continue_run
@@ -100,3 +101,41 @@ def test_a_config_with_seeds_is_no_single_run(store: RunStore, config: RunConfig
     with pytest.raises(ConfigError, match="launch a group"):
         launch_group(store, [several], "group", start=lambda store: None)
     assert store.list() == []
+
+
+def test_a_group_that_the_queue_refuses_is_made_whole_and_queued_once(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(queue: Queue, run_id: str) -> None:
+        asked.append(run_id)
+        raise JobError(f"{queue.path}: another process holds the queue; try again")
+
+    configs = sweep_configs(VALUES, SWEEP)
+    with monkeypatch.context() as patch:
+        patch.setattr(Queue, "add", refuse)
+        with pytest.raises(JobError, match=r"^group group of 4 runs is kept but not queued yet .*holds the queue\);"):
+            launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
+    assert asked == ["group-001"]
+    names = [f"group-00{number}" for number in (1, 2, 3, 4)]
+    assert [run.id for run in group_runs(store, "group")] == names
+    launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
+    reconcile(RunStore(store.root, clock=lambda: time.time() + 61), start=lambda store: None)
+    assert Queue(store.root).waiting() == names
+
+
+def test_a_group_that_the_disk_refuses_says_how_much_of_it_is_made(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = RunStore.create
+
+    def full(store: RunStore, config: RunConfig, run_id: str) -> Run:
+        if run_id == "group-003":
+            raise OSError(28, "No space left on device")
+        return create(store, config, run_id)
+
+    monkeypatch.setattr(RunStore, "create", full)
+    with pytest.raises(JobError, match=r"^group group: 2 of 4 runs are made and kept; .*No space left"):
+        launch_group(store, sweep_configs(VALUES, SWEEP), "group", start=lambda store: None)
+    assert Queue(store.root).waiting() == ["group-001", "group-002"]

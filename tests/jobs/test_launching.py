@@ -4,14 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import psutil
 import pytest
+from filelock import FileLock
 
 from bsc_core.config import RunConfig, TrainingConfig
+from bsc_core.errors import JobError
 from bsc_core.jobs import launch, reconcile, stop
 from bsc_core.jobs.identity import find_process
 from bsc_core.jobs.local import start_detached
@@ -174,3 +177,27 @@ def test_a_run_may_read_what_its_launcher_may_whoever_starts_it(
     says = LocalBackend([sys.executable, "-c", "import os; print(os.environ['BSC_ROOTS'])"])
     supervise(store, backends={"local": says}, poll_seconds=0.02)
     assert run.log_tail(1) == ["/launcher"]
+
+
+def test_a_run_that_the_queue_does_not_take_is_kept_and_queued_once(
+    store: RunStore, config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
+    lock = FileLock(store.root / ".queue.lock", is_singleton=False)
+    with lock, pytest.raises(JobError, match=r"^run one is kept but not queued yet .* do not launch it anew$") as told:
+        launch(store, config, "one", start=lambda store: None)
+    assert "another process holds the queue" in str(told.value)
+    assert "try again" not in str(told.value)
+    for _ in range(2):
+        reconcile(RunStore(store.root, clock=lambda: time.time() + 61), start=lambda store: None)
+        launch(store, config, "one", start=lambda store: None)
+    assert Queue(store.root).waiting() == ["one"]
+
+
+def test_a_run_whose_supervisor_cannot_be_started_is_queued_and_says_so(store: RunStore, config: RunConfig) -> None:
+    def refuse(store: RunStore) -> None:
+        raise JobError("no process could be started; free some memory")
+
+    with pytest.raises(JobError, match=r"^run one is queued, but is not served yet \(no process could be started\)"):
+        launch(store, config, "one", start=refuse)
+    assert Queue(store.root).waiting() == ["one"]

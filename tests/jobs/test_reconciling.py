@@ -1,12 +1,17 @@
 """Runs whose process has gone are found; those that live are left alone."""
 
+import os
 import signal
 from collections.abc import Callable
+
+import pytest
 
 from bsc_core.config import RunConfig
 from bsc_core.jobs import launch, reconcile
 from bsc_core.jobs.identity import find_process, own_identity
+from bsc_core.jobs.launching import make
 from bsc_core.jobs.queue import Queue, supervisor_lock
+from bsc_core.jobs.serving import Serving
 from bsc_core.runs import Run, RunStore
 
 Launch = Callable[..., Run]
@@ -88,3 +93,34 @@ def test_no_supervisor_is_started_beside_one_at_work(store: RunStore, config: Ru
 def test_an_empty_or_missing_runs_folder_needs_no_work(store: RunStore) -> None:
     assert reconcile(store) == []
     assert not store.root.exists()
+
+
+@pytest.mark.parametrize("note", ["result", "ended"])
+def test_a_damaged_note_keeps_no_dead_run_going(store: RunStore, config: RunConfig, note: str) -> None:
+    run = launch(store, config, "one", start=lambda store: None)
+    Queue(store.root).claim("one")
+    run.update_status(state="running", pid=2**22 + 1, process_created=1.0)
+    (run.folder / f"{note}.json").write_text('{"sta')
+    assert not Serving(store).look()
+    assert run.status().state == "lost"
+    assert Queue(store.root).claimed() == []
+
+
+@pytest.mark.parametrize("content", ['{"pi', "[]"])
+def test_a_run_with_a_damaged_status_and_a_damaged_note_of_its_worker_is_lost_and_not_begun_again(
+    store: RunStore, config: RunConfig, content: str
+) -> None:
+    run = launch(store, config, "one", start=lambda store: None)
+    (run.folder / "worker.json").write_text(content)
+    (run.folder / "status.json").write_text("{")
+    os.utime(run.folder / "status.json", (1.0, 1.0))
+    assert [ended.id for ended in reconcile(store, start=lambda store: None)] == ["one"]
+    assert run.status().is_readable
+    assert run.status().state == "lost"
+
+
+def test_runs_that_are_in_no_queue_are_queued_again_oldest_first(store: RunStore, config: RunConfig) -> None:
+    for number in (1, 2, 3):
+        make(RunStore(store.root, clock=lambda: 1000.0 + number), config, f"run-{4 - number}")  # noqa: B023
+    reconcile(RunStore(store.root, clock=lambda: 2000.0), start=lambda store: None)
+    assert Queue(store.root).waiting() == ["run-3", "run-2", "run-1"]

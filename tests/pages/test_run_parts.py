@@ -169,6 +169,15 @@ def test_a_run_that_goes_on_cannot_be_deleted(pages: type, finished: Run) -> Non
     assert f"runs.delete.{finished.id}" not in [button.key for button in app.button]
 
 
+def test_a_run_given_up_for_lost_whose_process_is_still_there_can_be_stopped(pages: type, finished: Run) -> None:
+    alive(finished, state="lost")
+    offered = {button.label for button in pages.alone("runs", run=finished.id).button}
+    assert {"Stop", "Resume", "Delete"} & offered == {"Stop"}
+    finished.update_status(pid=None, process_created=None)
+    offered = {button.label for button in pages.alone("runs", run=finished.id).button}
+    assert {"Stop", "Resume", "Delete"} & offered == {"Resume", "Delete"}
+
+
 def test_a_duplicate_opens_new_run_with_every_setting(pages: type, finished: Run) -> None:
     app = pressed(pages.in_app("runs", run=finished.id), f"runs.duplicate.{finished.id}")
     assert "What should the encoder learn" in app.title[0].value

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import EncoderConfig
+from bsc_core.jobs.queue import Queue
 from bsc_core.recipes.presets import recommended
 from bsc_core.recipes.sample import sample_config
 from bsc_core.runs import Run, RunStore
@@ -100,3 +102,18 @@ def test_the_shipped_histograms_are_what_the_strategies_give(made: dict[str, dic
 def test_thumbnails_are_small(runs: RunStore) -> None:
     path = Path(sample_config().train).with_name("thumbnails.json")
     assert path.stat().st_size < 20_000
+
+
+def test_a_launch_that_the_queue_refused_is_the_same_run_at_the_next_click(
+    pages: type, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
+    app = pages.alone("start")
+    with FileLock(runs.root / ".queue.lock", is_singleton=False):
+        app.button(key="start.launch").click().run()
+    assert not app.exception
+    assert "is kept but not queued yet" in told(app)
+    app.run()
+    app.button(key="start.launch").click().run()
+    assert Queue(runs.root).waiting() == [run.id for run in runs.list()]
+    assert len(runs.list()) == 1

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable
 
 import pytest
+from filelock import FileLock
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
@@ -252,3 +253,42 @@ def test_rates_and_sizes_are_written_as_one_writes_them() -> None:
         "91 MB",
         "1.4 GB",
     ]
+
+
+def test_a_launch_that_the_queue_refused_is_the_same_run_at_the_next_click(
+    pages: type, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
+    app = pages.alone("train")
+    with FileLock(runs.root / ".queue.lock", is_singleton=False):
+        app.button(key="train.launch").click().run()
+    [run] = runs.list()
+    assert f"run {run.id} is kept but not queued yet" in shown(app)
+    app.run()
+    app.button(key="train.launch").click().run()
+    assert "not queued yet" not in shown(app)
+    assert [found.id for found in runs.list()] == Queue(runs.root).waiting() == [run.id]
+
+
+def test_a_form_that_is_edited_after_a_refusal_launches_another_run(
+    pages: type, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
+    app = pages.alone("train")
+    with FileLock(runs.root / ".queue.lock", is_singleton=False):
+        app.button(key="train.launch").click().run()
+    app.text_input(key="train.name").set_value("Other").run()
+    app.button(key="train.launch").click().run()
+    assert sorted(run.config().name or "" for run in runs.list()) == ["", "Other"]
+
+
+def test_a_refused_run_that_was_performed_since_is_not_launched_by_a_later_click(
+    pages: type, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
+    app = pages.alone("train")
+    with FileLock(runs.root / ".queue.lock", is_singleton=False):
+        app.button(key="train.launch").click().run()
+    runs.list()[0].update_status(state="done")
+    app.button(key="train.launch").click().run()
+    assert len(runs.list()) == 2
