@@ -27,8 +27,8 @@ from bsc_core.evaluation import main_metric
 from bsc_core.losses.classification import class_accuracy
 from bsc_core.measuring import Metrics, measure, rejected_rows
 from bsc_core.preparation.prepare import load_experiment
-from bsc_core.runs import RunStore, chain_of
-from bsc_core.training.beginning import begin_loss, begin_model
+from bsc_core.runs import RunStore
+from bsc_core.training.beginning import begin_loss, begin_model, chain_to
 from bsc_core.training.best import Best, flat_settings
 from bsc_core.training.checkpoint import Checkpoint, check_finite, fingerprint, last_checkpoint, save_checkpoint
 from bsc_core.training.epoch_plans import EpochPlans
@@ -40,6 +40,7 @@ from bsc_core.training.precision import resolve_precision
 from bsc_core.training.ranks import start_ranks
 from bsc_core.training.refusals import check_options
 from bsc_core.training.rows import training_rows
+from bsc_core.training.same_data import check_same_data, digest_of, with_own_marks
 from bsc_core.training.seeding import seed_everything, set_threads
 from bsc_core.training.streamed import PairStream, StreamedTrainer, streams
 from bsc_core.training.text_vectors import TextVectors
@@ -74,7 +75,9 @@ class _Experiment:
     def __init__(self, config: RunConfig, run: Run, journal: Journal) -> None:
         set_threads(config.training.threads)
         seed_everything(config.training.seed)
-        self.config, self.run, self.journal, self.ranks = config, run, journal, start_ranks()
+        self.run, self.journal, self.ranks = run, journal, start_ranks()
+        self.made_by = fingerprint(config)
+        self.config = config = with_own_marks(config, run, self.ranks)
         self.journal.say("Reading the data")
         self.stream = PairStream(config) if streams(config) else None
         self.data = self._load_data()
@@ -83,8 +86,10 @@ class _Experiment:
         self.train = training_rows(config, self.data.train)
         for sentence in plan_notes(config.batching, self.train):
             self.journal.say(f"Note: {sentence}")
+        self.digest = digest_of(self.data, self.train, self.stream)
+        self.resumed = last_checkpoint(run.checkpoints_folder, self.made_by)
+        check_same_data(config, self.resumed, self.digest)
         self.journal.say("Loading the encoder")
-        self.resumed = last_checkpoint(run.checkpoints_folder, fingerprint(config))
         self.model = begin_model(config, RunStore(run.folder.parent), self.resumed)
         self.loss = begin_loss(config, self.model.get_embedding_dimension(), self.resumed, self.journal.say)
         self.precision = resolve_precision(config.training.precision, self.model.device)
@@ -178,7 +183,8 @@ class _Experiment:
                 report,
                 keep=self.config.training.keep_checkpoints,
                 best=(self.best.value, self.best.epoch),
-                made_by=fingerprint(self.config),
+                made_by=self.made_by,
+                data=self.digest,
             )
 
     def _go_on_from(self, checkpoint: Checkpoint) -> None:
@@ -209,7 +215,7 @@ class _Experiment:
             self.run.update_status(metric_name=name, metric_best=self.best.value)
 
     def _measure_untrained(self) -> None:
-        chain = self._chain()
+        chain = chain_to(self.config, self.run)
         started = self.config.encoder.model_copy(update={} if chain is None else {"name": chain["model"]})
         with self.journal.timed("encode"):
             self.vectors.begin(started, self.data.texts)
@@ -238,7 +244,7 @@ class _Experiment:
         self.run.write_json(f"evaluation/epoch-{report.epoch:03d}", metrics)
         self.journal.evaluation(report.epoch, metrics)
         if self.best.is_beaten_by(metric[1]):
-            self._keep(report.epoch, metrics, metric)
+            self._keep(report.epoch, metrics, metric, ends_epoch=True)
 
     def _measure(self) -> dict[str, Metrics]:
         """Metrics of the model as it is; where its loss classifies pairs, also the accuracy of its classes."""
@@ -248,9 +254,9 @@ class _Experiment:
                 metrics[name]["class_accuracy"] = accuracy
         return metrics
 
-    def _keep(self, epoch: int, metrics: dict[str, Metrics], metric: tuple[str, float]) -> None:
+    def _keep(self, epoch: int, metrics: dict[str, Metrics], metric: tuple[str, float], *, ends_epoch: bool) -> None:
         self.best.keep(epoch, metrics, metric=metric, vectors=self.vectors.all)
-        self.best.save(self.model, self.loss, self.before)
+        self.best.save(self.model, self.loss, self.before, ends_epoch=ends_epoch)
 
     def _stop_here(self, trainer: Trainer, report: StepReport) -> None:
         """Keep the state that the stop found; before the first epoch's end it is also the model."""
@@ -260,7 +266,8 @@ class _Experiment:
         if not self.best.metrics:
             self.vectors.refresh()
             metrics = self._measure()
-            self._keep(report.epoch, metrics, main_metric(metrics["dev"], self.config.evaluation.metric))
+            metric = main_metric(metrics["dev"], self.config.evaluation.metric)
+            self._keep(report.epoch, metrics, metric, ends_epoch=False)
 
     def _finish(self, state: str, trainer: Trainer) -> dict[str, Any]:
         self.run.write_json("evaluation/after", self.best.metrics)
@@ -273,7 +280,7 @@ class _Experiment:
             "model": str(self.run.model_folder),
             "metrics": {"before": self.before, "after": self.best.metrics},
             "best_epoch": self.best.epoch,
-            "chain": self._chain(),
+            "chain": chain_to(self.config, self.run),
             "rows": {"train": len(self.train if self.stream is None else self.stream), "dev": len(self.data.dev)},
             "rejected": rejected_rows(self.data.reports),
             "funnel": {stage.name: stage.count for stage in self.data.funnel},
@@ -285,11 +292,6 @@ class _Experiment:
         }
         self.run.write_json("result", result)
         return result
-
-    def _chain(self) -> dict[str, str] | None:
-        """The run whose model this one started from, and where that was; None where it did not start from a run's."""
-        run_id = chain_of(self.config.encoder.name)
-        return None if run_id is None else {"run": run_id, "model": str(self.run.folder.parent / run_id / "model")}
 
     def _show_first_batch(self, pairs: PairDataset, rows: Ids) -> None:
         if self.ranks.is_main:

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from bsc_core.batching import BatchPlan
 from bsc_core.config import RunConfig, make_config
@@ -15,6 +16,7 @@ from bsc_core.jobs.resuming import continue_run
 from bsc_core.pipeline import _Experiment, run_experiment
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint, save_checkpoint
+from bsc_core.training.epoch_vectors import TEXTS, kept_epochs, name_of
 from bsc_core.training.journal import Journal
 
 
@@ -71,6 +73,44 @@ def test_a_model_kept_right_before_the_kill_is_the_best_of_the_run_that_goes_on(
     assert result["best_epoch"] == 2
     assert following.read_json("evaluation/after") == run.read_json("evaluation/epoch-002")
     assert np.array_equal(following.array("embeddings_after"), run.array("embeddings_after"))
+
+
+def test_a_model_that_a_stop_kept_amid_an_epoch_is_not_taken_for_that_epochs(small_config, tmp_path, monkeypatch):
+    def killed(*told, **more):
+        raise InterruptedError
+
+    config = trained(small_config, checkpoint_steps=1, keep_checkpoints=9, learning_rate=1e-2)
+    store = RunStore(tmp_path)
+    whole, run = store.create(config), store.create(config)
+    run_experiment(config, whole)
+    with monkeypatch.context() as patch:
+        patch.setattr("bsc_core.training.best.save_model", killed)  # when the epoch is measured
+        with pytest.raises(InterruptedError):
+            run_experiment(config, run)
+    assert run.read_json("evaluation/epoch-001") is not None
+    run.update_status(state="lost")
+    for later in checkpoints(run.checkpoints_folder)[1:]:
+        shutil.rmtree(later)
+    stopped = continue_run(store, run)
+    run_experiment(config, stopped, on_report=lambda report: stopped.request_stop())
+    assert [line["step"] for line in stopped.metrics()[0] if line["kind"] == "step"] == [1, 2]
+    stopped.update_status(state="stopped")
+    following = continue_run(store, stopped)
+    assert run_experiment(config, following)["metrics"] == whole.read_json("result")["metrics"]
+    models = [load_file(run.model_folder / "model.safetensors") for run in (whole, following)]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+
+
+def test_a_resumed_run_keeps_the_vectors_of_the_epochs_before_its_checkpoint(small_config, tmp_path):
+    config = trained(small_config, epochs=3)
+    whole = RunStore(tmp_path).create(config)
+    run_experiment(config, whole)
+    per_epoch = whole.status().steps // 3
+    following = continue_run(RunStore(tmp_path), interrupted(config, tmp_path, 2 * per_epoch + 1))
+    run_experiment(config, following)
+    assert kept_epochs(following) == [1, 2, 3]
+    for name in (TEXTS, *map(name_of, (1, 2, 3))):
+        assert np.array_equal(following.array(name), whole.array(name))
 
 
 def test_the_status_of_a_run_that_is_only_finished_is_that_of_its_end(small_config, tmp_path):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bsc_core.config import make_config
+from bsc_core.jobs.ranks import follow
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 
@@ -28,6 +31,22 @@ run = Run(Path(sys.argv[1]))
 print(json.dumps(run_experiment(run.config(), run)))
 """
 
+INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+from bsc_core.jobs.worker import perform
+from bsc_core.pipeline import run_experiment
+from bsc_core.runs import Run
+
+def press(report):
+    if report.step == 3:
+        os.kill(os.getpid(), signal.SIGINT)
+
+code = perform(Run(Path(sys.argv[1])), lambda config, run: run_experiment(config, run, on_report=press))
+print(code, flush=True)
+os._exit(0)  # how the interpreter takes torch apart is not looked at here
+"""
+
 
 @pytest.fixture
 def steady_encoder(tiny_encoder, tmp_path) -> Path:
@@ -39,7 +58,7 @@ def steady_encoder(tiny_encoder, tmp_path) -> Path:
     return folder
 
 
-def performed_by_two(run: Run) -> list[dict]:
+def performed_by_two(run: Run, process: str = PROCESS) -> list[Any]:
     """What the two processes returned, by rank."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -48,7 +67,7 @@ def performed_by_two(run: Run) -> list[dict]:
     own = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in (0, 1)]
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", PROCESS, str(run.folder)],
+            [sys.executable, "-c", process, str(run.folder)],
             env={**os.environ, **shared, **names, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -85,3 +104,25 @@ def test_two_processes_train_one_run_as_one_would(steady_encoder, tmp_path):
     assert together.status().steps == alone.status().steps
     left = [sorted(path.name for path in run.folder.iterdir() if path.name[0] != ".") for run in (together, alone)]
     assert left[0] == left[1]
+
+
+def test_ctrl_c_that_reaches_both_processes_stops_the_run_after_its_step(small_config, tmp_path):
+    run = RunStore(tmp_path / "runs").create(small_config)
+    assert performed_by_two(run, INTERRUPTED) == [1, 0]
+    assert (run.status().state, run.status().error) == ("stopped", None)
+    assert [line["step"] for line in run.metrics()[0] if line["kind"] == "step"] == [1, 2, 3]
+    assert [path.name for path in run.checkpoints_folder.iterdir()] == ["step-000003"]
+
+
+def test_a_process_that_follows_leaves_ctrl_c_to_the_main_one(small_config, tmp_path):
+    before, steps = signal.getsignal(signal.SIGINT), []
+
+    def press(config, run):
+        for step in (1, 2, 3):
+            os.kill(os.getpid(), signal.SIGINT)
+            steps.append(step)
+        return {}
+
+    assert follow(RunStore(tmp_path).create(small_config), press) == 0
+    assert steps == [1, 2, 3]
+    assert signal.getsignal(signal.SIGINT) is before

@@ -47,7 +47,6 @@ def load_folder(folder: Path, max_length: int) -> SentenceTransformer:
     max_length: tokens kept of a text. Raises ModelError where the folder is no such model or is not safe to load, and
     ConfigError where the model cannot read texts of that length.
     """
-    from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
     check_folder(folder)
@@ -59,7 +58,9 @@ def load_folder(folder: Path, max_length: int) -> SentenceTransformer:
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True},
             )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # tokenizers raises it plainly
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{folder}: cannot be loaded as a sentence-transformers model ({reason})") from error
     check_tokenizer(model, folder)
@@ -68,7 +69,8 @@ def load_folder(folder: Path, max_length: int) -> SentenceTransformer:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that is no model, holds pickled weights only, or names modules from outside the library.
+    """Refuse a folder that is no model, holds pickled weights only, or names modules from outside the library; also one
+    whose tokeniser was cut short.
 
     Raises ModelError with the file at fault.
     """
@@ -89,6 +91,7 @@ def check_folder(folder: Path) -> None:
         part = (folder / str(module.get("path", ""))).resolve()
         if not part.is_relative_to(folder.resolve()):
             raise ModelError(f"{folder}: modules.json points to {part}, outside the model's folder")
+        _check_tokenizer_file(part / "tokenizer.json", is_needed=kind.endswith(".StaticEmbedding"))
 
 
 def _has_safe_twin(pickled: Path) -> bool:
@@ -97,17 +100,32 @@ def _has_safe_twin(pickled: Path) -> bool:
     return any((pickled.parent / name).is_file() for name in names)
 
 
+def _check_tokenizer_file(path: Path, *, is_needed: bool) -> None:
+    """is_needed: by its module, which reads no other; a transformer's may lie in files of other names."""
+    if path.is_file():
+        _json_of(path)
+    elif is_needed:
+        raise ModelError(
+            f"{path.parent}: no tokeniser lies beside the weights ({path.name}); save the encoder again with it"
+        )
+
+
 def _modules(folder: Path) -> list[Any]:
+    """The modules that a folder names; a transformer alone, which names none, is one."""
     path = folder / "modules.json"
     if not path.is_file():
-        return []
-    try:
-        modules = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(f"{path}: not JSON ({error}); save the encoder again") from error
+        return [{"type": "sentence_transformers.models.Transformer", "path": ""}]
+    modules = _json_of(path)
     if not isinstance(modules, list):
         raise ModelError(f"{path}: not a list of modules; save the encoder again")
     return modules
+
+
+def _json_of(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelError(f"{path}: not JSON ({error}); save the encoder again") from error
 
 
 def check_tokenizer(model: SentenceTransformer, folder: Path) -> None:

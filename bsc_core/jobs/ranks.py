@@ -7,9 +7,12 @@ writes into its folder.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from bsc_core.config import RunConfig
@@ -43,9 +46,14 @@ def shared_run(make: Callable[[], Run]) -> Run:
 
 
 def follow(run: Run, experiment: Callable[[RunConfig, Run], dict[str, Any]]) -> int:
-    """Do this process's part of a run that the main one performs. Returns the exit status: 0, 1 failed, 2 refused."""
+    """Do this process's part of a run that the main one performs. Returns the exit status: 0, 1 failed, 2 refused.
+
+    Ctrl-C reaches every process; this one leaves it to the main one, whose stop ends them all after the same step.
+    """
     try:
-        experiment(run.config(), run)
+        with _without_ctrl_c():
+            experiment(run.config(), run)
+        _leave()
     except BscError as error:
         sys.stderr.write(f"process {launched_rank()}: {error}\n")
         return 2 if isinstance(error, InputError) else 1
@@ -53,6 +61,26 @@ def follow(run: Run, experiment: Callable[[RunConfig, Run], dict[str, Any]]) -> 
         traceback.print_exc()
         return 1
     return 0
+
+
+def _leave() -> None:
+    """Leave the group in order: its threads must not be alive when the interpreter ends."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@contextmanager
+def _without_ctrl_c() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def is_together() -> bool:

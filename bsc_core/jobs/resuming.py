@@ -27,6 +27,8 @@ COPIED = (
     "loss",
     "evaluation",
     "plans",
+    "vectors",
+    "marks",
     "embeddings_before.npy",
     "embeddings_after.npy",
     "texts.json",

@@ -12,7 +12,7 @@ from bsc_core.config import RunConfig
 from bsc_core.encoders import load_encoder
 from bsc_core.encoders.lora import add_lora, load_lora_state
 from bsc_core.losses import build_loss
-from bsc_core.runs import RunStore
+from bsc_core.runs import Run, RunStore, chain_of
 from bsc_core.training.checkpoint import Checkpoint
 from bsc_core.training.optim import layer_rates
 from bsc_core.training.rows import check_views
@@ -53,3 +53,9 @@ def begin_loss(
     if checkpoint is not None:
         loss.load_state_dict(checkpoint.loss)
     return loss
+
+
+def chain_to(config: RunConfig, run: Run) -> dict[str, str] | None:
+    """The run whose model a run started from, and where that was; None where it did not start from a run's."""
+    parent = chain_of(config.encoder.name)
+    return None if parent is None else {"run": parent, "model": str(run.folder.parent / parent / "model")}

@@ -55,8 +55,12 @@ class Best:
         self.run.update_status(metric_name=metric[0], metric_best=metric[1])
         self.run.write_array("embeddings_after", vectors)
 
-    def save(self, model: SentenceTransformer, loss: nn.Module, before: Metrics) -> None:
-        """Write the model, with its card, and what the loss has learned into the run's folder."""
+    def save(self, model: SentenceTransformer, loss: nn.Module, before: Metrics, *, ends_epoch: bool) -> None:
+        """Write the model, with its card, and what the loss has learned into the run's folder.
+
+        ends_epoch: whether it was measured at an epoch's end; else a stop keeps it amid one, and a run that goes on
+        from there has no best yet.
+        """
         card = model_card(
             f"bsc-lab {self.run.id}",
             base=self.config.encoder.name,
@@ -67,7 +71,7 @@ class Best:
         save_model(model, self.run.model_folder, card)
         if any(True for _ in loss.parameters()):
             save_loss(loss, self.run.folder / "loss")
-        if (self.run.folder / f"evaluation/epoch-{self.epoch:03d}.json").exists():  # else a stop kept it amid an epoch
+        if ends_epoch:
             self.run.write_json(KEPT, {"epoch": self.epoch, "value": self.value})
 
     def gives_up_after(self, epoch: int) -> bool:

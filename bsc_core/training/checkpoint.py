@@ -1,7 +1,8 @@
 """A saved state of a run: written aside, synced and renamed, so that a crash leaves the last good one.
 
 A checkpoint is a folder `step-000120` with the encoder (a plain sentence-transformers folder), and the state of the
-loss, optimiser, schedule and random generators; reading it executes no pickled code.
+loss, optimiser, schedule and random generators; reading it executes no pickled code. Its `progress.json` says where it
+stands, and the size and digest of every other file.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ from bsc_core.training.trainer import Start, StepReport, Trainer
 PROBED = 8  # texts
 KEPT = 2  # the one before stays, in case the newest turns out to be damaged
 RESTORED = ("optimizer", "schedule", "random", "cuda_random", "scaler")  # by the trainer
-UNREADABLE = (OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, SafetensorError, pickle.UnpicklingError)
+UNREADABLE = (
+    *(OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError),
+    *(SafetensorError, pickle.UnpicklingError),
+)
+PROGRESS = "progress.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +46,8 @@ class Checkpoint:
 
     start: where training goes on. best, best_epoch: the dev metric of the kept model and its epoch, None and 0 before
     there is one. ends_epoch: whether the epoch's last step was done. loss, memory, lora: state of the loss, the vectors
-    that the steps left, (U, D), or None, and the low-rank matrices with the weights they are added to, or None.
+    that the steps left, (U, D), or None, and the low-rank matrices with the weights they are added to, or None. data:
+    digest of the rows that the run read, empty where it was not told.
     """
 
     folder: Path
@@ -52,6 +58,7 @@ class Checkpoint:
     loss: dict[str, Any]
     memory: np.ndarray[Any, Any] | None
     lora: dict[str, Any] | None
+    data: str = ""
 
     @property
     def model_folder(self) -> Path:
@@ -66,10 +73,12 @@ def save_checkpoint(
     keep: int = KEPT,
     best: tuple[float | None, int] = (None, 0),
     made_by: str = "",
+    data: str = "",
 ) -> Path:
     """Write the state after a step under `folder` and drop all but the newest `keep`. Returns its folder.
 
-    best: the best dev metric so far and its epoch. made_by: of `fingerprint`, what the checkpoint is told by later.
+    best: the best dev metric so far and its epoch. made_by, data: of `fingerprint` and `digest_of`, what the checkpoint
+    is told by later.
     """
     model, loss = trainer.accelerator.unwrap_model(trainer.model), trainer.accelerator.unwrap_model(trainer.loss)
     target = folder / f"step-{report.step:06d}"
@@ -82,18 +91,16 @@ def save_checkpoint(
             "lora": lora_state(model),
         }
         torch.save(state, aside / "state.pt")
+        names = ("step", "steps", "epoch", "position", "ends_epoch", "last")
         progress = {
-            "step": report.step,
-            "steps": report.steps,
-            "epoch": report.epoch,
-            "position": report.position,
-            "ends_epoch": report.ends_epoch,
-            "last": report.last,
+            **{name: getattr(report, name) for name in names},
             "best": best[0],
             "best_epoch": best[1],
             "made_by": made_by,
+            "data": data,
+            "files": _files_of(aside),
         }
-        (aside / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
+        (aside / PROGRESS).write_text(json.dumps(progress), encoding="utf-8")
     earlier = [path for path in checkpoints(folder) if _step_of(path) <= report.step]  # a later one was not readable
     for old in earlier[:-keep]:
         shutil.rmtree(old)
@@ -104,6 +111,27 @@ def fingerprint(config: RunConfig) -> str:
     """What tells the checkpoints of a run with this config from those of another, in hexadecimal."""
     chosen = config.model_dump_json(exclude={"name"}, exclude_defaults=True)
     return hashlib.sha256(chosen.encode()).hexdigest()[:16]
+
+
+def _files_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Size in bytes and SHA-256 (hex) of each file of a checkpoint, by its name under the folder, but progress.json."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path != folder / PROGRESS:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": digest}
+    return found
+
+
+def _check_files(folder: Path, told: dict[str, dict[str, Any]]) -> None:
+    """Raises ValueError, naming the file, where one of those told is not there or not as it was written."""
+    found = _files_of(folder)
+    for name, facts in told.items():
+        if name not in found:
+            raise ValueError(f"{name} is missing")
+        if found[name] != facts:
+            raise ValueError(f"{name} is not as it was written")
 
 
 @contextmanager
@@ -142,7 +170,7 @@ def check_finite(trainer: Trainer, report: StepReport) -> None:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Complete checkpoints under `folder`, oldest first."""
-    found = (path for path in folder.glob("step-*") if (path / "progress.json").is_file())
+    found = (path for path in folder.glob("step-*") if (path / PROGRESS).is_file())
     return sorted(found, key=lambda path: (_step_of(path), path.name))
 
 
@@ -172,18 +200,20 @@ def last_checkpoint(folder: Path, made_by: str = "") -> Checkpoint | None:
 
 
 def read_checkpoint(folder: Path, made_by: str = "") -> Checkpoint:
-    """The state in a checkpoint's folder. Raises CheckpointError when it is truncated or of something else.
+    """The state in a checkpoint's folder. Raises CheckpointError when a file is damaged, or it is of something else.
 
     made_by: the fingerprint that it must have, where both are known.
     """
-    state = read_state(folder)
     try:
-        progress = json.loads((folder / "progress.json").read_text(encoding="utf-8"))
+        progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
         other = progress.get("made_by", "")
         if made_by and other and other != made_by:
             raise CheckpointError(f"{folder}: this checkpoint is of a run with another config")
-        with safe_open(str(next((folder / "model").rglob("*.safetensors"))), "pt") as weights:
-            weights.keys()
+        if "files" in progress:
+            _check_files(folder, progress["files"])
+        else:
+            _check_weights(folder / "model")
+        state = read_state(folder)
         memory = state["memory"]
         start = Start(
             step=progress["step"],
@@ -202,9 +232,20 @@ def read_checkpoint(folder: Path, made_by: str = "") -> Checkpoint:
             loss=state["loss"],
             memory=None if memory is None else memory.numpy(),
             lora=state.get("lora"),
+            data=progress.get("data", ""),
         )
-    except (*UNREADABLE, StopIteration) as error:
+    except UNREADABLE as error:
         raise CheckpointError(f"{folder}: this checkpoint cannot be read ({error})") from None
+
+
+def _check_weights(model: Path) -> None:
+    """Look into the weights of a checkpoint that does not tell its files. Raises ValueError, SafetensorError."""
+    found = sorted(model.rglob("*.safetensors"))
+    if not found:
+        raise ValueError("no weights lie in it")
+    for path in found:
+        with safe_open(str(path), "pt") as weights:
+            weights.keys()
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

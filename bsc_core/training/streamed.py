@@ -48,7 +48,7 @@ class PairStream:
     def __init__(self, config: RunConfig, window: int = WINDOW) -> None:
         self.config = config
         self.plan = ShardedPlan(open_shards(config.data.train), config.batching.keep_groups, window)
-        self._marks = read_marks(config.data.false_negatives) if config.data.false_negatives else []
+        self.marks = read_marks(config.data.false_negatives) if config.data.false_negatives else []
         if len(training_rows(config, self.sample)) != len(self.sample):
             self._refuse()
 
@@ -59,6 +59,12 @@ class PairStream:
     def sample(self) -> PairDataset:
         """The first pairs, which stand for all where a run looks at its training pairs."""
         return self._pairs(next(self.plan.shards.batches(rows=SAMPLE)))
+
+    @property
+    def told(self) -> str:
+        """What tells these pairs from others without reading them: the shards' sizes and what made them, the marks."""
+        shards = self.plan.shards
+        return repr((shards.parts, sorted(shards.columns.items()), sorted(shards.about.items()), self.marks))
 
     def batches(self, batch_size: int) -> int:
         """Batches of an epoch, counted without reading the texts."""
@@ -86,7 +92,7 @@ class PairStream:
         )
         if not keeps_negatives(self.config) and pairs.has_negatives:
             self._refuse()
-        return with_marks(pairs, self._marks) if self._marks else pairs
+        return with_marks(pairs, self.marks) if self.marks else pairs
 
     def _refuse(self) -> None:
         raise DataError(

@@ -71,8 +71,11 @@ def same_texts(run: Run) -> list[Run]:
 
 
 def rows_of(run: Run) -> ExperimentData:
-    """The rows the run was made from. Raises RunError when the files have changed since."""
-    data = _load(run.config().data.model_dump_json(), _times(run.config().data))
+    """The rows the run was made from, with its own marks. Raises RunError when the files have changed since."""
+    from bsc_core.training.same_data import own_data
+
+    config = own_data(run.config().data, run)
+    data = _load(config.model_dump_json(), _times(config))
     known = run.read_json("texts")
     if known and known["digest"] != data.texts.digest:
         raise RunError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +154,44 @@ def test_a_model_without_a_tokeniser_is_refused_rather_than_reading_every_word_a
         (copied_encoder / name).unlink()
     with pytest.raises(ModelError, match=r"no tokeniser lies beside the weights.*save the encoder again"):
         load_encoder(EncoderConfig(name=str(copied_encoder), max_length=16))
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:300])
+
+
+@pytest.mark.parametrize("check", [check_encoder, lambda name: load_encoder(EncoderConfig(name=name))])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (Path.unlink, r"no tokeniser lies beside the weights \(tokenizer.json\); save the encoder again with it"),
+        (cut_short, r"tokenizer.json: not JSON .*; save the encoder again"),
+    ],
+    ids=["missing", "cut short"],
+)
+def test_a_static_model_without_a_whole_tokeniser_is_refused_in_one_sentence(
+    tiny_static, tmp_path, check, damage, said
+):
+    folder = save_model(tiny_static, tmp_path / "static", "card")
+    damage(next(folder.rglob("tokenizer.json")))
+    with pytest.raises(ModelError, match=said) as caught:
+        check(str(folder))
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tokeniser_of_something_else_is_refused_in_one_sentence(tiny_static, tmp_path):
+    folder = save_model(tiny_static, tmp_path / "static", "card")
+    next(folder.rglob("tokenizer.json")).write_text('{"model": {"type": "none"}}', encoding="utf-8")
+    with pytest.raises(ModelError, match="cannot be loaded as a sentence-transformers model") as caught:
+        load_encoder(EncoderConfig(name=str(folder)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_transformers_tokeniser_that_was_cut_short_is_named(copied_encoder):
+    cut_short(copied_encoder / "tokenizer.json")
+    with pytest.raises(ModelError, match=r"tokenizer.json: not JSON .*; save the encoder again"):
+        load_encoder(EncoderConfig(name=str(copied_encoder)))
 
 
 def test_a_missing_folder_is_named():

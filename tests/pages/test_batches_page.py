@@ -11,10 +11,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.batching import STRATEGIES, BatchPlan, MeasuredPlan, build_plan, measure_plan, plan_hardness
-from bsc_core.config import BatchingConfig, DataConfig
-from bsc_core.data import PairDataset, load_data
-from bsc_core.data.marks import read_marks, remove_mark
+from bsc_core.config import BatchingConfig, DataConfig, RunConfig
+from bsc_core.data import PairDataset, load_data, read_pairs
+from bsc_core.data.marks import add_mark, read_marks, remove_mark
 from bsc_core.figures import similarity, theme
+from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 from pages.ui import batch_source, plan_controls, plan_job, plans, store, uploads
 
@@ -202,6 +203,28 @@ def test_a_run_shows_its_own_plans_and_how_they_moved(pages: type, finished: Run
     assert "as its encoder saw them before and sees them after training" in told(app)
     saved = BatchPlan.load(finished.plans_folder / "epoch-001.npz")
     assert app.number_input(key="batches.batch").max == len(saved.batches(finished.config().training.batch_size))
+
+
+def test_a_run_shows_its_own_rows_whatever_was_marked_since(
+    pages: type, runs: RunStore, small_config: RunConfig, small_pairs: Path, tmp_path: Path
+) -> None:
+    marks = tmp_path / "marked" / "marks.tsv"
+    pairs = read_pairs(small_pairs)
+    rows = np.flatnonzero(~pairs.positive)
+    wrong = list(zip(pairs.texts.take(pairs.query[rows]), pairs.texts.take(pairs.document[rows]), strict=True))
+    add_mark(marks, *wrong[0])
+    data = small_config.data.model_copy(update={"false_negatives": str(marks)})
+    config = small_config.model_copy(update={"data": data})
+    run = runs.create(config)
+    run_experiment(config, run)
+    run.update_status(state="done")
+    for pair in wrong:
+        add_mark(marks, *pair)
+    app = pages.alone("batches", run=run.id)
+    assert not app.exception
+    assert not app.error
+    saved = BatchPlan.load(run.plans_folder / "epoch-001.npz")
+    assert app.number_input(key="batches.batch").max == len(saved.batches(config.training.batch_size))
 
 
 def test_a_large_batch_is_an_image_that_tells_its_numbers(pages: type, large: str, tiny_encoder: Path) -> None:

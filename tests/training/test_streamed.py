@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from bsc_core.data import read_pairs
 from bsc_core.data.shards import new_folder, write_manifest, write_part
 from bsc_core.encoders import load_encoder, tokenise
 from bsc_core.errors import DataError, FileFormatError
+from bsc_core.jobs.resuming import continue_run
 from bsc_core.losses import build_loss
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import RunStore
@@ -117,6 +119,22 @@ def test_a_run_streams_shards_and_measures_on_dev(
     assert result["state"] == "done"
     assert result["rows"] == {"train": 40, "dev": 40}
     assert result["metrics"]["after"]["dev"]["mrr"] is not None
+
+
+def test_a_streamed_run_does_not_go_on_with_other_shards(
+    shards: Path, small_pairs: Path, tiny_encoder: Path, tmp_path: Path
+):
+    config, store = config_of(shards, small_pairs, tiny_encoder), RunStore(tmp_path / "runs")
+    run = store.create(config)
+    run_experiment(config, run, on_report=lambda report: run.request_stop())
+    run.update_status(state="stopped")
+    shutil.move(shards, tmp_path / "first")
+    write_shards(shards, small_pairs, parts=2)
+    with pytest.raises(DataError, match="until step 1; bring its data files back as they were"):
+        run_experiment(config, continue_run(store, run))
+    shutil.rmtree(shards)
+    shutil.move(tmp_path / "first", shards)
+    assert run_experiment(config, continue_run(store, run))["state"] == "done"
 
 
 def test_shards_are_read_whole_where_all_rows_are_needed(shards: Path, small_pairs: Path, tiny_encoder: Path):
