@@ -85,7 +85,7 @@ SCL_CLAIMS = {
         },
         statements=(
             Statement("half", "raw_01", "sts", paper=0.0844),
-            Statement("l2_1", "l2_01", "sts", words="With vectors of length 1 as well, 1 is above 0.1 in sts"),
+            Statement("l2_1", "l2_01", "sts", words="with vectors of length 1 as well, 1 is above 0.1", beside=True),
         ),
         note=f"{NOTE} It takes raw dot products, which grow with the length of the vectors, so that its "
         "temperature says little about hardness; with length 1 it can be told apart.",

@@ -57,7 +57,9 @@ def test_a_recipe_speaks_of_arms_and_papers_that_are_there(recipe: Recipe) -> No
         assert sides <= {*recipe.arms, UNTRAINED}
         assert len(sides) == 2
         assert (statement.expects == "same") == (statement.margin is not None)
-        assert len({recipe.subset_of(side) for side in sides - {UNTRAINED}}) == 1 or recipe.measure is not None
+        subsets = [recipe.subsets[recipe.subset_of(side)] for side in sides - {UNTRAINED}]
+        held_out = {(one.folder, one.parts.get("dev"), one.parts.get("test"), one.corpus) for one in subsets}
+        assert len(held_out) == 1 or recipe.measure is not None
     assert set(recipe.arms) >= {arm.after for arm in recipe.arms.values() if arm.after}
 
 
