@@ -26,9 +26,11 @@ import json, sys
 from pathlib import Path
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run
+from bsc_core.training.ranks import leave_ranks
 
 run = Run(Path(sys.argv[1]))
-print(json.dumps(run_experiment(run.config(), run)))
+print(json.dumps(run_experiment(run.config(), run)), flush=True)
+leave_ranks()
 """
 
 INTERRUPTED = """

@@ -50,10 +50,12 @@ def follow(run: Run, experiment: Callable[[RunConfig, Run], dict[str, Any]]) -> 
 
     Ctrl-C reaches every process; this one leaves it to the main one, whose stop ends them all after the same step.
     """
+    from bsc_core.training.ranks import leave_ranks
+
     try:
         with _without_ctrl_c():
             experiment(run.config(), run)
-        _leave()
+        leave_ranks()
     except BscError as error:
         sys.stderr.write(f"process {launched_rank()}: {error}\n")
         return 2 if isinstance(error, InputError) else 1
@@ -61,14 +63,6 @@ def follow(run: Run, experiment: Callable[[RunConfig, Run], dict[str, Any]]) -> 
         traceback.print_exc()
         return 1
     return 0
-
-
-def _leave() -> None:
-    """Leave the group in order: its threads must not be alive when the interpreter ends."""
-    import torch.distributed as dist
-
-    if dist.is_available() and dist.is_initialized():
-        dist.destroy_process_group()
 
 
 @contextmanager

@@ -23,7 +23,7 @@ OWN = frozenset(
     {"config.json", "launch.json", "group.json", "worker.json", "ray.json", STOP}
 )  # of the side that holds the run
 MANIFEST = "manifest.json"
-_LAST = ("progress.json", STATUS)  # a checkpoint counts once the first is there, and a run has ended by the second
+_LAST = ("progress.json", "ended.json", STATUS)  # a checkpoint counts once the first is there; the others end a run
 
 Stamp = list[int]  # size in bytes, time of the last change in ns
 Files = dict[str, Stamp]

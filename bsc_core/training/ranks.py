@@ -112,6 +112,12 @@ class Ranks:
             distributed.barrier()
 
 
+def leave_ranks() -> None:
+    """End this process's part in the group: its threads must not be alive when the interpreter ends."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
 def start_ranks() -> Ranks:
     """The processes that a launcher started for this run; without one, this process alone.
 

@@ -33,6 +33,12 @@ class Model:
     def key(self) -> str:
         return f"{self.run.id}:{self.part}"
 
+    @property
+    def stamp(self) -> str:
+        """The key, and when its vectors were written."""
+        path = self.run.folder / f"embeddings_{self.part}.npy"
+        return f"{self.key} {path.stat().st_mtime_ns if path.is_file() else 0}"
+
     def vectors(self) -> np.ndarray:
         """(U, D) float32, mapped from disk. Raises RunError while the run has not written them."""
         array = self.run.array(f"embeddings_{self.part}")

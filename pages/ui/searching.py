@@ -131,7 +131,7 @@ def searched(data: ExperimentData, models: tuple[run_data.Model, run_data.Model]
 
 def _stamp(data: ExperimentData, models: tuple[run_data.Model, run_data.Model], split: str) -> tuple[str, ...]:
     corpus = "" if data.corpus is None else data.corpus.digest
-    return (*(model.key for model in models), split, data.parts[split].digest, corpus)
+    return (*(model.stamp for model in models), split, data.parts[split].digest, corpus)
 
 
 @st.cache_resource(max_entries=8, show_spinner="Searching with both models …")

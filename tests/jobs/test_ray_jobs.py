@@ -233,8 +233,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunConfig, dict[s
 def check_like_here(run: Run, trained: tuple[RunConfig, dict[str, Any]]) -> None:
     """The run ended with the metrics, the curve and the model of one that was performed in this process."""
     assert wait_until(lambda: run.status().is_finished, 200)
-    status, result = run.status(), run.read_json("result")
+    status = run.status()
     assert (status.state, status.error, status.exit_code) == ("done", None, 0), run.log_tail(20)
+    assert wait_until(lambda: run.read_json("result") is not None, 20)  # a last look may still bring it anew
+    result = run.read_json("result")
     for moment, splits in trained[1].items():
         for split, metrics in splits.items():
             assert result["metrics"][moment][split] == pytest.approx(metrics, abs=1e-5)
