@@ -215,8 +215,7 @@ class _Experiment:
             self.run.update_status(metric_name=name, metric_best=self.best.value)
 
     def _measure_untrained(self) -> None:
-        chain = chain_to(self.config, self.run)
-        started = self.config.encoder.model_copy(update={} if chain is None else {"name": chain["model"]})
+        started = RunStore(self.run.folder.parent).encoder(self.config.encoder)
         with self.journal.timed("encode"):
             self.vectors.begin(started, self.data.texts)
         self.before = measure(self.config, self.data, self.vectors.all)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bsc_core.encoders.base import encode, eval_mode, model_digest
-    from bsc_core.encoders.cache import embed, keep_vectors, known_vectors
+    from bsc_core.encoders.cache import embed, keep_vectors, kept_or_made, known_vectors
     from bsc_core.encoders.card import model_card
     from bsc_core.encoders.choose import ENCODERS, check_encoder, encoder_folder, load_encoder
     from bsc_core.encoders.pretrained import save_model
@@ -22,6 +22,7 @@ _HOMES = {
     "encoder_folder": "choose",
     "eval_mode": "base",
     "keep_vectors": "cache",
+    "kept_or_made": "cache",
     "known_vectors": "cache",
     "load_encoder": "choose",
     "micro_batches": "tokens",
@@ -40,6 +41,7 @@ __all__ = [
     "encoder_folder",
     "eval_mode",
     "keep_vectors",
+    "kept_or_made",
     "known_vectors",
     "load_encoder",
     "micro_batches",

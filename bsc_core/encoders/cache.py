@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -39,43 +40,53 @@ def embed(
     folder and texts and by the length, and appears whole, so processes may ask at the same time. Raises ModelError,
     PathError or ConfigError as `load_encoder` does.
     """
-    config = encoder if isinstance(encoder, EncoderConfig) else EncoderConfig.model_validate({"name": str(encoder)})
-    folder = encoder_folder(config.name)
-    path = _place(folder, config, texts)
-    known = _read(path, len(texts))
-    if known is not None:
-        return known
-    from bsc_core.encoders.base import encode
-    from bsc_core.encoders.tokens import tokenise
+    config = _config(encoder)
 
-    model = load_folder(folder, config.max_length)
-    vectors = encode(model, tokenise(model, texts.texts, config.max_length), progress=progress)
-    _write(path, vectors)
+    def read_texts(folder: Path) -> NDArray[np.float32]:
+        from bsc_core.encoders.base import encode
+        from bsc_core.encoders.tokens import tokenise
+
+        model = load_folder(folder, config.max_length)
+        return encode(model, tokenise(model, texts.texts, config.max_length), progress=progress)
+
+    return kept_or_made(config, texts, read_texts)
+
+
+def kept_or_made(
+    config: EncoderConfig,
+    texts: TextTable,
+    make: Callable[[Path], NDArray[np.float32]],
+    *,
+    precision: Precision = "fp32",
+) -> NDArray[np.float32]:
+    """Vectors of every text: (U, D), from disk where they are known; else what `make` returns, which is then kept.
+
+    make: called with the model's folder, to encode the texts in `precision`; `embed` encodes them in float32.
+    """
+    folder = encoder_folder(config.name)
+    path = _place(folder, config, texts, precision)
+    vectors = _read(path, len(texts))
+    if vectors is None:
+        vectors = make(folder)
+        _write(path, vectors)
     return vectors
 
 
-def known_vectors(
-    config: EncoderConfig, texts: TextTable, *, precision: Precision = "fp32"
-) -> NDArray[np.float32] | None:
-    """What `embed` would return where it is on disk, mapped and read-only; None where the texts are to be encoded.
-
-    precision: in which the vectors were computed; `embed` computes in float32.
-    """
-    return _read(_place(encoder_folder(config.name), config, texts, precision), len(texts), mmap_mode="r")
+def known_vectors(config: EncoderConfig, texts: TextTable) -> NDArray[np.float32] | None:
+    """What `embed` would return where it is on disk, mapped and read-only; None where the texts are to be encoded."""
+    return _read(_place(encoder_folder(config.name), config, texts), len(texts), mmap_mode="r")
 
 
-def keep_vectors(
-    encoder: EncoderConfig | Path | str,
-    texts: TextTable,
-    vectors: NDArray[np.float32],
-    *,
-    precision: Precision = "fp32",
-) -> None:
-    """Keep what `embed` or `known_vectors` is to return for these texts. vectors: (U, D), row i for text i."""
-    config = encoder if isinstance(encoder, EncoderConfig) else EncoderConfig.model_validate({"name": str(encoder)})
-    path = _place(encoder_folder(config.name), config, texts, precision)
+def keep_vectors(encoder: EncoderConfig | Path | str, texts: TextTable, vectors: NDArray[np.float32]) -> None:
+    """Keep what `embed` is to return for these texts. vectors: (U, D), row i for text i."""
+    config = _config(encoder)
+    path = _place(encoder_folder(config.name), config, texts)
     if not path.is_file():
         _write(path, vectors)
+
+
+def _config(encoder: EncoderConfig | Path | str) -> EncoderConfig:
+    return encoder if isinstance(encoder, EncoderConfig) else EncoderConfig.model_validate({"name": str(encoder)})
 
 
 def _place(folder: Path, config: EncoderConfig, texts: TextTable, precision: Precision = "fp32") -> Path:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bsc_core.batching.arrays import Ids, Vectors
-from bsc_core.encoders import TokenTable, encode, keep_vectors, known_vectors
+from bsc_core.encoders import TokenTable, encode, kept_or_made
 from bsc_core.training.precision import Precision, autocast
 
 if TYPE_CHECKING:
@@ -44,12 +44,7 @@ class TextVectors:
 
         encoder: the one that the model was loaded from, by a name or folder of its own.
         """
-        known = known_vectors(encoder, texts, precision=self.precision)
-        if known is None:
-            self.refresh()
-            keep_vectors(encoder, texts, self.all, precision=self.precision)
-        else:
-            self.all = np.array(known)
+        self.all = kept_or_made(encoder, texts, lambda _: self._encoded(None), precision=self.precision)
 
     def refresh(self) -> None:
         """Encode every text with the model as it is."""

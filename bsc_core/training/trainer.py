@@ -155,9 +155,9 @@ class Trainer:
         in_epoch = math.ceil(len(first) / config.accumulation)
         steps = config.steps or config.epochs * in_epoch
         epochs = math.ceil(steps / in_epoch)
-        lengths = {"steps": steps, "in_epoch": in_epoch}
-        schedule = make_schedule(self.optimizer, warmup=config.warmup, kind=config.schedule, **lengths)
-        self._schedule = schedule
+        schedule = self._schedule = make_schedule(
+            self.optimizer, steps=steps, in_epoch=in_epoch, warmup=config.warmup, kind=config.schedule
+        )
         done = self._restore(schedule) if self.start is not None else 0
         if self.start is not None and self.start.last:
             return

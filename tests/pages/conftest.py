@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import make_config
@@ -67,6 +69,13 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
 
 
 @pytest.fixture
+def queue_held(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[object]:
+    """The queue as another process holds it, for the length of a block; who asks is soon refused."""
+    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
+    return FileLock(runs.root / ".queue.lock", is_singleton=False)
+
+
+@pytest.fixture
 def finished(runs: RunStore, trained: Run) -> Run:
     """The trained run in the runs folder of this test."""
     shutil.copytree(trained.folder, runs.root / trained.id)
@@ -108,3 +117,15 @@ def visit(request: pytest.FixtureRequest, pages: type[Pages]) -> Callable[..., A
     """Both ways to open a page."""
     opener: Callable[..., AppTest] = getattr(pages, request.param)
     return opener
+
+
+@pytest.fixture
+def mapped(finished: Run) -> Run:
+    """The finished run with its UMAP already on disk, in the place where the page looks for it."""
+    from pages.ui import map_frames
+    from tests.pages.mapped_runs import lay_out, view_of
+
+    view = view_of(finished)
+    lay_out(view)
+    lay_out(view.showing(map_frames.moving(view)))
+    return finished

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,41 +14,14 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.evaluation import anisotropy, search_errors
-from bsc_core.evaluation.geometry import overlap_interval
+from bsc_core.evaluation import search_errors
 from bsc_core.figures.maps import pack
-from bsc_core.projection import make_map, nearest
+from bsc_core.projection import nearest
 from bsc_core.runs import Run, RunStore
-from pages.ui import frame, map_atlas, map_canvas, map_frames, map_job, map_texts, map_view, run_data, text_facts
+from pages.ui import map_atlas, map_canvas, map_frames, map_texts, map_view, run_data, text_facts
+from tests.pages.mapped_runs import shown, view_of
 
 MARKUP = "<b>bread</b> **bake** $x$ 0"
-
-
-def shown(app: AppTest) -> str:
-    return "\n".join(
-        str(element.value) for kind in ("markdown", "text", "caption", "subheader") for element in app.get(kind)
-    )
-
-
-@pytest.fixture
-def mapped(finished: Run) -> Run:
-    """The finished run with its UMAP already on disk, in the place where the page looks for it."""
-    view = view_of(finished)
-    lay_out(view)
-    lay_out(view.showing(map_frames.moving(view)))
-    return finished
-
-
-def view_of(run: Run) -> map_frames.View:
-    view = map_frames.view_of(frame.Context("sample", "bundled", run.id))
-    assert view is not None
-    return view
-
-
-def lay_out(view: map_frames.View) -> None:
-    rows, files = view.texts(map_view.AMOUNTS[0]), [one.file for one in view.frames]
-    folder = map_job.folder_for(view.base, files, rows, "umap", map_frames.SEED)
-    make_map(folder, files, rows=rows, method="pca")
 
 
 def picture(app: AppTest) -> dict[str, Any]:
@@ -252,34 +224,6 @@ def test_neighbours_of_models_that_hold_some_texts_are_of_these(mapped: Run) -> 
         len(set(one) & set(two))
         for one, two in zip(*(view.nearest(end, np.array([4, 9]), 10)[0].tolist() for end in view.ends), strict=True)
     ]
-
-
-def test_alignment_stands_beside_the_map(pages: type, mapped: Run) -> None:
-    app = pages.alone("embeddings", run=mapped.id)
-    told = shown(app)
-    assert "positive pairs of dev; down and left is better in both." in told
-    assert app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
-
-
-def test_below_it_stand_anisotropy_and_the_neighbours_kept_with_their_intervals(pages: type, mapped: Run) -> None:
-    told = shown(pages.alone("embeddings", run=mapped.id))
-    before, after = (np.asarray(mapped.array(f"embeddings_{when}")) for when in ("before", "after"))
-    kept = overlap_interval(before, after, seed=map_frames.SEED)
-    texts = f"of {len(before)} texts."
-    assert f"Neighbours kept {kept}, {texts}" in told
-    assert f"Anisotropy {anisotropy(before):.3f}, then {anisotropy(after):.3f}: " in told
-    (line,) = (line for line in told.splitlines() if line.startswith("Anisotropy"))
-    assert re.search(r"[+\N{MINUS SIGN}]0\.\d{3} \[.0\.\d{3}, .0\.\d{3}\], " + texts, line)
-
-
-def test_a_model_beside_itself_is_called_unchanged(pages: type, mapped: Run) -> None:
-    shutil.copy(mapped.folder / "embeddings_before.npy", mapped.folder / "embeddings_after.npy")
-    app = pages.alone("embeddings", run=mapped.id)
-    assert not app.exception
-    [figure] = [json.loads(chart.proto.spec) for chart in app.get("vega_lite_chart")]
-    assert figure["title"]["text"] == ["Pairs lie unchanged", "texts spread unchanged"]
-    assert "unchanged, +0.000 [+0.000, +0.000], of" in shown(app)
-    assert "Neighbours kept 1.000 [1.000, 1.000]" in shown(app)
 
 
 def test_a_link_restores_the_way_and_the_colour(pages: type, mapped: Run) -> None:

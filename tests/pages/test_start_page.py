@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
-from filelock import FileLock
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import EncoderConfig
@@ -105,11 +105,10 @@ def test_thumbnails_are_small(runs: RunStore) -> None:
 
 
 def test_a_launch_that_the_queue_refused_is_the_same_run_at_the_next_click(
-    pages: type, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+    pages: type, runs: RunStore, queue_held: AbstractContextManager[object]
 ) -> None:
-    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
     app = pages.alone("start")
-    with FileLock(runs.root / ".queue.lock", is_singleton=False):
+    with queue_held:
         app.button(key="start.launch").click().run()
     assert not app.exception
     assert "is kept but not queued yet" in told(app)

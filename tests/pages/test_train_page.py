@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
-from filelock import FileLock
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
@@ -256,11 +256,10 @@ def test_rates_and_sizes_are_written_as_one_writes_them() -> None:
 
 
 def test_a_launch_that_the_queue_refused_is_the_same_run_at_the_next_click(
-    pages: type, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+    pages: type, runs: RunStore, queue_held: AbstractContextManager[object]
 ) -> None:
-    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
     app = pages.alone("train")
-    with FileLock(runs.root / ".queue.lock", is_singleton=False):
+    with queue_held:
         app.button(key="train.launch").click().run()
     [run] = runs.list()
     assert f"run {run.id} is kept but not queued yet" in shown(app)
@@ -271,11 +270,10 @@ def test_a_launch_that_the_queue_refused_is_the_same_run_at_the_next_click(
 
 
 def test_a_form_that_is_edited_after_a_refusal_launches_another_run(
-    pages: type, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+    pages: type, runs: RunStore, queue_held: AbstractContextManager[object]
 ) -> None:
-    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
     app = pages.alone("train")
-    with FileLock(runs.root / ".queue.lock", is_singleton=False):
+    with queue_held:
         app.button(key="train.launch").click().run()
     app.text_input(key="train.name").set_value("Other").run()
     app.button(key="train.launch").click().run()
@@ -283,11 +281,10 @@ def test_a_form_that_is_edited_after_a_refusal_launches_another_run(
 
 
 def test_a_refused_run_that_was_performed_since_is_not_launched_by_a_later_click(
-    pages: type, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+    pages: type, runs: RunStore, queue_held: AbstractContextManager[object]
 ) -> None:
-    monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
     app = pages.alone("train")
-    with FileLock(runs.root / ".queue.lock", is_singleton=False):
+    with queue_held:
         app.button(key="train.launch").click().run()
     runs.list()[0].update_status(state="done")
     app.button(key="train.launch").click().run()
