@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from pathlib import Path
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads starve what runs beside the tests
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["RAY_AUTH_MODE"] = "token"  # every Ray head of the tests asks for one
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # the same for all: Ray keeps what a process used first
 
 import pytest
 

@@ -103,7 +103,7 @@ def stop_and_resume(visit, store: RunStore, group: str, run: Run) -> Run:
     assert wait_until(lambda: any(run.checkpoints_folder.glob("step-*")), PATIENCE_SECONDS), run.log_tail()
     process = find_process(run.status())
     assert process is not None
-    os.kill(process.pid, signal.SIGSTOP)
+    run.change_status(lambda status: os.kill(process.pid, signal.SIGSTOP) or status)  # not while it holds its status
     visit.open("runs", group=group, run=run.id)
     visit.press("Stop")
     expect(badge(visit)).to_contain_text("stopping")
@@ -147,17 +147,17 @@ def everything_is_as_it_should_be(visit, store: RunStore, group: str, done: list
     """Every run has ended, once, and the page says of each what its folder holds."""
     page = visit.page
     expect(page.get_by_test_id("stSidebar").get_by_text("No run is active.")).to_be_visible(timeout=PATIENCE_MS)
+    for run in done:
+        status = run.status()
+        assert (status.state, status.step, status.exit_code) == ("done", status.steps, 0), (status, run.log_tail())
+        assert [row["step"] for row in run.metrics()[0] if row["kind"] == "step"] == list(range(1, status.step + 1))
+        assert "\n".join(run.log_tail(1000)).count("Reading the data") == 1
+        assert list(run.model_folder.rglob("*.safetensors"))
     expect(page.get_by_text(": 4 of 4 runs done")).to_be_visible()
     expect(visit.table(RUNS)).not_to_contain_text("running")
     visit.whole(QUESTION)
     shown = {row[0]: row[1] for row in visit.rows(RUNS)}
     assert shown == {run.id: "✓ done" for run in done} | {stopped.id: "■ stopped"}
-    for run in done:
-        status = run.status()
-        assert (status.state, status.step, status.exit_code) == ("done", status.steps, 0), run.log_tail()
-        assert [row["step"] for row in run.metrics()[0] if row["kind"] == "step"] == list(range(1, status.step + 1))
-        assert "\n".join(run.log_tail(1000)).count("Reading the data") == 1
-        assert list(run.model_folder.rglob("*.safetensors"))
     expect(page.get_by_text("Queue: nothing waits")).to_be_visible()
 
 

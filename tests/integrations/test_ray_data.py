@@ -21,7 +21,6 @@ from bsc_core.integrations import ray_data
 from bsc_core.integrations.ray_cluster import cluster
 from bsc_core.integrations.ray_data import plan_with_ray
 from tests.integrations.ray_pairs import check_groups, config_of, write_pairs
-from tests.jobs.ray_head import TOKEN
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:::ray\..*")  # Ray warns of its own settings
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +40,6 @@ def head() -> Iterator[str]:
     settings = {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": TOKEN,
         "PYTHONPATH": str(ROOT),
     }
     with pytest.MonkeyPatch.context() as patch:

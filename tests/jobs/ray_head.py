@@ -20,8 +20,6 @@ from bsc_core.errors import JobError
 from bsc_core.jobs.identity import wait_until
 from bsc_core.jobs.ray_client import RayClient, Resources
 
-TOKEN = secrets.token_hex(32)
-"""Of every head that this process starts: Ray remembers the first that a process uses."""
 PATIENCE = 10  # seconds after which the head gives up on a job that waits for room
 
 
@@ -62,8 +60,6 @@ def ray_head() -> Iterator[str]:
     settings = {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": TOKEN,
         "RAY_JOB_START_TIMEOUT_SECONDS": str(PATIENCE),
         "RAY_ADDRESS": "127.0.0.1:1",  # what BSC_RAY_ADDRESS says comes first
     }
