@@ -10,8 +10,12 @@ from pathlib import Path
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads starve what runs beside the tests
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["RAY_AUTH_MODE"] = "token"  # every Ray head of the tests asks for one
-os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # the same for all: Ray keeps what a process used first
+os.environ |= {  # which Ray reads once in a process, whichever test is the first to import it
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # all on loopback
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+}
 
 import pytest
 

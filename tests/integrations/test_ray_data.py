@@ -37,14 +37,8 @@ ray.shutdown()
 @pytest.fixture(scope="module")
 def head() -> Iterator[str]:
     """Address of a Ray head that listens on loopback alone, in a process that ends with these tests."""
-    settings = {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "PYTHONPATH": str(ROOT),
-    }
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(name, value)
+        patch.setenv("PYTHONPATH", str(ROOT))
         folder = tempfile.mkdtemp(prefix="ray-")  # short, since sockets live in it
         process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", HEAD, folder],

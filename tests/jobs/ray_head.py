@@ -58,8 +58,6 @@ def head_command(folder: str, ports: list[int]) -> list[str]:
 def ray_head() -> Iterator[str]:
     """A head with two CPUs, for the block. Yields the address of its dashboard."""
     settings = {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_JOB_START_TIMEOUT_SECONDS": str(PATIENCE),
         "RAY_ADDRESS": "127.0.0.1:1",  # what BSC_RAY_ADDRESS says comes first
     }
