@@ -35,7 +35,7 @@ def sample_data_folder() -> Path:
 def allowed_roots() -> tuple[Path, ...]:
     """Folders this process may read, from BSC_ROOTS; empty means no limit beyond the user's own rights."""
     parts = os.environ.get("BSC_ROOTS", "").split(os.pathsep)
-    return tuple(Path(part).expanduser().resolve() for part in parts if part.strip())
+    return tuple(dict.fromkeys(Path(part).expanduser().resolve() for part in parts if part.strip()))
 
 
 def check_path(path: Path | str) -> Path:

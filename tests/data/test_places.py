@@ -37,7 +37,7 @@ def test_paths_must_lie_in_one_of_the_roots(tmp_path, monkeypatch):
         folder.mkdir()
     (outside / "secret.csv").write_text("x", encoding="utf-8")
     (first / "link").symlink_to(outside, target_is_directory=True)
-    monkeypatch.setenv("BSC_ROOTS", os.pathsep.join([str(first), str(second)]))
+    monkeypatch.setenv("BSC_ROOTS", os.pathsep.join([str(first), str(second), str(first)]))
     assert check_path(second) == second.resolve()
     for path in (
         outside / "secret.csv",
@@ -45,7 +45,7 @@ def test_paths_must_lie_in_one_of_the_roots(tmp_path, monkeypatch):
         first / ".." / "second-not",
         outside / "missing.csv",
     ):
-        with pytest.raises(PathError, match=f"outside the folders that may be read .*{first}, {second}.*BSC_ROOTS"):
+        with pytest.raises(PathError, match=f"the folders that may be read \\({first}, {second}\\); .*BSC_ROOTS"):
             check_path(path)
     with pytest.raises(PathError, match="there is no such file or folder"):
         check_path(first / "missing.csv")
