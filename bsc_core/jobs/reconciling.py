@@ -68,13 +68,13 @@ def settle(run: Run, backend: Backend | None = None, *, stale_seconds: float = S
 
     A run that is being started is left to its supervisor. backend: the run's, where the caller holds it.
     """
-    status = run.status()
-    if status.is_finished or status.state == "queued":
-        return status
+    before = run.status()
+    if before.is_finished or before.state == "queued":
+        return before
     look = (backend or backend_of(run)).look(run)
     status = run.status()  # a look may have brought news
-    if status.is_finished or look.state == "unknown":
-        return status
+    if status.is_finished or look.state == "unknown" or status.pid != before.pid:
+        return status  # begun since the look, which tells nothing of that process
     if look.state == "ended":
         return status if is_unborn(status, look) else settle_ended(run, look)
     if look.silent_seconds >= stale_seconds:

@@ -8,11 +8,14 @@ import pytest
 
 from bsc_core.config import RunConfig
 from bsc_core.jobs import launch, reconcile
+from bsc_core.jobs.backend import Look
 from bsc_core.jobs.identity import find_process, own_identity
 from bsc_core.jobs.launching import make
+from bsc_core.jobs.local_backend import LocalBackend
 from bsc_core.jobs.queue import Queue, supervisor_lock
+from bsc_core.jobs.reconciling import settle
 from bsc_core.jobs.serving import Serving
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import Run, RunStore, State
 
 Launch = Callable[..., Run]
 Until = Callable[[Callable[[], bool]], None]
@@ -62,6 +65,21 @@ def test_a_run_whose_process_is_being_started_is_given_time(store: RunStore, con
     assert reconcile(RunStore(store.root, clock=lambda: 1010.0)) == []
     assert len(reconcile(RunStore(store.root, clock=lambda: 1100.0))) == 1
     assert run.status().state == "lost"
+
+
+@pytest.mark.parametrize("state", ["starting", "running"])
+def test_a_process_that_is_named_while_it_is_looked_for_is_not_lost(
+    store: RunStore, config: RunConfig, state: State
+) -> None:
+    class Slow(LocalBackend):
+        def look(self, run: Run) -> Look:
+            found = super().look(run)
+            run.update_status(state=state, **own_identity())
+            return found
+
+    run = store.create(config, "one")
+    run.update_status(state="starting")
+    assert settle(run, Slow()).state == settle(run).state == state
 
 
 def test_a_run_whose_launch_was_cut_off_is_lost_and_a_queued_one_is_not(store: RunStore, config: RunConfig) -> None:
