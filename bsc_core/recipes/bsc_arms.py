@@ -11,7 +11,6 @@ from typing import Any, Literal
 from bsc_core.recipes.claims import Arm, Statement
 
 Sections = dict[str, dict[str, Any]]
-SEEDS = (0, 1, 2, 3, 4)
 RANDOM: Sections = {"batching": {"strategy": "random"}}
 MSE: Sections = {"loss": {"name": "mse"}, **RANDOM}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from bsc_core.recipes.bsc_arms import MSE, RANDOM, SEEDS, above, bsc, combined, picked, task
+from bsc_core.recipes.bsc_arms import MSE, RANDOM, above, bsc, combined, picked, task
 from bsc_core.recipes.claims import Arm, Recipe, Statement
 from bsc_core.recipes.ranking_claims import RANKING_CLAIMS
 from bsc_core.recipes.subsets import Part, Subset
@@ -31,7 +31,6 @@ _on_stsb = partial(
     subsets={"stsb": Subset("stsb", {"train": Part("train", 1800), "dev": Part("dev", 60), "test": Part("test")})},
     values=task(8, 64, {"steps": STSB_STEPS, "batch_size": 30, "learning_rate": 2e-5}),
     metrics=("spearman", "pearson"),
-    seeds=SEEDS,
     budget=f"{STSB_STEPS} steps of 30 pairs for every arm; of two losses in turn, {STSB_STEPS // 2} steps each",
 )
 ON_STSB = (

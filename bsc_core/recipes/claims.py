@@ -14,7 +14,7 @@ from bsc_core.runs import Run
 
 UNTRAINED = "untrained"
 """The arm that every recipe has: the encoder before any training, on the data of the arm it is compared with."""
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1, 2, 3, 4)
 FormName = Literal["full", "small"]
 
 

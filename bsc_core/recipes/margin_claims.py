@@ -8,7 +8,7 @@ from bsc_core.recipes.claims import UNTRAINED, Arm, Recipe, Statement
 from bsc_core.recipes.measures_polarity import POLARITY_METRICS, PolarityMeasure
 from bsc_core.recipes.subsets import Part, Subset
 
-SENTENCES, QUERIES, EPOCHS, BATCH = 200, 150, 3, 16
+SENTENCES, QUERIES, EPOCHS, BATCH = 500, 250, 3, 16
 RATE = 3e-5
 WARMUP_STEPS, FULL_SAMPLES, FULL_BATCH = 10_000, 50_000, 64
 """Of the released schedule: it warms up anew in each epoch of N samples, and never comes to an end of it."""

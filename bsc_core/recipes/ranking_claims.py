@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bsc_core.recipes.bsc_arms import MSE, ORDERS, RANDOM, SEEDS, above, bsc, combined, losses, task
+from bsc_core.recipes.bsc_arms import MSE, ORDERS, RANDOM, above, bsc, combined, losses, task
 from bsc_core.recipes.claims import Arm, Recipe, Statement
 from bsc_core.recipes.subsets import Part, Subset
 
@@ -30,7 +30,6 @@ _on_cqa_a = partial(
 ON_CQA_A = (
     _on_cqa_a(
         name="strategies_cqa_a",
-        seeds=SEEDS,
         title="The order of pairs",
         claim="On CQA-A random order is worst, since it takes the answers of a question apart; the order of the "
         "file is best, and nearest neighbours come close. Clusters are better than random, neighbours better "
@@ -103,11 +102,14 @@ ON_CQA_B = (
     ),
 )
 BY_RANGE = bsc(1.2, normalization="range_columns")
-SEARCHED = "Searched are {} of the 10,369 claims, the right ones among them, so values are higher than over all."
+PFCC_CORPUS, PFCC_STEPS = 1000, 50
+SEARCHED = (
+    f"Searched are {PFCC_CORPUS:,} of the 10,369 claims, the right ones among them, so values are higher than over all."
+)
 
 
-def _on_pfcc(train: int | None, corpus: int, steps: int, *, note: str, negatives: bool = False, **rest: Any) -> Recipe:
-    parts = {"train": Part("train", train), "dev": Part("dev")}
+def _on_pfcc(*, note: str, negatives: bool = False, **rest: Any) -> Recipe:
+    parts = {"train": Part("train"), "dev": Part("dev")}
     kinds: dict[str, dict[str, Any]] = {
         "pfcc_s": {},
         "rows": {"negatives": {}},
@@ -116,21 +118,20 @@ def _on_pfcc(train: int | None, corpus: int, steps: int, *, note: str, negatives
     return Recipe(
         paper="bsc",
         subsets={
-            kind: Subset("pfcc_s", parts, corpus=corpus, data=data)
+            kind: Subset("pfcc_s", parts, corpus=PFCC_CORPUS, data=data)
             for kind, data in kinds.items()
             if negatives or not data
         },
         metrics=("mrr", "has_positive@1", "has_positive@5"),
-        values=task(8, 48, {"steps": steps, "batch_size": 30, "learning_rate": 2e-5}),
-        budget=f"{steps} steps of 30 pairs for every arm",
-        note=f"{SEARCHED.format(f'{corpus:,}')} {note}",
+        values=task(8, 48, {"steps": PFCC_STEPS, "batch_size": 30, "learning_rate": 2e-5}),
+        budget=f"{PFCC_STEPS} steps of 30 pairs for every arm",
+        note=f"{SEARCHED} {note}",
         **rest,
     )
 
 
 ON_PFCC = (
     _on_pfcc(
-        *(300, 500, 20),
         name="normalization_pfcc",
         title="Normalization and temperature",
         table="Table 3, section 7",
@@ -158,7 +159,6 @@ ON_PFCC = (
         "trained without it.",
     ),
     _on_pfcc(
-        *(None, 1000, 50),
         name="strategies_pfcc",
         title="The order of pairs, on claims in a corpus",
         table="Table 3",
@@ -172,7 +172,6 @@ ON_PFCC = (
         note="The paper shows nearest neighbours and random order; the other orders stand beside them.",
     ),
     _on_pfcc(
-        *(None, 1000, 50),
         negatives=True,
         name="losses_pfcc",
         title="BSC, MSE and triplet loss, on claims in a corpus",

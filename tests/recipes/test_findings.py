@@ -99,7 +99,7 @@ def test_the_command_shows_recipes_and_findings_as_lines(capsys: pytest.CaptureF
     assert "{" not in listed
     for recipe in RECIPES.values():
         assert f"\n    {recipe.claim}\n" in listed
-    assert "data sick, snli, stsb; 9 runs" in listed
+    assert "data sick, snli, stsb; 15 runs" in listed
     name = next(iter(RECIPES))
     assert main(["reproduce", name, "--form", "small", "--runs", str(store.root)]) == 0
     shown = capsys.readouterr().out
