@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bsc_core.config import to_toml
-from bsc_core.data.shards import open_shards
+from bsc_core.data.shards import Part, open_shards, write_part
 from bsc_core.errors import DataError, InputError, RunError
 from bsc_core.integrations import ray_data
 from bsc_core.integrations.ray_cluster import cluster
@@ -79,10 +79,10 @@ def test_the_groups_are_those_of_the_plan_in_memory(connected: None, tmp_path: P
 def test_a_disk_that_fills_while_shards_are_written_leaves_nothing(
     connected: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fill(folder: str, number: int, table: pa.Table) -> None:
+    def fill(folder: str, number: int, table: pa.Table) -> Part:
         if number:
             raise RunError("part-00001.parquet could not be written (No space left on device); make room")
-        (Path(folder) / "part-00000.parquet").write_bytes(b"PAR1")
+        return write_part(folder, number, table)
 
     monkeypatch.setattr(ray_data, "write_part", fill)
     folder = write_pairs(tmp_path / "pairs")
