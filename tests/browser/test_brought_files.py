@@ -29,9 +29,11 @@ class Brought:
     run: Run
 
 
-def bring(page: Page, name: str, content: str | bytes) -> None:
+def bring(visit, name: str, content: str | bytes) -> None:
     """Drop a file into the box for pairs."""
+    page = visit.page
     page.get_by_text("Bring your own pairs").click()
+    visit.whole()
     content = content.encode() if isinstance(content, str) else content
     file = {"name": name, "mimeType": "text/csv", "buffer": content}
     page.get_by_label(re.compile("^Pairs: CSV")).locator("input[type=file]").or_(
@@ -68,7 +70,7 @@ def finished(brought: Brought) -> Brought:
 
 def test_a_file_that_is_not_utf_8_gets_one_sentence_that_says_where_and_what_to_do(visit, brought):
     visit.open("data")
-    bring(visit.page, "broken.csv", b"query,document\nhow are you,fine\nwho is \xff there,nobody\n")
+    bring(visit, "broken.csv", b"query,document\nhow are you,fine\nwho is \xff there,nobody\n")
     box = visit.page.get_by_text("This cannot be used as it is")
     expect(box).to_have_count(1)
     told = visit.page.get_by_text(re.compile(r"broken\.csv.*UTF-8"))
@@ -81,7 +83,7 @@ def test_a_file_that_is_not_utf_8_gets_one_sentence_that_says_where_and_what_to_
 def test_a_row_with_an_empty_text_is_counted_and_shown_and_the_others_are_kept(visit):
     visit.open("data")
     good = "".join(f"what is {number},it is {number},1\n" for number in range(20))
-    bring(visit.page, "gaps.csv", f"query,document,label\n{good}who is missing,,1\nhow much,a lot,many\n")
+    bring(visit, "gaps.csv", f"query,document,label\n{good}who is missing,,1\nhow much,a lot,many\n")
     visit.press("Use these columns")
     expect(visit.page.get_by_text("22 rows", exact=True)).to_be_visible()
     expect(visit.page.get_by_text("2 rejected", exact=True)).to_be_visible()

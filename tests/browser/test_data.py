@@ -14,6 +14,7 @@ STEPS = ("sentences", "neighbours", "above the threshold", "distinct", "examples
 
 def bring(visit, path: Path) -> None:
     visit.page.get_by_text("Bring your own pairs or sentences").click()
+    visit.whole()
     visit.page.locator("input[type=file]").first.set_input_files(str(path))
 
 
