@@ -17,6 +17,7 @@ lint: .venv/test.done
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	git ls-files | xargs $(BIN)/codespell
 
 format: .venv/test.done
 	$(BIN)/ruff check --fix .

@@ -1,8 +1,8 @@
-"""The frame of the app: which pages there are, under which heading. The pages themselves live in pages/."""
-
-from pathlib import Path
+"""Page list of the app. The pages are in pages/."""
 
 import streamlit as st
+
+from pages.ui.components import navigation
 
 PAGES = {
     "": [st.Page("pages/start.py", title="Start", icon=":material/home:", default=True)],
@@ -18,13 +18,11 @@ PAGES = {
         st.Page("pages/train.py", title="New run", icon=":material/rocket_launch:"),
         st.Page("pages/runs.py", title="Runs", icon=":material/monitoring:"),
     ],
-    "Look": [
+    "Evaluate": [
         st.Page("pages/embeddings.py", title="Embeddings", icon=":material/bubble_chart:"),
         st.Page("pages/retrieval.py", title="Retrieval", icon=":material/search:"),
         st.Page("pages/findings.py", title="Findings", icon=":material/fact_check:"),
     ],
 }
-UI = Path(__file__).parent / "pages" / "ui"
-st.set_page_config("BSC Lab", page_icon=str(UI / "icon.svg"), layout="wide", initial_sidebar_state=236)
-st.logo(UI / "logo.svg", size="large")
-st.navigation(PAGES, expanded=True).run()
+
+navigation.run(PAGES)

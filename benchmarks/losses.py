@@ -1,8 +1,9 @@
-"""Losses beside their peers: forward and backward, speed and extra memory. `python benchmarks/losses.py` prints tables.
+"""Losses compared with other libraries: speed and extra memory of forward and backward pass.
 
-Peers, in the same process and run, taking turns, medians of several runs: sentence-transformers' multiple negatives
-ranking loss and pytorch-metric-learning's NTXent. `--sizes 32 512` takes some sizes only, `--parts speed memory tiles
-scl` some tables only. Memory is measured in a process of its own for each size (Linux).
+    python benchmarks/losses.py [--sizes 32 512] [--parts speed memory tiles scl]
+
+Peers: the multiple negatives ranking loss of sentence-transformers and NTXent of pytorch-metric-learning, in the same
+process, taking turns; medians of several runs. Memory is measured in a separate process for each size (Linux).
 """
 
 # B pairs, D dimensions
@@ -11,18 +12,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+import numpy as np
 import torch
 import torch.nn.functional as functional
-from pytorch_metric_learning.losses import NTXentLoss, SelfSupervisedLoss
+from measure import parser, print_header, print_row, reset_peak, resident_mib, run_python, take_turns
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
@@ -32,43 +31,36 @@ from bsc_core.losses import build_loss
 DIMENSIONS = 384
 TEMPERATURE = 0.05
 RUNS = {32: 300, 64: 300, 512: 60, 4096: 7, 8192: 5, 16384: 3, 65536: 1}
-PARTS = ("speed", "memory", "tiles", "scl")
-NTXENT_LARGEST = 512  # it holds positives times negatives: (2B) x (2B) x (2B - 2) numbers
+NTXENT_LARGEST = 512  # its matrix of positives times negatives has (2B) x (2B) x (2B - 2) numbers
 Call = Callable[[Tensor, Tensor], Tensor]
 
 
-class Given(torch.nn.Module):
-    """Stands for an encoder where a peer wants one: the vectors are there already."""
+class VectorInput(torch.nn.Module):
+    """Encoder stub for peers that require one; returns the vectors in its input."""
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
         return {"sentence_embedding": features["vectors"]}
 
 
-def vectors(pairs: int, dimensions: int = DIMENSIONS) -> list[Tensor]:
+def vectors(pairs: int) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(pairs, dimensions, generator=generator, requires_grad=True) for _ in range(2)]
+    return [torch.randn(pairs, DIMENSIONS, generator=generator, requires_grad=True) for _ in range(2)]
 
 
 def ours(symmetric: bool) -> Call:
     """BSC in both directions, or its plain in-batch form in one."""
-    config = BSCLossConfig(temperature=TEMPERATURE) if symmetric else MNRLConfig(temperature=TEMPERATURE)
-    loss = build_loss(config)
+    loss = build_loss((BSCLossConfig if symmetric else MNRLConfig)(temperature=TEMPERATURE))
     return lambda left, right: loss(left, right).total
 
 
 def of_sentence_transformers(symmetric: bool) -> Call:
-    chosen = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"} if symmetric else {}
-    loss = MultipleNegativesRankingLoss(Given(), scale=1 / TEMPERATURE, **chosen)
+    both = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"} if symmetric else {}
+    loss = MultipleNegativesRankingLoss(VectorInput(), scale=1 / TEMPERATURE, **both)
     return lambda left, right: loss([{"vectors": left}, {"vectors": right}], None)
 
 
-def of_metric_learning() -> Call:
-    loss = SelfSupervisedLoss(NTXentLoss(temperature=TEMPERATURE), symmetric=False)
-    return lambda left, right: loss(left, right)
-
-
-def plain(symmetric: bool) -> Call:
-    """The whole matrix in autograd: what a loss costs that is not tiled."""
+def full_matrix(symmetric: bool) -> Call:
+    """Loss with the full matrix in autograd, not tiled."""
 
     def call(left: Tensor, right: Tensor) -> Tensor:
         scores = functional.normalize(left, dim=1) @ functional.normalize(right, dim=1).T / TEMPERATURE
@@ -79,116 +71,99 @@ def plain(symmetric: bool) -> Call:
     return call
 
 
-def seconds(calls: dict[str, Call], pairs: int) -> dict[str, float]:
-    """Median seconds of forward and backward, the calls taking turns."""
+def step(call: Call, sides: list[Tensor]) -> None:
+    torch.autograd.grad(call(*sides), sides)
+
+
+def median_ms(calls: dict[str, Call], pairs: int) -> dict[str, float]:
+    """Return the median milliseconds of forward and backward pass, the calls taking turns."""
     sides = vectors(pairs)
-    found: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(RUNS.get(pairs, 3) + 1):
-        for name, call in calls.items():
-            started = time.perf_counter()
-            call(*sides).backward()
-            if turn:  # the first warms up
-                found[name].append(time.perf_counter() - started)
-            for side in sides:
-                side.grad = None
-    return {name: statistics.median(values) for name, values in found.items()}
+    times = take_turns({name: partial(step, call, sides) for name, call in calls.items()}, RUNS.get(pairs, 3))
+    return {name: 1e3 * float(np.median(values[:, 0])) for name, values in times.items()}
 
 
 def print_speed(sizes: list[int]) -> None:
-    print("| B | directions | ours | sentence-transformers | pytorch-metric-learning | times the faster peer |")
-    print("| --- | --- | --- | --- | --- | --- |")
+    names = ("ours", "sentence-transformers", "pytorch-metric-learning")
+    print_header("B", "directions", *names, "times the faster peer")
     for pairs in sizes:
         for symmetric in (False, True):
-            calls = {"ours": ours(symmetric), "st": of_sentence_transformers(symmetric)}
+            calls = dict(zip(names, (ours(symmetric), of_sentence_transformers(symmetric)), strict=False))
             if not symmetric and pairs <= NTXENT_LARGEST:
-                calls["pml"] = of_metric_learning()
-            found = seconds(calls, pairs)
-            faster = min(value for name, value in found.items() if name != "ours")
-            pml = f"{1e3 * found['pml']:.2f} ms" if "pml" in found else "-"
-            cells = f"{1e3 * found['ours']:.2f} ms | {1e3 * found['st']:.2f} ms | {pml} | {found['ours'] / faster:.2f}"
-            print(f"| {pairs:,} | {'both' if symmetric else 'one'} | {cells} |", flush=True)
+                from pytorch_metric_learning.losses import NTXentLoss, SelfSupervisedLoss
+
+                calls[names[2]] = SelfSupervisedLoss(NTXentLoss(temperature=TEMPERATURE), symmetric=False)
+            times = median_ms(calls, pairs)
+            cells = [f"{times[name]:.2f} ms" if name in times else "-" for name in names]
+            ratio = times["ours"] / min(value for name, value in times.items() if name != "ours")
+            print_row(f"{pairs:,}", "both" if symmetric else "one", *cells, f"{ratio:.2f}")
 
 
 def print_tiles(sizes: list[int]) -> None:
-    print("| B | one, whole matrix | one, ours | ratio | both, whole matrix | both, ours | ratio | both / one |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    names = ("one, whole matrix", "one, ours", "both, whole matrix", "both, ours")
+    print_header("B", *names[:2], "ratio", *names[2:], "ratio", "both / one")
     for pairs in sizes:
-        calls = {"one plain": plain(False), "one": ours(False), "both plain": plain(True), "both": ours(True)}
-        found = seconds(calls, pairs)
-        cells = [
-            *(f"{1e3 * found[name]:.0f} ms" for name in ("one plain", "one")),
-            f"{found['one'] / found['one plain']:.2f}",
-            *(f"{1e3 * found[name]:.0f} ms" for name in ("both plain", "both")),
-            f"{found['both'] / found['both plain']:.2f}",
-            f"{found['both'] / found['one']:.2f}",
-        ]
-        print(f"| {pairs:,} | {' | '.join(cells)} |", flush=True)
+        calls = (full_matrix(False), ours(False), full_matrix(True), ours(True))
+        one_matrix, one, both_matrix, both = median_ms(dict(zip(names, calls, strict=True)), pairs).values()
+        cells = [f"{one_matrix:.0f} ms", f"{one:.0f} ms", f"{one / one_matrix:.2f}"]
+        cells += [f"{both_matrix:.0f} ms", f"{both:.0f} ms", f"{both / both_matrix:.2f}", f"{both / one:.2f}"]
+        print_row(f"{pairs:,}", *cells)
 
 
-def print_memory(sizes: list[int], threads: int) -> None:
-    print("| B | the matrix alone | extra memory at the peak, ours, both directions | seconds |")
-    print("| --- | --- | --- | --- |")
+def print_memory(sizes: list[int]) -> None:
+    print_header("B", "the matrix alone", "extra memory at the peak, ours, both directions", "seconds")
     for pairs in sizes:
-        command = [sys.executable, __file__, "--one", str(pairs), "--threads", str(threads)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        extra, taken = done.stdout.split()
-        print(
-            f"| {pairs:,} | {4 * pairs**2 / 2**20:,.0f} MiB | {float(extra):,.0f} MiB | {float(taken):.1f} |",
-            flush=True,
-        )
+        child = run_python(__file__, "--one", pairs, "--threads", torch.get_num_threads())
+        extra, seconds = map(float, child.output.split())
+        print_row(f"{pairs:,}", f"{4 * pairs**2 / 2**20:,.0f} MiB", f"{extra:,.0f} MiB", f"{seconds:.1f}")
 
 
 def measure_memory(pairs: int) -> None:
-    """MiB by which the peak of this process grows in one forward and backward, and its seconds."""
+    """Print the growth of this process's peak memory in MiB by one forward and backward pass, and its seconds."""
     call = ours(True)
-    call(*vectors(64)).backward()  # what loads once
+    call(*vectors(64)).backward()  # loads libraries
     sides = vectors(pairs)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew from here
-    before = resident("VmRSS")
-    started = time.perf_counter()
+    reset_peak()
+    before, started = resident_mib("VmRSS"), time.perf_counter()
     call(*sides).backward()
-    taken = time.perf_counter() - started
-    print(resident("VmHWM") - before, taken)
+    seconds = time.perf_counter() - started
+    print(resident_mib("VmHWM") - before, seconds)
 
 
-def resident(name: str) -> float:
-    """MiB of this process in memory: VmRSS now, VmHWM at the peak."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
-
-
-def print_scl() -> None:
+def print_scl(sizes: list[int]) -> None:
     loss = build_loss(SupConLossConfig(mix=1))
-    generator = torch.Generator().manual_seed(0)
-    ids = {"classes": torch.randint(0, 3, (64,), generator=generator), "query_ids": torch.arange(64) // 3}
-    found = seconds({"ours": lambda left, right: loss(left, right, None, **ids).total}, 64)
-    print("| B | SCL, ours |\n| --- | --- |")
-    print(f"| 64 | {1e3 * found['ours']:.2f} ms |", flush=True)
+    print_header("B", "SCL, ours")
+    for pairs in sizes:
+        classes = torch.randint(0, 3, (pairs,), generator=torch.Generator().manual_seed(0))
+        ids = {"classes": classes, "query_ids": torch.arange(pairs) // 3}
+        times = median_ms({"ours": lambda left, right, ids=ids: loss(left, right, None, **ids).total}, pairs)
+        print_row(pairs, f"{times['ours']:.2f} ms")
+
+
+PARTS = {
+    "speed": (print_speed, [32, 512, 4096]),
+    "tiles": (print_tiles, [4096, 8192]),
+    "memory": (print_memory, [16384, 65536]),
+    "scl": (print_scl, [64]),
+}
+"""Function and default sizes of each table."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--sizes", type=int, nargs="*")
-    parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--sizes", type=int, nargs="*")
+    options.add_argument("--parts", nargs="*", choices=list(PARTS), default=list(PARTS))
+    options.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    arguments = options.parse_args()
     torch.set_num_threads(arguments.threads)
     if arguments.one:
         measure_memory(arguments.one)
         return
-    print(f"{arguments.threads} threads, torch {torch.__version__}, D = {DIMENSIONS}, forward and backward, medians\n")
-    if "speed" in arguments.parts:
-        print_speed(arguments.sizes or [32, 512, 4096])
-    if "tiles" in arguments.parts:
-        print()
-        print_tiles(arguments.sizes or [4096, 8192])
-    if "memory" in arguments.parts:
-        print()
-        print_memory(arguments.sizes or [16384, 65536], arguments.threads)
-    if "scl" in arguments.parts:
-        print()
-        print_scl()
+    print(f"{arguments.threads} threads, torch {torch.__version__}, D = {DIMENSIONS}, forward and backward, medians")
+    for name, (print_part, sizes) in PARTS.items():
+        if name in arguments.parts:
+            print()
+            print_part(arguments.sizes or sizes)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and values as JSON can hold them."""
+"""Atomic writes of files and folders, and values as JSON."""
 
 from __future__ import annotations
 
@@ -6,56 +6,109 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
 def as_json(value: Any, indent: int | None = None) -> bytes:
-    """The value as UTF-8 JSON; see `plain`."""
-    return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False).encode()
+    """Return the value as UTF-8 JSON; see `to_jsonable`."""
+    return json.dumps(to_jsonable(value), indent=indent, allow_nan=False, ensure_ascii=False).encode()
 
 
-def plain(value: Any) -> Any:
-    """The value as JSON can hold it: NumPy values as numbers and lists, what is not finite as None, paths as text."""
+def to_jsonable(value: Any) -> Any:
+    """Convert a value to JSON types: NumPy values to numbers and lists, non-finite numbers to None, paths to text."""
     if isinstance(value, (np.generic, np.ndarray)):
-        return plain(value.tolist())
+        return to_jsonable(value.tolist())
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_jsonable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_jsonable(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
 
 
 def sync(path: Path) -> None:
-    """Make the disk hold a file or, where the system can, a folder's names."""
+    """Flush a file, or a folder's entries where the system supports it, to the disk."""
     if path.is_dir() and os.name != "posix":
         return
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def write_whole(path: Path, content: bytes | Callable[[Any], None]) -> None:
-    """Write bytes, or what a function writes into the file it is given: aside, synced and renamed."""
+def atomic_write(path: Path, content: str | bytes | Callable[[Any], object]) -> None:
+    """Write a file so that readers never see it incomplete; an existing one is replaced, parent folders are created.
+
+    content: text (written as UTF-8), bytes, or a function that writes to the binary file it is given.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    with atomic_path(path) as draft, draft.open("xb") as file:
+        if callable(content):
+            content(file)
+        else:
+            file.write(content.encode() if isinstance(content, str) else content)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write named arrays to an .npz file, atomically."""
+    atomic_write(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # the stub's allow_pickle
+
+
+def error_reason(error: Exception) -> str:
+    """Return the system's message for an OSError, else the first line of the error's message or its name."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a hidden path next to `path`; the file written there replaces `path`, or is removed if the block raises."""
+    draft = _draft(path)
     try:
-        with draft.open("xb") as file:
-            if isinstance(content, bytes):
-                file.write(content)
-            else:
-                content(file)
-            file.flush()
-            os.fsync(file.fileno())
+        yield draft
+        sync(draft)
         draft.replace(path)
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             draft.unlink()
+
+
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new hidden folder next to `folder`; it replaces `folder`, or is removed if the block raises."""
+    draft, previous = _draft(folder), _draft(folder)
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+        for path in (*draft.rglob("*"), draft):
+            sync(path)
+        if folder.exists():
+            folder.rename(previous)
+        try:
+            draft.rename(folder)
+        finally:
+            if previous.exists() and not folder.exists():
+                previous.rename(folder)
+        sync(folder.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(previous, ignore_errors=True)
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the size of all files of a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.unfinished")

@@ -1,6 +1,7 @@
-"""A run is a folder: config, status, metrics, log, evaluations and arrays, written so that no reader sees half a file.
+"""Run folders: config, status, metrics, log, evaluations and arrays. Apart from appended lines, writes are atomic.
 
-The only module that knows the names of files inside a run. Which state may follow which: `bsc_core.jobs.states`.
+The names of the files that more than one module reads or writes are defined here. The allowed state transitions are in
+`bsc_core.jobs.states`.
 """
 
 from __future__ import annotations
@@ -12,92 +13,182 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from bsc_core.config import EncoderConfig, RunConfig, make_config
+from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
+from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ModelError, RunError, RunNotFoundError
-from bsc_core.files import as_json, write_whole
-from bsc_core.status import FINISHED, RunStatus, State, status_from_json
-
-__all__ = ["DRAFT", "FINISHED", "Run", "RunStatus", "RunStore", "State", "chain_of", "new_run_id"]
+from bsc_core.files import as_json, atomic_write
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
-DRAFT = ".new-"  # how the folder of a run begins that is being made, which no one sees
+DRAFT = ".new-"  # prefix of the hidden folder of a run that is being created
+
+# Names of JSON documents
+RESULT = "result"  # what the run returned
+TEXTS = "texts"  # digest and number of the texts that the embeddings belong to
+FIRST_BATCH = "first_batch"  # the first batch as the model read it
+GROUP = "group"  # group of the run, with its setting and seed
+LAUNCHED = "launch"  # settings of the launcher, written before the run is queued
+WORKER = "worker"  # identity of the process that executes the run
+ENDED = "ended"  # final state with exit code, message and error, written just before the status
+RESUMED = "resumed"  # id of the run that this one resumes, in case the status gets damaged
+
+# Names of arrays
+EPOCH_TEXTS = "vectors/texts"  # ids of the texts whose vectors are saved after each epoch
 _UPLOADS = "uploads"
-_CHAIN = "run:"
+_RUN_PREFIX = "run:"
 _LOCK_SECONDS = 10.0
 _TAIL_BYTES = 64 * 1024
+
+State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
+STATES: tuple[State, ...] = get_args(State)
+FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """Status of a run. Times are Unix timestamps from a clock that can be adjusted."""
+
+    state: State = "queued"
+    step: int = 0
+    steps: int | None = None
+    epoch: int = 0
+    epochs: int | None = None
+    created: float = 0.0
+    started: float | None = None
+    updated: float = 0.0
+    finished: float | None = None
+    pid: int | None = None
+    process_created: float | None = None
+    process_mark: str | None = None  # identifier of the process that does not depend on the clock
+    pulse: float | None = None  # last heartbeat of the process, from a monotonic clock
+    message: str = ""
+    error: str | None = None
+    eta_seconds: float | None = None
+    metric_name: str | None = None
+    metric_best: float | None = None
+    metric_low: float | None = None  # lower end of the confidence interval of `metric_best`, once finished
+    metric_high: float | None = None  # upper end
+    exit_code: int | None = None
+    resumed_from: str | None = None
+    group: str | None = None
+    backend: str = "local"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run is done, failed, stopped or lost."""
+        return self.state in FINISHED
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the status was read from a valid file, which always contains the creation time."""
+        return self.created > 0
+
+    @property
+    def progress(self) -> float:
+        """Completed share of the steps, in [0, 1]; 0 if their number is unknown."""
+        return min(1.0, self.step / self.steps) if self.steps else 0.0
+
+
+def status_from_json(content: bytes) -> RunStatus:
+    """Parse a status; unknown fields are ignored. Raises ValueError if the content is not a valid status."""
+    values = json.loads(content)
+    if not isinstance(values, dict) or values.get("state") not in STATES:
+        raise ValueError("it contains no state of a run")
+    if any(not isinstance(values.get(name, 0), int | float) for name in ("step", "epoch", "created", "updated")):
+        raise ValueError("it contains text where numbers are expected")
+    known = {field.name for field in fields(RunStatus)}
+    return RunStatus(**{name: value for name, value in values.items() if name in known})
+
+
+class _Path:
+    """Path inside a run folder."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, run: Run, owner: type[Run]) -> Path:
+        return run.folder / self.name
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder. Every write is whole or not there; `clock` gives the times that are written."""
+    """A run folder."""
 
     folder: Path
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.time  # source of the timestamps
+
+    checkpoints_folder = _Path("checkpoints")
+    log_file = _Path("log.txt")
+    loss_folder = _Path("loss")  # learned loss parameters of the saved model
+    metrics_file = _Path("metrics.jsonl")  # metrics of steps, epochs and plans, one JSON object per line
+    model_folder = _Path("model")  # the best model
+    plans_folder = _Path("plans")
+    trackers_folder = _Path("trackers")  # files of experiment trackers
+    _stop_file = _Path("stop")
 
     @property
     def id(self) -> str:
+        """Run id, the name of the folder."""
         return self.folder.name
 
     @property
     def exists(self) -> bool:
-        """False when there is no run in the folder, or none any more."""
+        """Whether the folder contains a run."""
         return (self.folder / "config.json").is_file()
 
-    @property
-    def model_folder(self) -> Path:
-        return self.folder / "model"
+    def marks_file(self, source: str) -> Path:
+        """Return the path of the run's copy of a file of marked false negatives, written when the run starts."""
+        return self.folder / "marks" / Path(source).name
 
-    @property
-    def checkpoints_folder(self) -> Path:
-        return self.folder / "checkpoints"
+    def data_config(self, config: DataConfig) -> DataConfig:
+        """Return the data config with the run's copy of the marked false negatives, where it has one."""
+        source = config.false_negatives
+        if source is None or not self.marks_file(source).is_file():
+            return config
+        return config.model_copy(update={"false_negatives": str(self.marks_file(source))})
 
-    @property
-    def plans_folder(self) -> Path:
-        return self.folder / "plans"
-
-    @property
-    def log_file(self) -> Path:
-        return self.folder / "log.txt"
-
-    @property
-    def metrics_file(self) -> Path:
-        return self.folder / "metrics.jsonl"
-
-    @property
-    def _stop_file(self) -> Path:
-        return self.folder / "stop"
+    def plan_file(self, epoch: int) -> Path:
+        """Return the path of the batch plan of an epoch, counted from 1."""
+        return self.plans_folder / f"{epoch_name(epoch)}.npz"
 
     def config(self) -> RunConfig:
-        """The config the run was made from. Raises ConfigError when it was written by a version with other fields."""
+        """Return the config of the run.
+
+        Raises:
+            RunError: The config is missing or damaged.
+            ConfigError: The config has fields that this version does not know.
+        """
         values = self.read_json("config")
         if values is None:
             raise RunError(f"run {self.id}: config.json is missing from {self.folder}")
-        return make_config(values, source=f"run {self.id}")
+        with ignore_deprecations():
+            return make_config(values, source=f"run {self.id}")
 
     def status(self) -> RunStatus:
-        """The status as last written; a status file that cannot be read shows as lost, saying so in `error`."""
+        """Return the last written status; an unreadable status is returned as lost, with the reason in `error`."""
         try:
             return status_from_json((self.folder / "status.json").read_bytes())
         except (OSError, ValueError) as error:
             return RunStatus(state="lost", error=f"run {self.id}: status.json cannot be read ({error})")
 
     def update_status(self, **changes: Any) -> RunStatus:
-        """Set these fields of the status, and `updated` to now; the others keep their value. Returns the new status."""
+        """Set fields of the status, and `updated` to the current time; return the new status."""
         return self.change_status(lambda status: replace(status, **changes))
 
     def change_status(self, change: Callable[[RunStatus], RunStatus]) -> RunStatus:
-        """Replace the status by `change(status)` while no one else can write it; the same object changes nothing.
+        """Replace the status by `change(status)` under a lock; if that is the same object, nothing is written.
 
-        Raises RunNotFoundError when the folder was deleted, RunError when another process holds the status for long.
+        Raises:
+            RunNotFoundError: The run folder was deleted.
+            RunError: Another process holds the lock for too long.
         """
         self._check_folder()
         try:
@@ -107,38 +198,43 @@ class Run:
                 if after is before:
                     return before
                 after = replace(after, updated=self.clock())
-                write_whole(self.folder / "status.json", as_json(asdict(after)))
+                atomic_write(self.folder / "status.json", as_json(asdict(after)))
                 return after
         except Timeout:
-            raise RunError(f"run {self.id}: another process holds its status for {_LOCK_SECONDS:.0f} s") from None
+            raise RunError(
+                f"run {self.id}: another process has locked its status for {_LOCK_SECONDS:.0f} s; try again"
+            ) from None
 
     def append_metrics(self, values: dict[str, Any]) -> None:
-        """Add one line to the metrics; a number that is not finite is written as null."""
+        """Append a line to the metrics; non-finite numbers are written as null."""
         with self.metrics_file.open("ab") as file:
             file.write(as_json(values) + b"\n")
 
     def metrics(self, start_byte: int = 0) -> tuple[list[dict[str, Any]], int]:
-        """Metrics lines from `start_byte` on, and the byte to go on from; a half-written line is left for then."""
+        """Read metrics from a byte offset; an incomplete last line is read by the next call.
+
+        Returns the lines, and the offset for the next call. Raises RunError if a line is not valid JSON.
+        """
         if not self.metrics_file.exists():
             return [], start_byte
         with self.metrics_file.open("rb") as file:
             file.seek(start_byte)
-            whole, _, _ = file.read().rpartition(b"\n")
-        if not whole:
+            lines, _, _ = file.read().rpartition(b"\n")
+        if not lines:
             return [], start_byte
         try:
-            return [json.loads(line) for line in whole.split(b"\n")], start_byte + len(whole) + 1
+            return [json.loads(line) for line in lines.split(b"\n")], start_byte + len(lines) + 1
         except ValueError as error:
             raise RunError(f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error})") from None
 
     def rewind_metrics(self, *, step: int, epoch: int, ends_epoch: bool) -> None:
-        """Leave out the lines of what came after a step, which will come again, and those that cannot be read.
+        """Remove the metrics after a step, which a resumed run writes again, and unreadable lines.
 
-        epoch: the one the step is of; ends_epoch: whether it is that epoch's last.
+        epoch: epoch of the step. ends_epoch: whether it is the last step of the epoch.
         """
         last = {"step": step, "evaluation": epoch - (not ends_epoch), "plan": epoch}
 
-        def is_kept(line: bytes) -> bool:
+        def is_valid(line: bytes) -> bool:
             try:
                 values = json.loads(line)
                 return bool(values["step" if values["kind"] == "step" else "epoch"] <= last[values["kind"]])
@@ -146,50 +242,59 @@ class Run:
                 return False
 
         lines = self.metrics_file.read_bytes().splitlines(keepends=True) if self.metrics_file.exists() else []
-        kept = [line for line in lines if line.endswith(b"\n") and is_kept(line)]
-        if len(kept) < len(lines):
-            write_whole(self.metrics_file, b"".join(kept))
+        valid = [line for line in lines if line.endswith(b"\n") and is_valid(line)]
+        if len(valid) < len(lines):
+            atomic_write(self.metrics_file, b"".join(valid))
 
     def request_stop(self) -> None:
-        """Ask the run to stop after its current step."""
+        """Request the run to stop after its current step."""
         self._stop_file.touch()
 
     def stop_requested(self) -> bool:
+        """Return whether a stop was requested."""
         return self._stop_file.exists()
 
     def log_tail(self, lines: int = 50) -> list[str]:
-        """The last lines of the output, oldest first, without line ends; of a progress bar its last state."""
+        """Return the last non-empty lines of the log, oldest first; a progress bar is one line, with its last state."""
         if not self.log_file.exists():
             return []
         with self.log_file.open("rb") as file:
             file.seek(max(0, self.log_file.stat().st_size - _TAIL_BYTES))
             text = file.read().decode("utf-8", errors="replace")
-        kept = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
-        return [line for line in kept if line.strip()][-lines:]
+        last_states = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+        return [line for line in last_states if line.strip()][-lines:]
 
     def write_json(self, name: str, value: Any) -> None:
-        """Write a value under a name such as `result` or `evaluation/before` (`.json` is added if not there)."""
+        """Write a value under a name such as `result` or `evaluation/before`; the `.json` suffix is optional."""
         self._check_folder()
-        write_whole(self._inside(name, ".json"), as_json(value, indent=1))
+        atomic_write(self._inside(name, ".json"), as_json(value, indent=1))
 
     def read_json(self, name: str) -> Any:
-        """What `write_json` wrote under the name; None when the run has not written it."""
+        """Return the value that `write_json` wrote under a name; None if it does not exist."""
         path = self._inside(name, ".json")
         try:
             return json.loads(path.read_bytes()) if path.exists() else None
         except ValueError as error:
             raise RunError(f"run {self.id}: {path.name} is damaged ({error})") from None
 
+    def evaluation(self, name: str) -> dict[str, Any]:
+        """Return the metrics by split of an evaluation: `before`, `after` or an epoch; {} if there is none."""
+        return self.read_json(f"evaluation/{name}") or {}
+
+    def write_evaluation(self, name: str, metrics: dict[str, Any]) -> None:
+        """Write the metrics by split of an evaluation."""
+        self.write_json(f"evaluation/{name}", metrics)
+
     def write_array(self, name: str, array: NDArray[Any]) -> None:
-        """Write an array under a name such as `embeddings_after` (`.npy` is added if not there)."""
+        """Write an array under a name such as `embeddings_after`; the `.npy` suffix is optional."""
         self._check_folder()
         path = self._inside(name, ".npy")
-        write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
+        atomic_write(path, lambda file: np.save(file, array, allow_pickle=False))
 
     def array(self, name: str) -> NDArray[Any] | None:
-        """The array of that name, mapped from disk and read-only; None when the run has not written it.
+        """Return an array that `write_array` wrote, memory-mapped and read-only; None if it does not exist.
 
-        Raises RunError where the file is damaged, such as one that was cut off.
+        Raises RunError if the file is damaged.
         """
         path = self._inside(name, ".npy")
         try:
@@ -197,19 +302,27 @@ class Run:
         except (ValueError, EOFError):
             raise RunError(f"run {self.id}: {path.name} is damaged; launch the run again") from None
 
+    def embeddings(self, name: str) -> NDArray[Any] | None:
+        """Return the (U, D) vectors of all texts `before` or `after` training; None if they do not exist."""
+        return self.array(f"embeddings_{name}")
+
+    def write_embeddings(self, name: str, vectors: NDArray[Any]) -> None:
+        """Write the (U, D) vectors of all texts `before` or `after` training."""
+        self.write_array(f"embeddings_{name}", vectors)
+
     def _check_folder(self) -> None:
-        if not self.folder.is_dir():  # writing into it would make it anew
+        if not self.folder.is_dir():  # writing would create it again
             raise RunNotFoundError(f"run {self.id}: its folder {self.folder} was deleted or moved")
 
     def _inside(self, name: str, suffix: str) -> Path:
         path = self.folder / (name if name.endswith(suffix) else name + suffix)
         if ".." in path.parts or not path.is_relative_to(self.folder):
-            raise RunError(f"run {self.id}: {name} would lie outside its folder")
+            raise RunError(f"run {self.id}: {name} is a path outside its folder")
         return path
 
 
 class RunStore:
-    """The folder that holds the runs: `root`, else the environment's BSC_RUNS, else `runs` in the working folder."""
+    """Folder of all runs: `root`, else the environment variable BSC_RUNS, else `runs` in the working directory."""
 
     def __init__(self, root: Path | str | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self.root = Path(root or os.environ.get("BSC_RUNS") or "runs").expanduser().resolve()
@@ -217,13 +330,16 @@ class RunStore:
 
     @property
     def uploads_folder(self) -> Path:
-        """Where the app keeps files that users uploaded; not made until it is needed."""
+        """Folder of uploaded files; created on first use."""
         return self.root / _UPLOADS
 
     def create(self, config: RunConfig, run_id: str | None = None, fill: Callable[[Run], object] | None = None) -> Run:
-        """Make the folder of a run, in state queued; a run that has this id already is returned as it is.
+        """Create the folder of a queued run; an existing run with this id is returned unchanged.
 
-        fill: puts more into it before anyone sees it; what that raises leaves no run.
+        Args:
+            config: config of the run.
+            run_id: id of the run, by default a new one.
+            fill: function that adds files before the run becomes visible; if it raises, no run is created.
         """
         run = self._run(run_id or new_run_id(config, now=self._clock()))
         if run.folder.exists():
@@ -232,19 +348,19 @@ class RunStore:
         draft.mkdir(parents=True)
         now = self._clock()
         try:
-            write_whole(draft / "config.json", as_json(config.model_dump(mode="json"), indent=1))
-            write_whole(draft / "status.json", as_json(asdict(RunStatus(created=now, updated=now))))
+            atomic_write(draft / "config.json", as_json(config.model_dump(mode="json"), indent=1))
+            atomic_write(draft / "status.json", as_json(asdict(RunStatus(created=now, updated=now))))
             if fill is not None:
                 fill(Run(draft, self._clock))
             draft.rename(run.folder)
-        except BaseException as error:  # another process made it meanwhile, or the disk refused
+        except BaseException as error:  # another process created it meanwhile, or writing failed
             shutil.rmtree(draft, ignore_errors=True)
             if not (isinstance(error, OSError) and run.folder.exists()):
                 raise
         return run
 
     def get(self, run_id: str) -> Run:
-        """The run of that id. Raises RunNotFoundError."""
+        """Return the run with an id. Raises RunNotFoundError if there is none."""
         run = self._run(run_id)
         if not run.exists:
             known = ", ".join(other.id for other in self.list()[:3])
@@ -252,44 +368,86 @@ class RunStore:
         return run
 
     def list(self) -> list[Run]:
-        """All runs, newest first."""
+        """Return all runs, newest first."""
         if not self.root.is_dir():
             return []
         runs = [run for path in self.root.iterdir() if _is_run_id(path.name) and (run := Run(path, self._clock)).exists]
         return sorted(runs, key=lambda run: (run.status().created, run.id), reverse=True)
 
     def encoder(self, config: EncoderConfig) -> EncoderConfig:
-        """The encoder with a run's model folder in place of `run:ID`; any other as it is.
+        """Resolve an encoder `run:ID` to the model folder of that run; other encoders are returned unchanged.
 
-        Raises RunNotFoundError, and ModelError where that run has not ended, failed, was lost or left no model.
+        Raises:
+            RunNotFoundError: The run does not exist.
+            ModelError: The run has not finished, failed, was lost or has no model.
         """
-        run_id = chain_of(config.name)
+        run_id = parent_run_id(config.name)
         if run_id is None:
             return config
         run = self.get(run_id)
         status = run.status()
         if not status.is_finished:
-            raise ModelError(
-                f"{config.name}: that run is {status.state}, so its model is not there yet; wait for its end"
-            )
+            raise ModelError(f"{config.name}: that run is {status.state} and has no model yet; wait until it is done")
         if status.state not in ("done", "stopped") or not run.model_folder.is_dir():
-            what = f"is {status.state}" if status.state in ("failed", "lost") else "left no model"
+            what = f"is {status.state}" if status.state in ("failed", "lost") else "has no model"
             raise ModelError(f"{config.name}: that run {what}; start from a run that is done, or resume that one first")
         return config.model_copy(update={"name": str(run.model_folder)})
 
+    def awaited_run(self, config: EncoderConfig) -> Run | None:
+        """Return the unfinished run of an encoder `run:ID`; None if the encoder is available. Raises as `encoder`."""
+        run_id = parent_run_id(config.name)
+        if run_id is not None and not (run := self.get(run_id)).status().is_finished:
+            return run
+        self.encoder(config)
+        return None
+
+    def available_encoder(self, config: EncoderConfig) -> tuple[EncoderConfig, tuple[str, ...]]:
+        """Return an encoder that can be loaded now to estimate the cost of a run, with notes.
+
+        For `run:ID` of an unfinished run, this is the encoder that it starts from, which has the same cost.
+
+        Raises:
+            RunNotFoundError: One of the runs does not exist.
+            ModelError: One of the runs has no model.
+        """
+        notes: tuple[str, ...] = ()
+        while (run_id := parent_run_id(config.name)) is not None:
+            run = self.get(run_id)
+            if run.status().is_finished:
+                return self.encoder(config), notes
+            notes = (f"Run {run_id} has not finished; the encoder that it starts from was used for the estimate.",)
+            config = config.model_copy(update={"name": run.config().encoder.name})
+        return config, notes
+
     def _run(self, run_id: str) -> Run:
         if not _is_run_id(run_id):
-            raise RunNotFoundError(f"run {run_id!r}: a name has letters, digits, '.', '_' and '-' only, at most 100")
+            raise RunNotFoundError(f"run {run_id!r}: an id has letters, digits, '.', '_' and '-' only, at most 100")
         return Run(self.root / run_id, self._clock)
 
 
-def chain_of(encoder: str) -> str | None:
-    """The id of the run whose model an encoder's name `run:ID` means; None for any other name."""
-    return encoder.removeprefix(_CHAIN).strip() if encoder.startswith(_CHAIN) else None
+def parent_run_id(encoder: str) -> str | None:
+    """Return the run id of an encoder name `run:ID`; None for any other name."""
+    return encoder.removeprefix(_RUN_PREFIX).strip() if encoder.startswith(_RUN_PREFIX) else None
+
+
+def epoch_name(epoch: int) -> str:
+    """Return the name of the files of an epoch (from 1)."""
+    return f"epoch-{epoch:03d}"
+
+
+def epoch_array(epoch: int) -> str:
+    """Return the name of the array of the vectors of an epoch (from 1)."""
+    return f"vectors/{epoch_name(epoch)}"
+
+
+def saved_epochs(run: Run) -> list[int]:
+    """Return the epochs, ascending, whose vectors the run has saved, up to its current epoch."""
+    last = run.status().epoch or 0
+    return [epoch for epoch in range(1, last + 1) if run.array(epoch_array(epoch)) is not None]
 
 
 def new_run_id(config: RunConfig, *, now: float | None = None) -> str:
-    """A new id that sorts by time and can be read: UTC date and time, the run's name, four random characters."""
+    """Return a new run id, sortable by time: UTC date and time, name of the run, four random characters."""
     stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%d-%H%M%S")
     words = config.name or f"{config.loss.name}-{config.batching.strategy}"
     slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:40].strip("-") or "run"

@@ -1,45 +1,32 @@
-"""Batches: what meets in a batch under each strategy, how hard it is, and one batch looked at cell by cell."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""Batches page: what each strategy puts into a batch, how hard it is, and one batch in detail."""
 
 import streamlit as st
 
-from pages.ui import (
-    batch_groups,
-    batch_pairs,
-    batch_source,
-    batch_view,
-    frame,
-    plan_controls,
-    plan_pictures,
-    plans,
-    show,
-)
+from pages.ui.batches import batch_view, groups, plan_controls, plan_figures, plans
+from pages.ui.batches.source import load_source
+from pages.ui.components import display, page_layout
 
-context = frame.page("Batches", "Which pairs meet in a batch, and how hard are they for each other?")
+context = page_layout.setup_page("Batches", "Which negatives does a batch contain, and how hard are they?")
 
-with show.calm_errors():
-    source = batch_source.of_context(context)
-    chosen = plan_controls.draw(source)
-    pairs, wanted = chosen.rows(source), chosen.wanted(source)
-    looks = plans.looks(source, pairs, wanted)
-    if not looks:
+with display.show_errors():
+    source = load_source(context)
+    settings = plan_controls.select_settings(source)
+    pairs, requests = settings.training_rows(source), settings.requests(source)
+    stats = plans.plan_stats(source, pairs, requests)
+    if not stats:
         st.stop()
-    vectors = plans.vectors_of(source, pairs)
+    vectors = plans.load_vectors(source, pairs)
 
-plan_pictures.draw(source, pairs, wanted, looks)
+plan_figures.draw(source, pairs, requests, stats)
 
-strategy = plan_controls.strategy_in_view(list(looks))
-batch = batch_view.step(strategy, looks[strategy], pairs, vectors)
-left, right = show.columns(2)
+strategy = plan_controls.select_strategy(list(stats))
+batch = batch_view.select_batch(strategy, stats[strategy], pairs, vectors)
+left, right = display.columns(2)
 with left:
-    batch_view.matrix(batch)
+    batch_view.draw_matrix(batch)
 with right:
-    batch_pairs.pinned(batch, source)
-batch_pairs.tables(batch, source)
-batch_groups.draw(batch, looks[strategy], chosen.strategies[strategy], source.vectors_name)
+    batch_view.draw_pinned_pair(batch, source)
+batch_view.draw_pair_tables(batch, source)
+groups.draw(batch, stats[strategy], settings.strategies[strategy], source.vectors_key)
 
-plan_controls.train_with(chosen, strategy)
+plan_controls.draw_train_button(settings, strategy)

@@ -1,38 +1,34 @@
-"""Data: source, columns, audit and shape of a dataset, each with its summary in view; and rows made of other rows."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""Data page: source, columns, audit, generated rows, shape and export of a dataset."""
 
 import streamlit as st
 
-from pages.ui import bringing, checks, data_view, exporting, frame, making, mapping, show, store
+from pages.ui.components import data_cache, display, page_layout
+from pages.ui.data import audit, column_mapping, generate, import_form, overview
 
-context = frame.page("Data", "What is in these pairs, and is it fit to train on?")
-bringing.draw()
+context = page_layout.setup_page("Data", "What is in this dataset, and what is wrong with it?")
+import_form.draw()
 
-with show.calm_errors():
-    data = store.experiment_data(context.dataset_key)
-    findings = checks.found(context.dataset_key, context.encoder)
+with display.show_errors():
+    data = data_cache.dataset_splits(context.dataset_key)
+    findings = audit.audit_dataset(context.dataset_key, context.encoder)
 
-data_view.summaries(data, findings)
-data_view.pictures(data)
+overview.summaries(data, findings)
+overview.figures(data)
 
-source, columns, audit, make, shape, export = st.tabs(
-    ["Source", "Columns", "Audit", "Make examples", "Shape", "Export"], key="data.tab"
+source_tab, columns_tab, audit_tab, generate_tab, shape_tab, export_tab = st.tabs(
+    ["Source", "Columns", "Audit", "Generate rows", "Shape", "Export"], key="data.tab"
 )
-with source:
-    data_view.source(data)
-with columns, show.calm_errors(stop=False):
-    mapping.columns_of(context.dataset_key)
-with audit, show.calm_errors(stop=False):
-    checks.draw(context.dataset_key, data, findings)
-with make, show.calm_errors(stop=False):
-    making.draw(context)
-with shape:
-    data_view.shape(data)
-with export:
-    exporting.draw(data, context.dataset_key)
+with source_tab:
+    overview.source(data)
+with columns_tab, display.show_errors(stop=False):
+    column_mapping.draw(context.dataset_key)
+with audit_tab, display.show_errors(stop=False):
+    audit.draw(context.dataset_key, data, findings)
+with generate_tab, display.show_errors(stop=False):
+    generate.draw(context)
+with shape_tab:
+    overview.shape(data)
+with export_tab:
+    overview.export(data, context.dataset_key)
 
-frame.next_step("Look at the batches", "batches", key="data.next")
+page_layout.next_step_button("Inspect the batches", "batches", key="data.next")

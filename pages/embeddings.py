@@ -1,62 +1,60 @@
-"""Embeddings: the texts as a map before and after training, in one frame, with one selection."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""Embeddings page: maps of the texts before and after training."""
 
 import numpy as np
 import streamlit as st
 
-from bsc_core.figures import theme
-from pages.ui import frame, map_atlas, map_frames, map_shape, map_texts, map_view, show
+from bsc_core import formatting
+from pages.ui.components import display, page_layout
+from pages.ui.embeddings import atlas, frames, geometry, map_view, selection
 
-NOTHING = np.empty(0, dtype=np.int32)
+NO_TEXTS = np.empty(0, dtype=np.int32)
 
-context = frame.page("Embeddings", "Which texts does the encoder hold to be close, and what did training move?")
+context = page_layout.setup_page("Embeddings", "Embedding map: what training moved")
 
-with show.calm_errors():
-    view = map_frames.view_of(context)
-    if view is None:
-        about = "This run has not measured its encoder yet. Its map opens as soon as it has."
-        show.empty(about, step="Watch the run", key="embeddings.wait", do=lambda: frame.go("runs", run=context.run_id))
+with display.show_errors():
+    data = frames.load_map_data(context)
+    if data is None:
+        text = "This run has no embeddings yet. Its map appears here when they are computed."
+        page_layout.empty_state(text, "Open the run", "runs", key="embeddings.wait", run=context.run_id)
         st.stop()
-    view, method, moves = map_view.choose(view)
-    rows = view.texts(st.session_state["embeddings.most"])
-    wanted, picked_key = st.session_state["embeddings.find"], f"embeddings.picked.{view.key}"
-    picked = map_texts.find(view.data, rows, wanted) if wanted else st.session_state.get(picked_key, NOTHING)
-    picked = np.intersect1d(picked, rows)
-    several = len(view.frames) > 1
-    changed = map_texts.most_changed(view, rows) if several else NOTHING
+    data, method, animated = map_view.select_view(data)
+    rows = data.sample(st.session_state["embeddings.most"])
+    words, selected_key = st.session_state["embeddings.find"], f"embeddings.picked.{data.key}"
+    selected = (
+        selection.find_texts(data.dataset, rows, words) if words else st.session_state.get(selected_key, NO_TEXTS)
+    )
+    selected = np.intersect1d(selected, rows)
+    several = len(data.frames) > 1
+    changed = selection.most_changed_texts(data, rows) if several else NO_TEXTS
 
-    made = map_view.made(view, rows, method)
-    map_place, shape_place = map_shape.beside()
-    with map_place:
-        tints = map_view.colours(view, st.session_state["embeddings.colour"], rows)
-        trails = (picked if len(picked) else changed) if moves else NOTHING
-        lassoed = map_view.picture(view, made, tints, picked=picked, trails=trails, moves=moves)
-        st.caption(map_view.trust_line(view, made))
-        show.table_download(lambda: map_view.table(view, made), name="map", key=f"embeddings.data.{view.key}")
-    with shape_place:
-        map_shape.draw(view, rows)
-    if len(lassoed) and not wanted:
-        st.session_state[picked_key] = lassoed
+    layout = map_view.load_maps(data, rows, method)
+    map_cell, side_cell = geometry.map_and_side_cells()
+    with map_cell:
+        colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
+        trails = (selected if len(selected) else changed) if animated else NO_TEXTS
+        lassoed = map_view.draw_maps(data, layout, colorings, selected=selected, trails=trails, animated=animated)
+        st.caption(map_view.trust_sentence(data, layout))
+        display.csv_button(lambda: map_view.map_table(data, layout), name="map", key=f"embeddings.data.{data.key}")
+    with side_cell:
+        geometry.draw(data, rows)
+    if len(lassoed) and not words:
+        st.session_state[selected_key] = lassoed
         st.rerun()
 
-    if len(picked):
-        if not wanted and st.button("Show all again", key="embeddings.clear", icon=":material/deselect:"):
-            del st.session_state[picked_key]
+    if len(selected):
+        if not words and st.button("Clear the selection", key="embeddings.clear", icon=":material/deselect:"):
+            del st.session_state[selected_key]
             st.rerun()
-        chosen = map_texts.texts_table(view, picked, f"{theme.many(len(picked), 'text')} picked")
+        text_id = selection.draw_texts(data, selected, f"{formatting.plural(len(selected), 'text')} selected")
     elif several:
-        chosen = map_texts.texts_table(view, changed, "Texts whose neighbours changed most")
+        text_id = selection.draw_texts(data, changed, "Texts whose neighbors changed most")
     else:
-        chosen = None
-        st.caption("Draw a lasso on the map, or find texts by their words, to list them with their nearest neighbours.")
-    if chosen is not None:
-        map_texts.neighbours(view, chosen)
-    map_atlas.offer(view, made, tints)
+        text_id = None
+        st.caption("Draw a lasso on the map, or search for words, to list texts with their nearest neighbors.")
+    if text_id is not None:
+        selection.draw_neighbors(data, text_id)
+    atlas.draw(data, layout, colorings)
     if context.run_id is None:
-        frame.next_step("Train it and see what moves", "train", key="embeddings.train")
+        page_layout.next_step_button("Train a run on this dataset", "train", key="embeddings.train")
     else:
-        frame.next_step("Search with it", "retrieval", key="embeddings.retrieval")
+        page_layout.next_step_button("Search with this model", "retrieval", key="embeddings.retrieval")

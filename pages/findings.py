@@ -1,19 +1,16 @@
-"""Findings: the papers' claims as cards, each with its verdict, its intervals, and the way to test it again."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""Findings page: the claims of the papers, each with its verdict, intervals and a button that runs it again."""
 
 import streamlit as st
 
-from pages.ui import finding_cards, frame, show
+from bsc_core.reproduction.verdicts import RULE
+from pages.ui.components import display, page_layout
+from pages.ui.findings import cards
 
-frame.page("Findings", "Which claims of the papers hold on real data, and how sure is that?", bar=False)
+page_layout.setup_page("Findings", "Which claims of the papers are supported on real data?", bar=False)
 
-with show.calm_errors():
-    cards = finding_cards.read()
-    finding_cards.summary(cards)
-    for card in finding_cards.chosen(cards):
-        finding_cards.draw(card)
-    st.caption(finding_cards.rule())
+with display.show_errors():
+    all_cards = cards.read()
+    cards.summary(all_cards)
+    for card in cards.select(all_cards):
+        cards.draw(card)
+    st.caption(RULE)

@@ -1,27 +1,24 @@
-"""Loss lab: one small batch, every cell of its softmax, and what each setting does to it while it is moved."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""Loss lab page: one small batch and every cell of its softmax."""
 
 import streamlit as st
 
-from pages.ui import frame, learning, show
+from bsc_core.lab.settings import explain_batch
+from pages.ui.components import display, page_layout
+from pages.ui.loss_lab import view
 
-context = frame.page("Loss lab", "What does the loss see in a batch, and what does it do with it?")
-learning.arrive()
+context = page_layout.setup_page("Loss lab", "What does a loss compute from a batch?")
+view.read_url()
 
-with show.calm_errors():
-    batch = learning.choose_batch(context)
+with display.show_errors():
+    batch = view.select_batch(context)
 
-state = learning.lab(batch)
-explained = learning.explained(batch, state.settings)
-st.caption(learning.sentence(explained, state.settings))
+state = view.lab(batch)
+result = explain_batch(batch, state.settings)
+st.caption(view.summary(result, state.settings))
 
-st.subheader("Watch it learn", anchor=False)
-with show.calm_errors(stop=False):
-    learning.watch(batch, state)
+st.subheader("Toy training", anchor=False)
+with display.show_errors(stop=False):
+    view.toy_training(batch, state)
 
-learning.write_link(state)
-learning.onward(batch, explained, state)
+view.write_link(state)
+view.next_steps(batch, result, state)

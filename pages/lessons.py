@@ -1,17 +1,13 @@
-"""Lessons: ten claims about contrastive learning, each with one thing to move and a picture that proves it."""
+"""Lessons page: ten short lessons on contrastive learning, each with a control and a figure."""
 
-import sys
-from pathlib import Path
+from pages.ui.components import page_layout
+from pages.ui.lessons import figures, view
 
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+page_layout.setup_page("Lessons", "How does contrastive learning work?", bar=False)
 
-from pages.ui import frame, lesson_pictures, lessons
-
-frame.page("Lessons", "How does contrastive learning work, one claim at a time?", bar=False)
-
-lesson = lessons.choose()
-lessons.heading(lesson)
-lesson_pictures.draw(lesson, lessons.key(lesson, "picture"))
-lessons.question(lesson)
-lessons.onward(lesson)
-lessons.write_link()
+lesson = view.select()
+view.heading(lesson)
+figures.draw(lesson, view.key(lesson, "picture"))
+view.question(lesson)
+view.navigation(lesson)
+view.write_link()

@@ -1,61 +1,44 @@
-"""Retrieval: one query, two models, and what moved; then how sure the metrics are, and where gold is missed."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""Retrieval page: one query, two models, their metrics and errors."""
 
 import streamlit as st
 
-from pages.ui import (
-    failing,
-    frame,
-    metric_cards,
-    own_queries,
-    run_data,
-    score_pictures,
-    searching,
-    show,
-    store,
-    ten_sentences,
-)
+from pages.ui.components import data_cache, display, page_layout, run_data
+from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards, search, ten_sentences
 
-context = frame.page("Retrieval", "What does the model find, and what did training change in it?")
+context = page_layout.setup_page("Retrieval", "Which searches improved, and which got worse?")
 
-with show.calm_errors():
-    run = store.run_store().get(context.run_id) if context.run_id else None
+with display.show_errors():
+    run = data_cache.run_store().get(context.run_id) if context.run_id else None
     if run is None:
-        words = "No run is chosen in the bar above. Searching before and after training stands here once one is."
-        show.empty(words, step="Train on this dataset", key="retrieval.none", do=lambda: frame.go("train"))
+        text = "Select a run to compare search results before and after training."
+        page_layout.empty_state(text, "Train a run on this dataset", "train", key="retrieval.none")
         st.stop()
-    search_place, *model_places = show.columns(3, least=168)
-    words = "Type a query, or choose a failure below"
-    query = search_place.text_input(
-        "Search", key=searching.QUERY, type="search", placeholder=words, bind="query-params"
-    )
-    models = searching.pick_models(run, model_places)
+    search_cell, *model_cells = display.columns(3, min_width=168)
+    hint = "Type a query, or select an error below"
+    query = search_cell.text_input("Search", key=search.QUERY, type="search", placeholder=hint, bind="query-params")
+    models = search.select_models(run, model_cells)
     if models is None:
-        words = "This run has not measured its encoder yet. The search opens as soon as it has."
-        show.empty(words, step="Watch the run", key="retrieval.wait", do=lambda: frame.go("runs", run=run.id))
+        text = "This run has no embeddings yet. Search results appear here when they are computed."
+        page_layout.empty_state(text, "Open the run", "runs", key="retrieval.wait", run=run.id)
         st.stop()
 
-    data = run_data.rows_of(run)
+    data = run_data.load_splits(run)
     split = (
         "dev" if data.test is None else st.segmented_control("Queries", ["dev", "test"], default="dev", required=True)
     )
-    search = searching.searched(data, models, split)
-    searching.picture(search, query)
-    shown = metric_cards.main(models, split)
+    searched = search.search_split(data, models, split)
+    search.draw_results(searched, query)
+    shown = metric_cards.draw(models, split)
     parts = {
-        "Where it fails": lambda: failing.table(search, split),
-        "Your own queries": lambda: own_queries.draw(search),
-        "Scores and labels": lambda: score_pictures.draw(search, split, with_cards=shown is not metric_cards.SCORED),
-        "Gold by cut-off": lambda: score_pictures.hits(search),
-        "Ten sentences": lambda: ten_sentences.draw(search),
+        "Errors": lambda: errors.draw(searched, split),
+        "Your queries": lambda: custom_queries.draw(searched),
+        "Scores and labels": lambda: calibration.draw(searched, split, with_cards=shown is not metric_cards.SCORED),
+        "Hits by cutoff": lambda: calibration.draw_hits(searched),
+        "Ten sentences": lambda: ten_sentences.draw(searched),
     }
     tabs = st.tabs(list(parts), on_change="rerun", key="retrieval.part", bind="query-params")
     for tab, draw in zip(tabs, parts.values(), strict=True):
         if tab.open:
-            with tab, show.calm_errors(stop=False):
+            with tab, display.show_errors(stop=False):
                 draw()
-    frame.next_step("See the map", "embeddings", key="retrieval.embeddings")
+    page_layout.next_step_button("Open the embedding map", "embeddings", key="retrieval.embeddings")

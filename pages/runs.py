@@ -1,44 +1,41 @@
-"""Runs: every run in one table and the queue; one of them live, a sweep as a whole, or several beside each other."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""Runs page: the table of runs, the queue, and one run, a sweep or a comparison in detail."""
 
 import streamlit as st
 
-from pages.ui import comparing, deleted, frame, live, queue_panel, run_list, show, store, sweep_view
+from pages.ui.comparison import view
+from pages.ui.components import data_cache, display, page_layout
+from pages.ui.runs import detail, queue, sweep, table, trash
 
-frame.page("Runs", "What are the runs doing, and what did they bring?")
-deleted.undo_bar()
+page_layout.setup_page("Runs", "How is training going, and what did it change?")
+trash.draw_undo_bar()
 
-with show.calm_errors():
-    every = store.run_store().list()
-    if not every:
-        words = "No run yet. Each run will stand here with its state, its curves and what it changed."
-        show.empty(
-            words,
-            step="Launch one on the sample data",
-            key="runs.first",
-            do=lambda: frame.go("train", dataset=store.SAMPLE),
-        )
-        deleted.trash_box()
+with display.show_errors():
+    all_runs = data_cache.run_store().list()
+    if not all_runs:
+        text = "There are no runs yet. Each run appears here with its state, curves and metrics."
+        button = "Launch a run on the sample data"
+        page_layout.empty_state(text, button, "train", key="runs.first", dataset=data_cache.SAMPLE)
+        trash.draw_trash()
         st.stop()
-    group, runs, chosen = run_list.choose(every)
-    queue_panel.draw(every, opened=not (group or chosen))
-    deleted.trash_box()
+    group, runs, selected = table.select(all_runs)
+    queue.draw(all_runs, expanded=not (group or selected))
+    trash.draw_trash()
 
-    if group and not chosen:
-        sweep_view.draw(group, runs)
-        run_list.compare_all(runs)
-    elif not chosen:
-        st.caption("Choose a run to see its curves, or several to compare them.")
-    elif len(chosen) == 1:
-        run = chosen[0]
-        live.watch(run)
-        if run.array("embeddings_after") is not None:
+    if group and not selected:
+        sweep.draw(group, runs)
+        table.draw_compare_button(runs)
+    elif not selected:
+        st.caption("Select a run to see its curves, or several to compare them.")
+    elif len(selected) == 1:
+        run = selected[0]
+        detail.draw(run)
+        if run.embeddings("after") is not None:
             with st.container(horizontal=True):
-                frame.next_step("See what moved", "embeddings", key=f"runs.embeddings.{run.id}", run=run.id)
-                frame.next_step("Search with it", "retrieval", key=f"runs.retrieval.{run.id}", run=run.id)
+                page_layout.next_step_button(
+                    "Open the embedding map", "embeddings", key=f"runs.embeddings.{run.id}", run=run.id
+                )
+                page_layout.next_step_button(
+                    "Search with this model", "retrieval", key=f"runs.retrieval.{run.id}", run=run.id
+                )
     else:
-        comparing.draw(chosen)
+        view.draw(selected)

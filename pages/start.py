@@ -1,27 +1,23 @@
-"""Start: three doors, each with a living thumbnail, and the recent runs."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""Start page: three cards with live previews, and the recent runs."""
 
 import streamlit as st
 
-from bsc_core.recipes.presets import recommended
-from bsc_core.recipes.sample import sample_config
-from pages.ui import doors, frame, recent, show, store
+from bsc_core.presets.catalog import recommended
+from bsc_core.presets.sample_data import sample_config
+from pages.ui.components import data_cache, display, page_layout
+from pages.ui.home import cards
 
-frame.page("Start", "What does a batch teach your encoder?", bar=False)
-runs = store.run_store()
+page_layout.setup_page("Start", "Contrastive training of sentence encoders", bar=False)
+runs = data_cache.run_store()
 
-first, second, third = show.columns(3, least=300, border=True)
-with show.calm_errors():
-    with third:  # first, since the figures of the others take the browser longest
-        doors.launch(runs, recommended(sample_config()))
+first, second, third = display.columns(3, min_width=300, border=True)
+with display.show_errors():
+    with third:  # drawn first: the figures of the other two take longer
+        cards.launch(runs, recommended(sample_config()))
     with first:
-        doors.see()
+        cards.loss_lab()
     with second:
-        doors.inspect()
+        cards.batches()
 
 st.subheader("Recent runs", anchor=False)
-recent.draw(runs)
+cards.recent_runs(runs)

@@ -1,39 +1,37 @@
-"""New run: fill a config, see the plan, its cost and what is odd about it, and launch it once or as a sweep."""
-
-import sys
-from pathlib import Path
-
-sys.path.extend({str(Path(__file__).parents[1])} - set(sys.path))  # so that the page also runs alone
+"""New run page: settings, their plan and cost, and the launch of a run or a sweep."""
 
 import streamlit as st
 
-from bsc_core.errors import BscError
-from pages.ui import frame, launching, plan_words, show, starting, store, sweeping, train_form
+from bsc_core.errors import BscError, DataError
+from pages.ui.components import data_cache, display, page_layout
+from pages.ui.new_run import form, launch, preset_picker, sweep_form
+from pages.ui.new_run.config_summary import fitting_sentence, summarize_data
 
-context = frame.page("New run", "What should the encoder learn, and from what?")
+context = page_layout.setup_page("New run", "What will this run do, and how long will it take?")
 
-with show.calm_errors():
-    data = store.experiment_data(context.dataset_key)
-    known = plan_words.facts(data)
+with display.show_errors():
+    data = data_cache.dataset_splits(context.dataset_key)
+    summary = summarize_data(data)
 
-form_side, plan_side = show.columns(2, least=430)
+form_side, plan_side = display.columns(2, min_width=430)
 with form_side:
-    starting.preset_picker(context, known)
-    sweeping.switch("train")
-    train_form.form(context, known)
-    st.text_input("Name of the run", key="train.name", placeholder="made from the settings", persist_state="session")
+    preset_picker.draw(context, summary)
+    sweep_form.draw_switch()
+    form.draw_form(summary)
+    st.text_input("Run name", key="train.name", placeholder="generated from the settings", persist_state="session")
 
 with plan_side, st.container(border=True):
-    st.subheader("The plan", anchor=False)
+    st.subheader("Plan", anchor=False)
     config = sweep = None
     try:
-        config, sweep = train_form.config_from_form(context), train_form.sweep_from_form()
-        sweeping.summary("train", sweep, config.training.seeds)
-        launching.check(config, sweep, data)
-        launching.plan(config, sweep, data, known)
-        launching.as_file(config, sweep)
-    except BscError as fault:
+        config, sweep = form.read_config(context), form.read_sweep()
+        sweep_form.draw_summary(sweep, config.training.seeds)
+        launch.check(config, sweep, data)
+        launch.draw_plan(config, sweep, data, summary)
+        launch.draw_config_file(config, sweep)
+    except BscError as error:
         config = None
-        show.error(fault)
-        launching.ways_out(fault, known)
-    launching.launch_button(config, sweep)
+        display.error_box(error)
+        if isinstance(error, DataError):
+            st.caption(fitting_sentence(summary.shape))
+    launch.draw_launch_button(config, sweep)

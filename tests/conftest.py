@@ -1,16 +1,18 @@
-"""What the tests share: sample files, real data, and an encoder small enough to train in a second."""
+"""Shared fixtures: sample files, real data, and an encoder small enough to train in a second."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads starve what runs beside the tests
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads starve other processes
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ |= {  # which Ray reads once in a process, whichever test is the first to import it
+os.environ |= {  # Ray reads these once in a process
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # all on loopback
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
@@ -18,8 +20,14 @@ os.environ |= {  # which Ray reads once in a process, whichever test is the firs
 }
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any_machine", deadline=None)  # examples may be slow on a busy machine
+settings.load_profile("any_machine")
 
 ROOT = Path(__file__).resolve().parents[1]
+SESSION = "session-"
+"""Prefix of the temporary folders that live until the session ends."""
 WORDS = (
     "the a of to in is how do i my why when can you what for on with soup bread salt water garden rose seed soil "
     "tent train ticket bank money loan sleep tea cat dog bike wheel brake guitar song book exam rain storm wind "
@@ -31,8 +39,17 @@ WORDS = (
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep what tests cache away from the user's cache, unless a cache is given."""
-    os.environ.setdefault("BSC_CACHE", str(tmp_path_factory.mktemp("cache")))
+    """Use a temporary cache folder, unless BSC_CACHE is set."""
+    os.environ.setdefault("BSC_CACHE", str(tmp_path_factory.mktemp(f"{SESSION}cache")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_leftovers(_own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Remove the temporary folders of a test module, which may hold trained models, when it ends."""
+    yield
+    for folder in tmp_path_factory.getbasetemp().iterdir():
+        if folder.is_dir() and not folder.name.startswith((SESSION, "popen-")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +64,7 @@ def sample_corpus() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Folder of the real data sets; only where it is absent are tests that need it skipped."""
+    """Folder of the real datasets; tests that need it are skipped only if it does not exist."""
     folder = Path(os.environ.get("BSC_TEST_DATA", ROOT.parent / "shared" / "data"))
     if not folder.is_dir():
         pytest.skip(f"real data not found: {folder} (set BSC_TEST_DATA)")
@@ -62,7 +79,7 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    folder = tmp_path_factory.mktemp("tiny")
+    folder = tmp_path_factory.mktemp(f"{SESSION}tiny")
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted(set(WORDS))]
     pieces += [letter for letter in "abcdefghijklmnopqrstuvwxyz" if letter not in pieces]
     pieces += ["##" + letter for letter in "abcdefghijklmnopqrstuvwxyz"]
@@ -88,17 +105,17 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def small_pairs(tmp_path: Path) -> Path:
-    """Forty labelled pairs over ten queries, each query with one positive and three negatives."""
+    """Forty labeled pairs over ten queries, each query with one positive and three negatives."""
     import random
 
-    chooser = random.Random(7)
+    generator = random.Random(7)
     lines = []
     for query in range(10):
-        topic = chooser.sample(WORDS, 6)
+        topic = generator.sample(WORDS, 6)
         question = " ".join(["how", "do", "i", *topic[:3]])
         for candidate in range(4):
-            told = topic[1:4] if candidate == 0 else chooser.sample(WORDS, 4)
-            answer = " ".join([*told, WORDS[query * 4 + candidate]])
+            words = topic[1:4] if candidate == 0 else generator.sample(WORDS, 4)
+            answer = " ".join([*words, WORDS[query * 4 + candidate]])
             label = 1.0 if candidate == 0 else 0.2
             lines.append({"query_id": f"q{query}", "query": question, "document": answer, "label": label})
     path = tmp_path / "pairs.jsonl"
@@ -113,8 +130,8 @@ def small_config(small_pairs: Path, tiny_encoder: Path):
 
     return make_config(
         {
-            "data": {"train": str(small_pairs), "dev_share": 0.3},
-            "encoder": {"name": str(tiny_encoder), "max_length": 32},
+            "data": {"train": str(small_pairs), "dev_size": 0.3},
+            "encoder": {"name": str(tiny_encoder), "max_seq_length": 32},
             "batching": {"strategy": "random"},
             "training": {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "threads": 1, "precision": "fp32"},
         }

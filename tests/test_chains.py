@@ -1,4 +1,4 @@
-"""A run that starts from the model that another run left."""
+"""Tests of runs that start from the model of another run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 from bsc_core.cli import main
 from bsc_core.config import EncoderConfig, RunConfig, make_config, to_toml
 from bsc_core.errors import ModelError, RunNotFoundError
-from bsc_core.jobs.resuming import continue_run
+from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.jobs.worker import main as perform
-from bsc_core.measuring import plan_report
 from bsc_core.pipeline import run_experiment
-from bsc_core.runs import Run, RunStore, chain_of
+from bsc_core.preparation.plan_report import plan_report
+from bsc_core.runs import Run, RunStore, parent_run_id
+from bsc_core.training.callbacks import OnStep
 from bsc_core.training.estimate import estimate
 
 
@@ -56,7 +57,7 @@ def test_a_resumed_run_needs_the_first_one_no_more(small_config, store, parent):
     config = after(small_config, parent, epochs=3)
     whole = run_experiment(config, store.create(config))
     run = store.create(config)
-    run_experiment(config, run, on_report=lambda report: run.request_stop() if report.step == 3 else None)
+    run_experiment(config, run, callbacks=[OnStep(lambda report: run.request_stop() if report.step == 3 else None)])
     run.update_status(state="stopped")
     following = continue_run(store, run)
     shutil.rmtree(parent.folder)
@@ -72,7 +73,7 @@ def test_an_estimate_of_a_chain_comes_from_runs_with_the_same_first_encoder(smal
 
 @pytest.mark.parametrize("name", ["bundled", "static", "someone/model", "run", "./run:here"])
 def test_other_names_are_no_chains(store, name):
-    assert chain_of(name) is None
+    assert parent_run_id(name) is None
     assert store.encoder(EncoderConfig(name=name)).name == name
 
 
@@ -86,23 +87,23 @@ def test_the_plan_of_a_chain_is_seen_by_the_model_of_the_first_run(small_config,
     path = tmp_path / "chain.toml"
     path.write_text(to_toml(config), encoding="utf-8")
     assert main(["plan", str(path), "--runs", str(store.root), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    reported = json.loads(capsys.readouterr().out)
     resolved = config.model_copy(update={"encoder": store.encoder(config.encoder)})
-    assert told["hardest_negative"] == pytest.approx(plan_report(resolved)["hardest_negative"])
-    with pytest.raises(ModelError, match="the model of a run, which is only found from its runs folder"):
+    assert reported["hardest_negative"] == pytest.approx(plan_report(resolved)["hardest_negative"])
+    with pytest.raises(ModelError, match="the model of a run can only be resolved in its runs folder"):
         plan_report(config)
 
 
 def test_a_chain_keeps_the_other_fields_of_the_encoder(store, parent):
-    wanted = EncoderConfig(name=f"run:{parent.id}", max_length=24)
-    assert store.encoder(wanted) == EncoderConfig(name=str(parent.model_folder), max_length=24)
+    wanted = EncoderConfig(name=f"run:{parent.id}", max_seq_length=24)
+    assert store.encoder(wanted) == EncoderConfig(name=str(parent.model_folder), max_seq_length=24)
 
 
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("queued", "is queued, so its model is not there yet"),
-        ("running", "is running, so its model is not there yet"),
+        ("queued", "is queued and has no model yet"),
+        ("running", "is running and has no model yet"),
         ("failed", "is failed; start from a run that is done"),
         ("lost", "is lost; start from a run that is done"),
     ],
@@ -132,7 +133,7 @@ def test_a_worker_ends_a_run_whose_chain_leads_nowhere_as_refused(small_config, 
 def test_a_chain_to_a_run_without_a_model_or_without_a_folder_is_refused(store, parent):
     wanted = EncoderConfig(name=f"run:{parent.id}")
     shutil.rmtree(parent.model_folder)
-    with pytest.raises(ModelError, match="that run left no model"):
+    with pytest.raises(ModelError, match="that run has no model"):
         store.encoder(wanted)
     shutil.rmtree(parent.folder)
     with pytest.raises(RunNotFoundError, match=f"run {parent.id}: not in"):

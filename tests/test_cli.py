@@ -1,4 +1,4 @@
-"""The command line: exit status, one JSON object on standard output, one clear line for a refused input."""
+"""Command line: exit status, one JSON object on standard output, one line for invalid input."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from bsc_core import __version__
 from bsc_core.cli import main
 from bsc_core.cli.commands import app_command
 from bsc_core.config import DataConfig, RunConfig, to_toml
-from bsc_core.data.places import app_folder
-from bsc_core.jobs.identity import wait_until
+from bsc_core.jobs.local.processes import wait_until
+from bsc_core.paths import app_folder
 from bsc_core.runs import RunStore
 
 PAIRS = "query\tdocument\tlabel\n" + "".join(f"question {n}\tanswer {n}\t1.0\n" for n in range(8))
@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line on standard error of a command that refuses its input."""
+    """Return the one line on standard error of a command with invalid input."""
     assert main(words) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -47,7 +47,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return captured.err
 
 
-def test_help_and_version_load_nothing_heavy(tmp_path: Path) -> None:
+def test_help_and_version_import_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "import sys; from bsc_core.cli import main\n"
         "try: main(sys.argv[1:])\n"
@@ -62,13 +62,13 @@ def test_help_and_version_load_nothing_heavy(tmp_path: Path) -> None:
         assert ("bsc " + __version__ if word == "--version" else "evaluate") in done.stdout
 
 
-def test_the_runs_command_loads_no_torch(folder: Path) -> None:
+def test_the_runs_command_imports_no_torch(folder: Path) -> None:
     code = "import sys; from bsc_core.cli import main; main(['runs']); assert 'torch' not in sys.modules"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
     assert subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=False).returncode == 0
 
 
-def test_a_refused_input_in_a_process_of_its_own_exits_with_two_and_one_json_object(folder: Path) -> None:
+def test_a_process_with_invalid_input_exits_with_two_and_one_json_object(folder: Path) -> None:
     done = bsc("train", "missing.toml", "--json", cwd=folder)
     assert done.returncode == 2
     assert "missing.toml" in json.loads(done.stdout)["error"]
@@ -81,9 +81,9 @@ def test_a_refused_input_in_a_process_of_its_own_exits_with_two_and_one_json_obj
         ([], "COMMAND"),
         (["frobnicate"], "invalid choice: 'frobnicate'"),
         (["train"], "CONFIG.toml"),
-        (["train", "config.toml", "--colour", "red"], "unrecognized arguments: --colour red"),
-        (["train", "missing.toml"], "missing.toml: there is no such file"),
-        (["train", "pairs.tsv"], "pairs.tsv: not TOML"),
+        (["train", "config.toml", "--color", "red"], "unrecognized arguments: --color red"),
+        (["train", "missing.toml"], "missing.toml: file not found"),
+        (["train", "pairs.tsv"], "pairs.tsv: not valid TOML"),
         (["train", "config.toml", "--set", "loss.temperature=0"], "temperature is 0; it must be > 0"),
         (["train", "config.toml", "--set", "training.batch_size=1"], "batch_size is 1; it must be >= 2"),
         (["train", "config.toml", "--set", "training.bach_size=8"], "training.bach_size is not a known key"),
@@ -93,7 +93,10 @@ def test_a_refused_input_in_a_process_of_its_own_exits_with_two_and_one_json_obj
         (["plan", "missing.toml"], "missing.toml"),
         (["evaluate", "bundled"], "--data"),
         (["evaluate", "bundled", "--data", "pairs.tsv", "--mteb", "STS12"], "not allowed with"),
-        (["evaluate", "bundled", "--mteb", "STS12", "--label-max", "5"], "--label-max tells how a file is read"),
+        (
+            ["evaluate", "bundled", "--mteb", "STS12", "--label-max", "5"],
+            "--label-max applies to --data, not to --mteb",
+        ),
         (["evaluate", "bundled", "--data", "none.tsv"], "none.tsv: there is no such file"),
         (["evaluate", "bundled", "--data", "pairs.tsv", "--columns", "query"], "write it as query=COLUMN"),
         (["evaluate", "bundled", "--data", "pairs.tsv", "--columns", "query=a"], "document is missing"),
@@ -105,14 +108,14 @@ def test_a_refused_input_in_a_process_of_its_own_exits_with_two_and_one_json_obj
         (["app", "--port", "http"], "--port"),
     ],
 )
-def test_a_refused_input_is_one_clear_line_and_status_two(
+def test_invalid_input_is_one_line_and_status_two(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     assert said in refusal(capsys, *words)
     assert not RunStore().list()
 
 
-def test_under_json_a_refusal_is_a_json_object_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_json_an_error_is_a_json_object_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "config.toml", "--json", "--set", "loss.temperature=0"]) == 2
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {"error": captured.err.removeprefix("bsc: ").strip()}
@@ -125,7 +128,7 @@ def test_a_file_outside_the_allowed_folders_is_refused(
     assert "outside the folders" in refusal(capsys, "train", "config.toml")
 
 
-def test_a_detached_run_is_queued_at_once_and_performed_by_a_worker(
+def test_a_detached_run_is_queued_at_once_and_executed_by_a_worker(
     small_config: RunConfig, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "config.toml").write_text(to_toml(small_config))
@@ -163,7 +166,7 @@ def test_stopping_a_queued_run_stops_it(folder: Path, capsys: pytest.CaptureFixt
 
 def test_a_run_without_a_model_cannot_be_evaluated(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     RunStore().create(RunConfig(data=DataConfig(train="pairs.tsv")), "one")
-    assert "run one: it has no model (its state is queued)" in refusal(capsys, "evaluate", "one", "--data", "pairs.tsv")
+    assert "run one has no model (its state is queued)" in refusal(capsys, "evaluate", "one", "--data", "pairs.tsv")
 
 
 def test_a_worker_with_an_empty_queue_ends_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +174,7 @@ def test_a_worker_with_an_empty_queue_ends_at_once(folder: Path, capsys: pytest.
     assert json.loads(capsys.readouterr().out) == {"runs_taken": 0}
 
 
-def test_the_app_is_opened_from_its_own_folder_and_may_read_what_the_user_has(
+def test_the_app_is_opened_from_its_folder_and_may_read_the_users_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, environment = app_command(folder / "runs", port=8600, browser=False)
@@ -195,7 +198,7 @@ def test_a_config_is_planned_trained_and_its_model_evaluated(
 ) -> None:
     (folder / "config.toml").write_text(to_toml(small_config))
     planned = report_of(capsys, "plan", "config.toml", "--set", "batching.strategy=examples")
-    assert planned["strategy"] == "examples"
+    assert planned["strategy"] == "nearest"
     trained = report_of(capsys, "train", "config.toml", "--set", "training.epochs=1")
     assert trained["state"] == "done"
     assert set(trained["metrics"]) == {"before", "after"}
@@ -220,7 +223,7 @@ def test_training_on_a_bad_file_ends_with_two_and_a_failed_run(
     assert f"bsc: {report['error']}\n" in captured.err
 
 
-def test_a_path_given_to_set_is_taken_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_in_set_is_relative_to_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from bsc_core.config import read_config
 
     (tmp_path / "configs").mkdir()

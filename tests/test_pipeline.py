@@ -13,17 +13,15 @@ from sentence_transformers import SentenceTransformer
 from bsc_core.config import RunConfig, make_config
 from bsc_core.data import SPLIT_SEED, load_data
 from bsc_core.errors import ConfigError, DataError
-from bsc_core.measuring import evaluate_model, measure, plan_report
-from bsc_core.pipeline import run_experiment, training_rows
+from bsc_core.evaluate_model import evaluate_model
+from bsc_core.evaluation import Evaluator
+from bsc_core.pipeline import run_experiment
+from bsc_core.preparation.plan_report import plan_report
 from bsc_core.runs import Run, RunStore
+from bsc_core.training.callbacks import OnStep
+from bsc_core.training.data import training_rows
 from bsc_core.training.estimate import estimate
-
-
-def changed(config: RunConfig, **sections: dict[str, object]) -> RunConfig:
-    values = config.model_dump()
-    for name, fields in sections.items():
-        values[name] = {**values[name], **fields}
-    return make_config(values)
+from tests.helpers.configs import with_changes
 
 
 def conduct(config: RunConfig, folder, **options) -> tuple[dict, Run]:
@@ -31,8 +29,8 @@ def conduct(config: RunConfig, folder, **options) -> tuple[dict, Run]:
     return run_experiment(config, run, **options), run
 
 
-def test_a_run_trains_measures_and_leaves_a_plain_model(small_config, tmp_path):
-    config = changed(small_config, training={"epochs": 2}, batching={"strategy": "examples", "group_size": 3})
+def test_a_run_trains_evaluates_and_saves_a_loadable_model(small_config, tmp_path):
+    config = with_changes(small_config, training={"epochs": 2}, batching={"strategy": "nearest", "group_size": 3})
     result, run = conduct(config, tmp_path)
     assert result["state"] == "done"
     assert set(result["metrics"]) == {"before", "after"}
@@ -48,17 +46,21 @@ def test_a_run_trains_measures_and_leaves_a_plain_model(small_config, tmp_path):
 
 
 def test_the_stored_vectors_are_those_of_the_stored_model_and_give_the_reported_metrics(small_config, tmp_path):
-    result, run = conduct(changed(small_config, training={"epochs": 3}), tmp_path)
+    result, run = conduct(with_changes(small_config, training={"epochs": 3}), tmp_path)
     data = load_data(small_config.data, seed=SPLIT_SEED)
     after = np.array(run.array("embeddings_after"))
     model = SentenceTransformer(result["model"], device="cpu")
     assert np.allclose(model.encode(list(data.texts.texts)), after, atol=1e-5)
-    assert measure(small_config, data, after) == result["metrics"]["after"]
-    assert measure(small_config, data, np.array(run.array("embeddings_before"))) == result["metrics"]["before"]
+    evaluator = Evaluator(data, small_config.evaluation)
+    assert evaluator.evaluate(after) == result["metrics"]["after"]
+    assert (
+        Evaluator(data, small_config.evaluation).evaluate(np.array(run.array("embeddings_before")))
+        == result["metrics"]["before"]
+    )
 
 
-def test_the_best_epoch_on_dev_is_kept_not_the_last(small_config, tmp_path):
-    result, run = conduct(changed(small_config, training={"epochs": 4, "learning_rate": 5e-3}), tmp_path)
+def test_the_best_epoch_on_dev_is_saved_not_the_last(small_config, tmp_path):
+    result, run = conduct(with_changes(small_config, training={"epochs": 4, "learning_rate": 5e-3}), tmp_path)
     name = run.status().metric_name
     by_epoch = {line["epoch"]: line["dev"][name] for line in run.metrics()[0] if line["kind"] == "evaluation"}
     del by_epoch[0]
@@ -67,7 +69,9 @@ def test_the_best_epoch_on_dev_is_kept_not_the_last(small_config, tmp_path):
 
 
 def test_two_runs_of_one_seed_are_equal_bit_for_bit(small_config, tmp_path):
-    config = changed(small_config, batching={"strategy": "examples", "group_size": 3}, loss={"learn_temperature": True})
+    config = with_changes(
+        small_config, batching={"strategy": "nearest", "group_size": 3}, loss={"learn_temperature": True}
+    )
     (first, one), (second, two) = conduct(config, tmp_path / "a"), conduct(config, tmp_path / "b")
     assert first["metrics"] == second["metrics"]
     left, right = (load_file(run.model_folder / "model.safetensors") for run in (one, two))
@@ -77,9 +81,11 @@ def test_two_runs_of_one_seed_are_equal_bit_for_bit(small_config, tmp_path):
 
 
 def test_a_stop_ends_after_the_current_step_and_keeps_checkpoint_and_model(small_config, tmp_path):
-    config = changed(small_config, training={"epochs": 50})
+    config = with_changes(small_config, training={"epochs": 50})
     run = RunStore(tmp_path).create(config)
-    result = run_experiment(config, run, on_report=lambda report: run.request_stop() if report.step == 2 else None)
+    result = run_experiment(
+        config, run, callbacks=[OnStep(lambda report: run.request_stop() if report.step == 2 else None)]
+    )
     assert result["state"] == "stopped"
     assert [line["step"] for line in run.metrics()[0] if line["kind"] == "step"] == [1, 2]
     assert [path.name for path in run.checkpoints_folder.iterdir()] == ["step-000002"]
@@ -87,30 +93,30 @@ def test_a_stop_ends_after_the_current_step_and_keeps_checkpoint_and_model(small
     assert SentenceTransformer(result["model"], device="cpu").encode(["soup"]).shape == (1, 32)
 
 
-def test_without_evaluation_each_epoch_only_before_and_after_are_measured(small_config, tmp_path):
-    config = changed(
-        small_config, evaluation={"each_epoch": False}, training={"epochs": 2}, batching={"strategy": "examples"}
+def test_without_evaluation_per_epoch_only_before_and_after_are_evaluated(small_config, tmp_path):
+    config = with_changes(
+        small_config, evaluation={"each_epoch": False}, training={"epochs": 2}, batching={"strategy": "nearest"}
     )
     result, run = conduct(config, tmp_path)
     assert [line["epoch"] for line in run.metrics()[0] if line["kind"] == "evaluation"] == [0, 2]
     assert result["best_epoch"] == 2
 
 
-def test_switching_labelled_negatives_off_trains_on_positive_pairs_only(small_config):
+def test_switching_labeled_negatives_off_trains_on_positive_pairs_only(small_config):
     data = load_data(small_config.data, seed=SPLIT_SEED)
-    kept = training_rows(changed(small_config, loss={"labelled_negatives": False}), data.train)
+    kept = training_rows(with_changes(small_config, loss={"labeled_negatives": False}), data.train)
     assert kept.positive.all()
     assert len(kept) == int(data.train.positive.sum()) < len(data.train)
 
 
-def test_a_threshold_above_every_label_is_refused_with_the_way_out(small_config, tmp_path):
+def test_a_threshold_above_every_label_is_refused_with_a_fix(small_config, tmp_path):
     with pytest.raises(DataError, match=r"no pair has a label above threshold 1; lower data\.threshold"):
-        conduct(changed(small_config, data={"threshold": 1.0}), tmp_path)
+        conduct(with_changes(small_config, data={"threshold": 1.0}), tmp_path)
 
 
 def test_the_dev_queries_do_not_depend_on_the_training_seed(small_config, tmp_path):
-    one, _ = conduct(changed(small_config, training={"seed": 1}), tmp_path)
-    two, _ = conduct(changed(small_config, training={"seed": 2}), tmp_path)
+    one, _ = conduct(with_changes(small_config, training={"seed": 1}), tmp_path)
+    two, _ = conduct(with_changes(small_config, training={"seed": 2}), tmp_path)
     assert one["metrics"]["before"] == two["metrics"]["before"]
 
 
@@ -119,49 +125,49 @@ def test_an_estimate_comes_from_a_finished_run_with_the_same_encoder(small_confi
     assert estimate(small_config, data, store).seconds is None
     run = store.create(small_config)
     run_experiment(small_config, run)
-    told = estimate(small_config, data, store)
-    longer = estimate(changed(small_config, training={"epochs": 10}), data, store)
-    assert run.id in told.source
-    assert 0 < told.seconds < longer.seconds
-    assert told.memory_bytes > 0
-    assert told.disk_bytes > 0
-    assert estimate(changed(small_config, encoder={"name": "static"}), data, store).seconds is None
+    reported = estimate(small_config, data, store)
+    longer = estimate(with_changes(small_config, training={"epochs": 10}), data, store)
+    assert run.id in reported.source
+    assert 0 < reported.seconds < longer.seconds
+    assert reported.memory_bytes > 0
+    assert reported.disk_bytes > 0
+    assert estimate(with_changes(small_config, encoder={"name": "static"}), data, store).seconds is None
 
 
 def test_a_plan_report_tells_the_batches_without_training(small_config):
-    report = plan_report(changed(small_config, batching={"strategy": "examples", "group_size": 3}))
+    report = plan_report(with_changes(small_config, batching={"strategy": "nearest", "group_size": 3}))
     assert report["rows"] == sum(int(size) * count for size, count in report["groups"].items())
     assert max(map(int, report["groups"])) <= 3
     assert 0 <= report["closer_share"] <= 1
 
 
-def test_evaluating_a_model_measures_every_pair_of_the_file(small_config, small_pairs, tiny_encoder):
+def test_evaluating_a_model_uses_every_pair_of_the_file(small_config, small_pairs, tiny_encoder):
     report = evaluate_model(small_config.encoder, small_config.data)
     assert report["rows"] == 40
     assert 0 < report["metrics"]["mrr"] <= 1
     assert report["f1_threshold_from"] == "these pairs"
-    told = evaluate_model(small_config.encoder, small_config.data, decision=0.9)
-    assert told["metrics"]["f1_threshold"] == 0.9
+    reported = evaluate_model(small_config.encoder, small_config.data, decision=0.9)
+    assert reported["metrics"]["f1_threshold"] == 0.9
 
 
 def test_the_recommended_preset_fits_the_sample_data(sample_pairs, sample_corpus):
     from bsc_core.config import DataConfig
-    from bsc_core.recipes.presets import PRESETS, preset_config
+    from bsc_core.presets.catalog import PRESETS, preset_config
 
     data = DataConfig(train=str(sample_pairs), corpus=str(sample_corpus))
     assert all(preset_config(name, data).data == data for name in PRESETS)
 
 
-def test_epochs_that_differ_by_a_batch_still_end_with_a_measured_model(small_config, tmp_path):
-    config = changed(
+def test_epochs_that_differ_by_a_batch_end_with_an_evaluated_model(small_config, tmp_path):
+    config = with_changes(
         small_config,
-        batching={"strategy": "examples", "group_size": 5, "keep_groups": True},
+        batching={"strategy": "nearest", "group_size": 5, "keep_groups": True},
         training={"epochs": 6, "batch_size": 7},
         evaluation={"each_epoch": False},
     )
     run = RunStore(tmp_path).create(config)
     lasts = []
-    result = run_experiment(config, run, on_report=lambda report: lasts.append(report.last))
+    result = run_experiment(config, run, callbacks=[OnStep(lambda report: lasts.append(report.last))])
     assert lasts == [False] * (len(lasts) - 1) + [True]
     assert result["state"] == "done"
     assert result["metrics"]["after"]["dev"]
@@ -170,9 +176,11 @@ def test_epochs_that_differ_by_a_batch_still_end_with_a_measured_model(small_con
     assert min(rates) > 0
 
 
-def test_a_stop_asked_for_at_the_last_step_finds_the_run_done(small_config, tmp_path):
+def test_a_stop_requested_at_the_last_step_leaves_the_run_done(small_config, tmp_path):
     run = RunStore(tmp_path).create(small_config)
-    result = run_experiment(small_config, run, on_report=lambda report: run.request_stop() if report.last else None)
+    result = run_experiment(
+        small_config, run, callbacks=[OnStep(lambda report: run.request_stop() if report.last else None)]
+    )
     assert result["state"] == "done"
 
 
@@ -185,8 +193,10 @@ def test_an_estimate_passes_over_runs_that_it_cannot_read(small_config, tmp_path
 
 
 def test_a_learned_temperature_out_of_its_range_is_refused_before_any_work(small_config):
-    with pytest.raises(ConfigError, match=r"temperature is 0\.005; a learned temperature starts between 0\.01 and 100"):
-        changed(small_config, loss={"learn_temperature": True, "temperature": 0.005})
+    with pytest.raises(
+        ConfigError, match=r"temperature is 0\.005; a learned temperature must start between 0\.01 and 100"
+    ):
+        with_changes(small_config, loss={"learn_temperature": True, "temperature": 0.005})
 
 
 def test_rejected_rows_are_named_counted_and_no_others_are_lost(tmp_path, tiny_encoder):
@@ -194,8 +204,8 @@ def test_rejected_rows_are_named_counted_and_no_others_are_lost(tmp_path, tiny_e
     path.write_text("query,document,label\nhow,soup,1\n,rain,0\nwhy,salt,x\nwhen,tea,0.2\nwhat,rose,1\nwho,seed,1\n")
     config = make_config(
         {
-            "data": {"train": str(path), "dev_share": 0.4},
-            "encoder": {"name": str(tiny_encoder), "max_length": 16},
+            "data": {"train": str(path), "dev_size": 0.4},
+            "encoder": {"name": str(tiny_encoder), "max_seq_length": 16},
             "batching": {"strategy": "random"},
         }
     )

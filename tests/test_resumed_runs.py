@@ -1,4 +1,4 @@
-"""Runs that are resumed: what they know of their past, and checkpoints that are damaged, foreign or broken."""
+"""Tests of resumed runs: their earlier results, and checkpoints that are damaged or of another run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from safetensors.torch import load_file
 from bsc_core.batching import BatchPlan
 from bsc_core.config import RunConfig, make_config
 from bsc_core.errors import TrainingError
-from bsc_core.jobs.resuming import continue_run
-from bsc_core.pipeline import _Experiment, run_experiment
-from bsc_core.runs import Run, RunStore
+from bsc_core.jobs.actions.resuming import continue_run
+from bsc_core.pipeline import run_experiment
+from bsc_core.runs import EPOCH_TEXTS, Run, RunStore, epoch_array, saved_epochs
+from bsc_core.training.callbacks import Callback, OnStep
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint, save_checkpoint
-from bsc_core.training.epoch_vectors import TEXTS, kept_epochs, name_of
-from bsc_core.training.journal import Journal
 
 
 def trained(config: RunConfig, **training: object) -> RunConfig:
@@ -34,14 +33,14 @@ def interrupted(config: RunConfig, folder, step: int) -> Run:
 
     run = RunStore(folder).create(config)
     with pytest.raises(InterruptedError):
-        run_experiment(config, run, on_report=end)
+        run_experiment(config, run, callbacks=[OnStep(end)])
     run.update_status(state="lost")
     return run
 
 
 def test_a_resumed_run_knows_the_best_it_was_resumed_with(small_config, tmp_path, monkeypatch):
     values = iter([0.1, 0.6, 0.5, 0.5, 0.4, 0.3])  # before, of epoch 1, on resuming, ...
-    monkeypatch.setattr("bsc_core.pipeline.main_metric", lambda metrics, name: ("mrr", next(values)))
+    monkeypatch.setattr("bsc_core.training.callbacks.main_metric", lambda metrics, name: ("mrr", next(values)))
     config = trained(small_config, epochs=3)
     following = continue_run(RunStore(tmp_path), interrupted(config, tmp_path, 6))
     result = run_experiment(config, following)
@@ -51,24 +50,24 @@ def test_a_resumed_run_knows_the_best_it_was_resumed_with(small_config, tmp_path
 
 def test_a_model_kept_right_before_the_kill_is_the_best_of_the_run_that_goes_on(small_config, tmp_path, monkeypatch):
     values = iter([0.1, 0.5, 0.6, 0.6, 0.6])  # before, of epoch 1, of epoch 2, on resuming, ...
-    monkeypatch.setattr("bsc_core.pipeline.main_metric", lambda metrics, name: ("mrr", next(values)))
+    monkeypatch.setattr("bsc_core.training.callbacks.main_metric", lambda metrics, name: ("mrr", next(values)))
     saved = []
 
-    def save_or_be_killed(*told, **more):
-        saved.append(told)
+    def save_or_be_killed(*args, **kwargs):
+        saved.append(args)
         if len(saved) == 2:
             raise InterruptedError
-        return save_checkpoint(*told, **more)
+        return save_checkpoint(*args, **kwargs)
 
     config = trained(small_config, epochs=3, learning_rate=1e-2)
     run = RunStore(tmp_path).create(config)
     with monkeypatch.context() as patch:
-        patch.setattr("bsc_core.pipeline.save_checkpoint", save_or_be_killed)
+        patch.setattr("bsc_core.training.callbacks.save_checkpoint", save_or_be_killed)
         with pytest.raises(InterruptedError):
             run_experiment(config, run)
     run.update_status(state="lost")
     following = continue_run(RunStore(tmp_path), run)
-    result = run_experiment(config, following, on_report=lambda report: following.request_stop())
+    result = run_experiment(config, following, callbacks=[OnStep(lambda report: following.request_stop())])
     assert result["state"] == "stopped"
     assert result["best_epoch"] == 2
     assert following.read_json("evaluation/after") == run.read_json("evaluation/epoch-002")
@@ -76,15 +75,15 @@ def test_a_model_kept_right_before_the_kill_is_the_best_of_the_run_that_goes_on(
 
 
 def test_a_model_that_a_stop_kept_amid_an_epoch_is_not_taken_for_that_epochs(small_config, tmp_path, monkeypatch):
-    def killed(*told, **more):
+    def killed(*args, **kwargs):
         raise InterruptedError
 
-    config = trained(small_config, checkpoint_steps=1, keep_checkpoints=9, learning_rate=1e-2)
+    config = trained(small_config, save_steps=1, save_total_limit=9, learning_rate=1e-2)
     store = RunStore(tmp_path)
     whole, run = store.create(config), store.create(config)
     run_experiment(config, whole)
     with monkeypatch.context() as patch:
-        patch.setattr("bsc_core.training.best.save_model", killed)  # when the epoch is measured
+        patch.setattr("bsc_core.training.callbacks.save_model", killed)  # when the epoch is measured
         with pytest.raises(InterruptedError):
             run_experiment(config, run)
     assert run.read_json("evaluation/epoch-001") is not None
@@ -92,7 +91,7 @@ def test_a_model_that_a_stop_kept_amid_an_epoch_is_not_taken_for_that_epochs(sma
     for later in checkpoints(run.checkpoints_folder)[1:]:
         shutil.rmtree(later)
     stopped = continue_run(store, run)
-    run_experiment(config, stopped, on_report=lambda report: stopped.request_stop())
+    run_experiment(config, stopped, callbacks=[OnStep(lambda report: stopped.request_stop())])
     assert [line["step"] for line in stopped.metrics()[0] if line["kind"] == "step"] == [1, 2]
     stopped.update_status(state="stopped")
     following = continue_run(store, stopped)
@@ -108,8 +107,8 @@ def test_a_resumed_run_keeps_the_vectors_of_the_epochs_before_its_checkpoint(sma
     per_epoch = whole.status().steps // 3
     following = continue_run(RunStore(tmp_path), interrupted(config, tmp_path, 2 * per_epoch + 1))
     run_experiment(config, following)
-    assert kept_epochs(following) == [1, 2, 3]
-    for name in (TEXTS, *map(name_of, (1, 2, 3))):
+    assert saved_epochs(following) == [1, 2, 3]
+    for name in (EPOCH_TEXTS, *map(epoch_array, (1, 2, 3))):
         assert np.array_equal(following.array(name), whole.array(name))
 
 
@@ -125,35 +124,33 @@ def test_the_status_of_a_run_that_is_only_finished_is_that_of_its_end(small_conf
 
 
 def test_a_stop_does_not_put_a_broken_model_in_the_place_of_the_last_good_checkpoint(small_config, tmp_path):
-    config = trained(small_config, checkpoint_steps=2, keep_checkpoints=1)
+    config = trained(small_config, save_steps=2, save_total_limit=1)
     run = RunStore(tmp_path).create(config)
-    experiment = _Experiment(config, run, Journal(run))
-    trainer = experiment._make_trainer()
-    experiment._make_trainer = lambda: trainer
 
-    def break_and_stop(report):
-        if report.step == 3:
-            next(parameter for _, parameter in trainer.forward.named_parameters()).data.fill_(torch.nan)
-            trainer.forward.weights_changed()
-            run.request_stop()
+    class BreakAndStop(Callback):
+        def on_step_end(self, trainer, report):
+            if report.step == 3:
+                next(parameter for _, parameter in trainer.forward.named_parameters()).data.fill_(torch.nan)
+                trainer.forward.weights_changed()
+                run.request_stop()
 
-    with pytest.raises(TrainingError, match="step 3: the encoder's numbers are not finite"):
-        experiment.conduct(break_and_stop)
+    with pytest.raises(TrainingError, match="step 3: the encoder's weights or vectors are not finite"):
+        run_experiment(config, run, [BreakAndStop()])
     assert [path.name for path in checkpoints(run.checkpoints_folder)] == ["step-000002"]
 
 
 def test_a_damaged_later_checkpoint_does_not_push_out_the_one_just_written(small_config, tmp_path):
-    config = trained(small_config, checkpoint_steps=2, keep_checkpoints=1)
+    config = trained(small_config, save_steps=2, save_total_limit=1)
     run = interrupted(config, tmp_path, 3)
     shutil.copytree(run.checkpoints_folder / "step-000002", run.checkpoints_folder / "step-000009")
     (run.checkpoints_folder / "step-000009" / "state.pt").write_bytes(b"damaged")
     following = continue_run(RunStore(tmp_path), run)
     run_experiment(config, following)
-    assert last_checkpoint(following.checkpoints_folder).start.last
+    assert last_checkpoint(following.checkpoints_folder).last
 
 
 def test_what_a_killed_process_had_half_written_goes_when_the_run_goes_on(small_config, tmp_path):
-    run = interrupted(trained(small_config, checkpoint_steps=2), tmp_path, 3)
+    run = interrupted(trained(small_config, save_steps=2), tmp_path, 3)
     scratch = [run.checkpoints_folder / ".step-000004.17", run.folder / ".model-x1"]
     for folder in scratch:
         (folder / "new").mkdir(parents=True)
@@ -173,20 +170,20 @@ def test_checkpoints_stand_in_the_order_of_their_steps_beyond_a_million(tmp_path
     assert [path.name for path in checkpoints(tmp_path)] == ["step-000003", "step-999999", "step-1000000"]
 
 
-def test_a_checkpoint_whose_optimiser_trained_other_parameters_is_refused_in_one_sentence(
+def test_a_checkpoint_whose_optimizer_trained_other_parameters_is_refused_in_one_sentence(
     small_config, tmp_path, monkeypatch
 ):
-    config = trained(small_config, checkpoint_steps=1)
+    config = trained(small_config, save_steps=1)
     following = continue_run(RunStore(tmp_path), interrupted(config, tmp_path, 3))
     monkeypatch.setattr("bsc_core.encoders.forward.is_packable", lambda model: False)  # as on another device
-    with pytest.raises(TrainingError, match="optimiser trained other parameters than are trained here; resume"):
+    with pytest.raises(TrainingError, match="optimizer state is of other parameters than are trained here; resume"):
         run_experiment(config, following)
 
 
 @pytest.mark.parametrize("rate", [1e-4, 1e-2], ids=["settled", "moving"])
 def test_a_resumed_run_groups_texts_as_if_it_had_never_stopped(small_config, tmp_path, rate):
     values = trained(small_config, epochs=4, learning_rate=rate).model_dump()
-    batching = {"strategy": "examples", "group_size": 4}
+    batching = {"strategy": "nearest", "group_size": 4}
     config = make_config({**values, "batching": batching, "evaluation": {"each_epoch": False}})
     whole = RunStore(tmp_path / "whole").create(config)
     run_experiment(config, whole)

@@ -1,4 +1,4 @@
-"""One run by two processes, as a launcher starts them: one of them writes, and the numbers are those of one alone."""
+"""Tests of a run by two processes: one of them writes, and the numbers equal those of one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bsc_core.config import make_config
-from bsc_core.jobs.ranks import follow
+from bsc_core.jobs.worker_ranks import follow
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 
@@ -26,11 +26,11 @@ import json, sys
 from pathlib import Path
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run
-from bsc_core.training.ranks import leave_ranks
+from bsc_core.training.loop.distributed import leave_process_group
 
 run = Run(Path(sys.argv[1]))
 print(json.dumps(run_experiment(run.config(), run)), flush=True)
-leave_ranks()
+leave_process_group()
 """
 
 INTERRUPTED = """
@@ -39,12 +39,13 @@ from pathlib import Path
 from bsc_core.jobs.worker import perform
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run
+from bsc_core.training.callbacks import OnStep
 
 def press(report):
     if report.step == 3:
         os.kill(os.getpid(), signal.SIGINT)
 
-code = perform(Run(Path(sys.argv[1])), lambda config, run: run_experiment(config, run, on_report=press))
+code = perform(Run(Path(sys.argv[1])), lambda config, run: run_experiment(config, run, callbacks=[OnStep(press)]))
 print(code, flush=True)
 os._exit(0)  # how the interpreter takes torch apart is not looked at here
 """
@@ -85,11 +86,11 @@ def test_two_processes_train_one_run_as_one_would(steady_encoder, tmp_path):
     config = make_config(
         {
             "data": {"train": str(ROOT / "sample_data" / "pairs.tsv")},
-            "encoder": {"name": str(steady_encoder), "max_length": 16},
-            "batching": {"strategy": "examples", "group_size": 4, "refresh": "reuse"},
+            "encoder": {"name": str(steady_encoder), "max_seq_length": 16},
+            "batching": {"strategy": "nearest", "group_size": 4, "refresh": "reuse"},
             "training": {
                 **{"epochs": 2, "batch_size": 64, "learning_rate": 1e-3, "threads": 1, "precision": "fp32"},
-                **{"checkpoint_steps": 5, "early_stopping": 2},
+                **{"save_steps": 5, "early_stopping_patience": 2},
             },
         }
     )

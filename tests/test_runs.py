@@ -1,4 +1,4 @@
-"""A run's folder: what is written is whole, what is read is what was written, and nothing lies outside it."""
+"""Run folders: atomic writes, reading, ids, and confinement to the runs folder."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 
 from bsc_core.config import DataConfig, RunConfig
 from bsc_core.errors import RunError, RunNotFoundError
-from bsc_core.files import plain
+from bsc_core.files import to_jsonable
 from bsc_core.runs import Run, RunStatus, RunStore, new_run_id
 
 CONFIG = RunConfig(data=DataConfig(train="pairs.tsv"))
@@ -34,7 +34,7 @@ def test_a_new_run_is_queued_and_keeps_its_config(store: RunStore) -> None:
     assert store.get("one").config() == CONFIG
 
 
-def test_creating_an_id_again_returns_the_run_there_is(store: RunStore, run: Run) -> None:
+def test_creating_an_id_again_returns_the_existing_run(store: RunStore, run: Run) -> None:
     run.update_status(state="running", step=7)
     again = store.create(RunConfig(name="other", data=DataConfig(train="other.tsv")), "one")
     assert again.config() == CONFIG
@@ -42,7 +42,7 @@ def test_creating_an_id_again_returns_the_run_there_is(store: RunStore, run: Run
     assert [known.id for known in store.list()] == ["one"]
 
 
-def test_many_threads_creating_one_id_make_one_run(store: RunStore) -> None:
+def test_many_threads_creating_one_id_create_one_run(store: RunStore) -> None:
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda _: store.create(CONFIG, "same"), range(32)))
     assert {run.folder for run in runs} == {store.root / "same"}
@@ -52,12 +52,12 @@ def test_many_threads_creating_one_id_make_one_run(store: RunStore) -> None:
 @pytest.mark.parametrize(
     "name", ["..", ".", "a/b", "../one", "/etc", "", " ", "a\\b", "-one", "one.", "uploads", "x" * 101]
 )
-def test_a_name_that_could_leave_the_runs_folder_is_refused(store: RunStore, run: Run, name: str) -> None:
+def test_an_id_outside_the_runs_folder_is_refused(store: RunStore, run: Run, name: str) -> None:
     with pytest.raises(RunNotFoundError):
         store.get(name)
 
 
-def test_a_run_that_is_not_there_is_named_with_those_that_are(store: RunStore, run: Run) -> None:
+def test_the_error_for_an_unknown_run_lists_the_known_ones(store: RunStore, run: Run) -> None:
     with pytest.raises(RunNotFoundError, match=r"two.*latest: one"):
         store.get("two")
 
@@ -87,12 +87,12 @@ def test_the_environment_names_the_runs_folder(tmp_path: Path, monkeypatch: pyte
 def test_ids_sort_by_time_and_say_what_the_run_is() -> None:
     named = CONFIG.model_copy(update={"name": "Größe & τ = 0.05 / hard"})
     first, second = new_run_id(CONFIG, now=0.0), new_run_id(named, now=1.0)
-    assert first.startswith("19700101-000000-bsc-examples-")
+    assert first.startswith("19700101-000000-bsc-nearest-")
     assert second.startswith("19700101-000001-gr-e-0-05-hard-")
     assert new_run_id(CONFIG, now=0.0) != first
 
 
-def test_a_status_keeps_the_fields_that_are_not_given(run: Run) -> None:
+def test_an_update_keeps_the_other_fields_of_a_status(run: Run) -> None:
     run.update_status(state="running", steps=40)
     status = run.update_status(step=10)
     assert (status.state, status.step, status.steps, status.updated) == ("running", 10, 40, 1000.0)
@@ -108,7 +108,7 @@ def test_an_unknown_status_field_is_refused_and_changes_nothing(run: Run) -> Non
     assert run.status() == before
 
 
-def test_fields_of_a_later_version_are_passed_over(run: Run) -> None:
+def test_unknown_fields_of_a_status_file_are_ignored(run: Run) -> None:
     path = run.folder / "status.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "from_the_future": 1, "step": 3}))
     assert run.status().step == 3
@@ -132,13 +132,13 @@ for _ in range(25):
 """
 
 
-def test_a_status_with_words_for_numbers_is_damaged_and_hides_no_other_run(store: RunStore, run: Run) -> None:
+def test_a_status_with_text_for_numbers_is_damaged_and_hides_no_other_run(store: RunStore, run: Run) -> None:
     store.create(run.config(), "other")
     (run.folder / "status.json").write_text('{"state": "done", "created": "yesterday"}', encoding="utf-8")
-    assert {found.status().is_readable for found in store.list()} == {True, False}
+    assert {result.status().is_readable for result in store.list()} == {True, False}
 
 
-def test_changes_by_several_processes_are_all_kept(run: Run) -> None:
+def test_changes_by_several_processes_are_all_written(run: Run) -> None:
     command = [sys.executable, "-c", COUNT_UP, str(run.folder)]
     processes = [subprocess.Popen(command, cwd=Path(__file__).parents[1]) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
@@ -146,7 +146,7 @@ def test_changes_by_several_processes_are_all_kept(run: Run) -> None:
     assert not [path.name for path in run.folder.iterdir() if path.name.startswith(".status.json")]
 
 
-def test_metrics_are_read_on_from_where_the_last_look_ended(run: Run) -> None:
+def test_metrics_are_read_from_a_position(run: Run) -> None:
     assert run.metrics() == ([], 0)
     run.append_metrics({"step": 1, "loss": 0.5})
     first, position = run.metrics()
@@ -167,29 +167,29 @@ def test_a_half_written_line_waits_for_its_end(run: Run) -> None:
     assert run.metrics(position)[0] == [{"step": 2, "loss": 1.0}]
 
 
-def test_a_damaged_line_between_whole_ones_is_an_error(run: Run) -> None:
+def test_a_damaged_line_between_complete_ones_is_an_error(run: Run) -> None:
     run.metrics_file.write_text('{"step": 1}\n{"st\n{"step": 3}\n')
     with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
         run.metrics()
 
 
-def test_what_is_not_finite_is_written_as_null(run: Run) -> None:
+def test_non_finite_numbers_are_written_as_null(run: Run) -> None:
     run.append_metrics({"loss": float("nan"), "grad_norm": np.float32("inf"), "step": np.int64(3)})
     assert run.metrics()[0] == [{"loss": None, "grad_norm": None, "step": 3}]
-    assert plain({"a": np.array([1.0, np.nan]), "b": (Path("x"), True, None)}) == {
+    assert to_jsonable({"a": np.array([1.0, np.nan]), "b": (Path("x"), True, None)}) == {
         "a": [1.0, None],
         "b": ["x", True, None],
     }
 
 
-def test_values_come_back_under_their_name_with_or_without_its_ending(run: Run) -> None:
+def test_json_is_read_by_name_with_or_without_extension(run: Run) -> None:
     run.write_json("evaluation/before", {"dev": {"mrr": 0.5}})
     assert run.read_json("evaluation/before.json") == {"dev": {"mrr": 0.5}}
     assert (run.folder / "evaluation" / "before.json").is_file()
     assert run.read_json("evaluation/after") is None
 
 
-def test_arrays_come_back_mapped_and_read_only(run: Run) -> None:
+def test_arrays_are_memory_mapped_and_read_only(run: Run) -> None:
     vectors = np.arange(6, dtype=np.float32).reshape(3, 2)
     run.write_array("embeddings_before", vectors)
     mapped = run.array("embeddings_before.npy")
@@ -199,7 +199,7 @@ def test_arrays_come_back_mapped_and_read_only(run: Run) -> None:
     assert run.array("embeddings_after") is None
 
 
-def test_an_array_of_objects_is_refused_and_leaves_nothing_behind(run: Run) -> None:
+def test_an_array_of_objects_is_refused_and_leaves_no_file(run: Run) -> None:
     before = sorted(path.name for path in run.folder.iterdir())
     with pytest.raises(ValueError, match="allow_pickle"):
         run.write_array("objects", np.array([{}], dtype=object))
@@ -212,7 +212,7 @@ def test_a_name_outside_the_run_is_refused(run: Run, name: str) -> None:
         run.write_json(name, 1)
 
 
-def test_a_stop_is_asked_for_by_a_flag(run: Run) -> None:
+def test_a_stop_is_requested_by_a_flag(run: Run) -> None:
     assert not run.stop_requested()
     run.request_stop()
     run.request_stop()

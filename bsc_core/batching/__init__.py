@@ -1,11 +1,10 @@
-"""Batch plans: which pairs meet in a batch, and how hard they are for each other."""
+"""Batch plans: order of rows, batches, and the hardness of their negatives."""
 
 from bsc_core.batching.collisions import KnownPairs, collision_matrix, plan_collisions
 from bsc_core.batching.hardness import HardNegative, Hardness, hardest_negatives, plan_hardness, similarity_matrix
-from bsc_core.batching.measured import MeasuredPlan, measure_plan
-from bsc_core.batching.notes import plan_notes
+from bsc_core.batching.likely_false_negatives import Reason, Suspect, likely_false_negatives, marked_cells
 from bsc_core.batching.plan import NEED_VECTORS, STRATEGIES, BatchPlan, build_plan
-from bsc_core.batching.suspects import Reason, Suspect, marked_cells, suspects
+from bsc_core.batching.plan_stats import PlanStats, plan_stats, plan_warnings
 
 __all__ = [
     "NEED_VECTORS",
@@ -14,17 +13,17 @@ __all__ = [
     "HardNegative",
     "Hardness",
     "KnownPairs",
-    "MeasuredPlan",
+    "PlanStats",
     "Reason",
     "Suspect",
     "build_plan",
     "collision_matrix",
     "hardest_negatives",
+    "likely_false_negatives",
     "marked_cells",
-    "measure_plan",
     "plan_collisions",
     "plan_hardness",
-    "plan_notes",
+    "plan_stats",
+    "plan_warnings",
     "similarity_matrix",
-    "suspects",
 ]

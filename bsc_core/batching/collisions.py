@@ -1,4 +1,4 @@
-"""Collisions: in-batch pairs that the loss takes for negatives although they are in truth positive."""
+"""Collisions: in-batch negatives that are known to be positive."""
 
 # N rows of the dataset, B rows of a batch, U distinct texts
 
@@ -9,69 +9,71 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.batching.arrays import Ids, Mask
 from bsc_core.data import PairDataset
+from bsc_core.types import Ids, Mask
 
 
 class KnownPairs:
-    """Which (query, document) pairs a dataset labels, looked up for whole batches at once.
+    """Labels of all (query, document) pairs of a dataset, for lookup by batch.
 
-    A query is known by its text and by its group: what answers one row of a group answers all of them. A pair
-    labelled both ways counts as positive.
+    A label holds for the query's text and for its query group. A pair labeled both ways counts as positive.
     """
 
     def __init__(self, dataset: PairDataset) -> None:
         self.dataset = dataset
         positive = dataset.positive
-        self._positive = [self._keys(names, np.flatnonzero(positive)) for names in self._names()]
+        self._positive = [self._keys(ids, np.flatnonzero(positive)) for ids in self._query_ids()]
         marked = dataset.marked_pairs.astype(np.int64)
-        marks = marked[:, 0] * len(dataset.texts) + marked[:, 1]
-        self._positive[0] = np.union1d(self._positive[0], marks)  # by text: what a person marked answers its query
-        self._negative = [self._keys(names, np.flatnonzero(~positive)) for names in self._names()]
+        marked_keys = marked[:, 0] * len(dataset.texts) + marked[:, 1]
+        self._positive[0] = np.union1d(self._positive[0], marked_keys)  # marked false negatives, by text
+        self._negative = [self._keys(ids, np.flatnonzero(~positive)) for ids in self._query_ids()]
 
     def positive(self, rows: Ids) -> Mask:
-        """Whether document j is known to answer query i. rows: (B,). Returns (B, B), diagonal included."""
+        """Return bool (B, B): document j is a known positive of query i, diagonal included. rows: (B,)."""
         return self._matrix(rows, self._positive)
 
     def negative(self, rows: Ids) -> Mask:
-        """Whether document j is labelled as no answer to query i. rows: (B,). Returns (B, B), diagonal included."""
+        """Return bool (B, B): document j is labeled negative for query i, diagonal included. rows: (B,)."""
         return self._matrix(rows, self._negative) & ~self.positive(rows)
 
     def collisions(self, rows: Ids) -> Mask:
-        """`positive` off the diagonal: the cells that the loss takes for negatives by mistake. Returns (B, B)."""
-        found = self.positive(rows)
-        np.fill_diagonal(found, False)
-        return found
+        """Return bool (B, B): `positive` without the diagonal, the false negatives of the loss."""
+        cells = self.positive(rows)
+        np.fill_diagonal(cells, False)
+        return cells
 
-    def _names(self) -> tuple[Ids, Ids]:
+    def _query_ids(self) -> tuple[Ids, Ids]:
+        """Return the query of each row, by text and by query group."""
         return self.dataset.query, self.dataset.query_group
 
-    def _keys(self, names: Ids, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-        return np.unique(names[rows].astype(np.int64) * len(self.dataset.texts) + self.dataset.document[rows])
+    def _keys(self, query_ids: Ids, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        return np.unique(query_ids[rows].astype(np.int64) * len(self.dataset.texts) + self.dataset.document[rows])
 
     def _matrix(self, rows: Ids, known: list[NDArray[np.int64]]) -> Mask:
-        found = np.zeros((len(rows), len(rows)), dtype=np.bool_)
-        for names, keys in zip(self._names(), known, strict=True):
+        cells = np.zeros((len(rows), len(rows)), dtype=np.bool_)
+        for query_ids, keys in zip(self._query_ids(), known, strict=True):
             if len(keys):
-                asked = names[rows].astype(np.int64)[:, None] * len(self.dataset.texts) + self.dataset.document[rows]
-                places = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)  # (B, B)
-                found |= keys[places] == asked
-        return found
+                pairs = (
+                    query_ids[rows].astype(np.int64)[:, None] * len(self.dataset.texts) + self.dataset.document[rows]
+                )
+                positions = np.minimum(np.searchsorted(keys, pairs), len(keys) - 1)  # (B, B)
+                cells |= keys[positions] == pairs
+        return cells
 
 
 def plan_collisions(dataset: PairDataset, batches: Sequence[Ids]) -> tuple[int, int]:
-    """Pairs of rows that meet in a batch, and those of them that collide in at least one direction."""
+    """Count the pairs of rows that share a batch, and those that collide in at least one direction."""
     known = KnownPairs(dataset)
     crossed = sum(len(rows) * (len(rows) - 1) // 2 for rows in batches)
-    found = (known.collisions(rows) for rows in batches)
-    return crossed, sum(int(np.triu(cells | cells.T).sum()) for cells in found)
+    collisions = (known.collisions(rows) for rows in batches)
+    return crossed, sum(int(np.triu(cells | cells.T).sum()) for cells in collisions)
 
 
 def collision_matrix(dataset: PairDataset, rows: Ids) -> Mask:
-    """The collisions of one batch: cell (i, j) is true when row j's document in truth answers row i's query.
+    """Return the collisions of one batch, bool (B, B): document j is a known positive of query i, i != j.
 
-    Known from the whole dataset: the rows share a query text or group and j is positive, they share a document text
-    and i is positive, or the pair is labelled positive elsewhere. rows: (B,) row numbers. Returns bool (B, B); the
-    diagonal is false. For many batches make `KnownPairs(dataset)` once and call `collisions`.
+    A pair is known to be positive if the rows share a query text or group and j is positive, if they share a document
+    text and i is positive, or if the pair is labeled positive in another row. rows: (B,). For many batches, create
+    `KnownPairs` once.
     """
     return KnownPairs(dataset).collisions(rows)

@@ -1,7 +1,7 @@
-"""Which rows may not meet in a batch, and how batches are dealt so that they do not.
+"""Batches without conflicting rows.
 
-Two rows conflict when they share a text, on either side, or a query, or when the document of one is known to answer the
-query of the other: labelled so in another row, or marked by a person as a false negative.
+Two rows conflict if they share a text, on either side, or a query, or if the document of one is a known positive of the
+other's query: labeled in another row, or marked as a false negative.
 """
 
 # M rows of the plan, N rows of the dataset, U distinct texts, A distinct queries (by text or id)
@@ -16,187 +16,197 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.batching.arrays import Ids
 from bsc_core.data import PairDataset
 from bsc_core.errors import InputError
+from bsc_core.types import Ids
 
-NOTHING = -1  # in place of a number that keeps no one away
-OPEN = 512  # batches that wait for rows at a time; then the oldest is closed as it is
+NO_CONFLICT = -1  # placeholder that conflicts with nothing
+OPEN = 512  # batches that accept rows at a time; beyond that the oldest is closed
 
 
 @dataclass(frozen=True, eq=False)
 class Conflicts:
-    """What each row is and what it must not meet.
+    """Conflicts of the rows of a dataset."""
 
-    own: (N, c) numbers of the row's texts, and of its query; asker: (N,) which query asks; answers: the texts that
-    answer query a are `answers[starts[a] : starts[a + 1]]`.
-    """
+    ids: NDArray[np.int64]  # (N, c), ids of the row's texts and of its query
+    query_id: Ids  # (N,), query id of each row
+    positives: Ids  # known positives: those of query a are `positives[starts[a] : starts[a + 1]]`
+    starts: NDArray[np.int64]  # (A + 1,)
 
-    own: NDArray[np.int64]
-    asker: Ids
-    answers: Ids
-    starts: NDArray[np.int64]
-
-    def of(self, rows: Ids) -> list[Needs]:
-        """What each of these rows needs of a batch."""
-        own, asker = self.own[rows].tolist(), self.asker[rows].tolist()
+    def constraints(self, rows: Ids) -> list[Constraint]:
+        """Return the constraint of each row."""
+        ids, query_id = self.ids[rows].tolist(), self.query_id[rows]
         return [
-            Needs(frozenset(row) - {NOTHING}, frozenset(self.answers[self.starts[one] : self.starts[one + 1]].tolist()))
-            for row, one in zip(own, asker, strict=True)
+            Constraint(
+                frozenset(row) - {NO_CONFLICT},
+                frozenset(self.positives[self.starts[query] : self.starts[query + 1]].tolist()),
+            )
+            for row, query in zip(ids, query_id, strict=True)
         ]
 
     @classmethod
     def of_dataset(cls, dataset: PairDataset) -> Conflicts:
-        """All conflicts of a dataset's rows."""
-        asker = _askers(dataset)
-        columns: list[NDArray[np.integer]] = [*dataset.text_columns, asker.astype(np.int64) + len(dataset.texts)]
-        own = np.stack([column.astype(np.int64) for column in columns], axis=1)
-        labelled = _numbers(dataset, asker, dataset.document)[dataset.positive]
-        return cls._answered(dataset, own, asker, np.concatenate([labelled, _marks(dataset, asker)]))
+        """Return all conflicts of a dataset."""
+        query_id = _query_ids(dataset)
+        columns: list[NDArray[np.integer]] = [*dataset.text_columns, query_id.astype(np.int64) + len(dataset.texts)]
+        ids = np.stack([column.astype(np.int64) for column in columns], axis=1)
+        labeled = _pair_keys(dataset, query_id, dataset.document)[dataset.positive]
+        return cls._with_positives(dataset, ids, query_id, np.concatenate([labeled, _marks(dataset, query_id)]))
 
     @classmethod
     def of_marks(cls, dataset: PairDataset) -> Conflicts:
-        """The conflicts that a person marked alone; rows that share a marked document stay apart too."""
-        asker = _askers(dataset)
+        """Return the conflicts of marked false negatives only; rows that share a marked document conflict too."""
+        query_id = _query_ids(dataset)
         columns = [column.astype(np.int64) for column in dataset.text_columns[1:]]
         marked = dataset.marked_pairs[:, 1]
-        own = np.stack([np.where(np.isin(column, marked), column, NOTHING) for column in columns], axis=1)
-        return cls._answered(dataset, own, asker, _marks(dataset, asker))
+        ids = np.stack([np.where(np.isin(column, marked), column, NO_CONFLICT) for column in columns], axis=1)
+        return cls._with_positives(dataset, ids, query_id, _marks(dataset, query_id))
 
     @classmethod
-    def _answered(cls, dataset: PairDataset, own: NDArray[np.int64], asker: Ids, known: NDArray[np.int64]) -> Conflicts:
-        """known: numbers of queries with the documents that answer them, as from `_numbers`."""
-        asking, answers = np.divmod(np.unique(known), max(1, len(dataset.texts)))
-        starts = np.zeros(int(asker.max(initial=-1)) + 2, dtype=np.int64)
-        np.cumsum(np.bincount(asking, minlength=len(starts) - 1), out=starts[1:])
-        return cls(own, asker, answers.astype(np.int32), starts)
+    def _with_positives(
+        cls, dataset: PairDataset, ids: NDArray[np.int64], query_id: Ids, known: NDArray[np.int64]
+    ) -> Conflicts:
+        """Build from known: keys of queries with their positive documents, from `_pair_keys`."""
+        queries, positives = np.divmod(np.unique(known), max(1, len(dataset.texts)))
+        starts = np.zeros(int(query_id.max(initial=-1)) + 2, dtype=np.int64)
+        np.cumsum(np.bincount(queries, minlength=len(starts) - 1), out=starts[1:])
+        return cls(ids, query_id, positives.astype(np.int32), starts)
 
 
 @dataclass(frozen=True)
-class Needs:
-    """The numbers that a row brings into a batch, and the texts that may not be there beside it."""
+class Constraint:
+    """Ids that a row adds to a batch, and texts that may not be in the same batch."""
 
-    own: frozenset[int]
-    answers: frozenset[int]
+    ids: frozenset[int]
+    positives: frozenset[int]
 
 
 @dataclass
-class _Open:
-    """A batch that is being filled: its places, and what all of them bring and must not meet."""
+class _OpenBatch:
+    """A batch that accepts rows: its positions, and the union of their constraints."""
 
-    places: list[int] = field(default_factory=list)
-    own: set[int] = field(default_factory=set)
-    answers: set[int] = field(default_factory=set)
+    positions: list[int] = field(default_factory=list)
+    ids: set[int] = field(default_factory=set)
+    positives: set[int] = field(default_factory=set)
 
-    def fits(self, needs: Needs) -> bool:
+    def fits(self, constraint: Constraint) -> bool:
         return (
-            self.own.isdisjoint(needs.own) and self.own.isdisjoint(needs.answers) and self.answers.isdisjoint(needs.own)
+            self.ids.isdisjoint(constraint.ids)
+            and self.ids.isdisjoint(constraint.positives)
+            and self.positives.isdisjoint(constraint.ids)
         )
 
-    def add(self, places: Iterable[int], needs: Needs) -> None:
-        self.places.extend(places)
-        self.own |= needs.own
-        self.answers |= needs.answers
+    def add(self, positions: Iterable[int], constraint: Constraint) -> None:
+        self.positions.extend(positions)
+        self.ids |= constraint.ids
+        self.positives |= constraint.positives
 
 
-def deal_apart(units: list[Ids], needs: list[Needs], batch_size: int) -> list[Ids]:
-    """Places dealt to batches in which no two conflict.
+def assign_without_conflicts(units: list[Ids], constraints: list[Constraint], batch_size: int) -> list[Ids]:
+    """Assign positions to batches without conflicts; positions of a unit stay together where possible.
 
-    In the units' order; where that leaves a row alone, once more from the rows that share most, and then backwards.
-    Raises InputError where no order helps. See `_deal`.
+    Tries the units in order; if that leaves a single row, the units with the most shared ids first, then reverse order.
+    constraints: one for each position. Raises InputError if no order works.
     """
     with suppress(InputError):
-        return _deal(units, needs, batch_size)
-    shared = Counter(number for need in needs for number in need.own)
-    crowded = sorted(units, key=lambda unit: -sum(shared[number] for place in unit for number in needs[place].own))
+        return _assign(units, constraints, batch_size)
+    shared = Counter(key for constraint in constraints for key in constraint.ids)
+    most_shared_first = sorted(
+        units, key=lambda unit: -sum(shared[key] for position in unit for key in constraints[position].ids)
+    )
     with suppress(InputError):
-        return _deal(crowded, needs, batch_size)
-    return _deal(units[::-1], needs, batch_size)
+        return _assign(most_shared_first, constraints, batch_size)
+    return _assign(units[::-1], constraints, batch_size)
 
 
-def _deal(units: list[Ids], needs: list[Needs], batch_size: int) -> list[Ids]:
-    """Places dealt to batches in the order of the units.
+def _assign(units: list[Ids], constraints: list[Constraint], batch_size: int) -> list[Ids]:
+    """Assign each unit, or its parts without inner conflicts, to the first open batch with room and no conflict.
 
-    units: places that should stay together, which are parted where they conflict with each other; needs: of each place.
-    Each unit goes to the first open batch with room and no conflict. A batch of a single place takes another from a
-    batch that can spare one, or joins one, which then holds batch_size + 1. Raises InputError when a place conflicts
-    with all others, so that it would stand alone.
+    A batch with a single position takes another one from a larger batch, or joins one, which then has batch_size + 1.
     """
-    batches: list[_Open] = []
+    batches: list[_OpenBatch] = []
     first_open = 0
-    for piece in _without_inner_conflicts(units, needs):
-        wanted = _together(piece, needs)
+    for piece in _without_inner_conflicts(units, constraints):
+        combined = _union(piece, constraints)
         while first_open < len(batches) and (
-            len(batches[first_open].places) >= batch_size or len(batches) - first_open > OPEN
+            len(batches[first_open].positions) >= batch_size or len(batches) - first_open > OPEN
         ):
             first_open += 1
-        open_ones = (one for one in batches[first_open:] if len(one.places) + len(piece) <= batch_size)
-        batch = next((one for one in open_ones if one.fits(wanted)), None)
+        open_batches = (one for one in batches[first_open:] if len(one.positions) + len(piece) <= batch_size)
+        batch = next((one for one in open_batches if one.fits(combined)), None)
         if batch is None:
-            batch = _Open()
+            batch = _OpenBatch()
             batches.append(batch)
-        batch.add(piece, wanted)
-    _give_company(batches, needs)
-    return [np.asarray(batch.places, dtype=np.int32) for batch in batches if batch.places]
+        batch.add(piece, combined)
+    _fill_single(batches, constraints)
+    return [np.asarray(batch.positions, dtype=np.int32) for batch in batches if batch.positions]
 
 
-def _together(places: Iterable[int], needs: list[Needs]) -> Needs:
-    """What several places need."""
-    chosen = [needs[place] for place in places]
+def _union(positions: Iterable[int], constraints: list[Constraint]) -> Constraint:
+    chosen = [constraints[position] for position in positions]
     if len(chosen) == 1:
         return chosen[0]
-    return Needs(frozenset().union(*(one.own for one in chosen)), frozenset().union(*(one.answers for one in chosen)))
+    return Constraint(
+        frozenset().union(*(one.ids for one in chosen)), frozenset().union(*(one.positives for one in chosen))
+    )
 
 
-def _without_inner_conflicts(units: list[Ids], needs: list[Needs]) -> Iterator[list[int]]:
-    """The units, parted into pieces of places that do not conflict with each other."""
+def _without_inner_conflicts(units: list[Ids], constraints: list[Constraint]) -> Iterator[list[int]]:
     for unit in units:
         if len(unit) == 1:
             yield unit.tolist()
             continue
-        pieces: list[_Open] = []
-        for place in unit.tolist():
-            piece = next((one for one in pieces if one.fits(needs[place])), None)
+        pieces: list[_OpenBatch] = []
+        for position in unit.tolist():
+            piece = next((one for one in pieces if one.fits(constraints[position])), None)
             if piece is None:
-                piece = _Open()
+                piece = _OpenBatch()
                 pieces.append(piece)
-            piece.add([place], needs[place])
-        yield from (piece.places for piece in pieces)
+            piece.add([position], constraints[position])
+        yield from (piece.positions for piece in pieces)
 
 
-def _give_company(batches: list[_Open], needs: list[Needs]) -> None:
-    """A batch of one place gets another from the last batch that can spare one which fits, or joins one."""
-    for lonely in [batch for batch in batches if len(batch.places) == 1]:
-        if len(batches) == 1 or len(lonely.places) != 1:
+def _fill_single(batches: list[_OpenBatch], constraints: list[Constraint]) -> None:
+    """Move a fitting position from a larger batch into each batch with a single position, or merge it."""
+    for single in [batch for batch in batches if len(batch.positions) == 1]:
+        if len(batches) == 1 or len(single.positions) != 1:
             continue
-        rich = (batch for batch in reversed(batches) if len(batch.places) > 2)
-        found = next(((one, place) for one in rich for place in one.places if lonely.fits(needs[place])), None)
-        if found is None:
-            _join(lonely, batches)
+        larger = (batch for batch in reversed(batches) if len(batch.positions) > 2)
+        match = next(
+            (
+                (batch, position)
+                for batch in larger
+                for position in batch.positions
+                if single.fits(constraints[position])
+            ),
+            None,
+        )
+        if match is None:
+            _join(single, batches)
             continue
-        batch, place = found
-        left = [other for other in batch.places if other != place]
-        batch.places.clear()
-        batch.own, batch.answers = set(), set()
-        batch.add(left, _together(left, needs))
-        lonely.add([place], needs[place])
+        batch, position = match
+        others = [other for other in batch.positions if other != position]
+        batch.positions.clear()
+        batch.ids, batch.positives = set(), set()
+        batch.add(others, _union(others, constraints))
+        single.add([position], constraints[position])
 
 
-def _join(lonely: _Open, batches: list[_Open]) -> None:
-    """Move the one place of a batch to the smallest other batch in which it has no conflict."""
-    needs = Needs(frozenset(lonely.own), frozenset(lonely.answers))
-    fitting = [one for one in batches if one is not lonely and one.places and one.fits(needs)]
+def _join(single: _OpenBatch, batches: list[_OpenBatch]) -> None:
+    """Merge a batch of a single position into the smallest other batch without a conflict."""
+    constraint = Constraint(frozenset(single.ids), frozenset(single.positives))
+    fitting = [one for one in batches if one is not single and one.positions and one.fits(constraint)]
     if not fitting:
         raise InputError(
-            "for one row no batch was found: each shares a text or a query with it, or was marked; "
-            "switch forbid_collisions off, take marks back, or give more rows"
+            "one row conflicts with every batch: each shares a text or a query with it, or was marked; "
+            "switch no_duplicates off, remove marks, or add rows"
         )
-    min(fitting, key=lambda batch: len(batch.places)).add(lonely.places, needs)
-    lonely.places.clear()
+    min(fitting, key=lambda batch: len(batch.positions)).add(single.positions, constraint)
+    single.positions.clear()
 
 
-def _askers(dataset: PairDataset) -> Ids:
-    """(N,) which query asks in each row: rows with one query text or one query group are asked by one."""
+def _query_ids(dataset: PairDataset) -> Ids:
+    """Return the query id of each row, (N,), equal for rows with the same query text or query group."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -204,20 +214,18 @@ def _askers(dataset: PairDataset) -> Ids:
     nodes = texts + int(dataset.query_group.max(initial=-1)) + 1
     links = (np.ones(len(dataset), dtype=np.int8), (dataset.query, dataset.query_group + texts))
     _, component = connected_components(coo_array(links, shape=(nodes, nodes)), directed=False)
-    _, asker = np.unique(component[dataset.query], return_inverse=True)
-    return np.asarray(asker, dtype=np.int32)
+    _, query_id = np.unique(component[dataset.query], return_inverse=True)
+    return np.asarray(query_id, dtype=np.int32)
 
 
-def _numbers(dataset: PairDataset, asker: Ids, document: Ids) -> NDArray[np.int64]:
-    """One number for each query with a document."""
-    numbers: NDArray[np.int64] = asker.astype(np.int64) * len(dataset.texts) + document
-    return numbers
+def _pair_keys(dataset: PairDataset, query_id: Ids, document: Ids) -> NDArray[np.int64]:
+    keys: NDArray[np.int64] = query_id.astype(np.int64) * len(dataset.texts) + document
+    return keys
 
 
-def _marks(dataset: PairDataset, asker: Ids) -> NDArray[np.int64]:
-    """The marked pairs as such numbers."""
-    found = [
-        _numbers(dataset, np.unique(asker[dataset.query == query]), np.array([document]))
+def _marks(dataset: PairDataset, query_id: Ids) -> NDArray[np.int64]:
+    keys = [
+        _pair_keys(dataset, np.unique(query_id[dataset.query == query]), np.array([document]))
         for query, document in dataset.marked_pairs.tolist()
     ]
-    return np.concatenate([np.empty(0, dtype=np.int64), *found])
+    return np.concatenate([np.empty(0, dtype=np.int64), *keys])

@@ -1,6 +1,6 @@
-"""A batch plan: the order in which rows meet, and the group that each belongs to.
+"""Batch plans: an order of rows, the group of each, and the batches cut from it.
 
-A plan is data, a function of (config, dataset, embeddings, seed, epoch). It is cut into batches where it is used.
+A plan is data, a function of (config, dataset, embeddings, seed, epoch).
 """
 
 # M rows of the plan, U distinct texts, D dimensions
@@ -8,43 +8,45 @@ A plan is data, a function of (config, dataset, embeddings, seed, epoch). It is 
 from __future__ import annotations
 
 import json
-import os
 import zipfile
-from dataclasses import dataclass, field, fields
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from bsc_core.batching.arrays import Formed, Ids, Progress, Vectors
-from bsc_core.batching.clusters import clusters
-from bsc_core.batching.conflicts import Conflicts, deal_apart
-from bsc_core.batching.examples import examples
-from bsc_core.batching.neighbours import neighbours
+from bsc_core.batching.conflicts import Conflicts, assign_without_conflicts
 from bsc_core.batching.packing import cut, pack, pieces
-from bsc_core.batching.premises import premises
-from bsc_core.batching.random import random, sequential
-from bsc_core.batching.words import words
+from bsc_core.batching.strategies.base import Strategy, StrategyInput, random, sequential
+from bsc_core.batching.strategies.clusters import clusters
+from bsc_core.batching.strategies.nearest import nearest
+from bsc_core.batching.strategies.shingles import neighbors, premises
+from bsc_core.batching.strategies.words import words
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
 from bsc_core.errors import FileFormatError, InputError, PathError
+from bsc_core.files import save_arrays
+from bsc_core.types import Ids, Progress, Vectors
 
-# What NumPy raises for bytes that are no .npz, a truncated one, or one that holds other arrays.
+# Raised by NumPy for a file that is not .npz, truncated, or has other arrays.
 UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, EOFError, OSError, zipfile.BadZipFile, InputError)
 
 
-CONFLICT_ARRAYS = tuple(field.name for field in fields(Conflicts))
+CONFLICT_ARRAYS = {"own": "ids", "asker": "query_id", "answers": "positives", "starts": "starts"}
+"""Names of the stored arrays, and the fields of `Conflicts` that they hold."""
 
 
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
     """An order of rows with the group of each.
 
-    order: int32 (M,) row numbers. groups: int32 (M,) group id at each place of the order; rows of a group are
-    neighbours in the order. keep_groups: whether `batches` keeps groups whole. facts: what the strategy says of
-    itself, such as the kind of search and its recall. conflicts: the rows that may not meet in a batch, or None.
-    centroids: (C, D) where there are some that the next epoch starts from.
+    Attributes:
+        order: int32 (M,), row numbers.
+        groups: int32 (M,), group id at each position; rows of a group are adjacent.
+        keep_groups: Whether `batches` keeps groups together.
+        facts: Values reported by the strategy, such as the kind of search and its recall.
+        conflicts: Rows that may not be in one batch; None for none.
+        centroids: (C, D), initial centroids of the next epoch; None for none.
     """
 
     order: Ids
@@ -61,66 +63,58 @@ class BatchPlan:
         return len(self.order)
 
     def batches(self, batch_size: int) -> list[Ids]:
-        """The plan as row arrays of at most `batch_size` rows; every row is in exactly one.
+        """Return the rows of each batch; every row is in exactly one batch of at most `batch_size` rows.
 
-        Cut in sequence, or with keep_groups packed from whole groups, first-fit; groups larger than a batch are cut.
-        A batch of a single row, which would have no negatives, joins the one before it (the first joins the second),
-        which then holds batch_size + 1 rows. With conflicts no two rows of a batch conflict: rows are dealt to the
-        first batch in which they fit, and groups are parted where they must be. Raises InputError when batch_size is
-        below 2, or a row conflicts with all others.
+        Rows are cut in sequence, or with keep_groups packed from complete groups, first fit; groups larger than a batch
+        are cut. A single remaining row, which would have no negatives, joins the previous batch (the first joins the
+        second), which then has batch_size + 1 rows. With conflicts, each row goes to the first batch in which it
+        conflicts with no other, and groups are split where necessary.
+
+        Raises:
+            InputError: batch_size is below 2, or a row conflicts with all others.
         """
-        return [self.order[places] for places in self.places(batch_size)]
+        return [self.order[positions] for positions in self.positions(batch_size)]
 
-    def places(self, batch_size: int) -> list[Ids]:
-        """As `batches`, but places in the plan's order instead of row numbers."""
+    def positions(self, batch_size: int) -> list[Ids]:
+        """Return positions in the plan's order for each batch; see `batches`."""
         if batch_size < 2:
             raise InputError(
                 f"batch_size is {batch_size}; it must be >= 2, since the other pairs of a batch are its negatives"
             )
         if self.conflicts is not None:
             units = pieces(self.groups, batch_size) if self.keep_groups else list(np.arange(len(self))[:, None])
-            return deal_apart(units, self.conflicts.of(self.order), batch_size)
+            return assign_without_conflicts(units, self.conflicts.constraints(self.order), batch_size)
         return pack(self.groups, batch_size) if self.keep_groups else cut(len(self), batch_size)
 
     def intact(self, batch_size: int) -> float | None:
-        """Share in [0, 1] of the groups of two or more rows that lie in one batch whole; None when there are none."""
-        batch_of_place = np.empty(len(self), dtype=np.int32)
-        for batch, places in enumerate(self.places(batch_size)):
-            batch_of_place[places] = batch
+        """Return the share in [0, 1] of groups with two or more rows that are in one batch; None without groups."""
+        batch_of_position = np.empty(len(self), dtype=np.int32)
+        for batch, positions in enumerate(self.positions(batch_size)):
+            batch_of_position[positions] = batch
         _, group, sizes = np.unique(self.groups, return_inverse=True, return_counts=True)
         first = np.full(len(sizes), len(self), dtype=np.int32)
         last = np.full(len(sizes), -1, dtype=np.int32)
-        np.minimum.at(first, group, batch_of_place)
-        np.maximum.at(last, group, batch_of_place)
+        np.minimum.at(first, group, batch_of_position)
+        np.maximum.at(last, group, batch_of_position)
         several = sizes >= 2
         return float((first == last)[several].mean()) if several.any() else None
 
     def save(self, path: Path | str) -> None:
-        """Write the plan as an .npz file, whole or not at all."""
-        path = Path(path)
-        unfinished = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        arrays: dict[str, Any] = {
-            "order": self.order,
-            "groups": self.groups,
-            "keep_groups": np.array(self.keep_groups),
-        }
-        arrays["facts"] = np.array(json.dumps(self.facts))
+        """Save the plan as an .npz file."""
+        arrays: dict[str, Any] = {"order": self.order, "groups": self.groups}
+        arrays |= {"keep_groups": np.array(self.keep_groups), "facts": np.array(json.dumps(self.facts))}
         if self.conflicts is not None:
-            arrays |= {f"conflict_{name}": getattr(self.conflicts, name) for name in CONFLICT_ARRAYS}
+            arrays |= {f"conflict_{name}": getattr(self.conflicts, key) for name, key in CONFLICT_ARRAYS.items()}
         if self.centroids is not None:
             arrays["centroids"] = self.centroids
-        with unfinished.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
+        save_arrays(Path(path), arrays)
 
     @classmethod
     def load(cls, path: Path | str) -> BatchPlan:
-        """Read a plan that `save` wrote. Raises PathError when it is missing, FileFormatError when it is no plan."""
+        """Load a plan written by `save`. Raises PathError if it is missing, FileFormatError if it is not a plan."""
         path = Path(path)
         if not path.is_file():
-            raise PathError(f"{path}: there is no such batch plan; build it again")
+            raise PathError(f"{path}: no such batch plan; build it again")
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 order, groups, keep_groups = arrays["order"], arrays["groups"], bool(arrays["keep_groups"])
@@ -139,22 +133,7 @@ def _check_columns(order: Ids, groups: Ids) -> None:
     if order.ndim != 1 or order.shape != groups.shape:
         raise InputError(f"order is {order.shape} and groups {groups.shape}; a plan has one group id for each row")
     if order.dtype.kind not in "iu" or groups.dtype.kind not in "iu":
-        raise InputError(f"order is {order.dtype} and groups {groups.dtype}; both must be whole numbers")
-
-
-class Strategy(Protocol):
-    """From arrays to an order of all rows and the group of each."""
-
-    def __call__(
-        self,
-        config: BatchingConfig,
-        dataset: PairDataset,
-        *,
-        embeddings: Vectors | None,
-        seed: int,
-        epoch: int,
-        progress: Progress | None,
-    ) -> Formed: ...
+        raise InputError(f"order is {order.dtype} and groups {groups.dtype}; both must be integers")
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -162,12 +141,12 @@ STRATEGIES: dict[str, Strategy] = {
     "random": random,
     "words": words,
     "clusters": clusters,
-    "neighbours": neighbours,
-    "examples": examples,
+    "neighbors": neighbors,
+    "nearest": nearest,
     "premises": premises,
 }
-NEED_VECTORS = ("clusters", "neighbours", "examples")
-"""Strategies that compare embeddings."""
+NEED_VECTORS = ("clusters", "neighbors", "nearest")
+"""Strategies that need embeddings."""
 
 
 def build_plan(
@@ -180,33 +159,41 @@ def build_plan(
     previous: BatchPlan | None = None,
     progress: Progress | None = None,
 ) -> BatchPlan:
-    """The plan of one epoch: every row of `dataset` exactly once.
+    """Build the plan of one epoch, with every row of the dataset exactly once.
 
-    embeddings: float32 (U, D), row t for text t of dataset.texts; only strategies that compare texts need them.
-    previous: the plan of the epoch before, from whose centroids `clusters` starts. The same seed, epoch, embeddings and
-    previous plan give the same plan. progress is told (done, of) on the way. Raises InputError when embeddings are
-    needed and missing, do not match the texts, or are not finite.
+    The same seed, epoch, embeddings and previous plan give the same plan.
+
+    Args:
+        config: Strategy and settings.
+        dataset: The rows.
+        embeddings: float32 (U, D), row t for text t of dataset.texts; required by the strategies in NEED_VECTORS.
+        seed: Seed of the run.
+        epoch: Epoch of the plan.
+        previous: Plan of the previous epoch, with the centroids where `clusters` starts.
+        progress: Called with (done, total).
+
+    Raises:
+        InputError: Embeddings are required and missing, do not match the texts, or are not finite.
     """
     if embeddings is not None and (embeddings.ndim != 2 or len(embeddings) != len(dataset.texts)):
         raise InputError(
             f"embeddings are {embeddings.shape} for {len(dataset.texts)} distinct texts; give one row for each text"
         )
-    strategy = STRATEGIES[config.strategy]
-    if config.strategy == "clusters" and previous is not None and previous.centroids is not None:
-        strategy = partial(clusters, centroids=previous.centroids)
-    formed = strategy(config, dataset, embeddings=embeddings, seed=seed, epoch=epoch, progress=progress)
+    centroids = None if previous is None else previous.centroids
+    inputs = StrategyInput(config, dataset, embeddings, seed, epoch, progress, centroids)
+    result = STRATEGIES[config.strategy](inputs)
     return BatchPlan(
-        formed.order,
-        formed.groups,
+        result.order,
+        result.groups,
         keep_groups=config.keep_groups or config.strategy == "premises",
-        facts=formed.facts,
+        facts=result.facts,
         conflicts=_conflicts(config, dataset),
-        centroids=formed.centroids,
+        centroids=result.centroids,
     )
 
 
 def _conflicts(config: BatchingConfig, dataset: PairDataset) -> Conflicts | None:
-    """All that may not meet where collisions are forbidden, else what a person marked."""
-    if config.forbid_collisions:
+    """Return all conflicts with no_duplicates, otherwise those of marked false negatives."""
+    if config.no_duplicates:
         return Conflicts.of_dataset(dataset)
     return Conflicts.of_marks(dataset) if len(dataset.marked_pairs) else None

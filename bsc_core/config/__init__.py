@@ -1,11 +1,24 @@
-"""Every knob of an experiment, and how configs are read, checked and written."""
+"""Config of an experiment: sections, reading, validation, sweeps, and writing."""
 
 from bsc_core.config.batching import BatchingConfig, StrategyName
-from bsc_core.config.combined import LOSS_CONFIGS, CombinedLossConfig, LossConfig, WeightedLoss
-from bsc_core.config.faults import explain
+from bsc_core.config.data import (
+    ColumnNames,
+    Columns,
+    CorpusColumns,
+    DataConfig,
+    ExamplesConfig,
+    FilterName,
+    NegativesConfig,
+    NLIConfig,
+    SentenceColumns,
+)
+from bsc_core.config.encoder import EncoderConfig, LoRAConfig
 from bsc_core.config.losses import (
+    LOSS_CONFIGS,
     BSCLossConfig,
+    CombinedLossConfig,
     ContrastiveLossConfig,
+    LossConfig,
     MarginSection,
     MNRLConfig,
     MSELossConfig,
@@ -17,31 +30,25 @@ from bsc_core.config.losses import (
     SoftmaxOverBatch,
     SupConLossConfig,
     TripletLossConfig,
+    WeightedLoss,
 )
-from bsc_core.config.preparation import ExamplesConfig, NegativesConfig, NLIConfig, Remedy, SentenceColumns
+from bsc_core.config.messages import explain
 from bsc_core.config.reading import make_config, read_config, to_toml
-from bsc_core.config.schema import (
-    ColumnNames,
-    Columns,
-    CorpusColumns,
-    DataConfig,
-    EvaluationConfig,
-    RunConfig,
-)
-from bsc_core.config.section import LossSection, Section
+from bsc_core.config.schema import EvaluationConfig, RunConfig
+from bsc_core.config.section import LossSection, Section, flatten
 from bsc_core.config.sweep import (
-    ASK_ABOVE,
+    CONFIRM_ABOVE,
     SweepConfig,
     count_runs,
+    expand_seeds,
     make_sweep,
-    of_each_seed,
     read_sweep,
     sweep_configs,
 )
-from bsc_core.config.training import EncoderConfig, LoRAConfig, TrainingConfig
+from bsc_core.config.training import TrainingConfig
 
 __all__ = [
-    "ASK_ABOVE",
+    "CONFIRM_ABOVE",
     "LOSS_CONFIGS",
     "BSCLossConfig",
     "BatchingConfig",
@@ -54,6 +61,7 @@ __all__ = [
     "EncoderConfig",
     "EvaluationConfig",
     "ExamplesConfig",
+    "FilterName",
     "LoRAConfig",
     "LossConfig",
     "LossSection",
@@ -64,7 +72,6 @@ __all__ = [
     "NegativesConfig",
     "OnlineContrastiveLossConfig",
     "PearsonLossConfig",
-    "Remedy",
     "RunConfig",
     "Section",
     "SentenceColumns",
@@ -79,10 +86,11 @@ __all__ = [
     "TripletLossConfig",
     "WeightedLoss",
     "count_runs",
+    "expand_seeds",
     "explain",
+    "flatten",
     "make_config",
     "make_sweep",
-    "of_each_seed",
     "read_config",
     "read_sweep",
     "sweep_configs",

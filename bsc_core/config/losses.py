@@ -1,8 +1,8 @@
-"""The knobs of every loss: one frozen model each, and their union, told apart by `name`.
+"""Config of each loss, and their union, discriminated by `name`.
 
-`needs` says what a batch must hold besides the two matrices of embeddings: `labels` (graded, in [0, 1]), `classes`
-(class ids), `negatives` (one more document for each query) or `views` (two dropout views of the queries).
-`takes_negatives` says that a loss uses such documents where there are some.
+`needs` lists what a batch must contain in addition to the two embedding matrices: `labels` (graded, in [0, 1]),
+`classes` (class ids), `negatives` (one more document per query) or `views` (two dropout views of the queries). A loss
+with `takes_negatives` uses additional documents if there are any.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from bsc_core.config.section import LossSection
+from bsc_core.config.section import LossSection, Section
 
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.01, 100.0
-"""Between these a learned temperature stays."""
+"""Range of a learned temperature."""
 SMALLEST_TEMPERATURE, LARGEST_TEMPERATURE = 1e-6, 1e9
-"""Beyond these a fixed one takes float32 to its limits."""
+"""Range of a fixed temperature, within the limits of float32."""
+
+Threshold = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        le=1,
+        title="Positive above",
+        description="Label above which a pair is positive; none: the threshold of the data.",
+    ),
+]
 
 
 class SoftmaxOverBatch(LossSection):
-    """What every loss with a temperature shares."""
+    """Fields shared by all losses with a temperature."""
 
-    temperature: float = Field(
-        0.1, title="Temperature", description="tau: the softmax sees similarity / tau. 0.05 to 0.1 is usual with l2."
-    )
-    learn_temperature: bool = Field(
-        False,
-        title="Learn the temperature",
-        description="Train the temperature with the encoder, starting from the value above.",
-    )
-    temperature_parameter: Literal["log", "linear"] = Field(
-        "log",
-        title="Learned as",
-        description="log: log tau, as is usual. linear: 1 / tau itself, as in the released BSC code.",
-    )
+    temperature: float = 0.1
+    """tau; logits are similarity / tau. 0.05 to 0.1 is usual with l2."""
+    learn_temperature: bool = False
+    """Train the temperature together with the encoder; `temperature` is its initial value."""
+    temperature_parameter: Literal["log", "linear"] = "log"
+    """Parameter that is trained. log: log tau (usual). linear: 1 / tau, as in the released BSC code."""
 
     @field_validator("temperature")
     @classmethod
@@ -50,7 +53,7 @@ class SoftmaxOverBatch(LossSection):
     def _learnable_temperature(self) -> SoftmaxOverBatch:
         if self.learn_temperature and not LOWEST_TEMPERATURE <= self.temperature <= HIGHEST_TEMPERATURE:
             raise ValueError(
-                f"temperature is {self.temperature:g}; a learned temperature starts between "
+                f"temperature is {self.temperature:g}; a learned temperature must start between "
                 f"{LOWEST_TEMPERATURE:g} and {HIGHEST_TEMPERATURE:g}"
             )
         return self
@@ -59,91 +62,69 @@ class SoftmaxOverBatch(LossSection):
 class BSCLossConfig(SoftmaxOverBatch):
     """Batch-softmax contrastive loss, equations 1 to 5 of the BSC paper."""
 
+    aliases: ClassVar = {"labelled_negatives": "labeled_negatives"}
     takes_negatives: ClassVar[bool] = True
 
-    name: Literal["bsc"] = Field("bsc", title="Loss", description="Batch-softmax contrastive loss.")
-    normalization: Literal["l2", "l2_columns", "range_columns", "minmax_columns", "none"] = Field(
-        "l2",
-        title="Normalization",
-        description="l2: each vector to length 1 (cosine). l2_columns, range_columns (the paper's released code) and "
-        "minmax_columns: each coordinate over the batch. none: raw dot products.",
-    )
-    detach_statistics: bool = Field(
-        False,
-        title="Detach column statistics",
-        description="No gradient through the columns' ranges and lengths; the released code lets it through.",
-    )
-    symmetric: bool = Field(
-        True, title="Symmetric", description="Also let each document choose among the queries (L1 of equation 1)."
-    )
-    reduction: Literal["mean", "sum"] = Field(
-        "mean", title="Two directions", description="mean of L0 and L1, as in the released code; sum, as in equation 1."
-    )
-    average: Literal["batch", "positives"] = Field(
-        "batch",
-        title="Averaged over",
-        description="batch: every pair counts in the mean (equation 5); positives: only the positive pairs.",
-    )
-    labelled_negatives: bool = Field(
-        True, title="Labelled negatives", description="Pairs labelled negative stay in every denominator (equation 5)."
-    )
-    duplicates: Literal["keep", "merge", "multi_positive"] = Field(
-        "keep",
-        title="Repeated texts",
-        description="keep: a repeated text is a negative like any other. merge: it counts once. multi_positive: it is "
-        "a positive too (equations 3 and 4).",
-    )
-    threshold: float | None = Field(
-        None, ge=0, le=1, title="Positive above", description="None: the threshold of the data."
-    )
+    name: Literal["bsc"] = Field("bsc", title="Loss")
+    """Batch-softmax contrastive loss."""
+    normalization: Literal["l2", "l2_columns", "range_columns", "minmax_columns", "none"] = "l2"
+    """l2: scale each vector to length 1 (cosine). l2_columns, range_columns (released code) and minmax_columns: scale
+    each coordinate over the batch. none: raw dot products."""
+    detach_statistics: bool = Field(False, title="Detach column statistics")
+    """Stop the gradient through the column ranges and norms; the released code does not."""
+    symmetric: bool = True
+    """Add the loss of each document over the queries (L1 of equation 1)."""
+    reduction: Literal["mean", "sum"] = "mean"
+    """mean of L0 and L1, as in the released code, or their sum, as in equation 1."""
+    average: Literal["batch", "positives"] = Field("batch", title="Average over")
+    """batch: all pairs (equation 5). positives: only the positive pairs."""
+    labeled_negatives: bool = True
+    """Include pairs labeled negative in every denominator (equation 5)."""
+    duplicates: Literal["keep", "merge", "multi_positive"] = "keep"
+    """keep: a duplicate text is a negative like any other. merge: count it once. multi_positive: treat it as another
+    positive (equations 3 and 4)."""
+    threshold: Threshold = None
 
 
 class MNRLConfig(SoftmaxOverBatch):
-    """Multiple negatives ranking loss: each query chooses among all documents of the batch, one direction."""
+    """Multiple negatives ranking loss: softmax of each query over all documents of the batch."""
 
     takes_negatives: ClassVar[bool] = True
 
-    name: Literal["mnrl"] = Field("mnrl", title="Loss", description="Multiple negatives ranking (in-batch softmax).")
-    temperature: float = Field(
-        0.05, title="Temperature", description="tau of the cosine; 0.05 is the scale of 20 in sentence-transformers."
-    )
+    name: Literal["mnrl"] = Field("mnrl", title="Loss")
+    """Multiple negatives ranking loss (in-batch softmax)."""
+    temperature: float = 0.05
+    """tau; 0.05 is scale=20 in sentence-transformers."""
 
 
 class SimCSEConfig(SoftmaxOverBatch):
-    """SimCSE without labels: the same text under two dropout masks is the positive pair."""
+    """Unsupervised SimCSE: two dropout views of a text are the positive pair."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"views"})
 
-    name: Literal["simcse"] = Field("simcse", title="Loss", description="SimCSE: two dropout views of each query.")
-    temperature: float = Field(0.05, title="Temperature", description="tau of the cosine; 0.05 as in SimCSE.")
+    name: Literal["simcse"] = Field("simcse", title="Loss")
+    """SimCSE: two dropout views of each query."""
+    temperature: float = 0.05
+    """tau; 0.05 in SimCSE."""
 
 
 class SoftmaxLossConfig(LossSection):
-    """SBERT's classifier for sentence pairs: cross-entropy on a linear head over (u, v, |u - v|)."""
+    """SBERT classifier of sentence pairs: cross-entropy of a linear head on (u, v, |u - v|)."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"classes"})
 
-    name: Literal["softmax"] = Field("softmax", title="Loss", description="Classifier on both embeddings (NLI).")
-    num_classes: int = Field(
-        3, ge=2, le=10_000, title="Classes", description="3 for NLI: entailment, neutral, contradiction."
-    )
-    features: tuple[Literal["u", "v", "difference", "product"], ...] = Field(
-        ("u", "v", "difference"),
-        title="Features",
-        description="What the head sees: u, v, difference |u - v|, product u * v. difference and product alone are "
-        "symmetric.",
-    )
-    hidden: int | None = Field(
-        None, ge=1, title="Hidden width", description="None: one linear layer (SBERT); 768: the two layers of SCL."
-    )
-    activation: Literal["none", "tanh", "relu"] = Field(
-        "none", title="Activation", description="Between the two layers; none is what the SCL code has."
-    )
-    frozen_head: bool = Field(
-        False,
-        title="Frozen head",
-        description="A lesson: the article's optimiser leaves the head out, so it stays a random projection.",
-    )
+    name: Literal["softmax"] = Field("softmax", title="Loss")
+    """Classifier on pairs of embeddings (NLI)."""
+    num_classes: int = Field(3, ge=2, le=10_000, title="Classes")
+    """Number of classes; 3 for NLI (entailment, neutral, contradiction)."""
+    features: tuple[Literal["u", "v", "difference", "product"], ...] = ("u", "v", "difference")
+    """Inputs of the head: u, v, difference |u - v|, product u * v."""
+    hidden: int | None = Field(None, ge=1, title="Hidden width")
+    """Width of a hidden layer; none: one linear layer (SBERT). SCL uses 768."""
+    activation: Literal["none", "tanh", "relu"] = "none"
+    """Activation after the hidden layer; the SCL code has none."""
+    frozen_head: bool = False
+    """Do not train the head, as in the SBERT article, whose optimizer omits it."""
 
     @field_validator("features")
     @classmethod
@@ -154,110 +135,105 @@ class SoftmaxLossConfig(LossSection):
 
 
 class SupConLossConfig(SoftmaxOverBatch):
-    """Supervised contrastive loss (SCL) on NLI, mixed with the classifier: (1 - mix) * softmax + mix * SCL."""
+    """Supervised contrastive loss (SCL) on NLI with a classifier: (1 - mix) * softmax + mix * SCL."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"classes"})
 
-    name: Literal["supcon"] = Field("supcon", title="Loss", description="Supervised contrastive on NLI (SCL).")
-    normalization: Literal["l2", "none"] = Field(
-        "l2", title="Normalization", description="l2: cosine, with tau 0.05 to 0.5. none: as in the SCL code, tau 1."
-    )
-    mix: float = Field(
-        0.5, gt=0, le=1, title="Mix", description="lambda: the share of SCL; 1 leaves the classifier out, untrained."
-    )
-    anchor: Literal["row", "premise"] = Field(
-        "row",
-        title="Anchor",
-        description="row: each entailed row, as in the code. premise: each premise once, as in the paper.",
-    )
-    max_positives: int | None = Field(
-        None, ge=1, title="Most positives", description="Own hypothesis and others drawn at random; None: all."
-    )
-    max_negatives: int | None = Field(
-        None, ge=1, title="Most negatives", description="Drawn at random for each anchor; None: all."
-    )
-    positive_class: int = Field(0, ge=0, title="Entailment", description="The class id that means entailment.")
-    num_classes: int = Field(3, ge=2, le=10_000, title="Classes", description="Of the classifier in the mix.")
+    name: Literal["supcon"] = Field("supcon", title="Loss")
+    """Supervised contrastive loss on NLI (SCL)."""
+    normalization: Literal["l2", "none"] = "l2"
+    """l2: cosine, with tau 0.05 to 0.5. none: dot product with tau 1, as in the SCL code."""
+    mix: float = Field(0.5, gt=0, le=1)
+    """lambda, the weight of SCL; at 1 the classifier is not trained."""
+    anchor: Literal["row", "premise"] = "row"
+    """row: each entailed row, as in the released code. premise: each premise once, as in the paper."""
+    max_positives: int | None = Field(None, ge=1, title="Maximum positives")
+    """Maximum number of positives sampled per anchor; none: all."""
+    max_negatives: int | None = Field(None, ge=1, title="Maximum negatives")
+    """Maximum number of negatives sampled per anchor; none: all."""
+    positive_class: int = Field(0, ge=0)
+    """Id of the class entailment."""
+    num_classes: int = Field(3, ge=2, le=10_000, title="Classes")
+    """Number of classes of the classifier."""
 
 
 class MSELossConfig(LossSection):
-    """Regression of the cosine on the label, the second term of equation 6 of the BSC paper."""
+    """Mean squared error of the cosine and the label; the second term of equation 6 of the BSC paper."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"labels"})
 
-    name: Literal["mse"] = Field("mse", title="Loss", description="Mean squared error of cosine and label.")
+    name: Literal["mse"] = Field("mse", title="Loss")
+    """Mean squared error of cosine and label."""
 
 
 class PearsonLossConfig(LossSection):
-    """Minus the Pearson correlation of cosines and labels over the batch (section 7 of the BSC paper)."""
+    """Negative Pearson correlation of cosines and labels over the batch (section 7 of the BSC paper)."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"labels"})
 
-    name: Literal["pearson"] = Field("pearson", title="Loss", description="Minus the correlation with the labels.")
+    name: Literal["pearson"] = Field("pearson", title="Loss")
+    """Negative correlation with the labels."""
 
 
 class MarginSection(LossSection):
-    """What the losses with a margin share."""
+    """Fields shared by the losses with a margin."""
 
-    distance: Literal["cosine", "euclidean"] = Field(
-        "cosine", title="Distance", description="cosine: 1 - cosine, in [0, 2]; euclidean: on the raw embeddings."
-    )
-    margin: float = Field(0.5, gt=0, title="Margin", description="lambda, in units of the distance.")
+    distance: Literal["cosine", "euclidean"] = "cosine"
+    """cosine: 1 - cosine, in [0, 2]. euclidean: distance of the raw embeddings."""
+    margin: float = Field(0.5, gt=0)
+    """Margin lambda, in units of the distance."""
 
     @property
     def saturated(self) -> bool:
-        """Whether no pair of vectors can meet the margin: cosine distance never exceeds 2."""
+        """Whether no pair of vectors can satisfy the margin, since a cosine distance is at most 2."""
         return self.distance == "cosine" and self.margin >= 2
 
 
 class TripletLossConfig(MarginSection):
-    """Triplet loss: the positive has to be nearer than the negative by a margin."""
+    """Triplet loss: the positive is closer than the negative by a margin."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"negatives"})
     takes_negatives: ClassVar[bool] = True
 
-    name: Literal["triplet"] = Field("triplet", title="Loss", description="Positive nearer than negative by a margin.")
-    margin: float = Field(
-        0.1, gt=0, title="Margin", description="lambda; 0.1 was best in the margins paper. From 2 on it saturates."
-    )
-    reduction: Literal["mean", "sum"] = Field("mean", title="Over triplets", description="Mean or sum of the batch.")
+    name: Literal["triplet"] = Field("triplet", title="Loss")
+    """Positive closer than negative by a margin."""
+    margin: float = Field(0.1, gt=0)
+    """Margin lambda; 0.1 was best in the margins paper. With the cosine, all margins from 2 have equal gradients."""
+    reduction: Literal["mean", "sum"] = "mean"
+    """Mean or sum over the triplets of the batch."""
 
 
 class ContrastiveLossConfig(MarginSection):
-    """Contrastive loss: positives together, negatives at least a margin apart."""
+    """Contrastive loss: positives close together, negatives at least a margin apart."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"labels"})
 
-    name: Literal["contrastive"] = Field("contrastive", title="Loss", description="Pull positives, push negatives.")
-    reduction: Literal["mean", "sum"] = Field("mean", title="Over pairs", description="Mean or sum, each times 0.5.")
-    threshold: float | None = Field(
-        None, ge=0, le=1, title="Positive above", description="None: the threshold of the data."
-    )
+    name: Literal["contrastive"] = Field("contrastive", title="Loss")
+    """Pull positives together, push negatives apart."""
+    reduction: Literal["mean", "sum"] = "mean"
+    """Mean or sum over the pairs, times 0.5."""
+    threshold: Threshold = None
 
 
 class OnlineContrastiveLossConfig(MarginSection):
-    """Contrastive loss on the hard pairs of the batch alone."""
+    """Contrastive loss on the hard pairs of the batch, as in sentence-transformers."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"labels"})
 
-    name: Literal["online_contrastive"] = Field(
-        "online_contrastive", title="Loss", description="Contrastive on the hard pairs of the batch only."
-    )
-    reduction: Literal["mean", "sum"] = Field(
-        "sum", title="Over pairs", description="sum, as released: it grows with the batch; mean over the hard pairs."
-    )
-    threshold: float | None = Field(
-        None, ge=0, le=1, title="Positive above", description="None: the threshold of the data."
-    )
+    name: Literal["online_contrastive"] = Field("online_contrastive", title="Loss")
+    """Contrastive loss on the hard pairs of the batch."""
+    reduction: Literal["mean", "sum"] = "sum"
+    """sum, as in the released code (grows with the batch), or mean over the hard pairs."""
+    threshold: Threshold = None
 
 
-def name_of(value: Any) -> str | None:
-    """The tag of a loss section: its `name`, `bsc` where it gives none."""
+def loss_name(value: Any) -> str | None:
+    """Return the `name` of a loss section, `bsc` by default; the tag of the union."""
     name = value.get("name", "bsc") if isinstance(value, dict) else getattr(value, "name", None)
     return name if isinstance(name, str) else None
 
 
-SingleLossConfig: TypeAlias = Annotated[
+_SingleLoss: TypeAlias = (
     Annotated[BSCLossConfig, Tag("bsc")]
     | Annotated[MNRLConfig, Tag("mnrl")]
     | Annotated[SimCSEConfig, Tag("simcse")]
@@ -267,6 +243,76 @@ SingleLossConfig: TypeAlias = Annotated[
     | Annotated[PearsonLossConfig, Tag("pearson")]
     | Annotated[TripletLossConfig, Tag("triplet")]
     | Annotated[ContrastiveLossConfig, Tag("contrastive")]
-    | Annotated[OnlineContrastiveLossConfig, Tag("online_contrastive")],
-    Discriminator(name_of),
+    | Annotated[OnlineContrastiveLossConfig, Tag("online_contrastive")]
+)
+SingleLossConfig: TypeAlias = Annotated[_SingleLoss, Discriminator(loss_name)]
+
+
+class WeightedLoss(Section):
+    """One term of a combined loss."""
+
+    weight: float = Field(1.0, gt=0)
+    """Weight of this loss in the sum."""
+    loss: SingleLossConfig
+    """Any loss except combined."""
+
+
+class CombinedLossConfig(Section):
+    """Weighted sum of losses on the same batch; the preset bsc_mse is equation 6 of the BSC paper."""
+
+    name: Literal["combined"] = Field("combined", title="Loss")
+    """Weighted sum of other losses."""
+    preset: Literal["bsc_mse", "bsc_pearson", "custom"] = Field("bsc_mse", title="Terms")
+    """bsc_mse: mu * bsc + (1 - mu) * mse (equation 6). bsc_pearson: the same with pearson. custom: the terms in
+    `parts`."""
+    mu: float = Field(0.5, gt=0, lt=1, title="mu")
+    """Weight of bsc in a preset; the paper uses 0.1, 0.5 and 0.9."""
+    bsc: BSCLossConfig = Field(BSCLossConfig(), title="BSC term")
+    """Parameters of bsc in a preset."""
+    parts: tuple[WeightedLoss, ...] = Field((), title="Custom terms")
+    """Losses of a custom sum, with their weights."""
+
+    @model_validator(mode="after")
+    def _has_parts(self) -> CombinedLossConfig:
+        if (self.preset == "custom") != bool(self.parts):
+            raise ValueError(
+                f"preset is {self.preset} with {len(self.parts)} parts; set parts if and only if preset is custom"
+            )
+        return self
+
+    @property
+    def summands(self) -> tuple[WeightedLoss, ...]:
+        """Losses of the sum with their weights."""
+        if self.preset == "custom":
+            return self.parts
+        second = MSELossConfig() if self.preset == "bsc_mse" else PearsonLossConfig()
+        return (WeightedLoss(weight=self.mu, loss=self.bsc), WeightedLoss(weight=1 - self.mu, loss=second))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Data that the batch must contain for the terms; see the module."""
+        return frozenset().union(*(part.loss.needs for part in self.summands))
+
+    @property
+    def takes_negatives(self) -> bool:
+        """Whether any term uses an additional document per query."""
+        return any(part.loss.takes_negatives for part in self.summands)
+
+
+LossConfig: TypeAlias = Annotated[
+    _SingleLoss | Annotated[CombinedLossConfig, Tag("combined")], Discriminator(loss_name)
 ]
+
+LOSS_CONFIGS: dict[str, type[Section]] = {
+    "bsc": BSCLossConfig,
+    "combined": CombinedLossConfig,
+    "mse": MSELossConfig,
+    "pearson": PearsonLossConfig,
+    "softmax": SoftmaxLossConfig,
+    "supcon": SupConLossConfig,
+    "triplet": TripletLossConfig,
+    "contrastive": ContrastiveLossConfig,
+    "online_contrastive": OnlineContrastiveLossConfig,
+    "simcse": SimCSEConfig,
+    "mnrl": MNRLConfig,
+}

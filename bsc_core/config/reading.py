@@ -1,61 +1,74 @@
-"""Configs from files and plain values, and back into files."""
+"""Reading configs from TOML files and plain values, and writing them."""
 
 from __future__ import annotations
 
 import tomllib
+import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from bsc_core.config.faults import explain
+from bsc_core.config.messages import explain
 from bsc_core.config.schema import RunConfig
+from bsc_core.config.section import Section, both_set, log_deprecations, note_deprecation, sections_in
 from bsc_core.errors import ConfigError, FileFormatError, PathError
 
 HUB = "hf://"
-"""What the name of a data set on the Hugging Face hub begins with, where a path may stand."""
-NONE_IS_A_WORD = ("normalization", "activation")
-"""Keys whose value may be the word none; elsewhere `--set key=none` unsets an optional key."""
+"""Prefix of a dataset on the Hugging Face hub instead of a path."""
+NONE_IS_A_VALUE = ("normalization", "activation")
+"""Keys with the value `none`; for other keys `--set key=none` unsets the key."""
 
 
 def make_config(values: dict[str, Any], *, source: str = "config") -> RunConfig:
-    """Check plain values and return the config.
+    """Validate plain values and return the config.
 
-    Raises ConfigError with one sentence that names the first field at fault, its value and the way out.
+    Raises:
+        ConfigError: A value is invalid; the message names `source`, the key, its value and a fix.
     """
     try:
-        return RunConfig.model_validate(values)
+        with log_deprecations(source):
+            return RunConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{source}: {explain(error)}") from None
 
 
 def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -> RunConfig:
-    """Read a TOML config file of one run; `overrides` are `section.key=value` in TOML syntax.
+    """Read the TOML config file of one run.
 
-    Raises PathError, FileFormatError or ConfigError, as `read_values` does.
+    Args:
+        path: The file.
+        overrides: Changes of single keys, `section.key=value` in TOML syntax.
+
+    Raises:
+        PathError: The file does not exist.
+        FileFormatError: The file is not TOML.
+        ConfigError: A key or value is invalid, or the file has a `[sweep]` section.
     """
-    values = read_values(path, overrides)
-    if "sweep" in values:
-        raise ConfigError(f"{path}: it has a [sweep] section, so it describes many runs; use `bsc sweep {path}`")
-    return make_config(values, source=str(path))
+    with log_deprecations(str(path)):
+        values = read_values(path, overrides)
+        if "sweep" in values:
+            raise ConfigError(f"{path}: the section [sweep] describes several runs; use `bsc sweep {path}`")
+        return make_config(values, source=str(path))
 
 
 def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """The plain values of a TOML config file with overrides, before they are checked.
+    """Return the values of a TOML config file with overrides, before validation.
 
-    Relative data paths and encoder folders are taken from the config file's folder, those of overrides from the working
-    folder. Raises PathError, FileFormatError or ConfigError.
+    Relative data paths and encoder folders are resolved against the config file's folder, those of overrides against
+    the working folder. Raises as `read_config` does.
     """
     path = Path(path)
     if not path.is_file():
-        raise PathError(f"{path}: there is no such file; give the path of a TOML config")
+        raise PathError(f"{path}: file not found; give the path of a TOML config")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{path}: not TOML: {error}") from None
+        raise FileFormatError(f"{path}: not valid TOML: {error}") from None
+    values = typing.cast("dict[str, Any]", current_names(values, source=str(path)))
     resolve_paths(values, path.resolve().parent)
     for override in overrides:
         _apply_override(values, override)
@@ -64,7 +77,7 @@ def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, An
 
 
 def resolve_paths(values: dict[str, Any], folder: Path) -> None:
-    """Make the relative paths among plain values absolute, in place."""
+    """Make the relative paths in plain values absolute, in place."""
     data = values.get("data")
     if isinstance(data, dict):
         for key in ("train", "dev", "test", "corpus", "false_negatives"):
@@ -79,6 +92,79 @@ def resolve_paths(values: dict[str, Any], folder: Path) -> None:
             encoder["name"] = str(candidate.resolve())
 
 
+def current_key(key: str) -> str:
+    """Return the current name of a dotted key, such as `training.max_steps` for `training.steps`."""
+    current, _ = _resolve_key(key)
+    if current != key:
+        note_deprecation(f"{key} is now {current}")
+    return current
+
+
+def current_names(value: Any, key: str = "", *, source: str = "config") -> Any:
+    """Return plain values with the current names of keys and values.
+
+    Args:
+        value: The value of `key`: sections as dicts, lists, or a scalar.
+        key: Dotted key with current names; empty for a config.
+        source: What error messages start with.
+
+    Raises:
+        ConfigError: The old and the current name of a key are set to different values.
+    """
+    if isinstance(value, dict):
+        prefix = f"{key}." if key else ""
+        result: dict[str, Any] = {}
+        for name, item in value.items():
+            dotted = current_key(f"{prefix}{name}")
+            current = dotted.removeprefix(prefix)
+            item = current_names(item, dotted, source=source)
+            if current in result and result[current] != item:
+                old = next(
+                    other for other in value if other != current and _resolve_key(f"{prefix}{other}")[0] == dotted
+                )
+                raise ConfigError(f"{source}: {both_set(f'{prefix}{old}', dotted)}")
+            result[current] = item
+        return result
+    if isinstance(value, list):
+        return [current_names(item, f"{key}.{number}", source=source) for number, item in enumerate(value)]
+    name = next((part for part in reversed(key.split(".")) if not part.isdecimal()), "")
+    for section in _resolve_key(key)[1]:
+        value = section.current_value(name, value)
+    return value
+
+
+def put(values: dict[str, Any], key: str, value: Any, source: str) -> None:
+    """Set a dotted key in plain values, in place; the value `none` unsets an optional key.
+
+    Raises:
+        ConfigError: A part of the key is not a section.
+    """
+    parts = current_key(key).split(".")
+    target: Any = values
+    for part in parts[:-1]:
+        target = _enter(target, part)
+        if not isinstance(target, dict | list):
+            raise ConfigError(f"{source}: {part} is a value, not a section; name a key of a section")
+    if not isinstance(target, dict):
+        raise ConfigError(f"{source}: {parts[-1]} is an entry of a list; name a key of it, or set the list")
+    target[parts[-1]] = None if value == "none" and parts[-1] not in NONE_IS_A_VALUE else value
+
+
+def parse_value(text: str) -> Any:
+    """Return a value in TOML syntax; a bare word is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def to_toml(config: RunConfig) -> str:
+    """Return the config as TOML that `read_config` reads back to an equal config."""
+    import tomli_w
+
+    return tomli_w.dumps(_name_first(config.model_dump(mode="json", exclude_none=True)))
+
+
 def _resolved(path: str, folder: Path) -> str:
     return path if path.startswith(HUB) else str((folder / Path(path).expanduser()).resolve())
 
@@ -87,42 +173,34 @@ def _apply_override(values: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
     if not separator or not all(key.strip().split(".")):
         raise ConfigError(f"--set {override}: write it as section.key=value, such as loss.temperature=0.05")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        value = text.strip()  # a bare word is a string
-    put(values, key.strip(), value, f"--set {override}")
+    put(values, key.strip(), parse_value(text.strip()), f"--set {override}")
 
 
-def put(values: dict[str, Any], key: str, value: Any, source: str) -> None:
-    """Set `section.key` among plain values in place; the word none unsets an optional key. Raises ConfigError."""
-    parts = key.split(".")
-    target: Any = values
-    for part in parts[:-1]:
-        target = _inside(target, part)
-        if not isinstance(target, dict | list):
-            raise ConfigError(f"{source}: {part} is a value, not a section")
-    if not isinstance(target, dict):
-        raise ConfigError(f"{source}: {parts[-1]} is an entry of a list; name a key of it, or set the list")
-    target[parts[-1]] = None if value == "none" and parts[-1] not in NONE_IS_A_WORD else value
+def _resolve_key(key: str) -> tuple[str, list[type[Section]]]:
+    """Return the current name of a dotted key and the sections that have it."""
+    sections: list[type[Section]] = [RunConfig]
+    owners: list[type[Section]] = []
+    names = []
+    for part in key.split("."):
+        aliases = {old: new for section in sections for old, new in section.aliases.items()}
+        name = aliases.get(part, part)
+        names.append(name)
+        if not part.isdecimal():
+            owners = [section for section in sections if name in section.model_fields]
+            annotations = [section.model_fields[name].annotation for section in owners]
+            sections = [section for annotation in annotations for section in sections_in(annotation)]
+    return ".".join(names), owners
 
 
-def _inside(target: Any, part: str) -> Any:
-    """What stands under one key: a section, made where there is none yet, or an entry of a list by its number."""
+def _enter(target: Any, part: str) -> Any:
+    """Return the section under a key, created if missing, or the entry of a list by its number."""
     if isinstance(target, list):
         return target[int(part)] if part.isdecimal() and int(part) < len(target) else None
     return target.setdefault(part, {})
 
 
-def to_toml(config: RunConfig) -> str:
-    """The config as a TOML file that `read_config` reads back to an equal config."""
-    import tomli_w
-
-    return tomli_w.dumps(_name_first(config.model_dump(mode="json", exclude_none=True)))
-
-
 def _name_first(values: Any) -> Any:
-    """The same sections with `name` before the keys whose meaning depends on it."""
+    """Return the sections with `name` before the keys that depend on it."""
     if isinstance(values, list):
         return [_name_first(value) for value in values]
     if not isinstance(values, dict):

@@ -1,139 +1,93 @@
-"""What is trained and how: the encoder, optimiser, schedule, length, precision and memory."""
+"""Config of training: optimizer, schedule, duration, precision and memory."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from bsc_core.config.section import Section
 
-
-class LoRAConfig(Section):
-    """Low-rank adaptation (Hu et al. 2021): W + (alpha / rank) B A, where only A and B are trained."""
-
-    rank: int = Field(8, ge=1, le=1024, title="Rank", description="Rows of A and columns of B.")
-    alpha: float = Field(16.0, gt=0, title="Alpha", description="Scale of the added matrices, over the rank.")
-    dropout: float = Field(0.0, ge=0, lt=1, title="LoRA dropout", description="On what the added matrices read.")
-    targets: tuple[str, ...] = Field(
-        (), title="Target modules", description="Names of linear layers; empty: those usual for the architecture."
-    )
-
-
-class EncoderConfig(Section):
-    """The sentence encoder that training starts from."""
-
-    name: str = Field(
-        "bundled",
-        min_length=1,
-        title="Encoder",
-        description="bundled (all-MiniLM-L6-v2), bundled_raw (the same, its vectors not of length 1), static (fast, "
-        "for lessons), a folder, a hub id, or run:RUN, the model that another run left.",
-    )
-    max_length: int = Field(
-        90, ge=2, le=8192, title="Longest text", description="Tokens kept of a text; the BSC paper keeps 90."
-    )
-    lora: LoRAConfig | None = Field(
-        None, title="LoRA", description="Trains small added matrices instead of all weights; merged when saved."
-    )
-
-
 Schedule = Literal["linear", "ends_early", "restarts"]
 
 
 class TrainingConfig(Section):
-    """Optimiser, schedule, length of training and precision."""
+    """Optimizer, schedule, duration, precision and memory of training."""
 
-    epochs: int = Field(3, ge=1, title="Epochs", description="Passes over the training pairs.")
-    steps: int | None = Field(None, ge=1, title="Steps", description="A fixed number of steps instead of epochs.")
-    batch_size: int = Field(30, title="Batch size", description="Pairs in a batch: each has batch size - 1 negatives.")
-    learning_rate: float = Field(2e-5, gt=0, lt=10, title="Learning rate", description="Peak of the linear schedule.")
-    temperature_learning_rate: float = Field(
-        1e-2, gt=0, lt=10, title="Temperature learning rate", description="For log tau, when it is learned."
-    )
-    warmup: float = Field(0.1, ge=0, lt=1, title="Warm-up", description="Share of the steps with a rising rate.")
-    schedule: Schedule = Field(
-        "linear",
-        title="Schedule",
-        description="linear: falls to 0 at the end. Lessons: ends_early, the SBERT article's rate is 0 for the last "
-        "steps, as many as it warmed up; restarts, the margins paper's rises over 10,000 steps, anew in each epoch.",
-    )
-    head_learning_rate: float | None = Field(
-        None, gt=0, lt=10, title="Head learning rate", description="For a classifier's head; None: the learning rate."
-    )
-    layer_decay: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        title="Layer-wise rate",
-        description="Each layer takes this share of the rate of the layer above it; 1: all the same.",
-    )
-    bias_correction: bool = Field(
-        True,
-        title="Bias correction",
-        description="Adam's correction of its first steps; False: as in the BSC paper's code.",
-    )
-    weight_decay: float = Field(0.01, ge=0, title="Weight decay", description="Not on biases, norms and temperature.")
-    max_grad_norm: float = Field(1.0, gt=0, title="Gradient clipping", description="Largest norm of the gradient.")
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = Field(
-        "auto",
-        title="Precision",
-        description="auto: bf16 only where the processor gains from it. fp16 scales the loss and is for GPUs.",
-    )
-    gradient_cache: Literal["auto", "always", "never"] = Field(
-        "auto",
-        title="Gradient caching",
-        description="always: two passes, in memory that does not grow with the batch. never: one pass. auto: "
-        "keeps what fits into the memory below and computes the rest twice. The result is the same.",
-    )
-    activation_memory: int | None = Field(
-        None, ge=16, title="Memory for activations", description="In MiB; None: what suits the device."
-    )
-    accumulation: int = Field(
-        1,
-        ge=1,
-        title="Gradient accumulation",
-        description="Batches whose gradients are averaged for one step; negatives stay within each batch.",
-    )
-    compile: bool = Field(
-        False, title="Compile", description="torch.compile the encoder: slow first steps, then perhaps faster ones."
-    )
-    micro_tokens: int | None = Field(
-        None,
-        ge=64,
-        title="Tokens at once",
-        description="Padded tokens of one forward pass; None: what suits the device.",
-    )
-    seed: int = Field(0, ge=0, lt=2**31, title="Seed", description="Same seed, same run, bit for bit on CPU.")
-    seeds: tuple[int, ...] = Field(
-        (),
-        title="Seeds",
-        description="One run for each of these seeds, reported together: mean, deviation and best. Empty: one run.",
-    )
-    early_stopping: int | None = Field(
-        None, ge=1, title="Early stopping", description="Epochs without a better dev metric after which training ends."
-    )
-    keep_checkpoints: int = Field(2, ge=1, title="Checkpoints kept", description="The newest ones; at least 1.")
-    report_to: tuple[Literal["trackio", "mlflow", "tensorboard", "wandb"], ...] = Field(
-        (), title="Report to", description="Trackers that are told every step and evaluation, where installed."
-    )
-    checkpoint_steps: int | None = Field(
-        None, ge=1, title="Checkpoint every", description="Steps between checkpoints besides the end of each epoch."
-    )
-    threads: int | None = Field(None, ge=1, title="Threads", description="Processor threads; None: all cores.")
+    aliases: ClassVar = {
+        "steps": "max_steps",
+        "warmup": "warmup_ratio",
+        "accumulation": "gradient_accumulation_steps",
+        "early_stopping": "early_stopping_patience",
+        "keep_checkpoints": "save_total_limit",
+        "checkpoint_steps": "save_steps",
+    }
+
+    epochs: int = Field(3, ge=1)
+    """Number of passes over the training pairs."""
+    max_steps: int | None = Field(None, ge=1, title="Maximum steps")
+    """Maximum number of optimizer steps; overrides epochs."""
+    batch_size: int = 30
+    """Number of pairs per batch; each query has batch_size - 1 in-batch negatives."""
+    learning_rate: float = Field(2e-5, gt=0, lt=10)
+    """Peak learning rate."""
+    temperature_learning_rate: float = Field(0.01, gt=0, lt=10)
+    """Learning rate of a learned temperature."""
+    warmup_ratio: float = Field(0.1, ge=0, lt=1)
+    """Fraction of the steps with a linearly increasing learning rate."""
+    schedule: Schedule = "linear"
+    """linear: decays to 0. To reproduce released code: ends_early (SBERT article) reaches 0 too early, by the number of
+    warmup steps; restarts (margins paper) warms up over 10,000 steps in each epoch."""
+    head_learning_rate: float | None = Field(None, gt=0, lt=10)
+    """Learning rate of the classifier head; none: learning_rate."""
+    layer_decay: float = Field(1.0, gt=0, le=1, title="Layer-wise decay")
+    """Factor of each layer's learning rate relative to the layer above; 1: equal rates."""
+    bias_correction: bool = True
+    """Adam's bias correction; false in the BSC paper's code."""
+    weight_decay: float = Field(0.01, ge=0)
+    """Weight decay; not applied to biases, norms and the temperature."""
+    max_grad_norm: float = Field(1.0, gt=0, title="Gradient clipping")
+    """Maximum norm of the gradient."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """auto: bf16 if the device benefits from it, else fp32. fp16 uses loss scaling and needs a GPU."""
+    gradient_cache: Literal["auto", "always", "never"] = Field("auto", title="Gradient caching")
+    """always: two forward passes, with memory independent of the batch size. never: one pass. auto: cache what fits
+    into activation_memory and compute the rest twice. The gradients are equal."""
+    activation_memory: int | None = Field(None, ge=16)
+    """Memory for cached activations, in MiB; none: chosen for the device."""
+    gradient_accumulation_steps: int = Field(1, ge=1, title="Gradient accumulation")
+    """Number of batches whose gradients are averaged per step; negatives come from each batch alone."""
+    compile: bool = False
+    """Apply torch.compile to the encoder: slower first steps, possibly faster later ones."""
+    micro_tokens: int | None = Field(None, ge=64, title="Tokens per forward pass")
+    """Maximum number of padded tokens per forward pass; none: chosen for the device."""
+    seed: int = Field(0, ge=0, lt=2**31)
+    """Random seed; runs with equal seeds are bit-identical on CPU."""
+    seeds: tuple[int, ...] = ()
+    """Seeds of a group of runs, reported with mean, standard deviation and best; empty: one run."""
+    early_stopping_patience: int | None = Field(None, ge=1)
+    """Epochs without improvement of the dev metric before training stops; none: off."""
+    save_total_limit: int = Field(2, ge=1, title="Checkpoints to keep")
+    """Number of newest checkpoints that are kept."""
+    report_to: tuple[Literal["trackio", "mlflow", "tensorboard", "wandb"], ...] = ()
+    """Experiment trackers that receive every step and evaluation; must be installed."""
+    save_steps: int | None = Field(None, ge=1)
+    """Steps between checkpoints; none: only at the end of each epoch."""
+    threads: int | None = Field(None, ge=1)
+    """Number of CPU threads; none: all cores."""
 
     @field_validator("batch_size")
     @classmethod
     def _at_least_two(cls, value: int) -> int:
         if value < 2:
             raise ValueError(
-                f"batch_size is {value}; it must be >= 2, since the other pairs of a batch are its negatives"
+                f"batch_size is {value}; it must be >= 2, since in-batch losses use the other pairs as negatives"
             )
         return value
 
     @field_validator("seeds")
     @classmethod
-    def _different_seeds(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+    def _distinct_seeds(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if len(set(value)) < len(value) or any(not 0 <= seed < 2**31 for seed in value):
-            raise ValueError(f"seeds is {list(value)}; its numbers must differ and lie between 0 and 2**31 - 1")
+            raise ValueError(f"seeds is {list(value)}; seeds must be distinct and from 0 to 2**31 - 1")
         return value

@@ -1,23 +1,22 @@
-"""Texts and pairs: read from files, checked, split, and held as integers that point into distinct texts."""
+"""Texts and pairs: reading, validation, splits, filters, and datasets as integers that index distinct texts."""
 
-from bsc_core.data.audit import Finding, audit
-from bsc_core.data.columns import guess_columns, guess_corpus_columns
-from bsc_core.data.convert import convert_file
-from bsc_core.data.experiment import SPLIT_SEED, ExperimentData, load_data, load_evaluation_data
-from bsc_core.data.pairs import Corpus, PairDataset
-from bsc_core.data.readers import read_corpus, read_pairs
-from bsc_core.data.remedies import REMEDIES
-from bsc_core.data.reports import ReadReport, Rejection
+from bsc_core.data.dataset import Corpus, PairDataset, TextTable, merge_text_tables
+from bsc_core.data.io.convert import convert_file
+from bsc_core.data.io.read_pairs import read_corpus, read_pairs
+from bsc_core.data.io.tables import Table, read_table
+from bsc_core.data.load import SPLIT_SEED, DatasetSplits, load_data, load_evaluation_data
+from bsc_core.data.quality.audit import Finding, audit
+from bsc_core.data.quality.filters import FILTERS
+from bsc_core.data.quality.streaming_audit import audit_file
+from bsc_core.data.read_report import ReadReport, Rejection
+from bsc_core.data.schema.columns import guess_columns, guess_corpus_columns
 from bsc_core.data.splits import split_by_component, split_by_query
-from bsc_core.data.tables import Table, read_table
-from bsc_core.data.tally import audit_file
-from bsc_core.data.texts import TextTable, unite
 
 __all__ = [
-    "REMEDIES",
+    "FILTERS",
     "SPLIT_SEED",
     "Corpus",
-    "ExperimentData",
+    "DatasetSplits",
     "Finding",
     "PairDataset",
     "ReadReport",
@@ -31,10 +30,10 @@ __all__ = [
     "guess_corpus_columns",
     "load_data",
     "load_evaluation_data",
+    "merge_text_tables",
     "read_corpus",
     "read_pairs",
     "read_table",
     "split_by_component",
     "split_by_query",
-    "unite",
 ]

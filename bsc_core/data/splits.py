@@ -1,81 +1,86 @@
-"""Hold out a share of the queries, so that no query, or no text at all, is on both sides."""
+"""Held-out splits by query or by connected component."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from bsc_core.data.pairs import PairDataset
-from bsc_core.data.texts import Ids
+from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import ConfigError, DataError
+from bsc_core.types import Ids
 
-OTHER_SPLIT = 'set data.split_by to "query", or give a dev file'
-
-# N rows, C connected sets of rows, U distinct texts, G query groups
+# N rows, C components, U distinct texts, G query groups
 
 
 def split_by_query(dataset: PairDataset, *, share: float, seed: int) -> tuple[PairDataset, PairDataset]:
-    """Draw about `share` of the queries, with all their rows, for dev.
+    """Hold out about `share` of the queries, with all their rows, for dev; equal arguments give equal splits.
 
-    Rows that share a query text or a query group stay together, so neither is on both sides. The same dataset, share
-    and seed give the same split. Returns (train, dev), neither empty, rows in their old order. Raises ConfigError
-    for a share outside 0 to 1, DataError when all rows belong to one query.
+    Rows that share a query text or a query group stay together.
+
+    Returns:
+        (train, dev), neither empty, with rows in their previous order.
+
+    Raises:
+        ConfigError: `share` is not between 0 and 1.
+        DataError: All rows belong to one query.
     """
-    _check_share(share)
     component = connected_queries(dataset)
-    queries = _queries_in(dataset, component)
+    _, first = np.unique(dataset.query, return_index=True)
+    queries = np.bincount(component[first])  # distinct query texts in each component
+    chosen, _ = _sample(queries, share, seed)
     if len(queries) < 2:
         raise DataError(
             f"{dataset.report.source}: all its rows belong to one query, so none can be held out; give a dev file"
         )
-    chosen, _ = _draw(queries, share, seed)
     in_dev = np.isin(component, chosen)
-    return dataset.take(np.flatnonzero(~in_dev)), dataset.take(np.flatnonzero(in_dev))
+    return dataset.take(~in_dev), dataset.take(in_dev)
 
 
 def split_by_component(dataset: PairDataset, *, share: float, seed: int) -> tuple[PairDataset, PairDataset]:
-    """Draw about `share` of the rows for dev, so that no text of either side, nor a query group, is in both.
+    """Hold out about `share` of the rows for dev, so that train and dev share no text and no query group.
 
-    Rows are held out in whole sets: two rows are in one set when they share a text, or when a chain of such rows leads
-    from one to the other. Returns (train, dev), neither empty, rows in their old order. Raises ConfigError for a share
-    outside 0 to 1, DataError when the sets are so large that less than half of the share can be held out.
+    Rows connected by shared texts, directly or through other rows, form a component and stay together.
+
+    Returns:
+        (train, dev), neither empty, with rows in their previous order.
+
+    Raises:
+        ConfigError: `share` is not between 0 and 1.
+        DataError: The components are so large that less than half of the share can be held out.
     """
-    _check_share(share)
     component = connected_rows(dataset)
     sizes = np.bincount(component)
-    if len(sizes) == 1:
+    chosen, size = _sample(sizes, share, seed)
+    rows, wanted = len(dataset), round(share * len(dataset))
+    if len(sizes) == 1 or 2 * size < wanted:
+        connected, possible = f"all {rows:,}", "none"
+        if len(sizes) > 1:
+            connected, possible = f"{int(sizes.max()):,} of {rows:,}", f"only {size:,} of about {wanted:,} rows"
         raise DataError(
-            f"{dataset.report.source}: all {len(dataset):,} rows hang together by shared texts, so none can be held "
-            f"out by component; {OTHER_SPLIT}"
-        )
-    chosen, held = _draw(sizes, share, seed)
-    if 2 * held < round(share * len(dataset)):
-        raise DataError(
-            f"{dataset.report.source}: {int(sizes.max()):,} of {len(dataset):,} rows hang together by shared texts, so "
-            f"only {held:,} of about {round(share * len(dataset)):,} rows can be held out by component; {OTHER_SPLIT}"
+            f"{dataset.report.source}: {connected} rows are connected by shared texts, so {possible} can be held out "
+            'by component; set data.split_by to "query", or give a dev file'
         )
     in_dev = np.isin(component, chosen)
-    return dataset.take(np.flatnonzero(~in_dev)), dataset.take(np.flatnonzero(in_dev))
+    return dataset.take(~in_dev), dataset.take(in_dev)
 
 
 def connected_rows(dataset: PairDataset) -> Ids:
-    """(N,) number of the set each row belongs to: rows that share a text on any side, or a query group, are in one."""
-    texts = dataset.text_columns
-    return _connected(texts[0], *texts[1:], dataset.query_group + len(dataset.texts))
+    """Return (N,) the component of each row: rows that share a text on any side, or a query group, are connected."""
+    return _connected(*dataset.text_columns, dataset.query_group + len(dataset.texts))
 
 
 def connected_queries(dataset: PairDataset) -> Ids:
-    """(N,) number of the set each row belongs to: rows with one query text or one query group are in one set."""
+    """Return (N,) the component of each row: rows that share a query text or a query group are connected."""
     return _connected(dataset.query, dataset.query_group + len(dataset.texts))
 
 
 def _connected(first: Ids, *others: Ids) -> Ids:
-    """(N,) sets of rows, numbered by first appearance; each row joins the nodes that it names, each a node number."""
+    """Return (N,) components, numbered by first appearance; each row connects the nodes given for it."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    nodes, places = np.unique(np.concatenate([first, *others]), return_inverse=True)
-    sides = np.split(places, 1 + len(others))
+    nodes, inverse = np.unique(np.concatenate([first, *others]), return_inverse=True)
+    sides = np.split(inverse, 1 + len(others))
     ends = np.concatenate([sides[0]] * len(others)), np.concatenate(sides[1:])
     graph = coo_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(nodes), len(nodes)))
     _, component = connected_components(graph, directed=False)
@@ -83,36 +88,26 @@ def _connected(first: Ids, *others: Ids) -> Ids:
     return np.argsort(np.argsort(appearance))[number].astype(np.int32)
 
 
-def _check_share(share: float) -> None:
+def _sample(sizes: npt.NDArray[np.intp], share: float, seed: int) -> tuple[list[int], int]:
+    """Return components with about `share` of all rows or queries, at least one and not all, and their total size."""
     if not 0 < share < 1:
-        raise ConfigError(f"dev_share is {share:g}; it must be above 0 and below 1 (0.1 is usual)")
-
-
-def _draw(sizes: npt.NDArray[np.intp], share: float, seed: int) -> tuple[list[int], int]:
-    """Sets that together are about `share` of all, at least one and not all of them, and how much they hold."""
+        raise ConfigError(f"dev_size is {share:g}; it must be above 0 and below 1 (0.1 is usual)")
     target = max(1, round(share * int(sizes.sum())))
     order = np.random.default_rng(seed).permutation(len(sizes))
-    chosen, held = _fill(sizes, order, target)
-    if 2 * held < target:  # a few large sets stood in the way: the largest that fit, then
-        chosen, held = _fill(sizes, order[np.argsort(-sizes[order], kind="stable")], target)
+    chosen, size = _fill(sizes, order, target)
+    if 2 * size < target:  # large components left too little room: take the largest that fit
+        chosen, size = _fill(sizes, order[np.argsort(-sizes[order], kind="stable")], target)
     if not chosen:
-        chosen = [int(np.argmin(sizes))]
-        held = int(sizes[chosen[0]])
-    return chosen, held
+        chosen, size = [int(np.argmin(sizes))], int(sizes.min())
+    return chosen, size
 
 
 def _fill(sizes: npt.NDArray[np.intp], order: npt.NDArray[np.int64], target: int) -> tuple[list[int], int]:
-    """Sets in their order as long as they fit the target, at most all but one, and how much they hold."""
+    """Return components that fit the target, taken in order, at most all but one, and their total size."""
     chosen: list[int] = []
-    held = 0
+    size = 0
     for candidate in order.tolist():
-        if held + sizes[candidate] <= target and len(chosen) < len(sizes) - 1:
+        if size + sizes[candidate] <= target and len(chosen) < len(sizes) - 1:
             chosen.append(candidate)
-            held += int(sizes[candidate])
-    return chosen, held
-
-
-def _queries_in(dataset: PairDataset, component: Ids) -> npt.NDArray[np.intp]:
-    """(C,) distinct query texts in each set."""
-    _, first = np.unique(dataset.query, return_index=True)
-    return np.bincount(component[first])
+            size += int(sizes[candidate])
+    return chosen, size

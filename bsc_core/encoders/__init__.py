@@ -1,4 +1,4 @@
-"""Sentence encoders: texts in, vectors out. Nothing heavy is imported before it is asked for."""
+"""Sentence encoders: texts in, vectors out. Submodules are imported on first use."""
 
 from __future__ import annotations
 
@@ -6,56 +6,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bsc_core.encoders.base import encode, eval_mode, model_digest
-    from bsc_core.encoders.cache import embed, keep_vectors, kept_or_made, known_vectors
-    from bsc_core.encoders.card import model_card
-    from bsc_core.encoders.choose import ENCODERS, check_encoder, encoder_folder, load_encoder
-    from bsc_core.encoders.pretrained import save_model
-    from bsc_core.encoders.tokens import TokenTable, micro_batches, tokenise
+    from bsc_core.encoders.embedding_cache import cached_vectors, embed, get_or_compute, store_vectors
+    from bsc_core.encoders.encoding import encode, eval_mode
+    from bsc_core.encoders.pretrained import model_card, save_model
+    from bsc_core.encoders.registry import ENCODERS, check_encoder, encoder_folder, load_encoder
+    from bsc_core.encoders.tokens import TokenTable, micro_batches, tokenize
 
-_HOMES = {
-    "ENCODERS": "choose",
-    "TokenTable": "tokens",
-    "check_encoder": "choose",
-    "embed": "cache",
-    "encode": "base",
-    "encoder_folder": "choose",
-    "eval_mode": "base",
-    "keep_vectors": "cache",
-    "kept_or_made": "cache",
-    "known_vectors": "cache",
-    "load_encoder": "choose",
-    "micro_batches": "tokens",
-    "model_card": "card",
-    "model_digest": "base",
-    "save_model": "pretrained",
-    "tokenise": "tokens",
+_NAMES = {
+    "embedding_cache": ("cached_vectors", "embed", "get_or_compute", "store_vectors"),
+    "encoding": ("encode", "eval_mode"),
+    "pretrained": ("model_card", "save_model"),
+    "registry": ("ENCODERS", "check_encoder", "encoder_folder", "load_encoder"),
+    "tokens": ("TokenTable", "micro_batches", "tokenize"),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "ENCODERS",
     "TokenTable",
+    "cached_vectors",
     "check_encoder",
     "embed",
     "encode",
     "encoder_folder",
     "eval_mode",
-    "keep_vectors",
-    "kept_or_made",
-    "known_vectors",
+    "get_or_compute",
     "load_encoder",
     "micro_batches",
     "model_card",
-    "model_digest",
     "save_model",
-    "tokenise",
+    "store_vectors",
+    "tokenize",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""An encoder through torch.compile: slow at first, then perhaps faster; the vectors stay the same but for rounding."""
+"""Compilation of an encoder with torch.compile."""
 
 from __future__ import annotations
 
@@ -18,30 +18,33 @@ BACKEND = "inductor"
 
 
 def compile_encoder(model: SentenceTransformer, tokens: TokenTable) -> None:
-    """Let the model's transformer compute with compiled code from now on, for texts of any number and length.
+    """Compile the model's transformer in place, for any number and length of texts.
 
-    Tried at once on two texts of the table; weights, gradients and random generators stay as they are. Dropout draws as
-    without compiling, so that a text encoded again meets the same draws. Raises ConfigError where it cannot be done.
+    Runs it once on two texts of the table; weights, gradients and random generators stay unchanged. Dropout samples
+    the same random numbers as without compilation, so a text encoded twice in a step gets the same dropout mask.
+
+    Raises:
+        ConfigError: The encoder has no transformer, or compilation fails on this machine.
     """
-    inner = model.transformers_model
-    if inner is None:
+    transformer = model.transformers_model
+    if transformer is None:
         raise ConfigError("training.compile is true, and this encoder has no transformer to compile; set it to false")
     options: dict[str, Any] | None = {"fallback_random": True} if BACKEND == "inductor" else None
     try:
-        inner.forward = torch.compile(inner.forward, dynamic=True, backend=BACKEND, options=options)
-        _try(model, tokens)
-    except Exception as error:  # of torch's compiler, a C++ compiler or a driver
-        vars(inner).pop("forward", None)  # the class's own again
+        transformer.forward = torch.compile(transformer.forward, dynamic=True, backend=BACKEND, options=options)
+        _run_once(model, tokens)
+    except Exception as error:  # from torch's compiler, a C++ compiler or a driver
+        vars(transformer).pop("forward", None)  # back to the method of the class
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError(f"training.compile is true, and compiling failed here ({reason}); set it to false") from error
 
 
 def is_compiled(model: SentenceTransformer) -> bool:
-    """Whether `compile_encoder` was done."""
+    """Return whether `compile_encoder` was applied to the model."""
     return isinstance(model.transformers_model, nn.Module) and "forward" in vars(model.transformers_model)
 
 
-def _try(model: SentenceTransformer, tokens: TokenTable) -> None:
+def _run_once(model: SentenceTransformer, tokens: TokenTable) -> None:
     device = torch.device(model.device)
     features = {name: value.to(device) for name, value in tokens.features(np.arange(min(2, len(tokens)))).items()}
     with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.enable_grad():

@@ -1,33 +1,41 @@
-"""Encoders as sentence-transformers folders: fetched, checked, loaded and saved. Only here is that library imported.
+"""Model folders of sentence-transformers: download, check, load and save, with the model card.
 
-Every encoder becomes a folder first, a hub id too, so one check covers them all: weights are safetensors, modules are
-the library's own, no code from a model's folder ever runs.
+A hub id is downloaded to a folder first, so one check covers all encoders: weights are safetensors, modules come from
+the library, and no code from a model's folder is run.
 """
 
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bsc_core.errors import ConfigError, ModelError
-from bsc_core.files import sync
+from bsc_core.files import atomic_folder
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
+    from bsc_core.types import Vectors
+
 HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "README.md"]
+USAGE = """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/of/this/folder")
+vectors = model.encode(["first text", "second text"])
+print(model.similarity(vectors, vectors))"""
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 def fetch(hub_id: str) -> Path:
-    """Folder of a hub model in the local hub cache, downloaded first where it may be. Raises ModelError."""
+    """Return the folder of a hub model in the local hub cache, downloading it if needed and possible.
+
+    Raises:
+        ModelError: The hub has no such model or cannot be reached.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -36,16 +44,17 @@ def fetch(hub_id: str) -> Path:
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no details'}"
         raise ModelError(
-            f"{hub_id}: no such folder, and the hub did not give such a model ({reason}); "
+            f"{hub_id}: no such folder, and no such model on the hub ({reason}); "
             "give the path of a sentence-transformers folder, bundled or static"
         ) from error
 
 
-def load_folder(folder: Path, max_length: int) -> SentenceTransformer:
-    """Load a sentence-transformers folder on the best device there is, in evaluation mode.
+def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
+    """Load a sentence-transformers folder on the best available device, in evaluation mode.
 
-    max_length: tokens kept of a text. Raises ModelError where the folder is no such model or is not safe to load, and
-    ConfigError where the model cannot read texts of that length.
+    Raises:
+        ModelError: The folder is not such a model, or is not safe to load.
+        ConfigError: The model cannot read texts of that length.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -60,25 +69,24 @@ def load_folder(folder: Path, max_length: int) -> SentenceTransformer:
             )
     except MemoryError:
         raise
-    except Exception as error:  # tokenizers raises it plainly
+    except Exception as error:  # tokenizers raises Exception itself
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{folder}: cannot be loaded as a sentence-transformers model ({reason})") from error
     check_tokenizer(model, folder)
-    limit_length(model, max_length)
+    limit_length(model, max_seq_length)
     return model.eval()
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that is no model, holds pickled weights only, or names modules from outside the library; also one
-    whose tokeniser was cut short.
+    """Raise ModelError, naming the file, if a folder is not a model that is safe to load.
 
-    Raises ModelError with the file at fault.
+    That is: no model files, only pickled weights, modules from outside the library, or a damaged tokenizer file.
     """
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
     for pattern in PICKLED:
         for path in folder.rglob(pattern):
-            if path.name != "training_args.bin" and not _has_safe_twin(path):
+            if path.name != "training_args.bin" and not _has_safetensors(path):
                 raise ModelError(
                     f"{path}: pickled weights can run code, so they are not loaded; save them as safetensors"
                 )
@@ -94,24 +102,22 @@ def check_folder(folder: Path) -> None:
         _check_tokenizer_file(part / "tokenizer.json", is_needed=kind.endswith(".StaticEmbedding"))
 
 
-def _has_safe_twin(pickled: Path) -> bool:
-    """Whether the same weights lie beside as safetensors, which are then the ones that are loaded."""
+def _has_safetensors(pickled: Path) -> bool:
+    """Return whether the same weights are also there as safetensors, which are then loaded instead."""
     names = ("model.safetensors", "model.safetensors.index.json", f"{pickled.stem}.safetensors")
     return any((pickled.parent / name).is_file() for name in names)
 
 
 def _check_tokenizer_file(path: Path, *, is_needed: bool) -> None:
-    """is_needed: by its module, which reads no other; a transformer's may lie in files of other names."""
+    """Check a tokenizer file; `is_needed` unless the module can read files of other names, as a transformer can."""
     if path.is_file():
         _json_of(path)
     elif is_needed:
-        raise ModelError(
-            f"{path.parent}: no tokeniser lies beside the weights ({path.name}); save the encoder again with it"
-        )
+        raise ModelError(f"{path.parent}: the tokenizer {path.name} is missing; save the encoder again with it")
 
 
 def _modules(folder: Path) -> list[Any]:
-    """The modules that a folder names; a transformer alone, which names none, is one."""
+    """Read modules.json; a folder without it is a single transformer."""
     path = folder / "modules.json"
     if not path.is_file():
         return [{"type": "sentence_transformers.models.Transformer", "path": ""}]
@@ -129,72 +135,103 @@ def _json_of(path: Path) -> Any:
 
 
 def check_tokenizer(model: SentenceTransformer, folder: Path) -> None:
-    """Refuse a model whose tokeniser knows no words: where its files are missing, one is made up of the special tokens.
-
-    Raises ModelError.
-    """
+    """Raise ModelError if the tokenizer has special tokens only: the library builds that if its files are missing."""
     special = getattr(model.tokenizer, "all_special_tokens", None)
     if special is not None and len(model.tokenizer) <= len(special):
-        raise ModelError(
-            f"{folder}: no tokeniser lies beside the weights (such as tokenizer.json); save the encoder again with it"
-        )
+        raise ModelError(f"{folder}: the tokenizer (such as tokenizer.json) is missing; save the encoder again with it")
 
 
-def limit_length(model: SentenceTransformer, max_length: int) -> None:
-    """Let the model itself cut texts after `max_length` tokens. Raises ConfigError above what it was built for."""
+def limit_length(model: SentenceTransformer, max_seq_length: int) -> None:
+    """Truncate texts to `max_seq_length` tokens; raise ConfigError if the model has fewer positions."""
     tokenizer = model.tokenizer
-    if hasattr(tokenizer, "enable_truncation"):  # StaticEmbedding: a bare tokeniser, and no positions to run out of
-        tokenizer.enable_truncation(max_length)
+    if hasattr(tokenizer, "enable_truncation"):  # StaticEmbedding: a bare tokenizer, without a limit of positions
+        tokenizer.enable_truncation(max_seq_length)
         return
     positions = _positions(model.transformers_model)
-    if positions is not None and positions < max_length:
-        raise ConfigError(f"encoder.max_length is {max_length}; this encoder reads at most {positions} tokens")
-    model.max_seq_length = max_length
+    if positions is not None and positions < max_seq_length:
+        raise ConfigError(f"encoder.max_seq_length is {max_seq_length}; this encoder reads at most {positions} tokens")
+    model.max_seq_length = max_seq_length
 
 
-def _positions(inner: Any) -> int | None:
-    """The most tokens that a transformer has positions for; None where it has no such limit.
+def _positions(transformer: Any) -> int | None:
+    """Return the number of tokens that a transformer has positions for; None if unlimited.
 
-    RoBERTa and its kin number positions after the padding token's id, so the first ones stay unused.
+    RoBERTa numbers positions from the padding token's id + 1, so the first ones are unused.
     """
-    positions = getattr(getattr(inner, "config", None), "max_position_embeddings", None)
+    positions = getattr(getattr(transformer, "config", None), "max_position_embeddings", None)
     if not isinstance(positions, int) or positions <= 0:
         return None
-    table = getattr(getattr(inner, "embeddings", None), "position_embeddings", None)
+    table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)
     unused = getattr(table, "padding_idx", None)
     return positions if unused is None else positions - unused - 1
 
 
 def save_model(model: SentenceTransformer, folder: Path | str, card: str) -> Path:
-    """Save the model as a plain sentence-transformers folder: safetensors, tokeniser, and `card` as README.md.
+    """Save the model as a sentence-transformers folder, atomically: safetensors, tokenizer, `card` as README.md.
 
-    Low-rank matrices are merged into the weights. The folder appears whole or not at all, and on the disk; one that is
-    already there is replaced. Returns the folder.
+    LoRA matrices are merged into the weights. An existing folder is replaced. Returns the folder.
     """
     from bsc_core.encoders.lora import merged
 
     folder = Path(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
-        fresh = Path(scratch) / "new"
+    with atomic_folder(folder) as draft:
         with _no_progress_bars(), merged(model):
-            model.save_pretrained(str(fresh), create_model_card=False, safe_serialization=True)
-        (fresh / "README.md").write_text(card, encoding="utf-8")
-        for path in (*fresh.rglob("*"), fresh):
-            sync(path)
-        old = Path(scratch) / "old"
-        if folder.exists():
-            folder.rename(old)
-        try:
-            fresh.rename(folder)
-        finally:
-            if not folder.exists():  # broken off between the two: the old one stays
-                old.rename(folder)
+            model.save_pretrained(str(draft), create_model_card=False, safe_serialization=True)
+        (draft / "README.md").write_text(card, encoding="utf-8")
     return folder
 
 
-def static_model(tokenizer: Tokenizer, vectors: NDArray[np.float32]) -> SentenceTransformer:
-    """A model that averages one vector for each token. vectors: (V, D), row v for token id v."""
+def model_card(
+    name: str,
+    *,
+    base: str,
+    settings: Mapping[str, object],
+    before: Mapping[str, Mapping[str, float | None]],
+    after: Mapping[str, Mapping[str, float | None]],
+) -> str:
+    """Return the model card of a fine-tuned encoder as Markdown.
+
+    Args:
+        name: Title of the card.
+        base: The encoder that training started from.
+        settings: Training settings, in display order.
+        before: Metrics by split before training, such as {"dev": {"mrr": 0.61}}.
+        after: The same after training.
+    """
+    sections = [
+        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
+        "tags: [sentence-transformers, feature-extraction, sentence-similarity]\n---",
+        f"# {_cell(name)}",
+        f"A sentence encoder fine-tuned from `{_cell(base)}` with BSC Lab.",
+        f"```python\n{USAGE}\n```",
+    ]
+    if settings:
+        sections.append("## Training\n\n" + _table(["setting", "value"], settings.items()))
+    if after:
+        rows = [
+            (split, metric, _number(before.get(split, {}).get(metric)), _number(value))
+            for split, metrics in after.items()
+            for metric, value in metrics.items()
+        ]
+        sections.append("## Metrics\n\n" + _table(["split", "metric", "before", "after"], rows))
+    return "\n\n".join(sections) + "\n"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [header, ["---"] * len(header), *([_cell(value) for value in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+def _cell(value: object) -> str:
+    return " ".join(str(value).replace("|", "\\|").replace("`", "'").split())
+
+
+def static_model(tokenizer: Tokenizer, vectors: Vectors) -> SentenceTransformer:
+    """Return a model that averages token vectors, shape (V, D), row v for token id v."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
@@ -205,10 +242,10 @@ def static_model(tokenizer: Tokenizer, vectors: NDArray[np.float32]) -> Sentence
 def _no_progress_bars() -> Iterator[None]:
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             logging.enable_progress_bar()

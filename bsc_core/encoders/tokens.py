@@ -1,10 +1,10 @@
-"""Texts tokenised once: flat token ids and offsets, padded only for the texts of one forward pass.
+"""Tokenized texts: flat token ids and offsets, padded only for the texts of one forward pass.
 
-Training visits a text in many epochs and the tokeniser would cut it the same way each time; the lengths it leaves
-behind also tell which texts to encode together.
+Each text is tokenized once, although training encodes it in many epochs. The lengths also determine which texts are
+encoded together.
 """
 
-# n texts asked for, T real tokens among them, W tokens of the longest, U texts in the table
+# n texts of one call, T real tokens among them, W tokens of the longest, U texts in the table
 
 from __future__ import annotations
 
@@ -17,51 +17,55 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bsc_core.types import Indices
+
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-TOKENISED_AT_ONCE = 4096
+TOKENIZER_BATCH = 4096
 BAG_TOKENS = 65_536
 
-Ids = NDArray[np.integer[Any]]
+TextIds = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Token ids of U texts, one after the other.
+    """Concatenated token ids of U texts."""
 
-    tokens: (sum of lengths,) int32. offsets: (U + 1,) int64; text i is tokens[offsets[i]:offsets[i + 1]].
-    padding: id that fills short rows. bag: True for models that take flat ids and offsets (StaticEmbedding).
-    token_types: True where the model's tokeniser also names token types; a single text has type 0 throughout.
-    """
-
-    tokens: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    padding: int = 0
-    bag: bool = False
-    token_types: bool = False
+    tokens: NDArray[np.int32]  # shape (sum of lengths,)
+    offsets: Indices  # shape (U + 1,); text i is tokens[offsets[i]:offsets[i + 1]]
+    padding: int = 0  # token id of padding
+    bag: bool = False  # whether the model takes flat ids and offsets (StaticEmbedding)
+    token_types: bool = False  # whether the model takes token types; all are 0, since each input is a single text
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each text, special tokens included: (U,)."""
+    def lengths(self) -> Indices:
+        """Number of tokens of each text, including special tokens: (U,)."""
         return np.diff(self.offsets)
 
-    def features(self, ids: Ids | Sequence[int]) -> dict[str, Tensor]:
-        """What the model's forward takes for the texts `ids` (n,), in their order; repeats are allowed.
+    def concatenate(self, ids: Indices) -> tuple[Indices, Indices, Indices]:
+        """Return the tokens of these texts one after another, (T,), their positions in the texts, and n + 1 bounds."""
+        lengths = self.lengths[ids]
+        bounds = np.concatenate([[0], np.cumsum(lengths)])
+        positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)  # (T,)
+        tokens = self.tokens[np.repeat(self.offsets[ids], lengths) + positions].astype(np.int64)
+        return tokens, positions, bounds
 
-        Transformer: input_ids and attention_mask, (n, W) int64, W the longest of these texts, and token_type_ids where
-        the tokeniser names them. StaticEmbedding: input_ids (T,) and offsets (n,) int64. Tensors are on the CPU.
+    def features(self, ids: TextIds | Sequence[int]) -> dict[str, Tensor]:
+        """Return the input of the model's forward pass for these texts, (n,); repeats are allowed.
+
+        Returns:
+            Int64 tensors on the CPU. For a transformer: input_ids and attention_mask of shape (n, W), and
+            token_type_ids if it takes them. For a StaticEmbedding: input_ids (T,) and offsets (n,).
         """
         rows = np.asarray(ids, dtype=np.int64)
-        starts, lengths = self.offsets[rows], self.lengths[rows]
-        ends = np.cumsum(lengths)
-        firsts = ends - lengths
-        flat = self.tokens[np.arange(int(lengths.sum())) + np.repeat(starts - firsts, lengths)].astype(np.int64)  # (T,)
+        flat, _, bounds = self.concatenate(rows)
         if self.bag:
-            return {"input_ids": torch.from_numpy(flat), "offsets": torch.from_numpy(firsts)}
+            return {"input_ids": torch.from_numpy(flat), "offsets": torch.from_numpy(bounds[:-1])}
+        lengths = self.lengths[rows]
         mask = np.arange(int(lengths.max(initial=0))) < lengths[:, None]  # (n, W)
         padded = np.full(mask.shape, self.padding, dtype=np.int64)
         padded[mask] = flat
@@ -73,51 +77,48 @@ class TokenTable:
             features["token_type_ids"] = torch.zeros(mask.shape, dtype=torch.int64)
         return features
 
-    def micro_batches(self, ids: Ids | Sequence[int], budget: int) -> list[NDArray[np.int64]]:
-        """Positions in `ids` cut into micro-batches of texts of like length; see `micro_batches`.
+    def micro_batches(self, ids: TextIds | Sequence[int], budget: int) -> list[Indices]:
+        """Split positions in `ids` into micro-batches of texts of similar length; see `micro_batches`.
 
-        A StaticEmbedding gets no fewer than BAG_TOKENS at once: it has no padding to save, and in training each further
-        pass would add a gradient as large as its whole table.
+        A StaticEmbedding gets at least BAG_TOKENS tokens at once: it has no padding, and in training each forward pass
+        adds a gradient of the size of its table.
         """
         budget = max(budget, BAG_TOKENS) if self.bag else budget
         return micro_batches(self.lengths[np.asarray(ids, dtype=np.int64)], budget)
 
 
-def micro_batches(lengths: Ids, budget: int) -> list[NDArray[np.int64]]:
-    """Cut n texts into micro-batches of at most `budget` padded tokens, longest texts first.
+def micro_batches(lengths: TextIds, budget: int) -> list[Indices]:
+    """Split n texts with these lengths into micro-batches of at most `budget` padded tokens, longest texts first.
 
-    lengths: (n,) tokens of each text. Returns arrays of positions that together hold 0 ... n - 1 once each. A text that
-    is longer than the budget stands alone.
+    A text longer than that gets a separate micro-batch. Returns arrays of positions, a partition of 0 ... n - 1.
     """
     order = np.argsort(-np.asarray(lengths), kind="stable")
-    pieces = []
-    start = 0
+    batches, start = [], 0
     while start < len(order):
         rows = max(1, budget // max(1, int(lengths[order[start]])))
-        pieces.append(order[start : start + rows])
+        batches.append(order[start : start + rows])
         start += rows
-    return pieces
+    return batches
 
 
-def token_budget(device: torch.device, wanted: int | None = None) -> int:
-    """Padded tokens of one forward pass: what is wanted, else what suits the device; 512 stay in a CPU's cache."""
-    return wanted or (512 if device.type == "cpu" else 16_384)
+def token_budget(device: torch.device, requested: int | None = None) -> int:
+    """Return the padded tokens per forward pass: those requested, else a default; 512 fit into a CPU's cache."""
+    return requested or (512 if device.type == "cpu" else 16_384)
 
 
-def tokenise(model: SentenceTransformer, texts: Sequence[str], max_length: int) -> TokenTable:
-    """Tokenise each text once, as the model itself would, keeping at most `max_length` tokens.
+def tokenize(model: SentenceTransformer, texts: Sequence[str], max_seq_length: int) -> TokenTable:
+    """Tokenize texts as the model's `encode` does, truncated to `max_seq_length` tokens.
 
-    Works for transformer models and for StaticEmbedding models. A model's default prompt, where it has one, is put
-    before each text, as its own `encode` does. A text without any token (say, one control character) gets length 0
-    from a StaticEmbedding and so a zero vector.
+    Works for transformers and StaticEmbedding models. A default prompt of the model is put before each text. A text
+    without tokens (such as one control character) has length 0 in a StaticEmbedding and gets a zero vector.
     """
     prompt = (model.prompts or {}).get(model.default_prompt_name or "") or ""
     bag = isinstance(getattr(model[0], "embedding", None), nn.EmbeddingBag)
-    cut = _bag_tokens if bag else _transformer_tokens
+    tokenize_block = _bag_tokens if bag else _transformer_tokens
     pieces: list[list[int]] = []
-    for start in range(0, len(texts), TOKENISED_AT_ONCE):
-        block = [prompt + text for text in texts[start : start + TOKENISED_AT_ONCE]]
-        pieces.extend(cut(model.tokenizer, block, max_length))
+    for start in range(0, len(texts), TOKENIZER_BATCH):
+        block = [prompt + text for text in texts[start : start + TOKENIZER_BATCH]]
+        pieces.extend(tokenize_block(model.tokenizer, block, max_seq_length))
     offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
     np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
     tokens = np.fromiter((token for piece in pieces for token in piece), dtype=np.int32, count=int(offsets[-1]))
@@ -131,11 +132,11 @@ def tokenise(model: SentenceTransformer, texts: Sequence[str], max_length: int) 
     )
 
 
-def _transformer_tokens(tokenizer: Any, texts: list[str], max_length: int) -> list[list[int]]:
-    encoded = tokenizer(texts, truncation=True, max_length=max_length, padding=False, return_attention_mask=False)
+def _transformer_tokens(tokenizer: Any, texts: list[str], max_seq_length: int) -> list[list[int]]:
+    encoded = tokenizer(texts, truncation=True, max_length=max_seq_length, padding=False, return_attention_mask=False)
     pieces: list[list[int]] = encoded["input_ids"]
     return pieces
 
 
-def _bag_tokens(tokenizer: Any, texts: list[str], max_length: int) -> list[list[int]]:
-    return [encoding.ids[:max_length] for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
+def _bag_tokens(tokenizer: Any, texts: list[str], max_seq_length: int) -> list[list[int]]:
+    return [encoding.ids[:max_seq_length] for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]

@@ -1,1 +1,1 @@
-"""Arrays and tables to Altair and Plotly figures: no Streamlit here, so that figures are tested as data."""
+"""Figures from arrays and tables with Altair and Plotly; independent of Streamlit, so they can be tested as data."""

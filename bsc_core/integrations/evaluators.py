@@ -1,26 +1,23 @@
-"""The evaluators of sentence-transformers on the data of this project, for SentenceTransformerTrainer and scripts.
+"""Evaluators of sentence-transformers on this project's datasets, for SentenceTransformerTrainer and scripts.
 
-They encode for themselves and know neither ties nor intervals; where no scores are tied their numbers are those of
-`bsc_core.evaluation`.
+They encode texts themselves and have neither tie handling nor intervals. Without tied scores their metrics equal those
+of `bsc_core.evaluation`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
 
 import numpy as np
+from sentence_transformers.sentence_transformer.evaluation import (
+    BinaryClassificationEvaluator,
+    EmbeddingSimilarityEvaluator,
+    InformationRetrievalEvaluator,
+    RerankingEvaluator,
+)
 
 from bsc_core.data import Corpus, PairDataset
 from bsc_core.evaluation import retrieval_task
-
-if TYPE_CHECKING:
-    from sentence_transformers.sentence_transformer.evaluation import (
-        BinaryClassificationEvaluator,
-        EmbeddingSimilarityEvaluator,
-        InformationRetrievalEvaluator,
-        RerankingEvaluator,
-    )
 
 CUTOFFS = (1, 3, 5, 10)
 
@@ -28,20 +25,24 @@ CUTOFFS = (1, 3, 5, 10)
 def retrieval_evaluator(
     dataset: PairDataset, corpus: Corpus | None = None, *, k: tuple[int, ...] = CUTOFFS, name: str = ""
 ) -> InformationRetrievalEvaluator:
-    """Searches a corpus, or the dataset's own documents, for each query that has a positive pair.
+    """Return an evaluator that searches a corpus for each query that has a positive pair.
 
-    MRR and MAP are taken over the whole corpus. Gold documents that the corpus lacks cannot be told to it: their
-    queries count what is left, and queries without any are left out.
+    MRR and MAP use the complete ranking. Relevant documents that the corpus lacks are ignored, and so are queries
+    without any other.
+
+    Args:
+        dataset: The pairs.
+        corpus: Texts to search; by default the documents of the dataset.
+        k: Cutoffs of the other metrics.
+        name: Prefix of the metrics' names.
     """
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-
     task = retrieval_task(dataset, corpus)
-    found = [query for query in range(len(task.query)) if len(task.relevant(query))]
+    queries = [query for query in range(len(task.query)) if len(task.relevant(query))]
     size = len(task.corpus)
     return InformationRetrievalEvaluator(
-        {str(query): dataset.texts[int(task.query[query])] for query in found},
-        {str(place): text for place, text in enumerate(dataset.texts.take(task.corpus))},
-        {str(query): {str(place) for place in task.relevant(query)} for query in found},
+        {str(query): dataset.texts[int(task.query[query])] for query in queries},
+        {str(index): text for index, text in enumerate(dataset.texts.take(task.corpus))},
+        {str(query): {str(index) for index in task.relevant(query)} for query in queries},
         accuracy_at_k=list(k),
         precision_recall_at_k=list(k),
         ndcg_at_k=list(k),
@@ -53,38 +54,32 @@ def retrieval_evaluator(
 
 
 def similarity_evaluator(dataset: PairDataset, *, name: str = "") -> EmbeddingSimilarityEvaluator:
-    """Spearman and Pearson of the pairs' similarities with their labels; 1 where the dataset has none."""
-    from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
-
+    """Return an evaluator of the correlations of similarities and labels (1 if the dataset has no labels)."""
     labels = np.ones(len(dataset)) if dataset.label is None else dataset.label
     return EmbeddingSimilarityEvaluator(*_sides(dataset), labels.tolist(), name=name, write_csv=False)
 
 
 def binary_evaluator(dataset: PairDataset, *, name: str = "") -> BinaryClassificationEvaluator:
-    """Accuracy, F1 and average precision of the pairs, positive where their label is above the dataset's threshold.
+    """Return an evaluator of accuracy, F1 and average precision; labels above the dataset's threshold are positive.
 
-    It chooses its thresholds on the pairs that it measures.
+    It chooses the similarity thresholds on the evaluated pairs themselves.
     """
-    from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
-
     labels = dataset.positive.astype(int).tolist()
     return BinaryClassificationEvaluator(*_sides(dataset), labels, name=name, write_csv=False)
 
 
 def reranking_evaluator(dataset: PairDataset, *, k: int = 10, name: str = "") -> RerankingEvaluator:
-    """Ranks each query's labelled candidates; queries without a positive or without a negative are left out by it."""
-    from sentence_transformers.sentence_transformer.evaluation import RerankingEvaluator
-
+    """Return an evaluator that ranks each query's labeled candidates, for queries with positives and negatives."""
     rows: defaultdict[int, list[int]] = defaultdict(list)
-    for row, group in enumerate(dataset.query_group.tolist()):
-        rows[group].append(row)
+    for row, query in enumerate(dataset.query_group.tolist()):
+        rows[query].append(row)
     samples: list[dict[str, str | list[str]]] = [
         {
-            "query": dataset.texts[int(dataset.query[own[0]])],
-            "positive": [dataset.texts[int(dataset.document[row])] for row in own if dataset.positive[row]],
-            "negative": [dataset.texts[int(dataset.document[row])] for row in own if not dataset.positive[row]],
+            "query": dataset.texts[int(dataset.query[group[0]])],
+            "positive": [dataset.texts[int(dataset.document[row])] for row in group if dataset.positive[row]],
+            "negative": [dataset.texts[int(dataset.document[row])] for row in group if not dataset.positive[row]],
         }
-        for own in rows.values()
+        for group in rows.values()
     ]
     return RerankingEvaluator(samples, at_k=k, name=name, write_csv=False)
 

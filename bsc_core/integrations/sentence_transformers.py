@@ -1,8 +1,7 @@
-"""Every loss as an ordinary loss of SentenceTransformerTrainer, and batch plans as its batch sampler.
+"""Losses and batch sampler for SentenceTransformerTrainer.
 
-The first column is the query, the second the document; further columns hold one negative each for every query. Whole
-numbers as labels are classes where the loss learns classes; other labels are grades in [0, 1]. Texts count as equal
-when their tokens are.
+The first column is the query, the second the document, and each further column holds one negative per query. Labels are
+class numbers for losses that learn classes, otherwise grades in [0, 1]. Texts with equal tokens are the same text.
 """
 
 # B rows in a batch, K = number of negative columns times B
@@ -32,12 +31,20 @@ PlanFor = Callable[[int], BatchPlan]
 class BatchLoss(nn.Module):
     """Any loss of this project for SentenceTransformerTrainer.
 
-    config: a loss config, or its fields as a dict with `name`. threshold: labels above it are positive. A learned
-    temperature and a classifier's head are parameters of this module, so the trainer's optimiser trains them; `loss` is
-    the core's loss, which `bsc_core.losses.save_loss` saves. The trainer's own checkpoints hold the encoder alone: give
-    it `callbacks=[LossCheckpoint(loss)]` too where the loss has parameters. A batch of one pair, such as an epoch's
-    last row, has no other pair to compare with: its loss is 0 where the loss compares pairs. Raises ConfigError for
-    fields that cannot work.
+    A learned temperature and a classification head are parameters of this module, so the trainer trains them. The
+    trainer's checkpoints hold only the encoder; add `callbacks=[LossCheckpoint(loss)]` if the loss has parameters. The
+    loss of a batch of one pair is 0 for losses that compare pairs.
+
+    Args:
+        model: The encoder.
+        config: A loss config, or its fields as a dict with `name`.
+        threshold: Labels above it are positive.
+
+    Attributes:
+        loss: The loss module, which `bsc_core.losses.save_loss` saves.
+
+    Raises:
+        ConfigError: The config is not valid.
     """
 
     def __init__(
@@ -52,17 +59,17 @@ class BatchLoss(nn.Module):
         self.loss = build_loss(self.config, threshold=threshold, dimensions=model.get_embedding_dimension())
 
     def forward(self, sentence_features: Iterable[Features], labels: Tensor | None) -> Tensor:
-        """The loss of one batch as the trainer gives it. Raises InputError when it lacks what the loss needs."""
+        """Compute the loss of a batch of the trainer. Raises InputError if a column is missing."""
         total: Tensor = self.parts(list(sentence_features), labels).total
         return total
 
     def parts(self, columns: list[Features], labels: Tensor | None) -> LossParts:
-        """The loss of one batch with its terms."""
-        wanted = 1 if "views" in self.config.needs else 2
-        if len(columns) < wanted:
-            raise InputError(f"{self.config.name} needs {wanted} columns of texts; the batch has {len(columns)}")
+        """Compute the loss of a batch with its terms."""
+        minimum = 1 if "views" in self.config.needs else 2
+        if len(columns) < minimum:
+            raise InputError(f"{self.config.name} needs {minimum} columns of texts; the batch has {len(columns)}")
         ids = {"query_ids": text_ids([columns[0]])}
-        if "views" in self.config.needs:  # each pass has its own dropout; a pass may change its features
+        if "views" in self.config.needs:  # two passes with different dropout
             sides = [self._embed(columns[0]), self._embed(columns[0])]
         else:
             used = columns if self.config.takes_negatives else columns[:2]
@@ -72,7 +79,7 @@ class BatchLoss(nn.Module):
             ids["classes"] = labels
             labels = None
         if len(sides[0]) == 1 and _compares(self.config):
-            return LossParts(torch.cat(sides).sum() * 0.0, {})  # the last row of an epoch may be left alone
+            return LossParts(torch.cat(sides).sum() * 0.0, {})  # such as the last row of an epoch
         grades = None if labels is None else labels.float()
         parts: LossParts = self.loss(sides[0], torch.cat(sides[1:]), grades, **ids)
         return parts
@@ -82,85 +89,66 @@ class BatchLoss(nn.Module):
         return embeddings
 
 
-class _Named(BatchLoss):
-    """A loss by its class: BSCLoss(model, temperature=0.05)."""
+class _NamedLoss(BatchLoss):
+    """Base of the losses with a class each: BSCLoss(model, temperature=0.05)."""
 
     name: ClassVar[str]
+
+    def __init_subclass__(cls, name: str = "") -> None:
+        cls.name = name or cls.name
 
     def __init__(self, model: SentenceTransformer, *, data_threshold: float = 0.5, **fields: Any) -> None:
         super().__init__(model, {"name": self.name, **fields}, threshold=data_threshold)
 
 
-class BSCLoss(_Named):
+class BSCLoss(_NamedLoss, name="bsc"):
     """The batch-softmax contrastive loss; fields as in BSCLossConfig."""
 
-    name = "bsc"
 
-
-class CombinedLoss(_Named):
+class CombinedLoss(_NamedLoss, name="combined"):
     """A weighted sum of losses; fields as in CombinedLossConfig."""
 
-    name = "combined"
 
-
-class CosineMSELoss(_Named):
+class CosineMSELoss(_NamedLoss, name="mse"):
     """Squared error of cosine and grade."""
 
-    name = "mse"
 
-
-class PearsonLoss(_Named):
+class PearsonLoss(_NamedLoss, name="pearson"):
     """Minus the correlation of cosines and grades."""
 
-    name = "pearson"
+
+class SoftmaxLoss(_NamedLoss, name="softmax"):
+    """Softmax classifier of SBERT; fields as in SoftmaxLossConfig."""
 
 
-class SoftmaxLoss(_Named):
-    """SBERT's classifier; fields as in SoftmaxLossConfig."""
-
-    name = "softmax"
-
-
-class SupConLoss(_Named):
+class SupConLoss(_NamedLoss, name="supcon"):
     """Supervised contrastive loss on NLI; fields as in SupConLossConfig."""
 
-    name = "supcon"
 
-
-class TripletLoss(_Named):
+class TripletLoss(_NamedLoss, name="triplet"):
     """Triplet loss; fields as in TripletLossConfig."""
 
-    name = "triplet"
 
-
-class ContrastiveLoss(_Named):
+class ContrastiveLoss(_NamedLoss, name="contrastive"):
     """Contrastive loss; fields as in ContrastiveLossConfig."""
 
-    name = "contrastive"
 
-
-class OnlineContrastiveLoss(_Named):
+class OnlineContrastiveLoss(_NamedLoss, name="online_contrastive"):
     """Contrastive loss on hard pairs; fields as in OnlineContrastiveLossConfig."""
 
-    name = "online_contrastive"
 
-
-class SimCSELoss(_Named):
+class SimCSELoss(_NamedLoss, name="simcse"):
     """Two dropout views of the first column; fields as in SimCSEConfig."""
 
-    name = "simcse"
 
-
-class MNRLoss(_Named):
+class MNRLoss(_NamedLoss, name="mnrl"):
     """Multiple negatives ranking; fields as in MNRLConfig."""
-
-    name = "mnrl"
 
 
 class PlannedBatchSampler(DefaultBatchSampler):
-    """Deals the batches of a plan, epoch by epoch: `args.batch_sampler = PlannedBatchSampler.with_plans(plan_for)`.
+    """Batch sampler that follows a plan: `args.batch_sampler = PlannedBatchSampler.with_plans(plan_for)`.
 
-    plan_for(epoch) gives the plan of an epoch, counted from 0, over the rows of the training dataset.
+    `plan_for(epoch)` returns the plan of an epoch, from 0, over the rows of the training dataset.
     """
 
     def __init__(
@@ -168,11 +156,11 @@ class PlannedBatchSampler(DefaultBatchSampler):
     ) -> None:
         super().__init__(dataset, batch_size=batch_size, drop_last=drop_last, **rest)
         self.plan_for, self.rows = plan_for, len(dataset)
-        self._dealt: tuple[int, list[list[int]]] | None = None
+        self._epoch_batches: tuple[int, list[list[int]]] | None = None
 
     @classmethod
     def with_plans(cls, plan_for: PlanFor) -> Callable[..., PlannedBatchSampler]:
-        """What `args.batch_sampler` takes: a function that makes the sampler for the trainer's dataset."""
+        """Return a function for `args.batch_sampler` that builds the sampler for the trainer's dataset."""
 
         def sampler(dataset: Any, **arguments: Any) -> PlannedBatchSampler:
             return cls(dataset, plan_for, **arguments)
@@ -180,60 +168,61 @@ class PlannedBatchSampler(DefaultBatchSampler):
         return sampler
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The epoch's batches as row numbers."""
+        """Iterate over the epoch's batches of row numbers."""
         return iter(self._batches())
 
     def __len__(self) -> int:
-        """Batches of the epoch."""
+        """Return the number of batches of the epoch."""
         return len(self._batches())
 
     def _batches(self) -> list[list[int]]:
-        if self._dealt is None or self._dealt[0] != self.epoch:
+        if self._epoch_batches is None or self._epoch_batches[0] != self.epoch:
             plan = self.plan_for(self.epoch)
             if len(plan) != self.rows:
-                raise InputError(f"the plan deals {len(plan)} rows and the dataset has {self.rows}; plan this dataset")
+                raise InputError(f"the plan has {len(plan)} rows and the dataset has {self.rows}; plan this dataset")
             batches = [rows.tolist() for rows in plan.batches(self.batch_size)]
-            kept = [rows for rows in batches if not self.drop_last or len(rows) >= self.batch_size]
-            self._dealt = (self.epoch, kept)
-        return self._dealt[1]
+            if self.drop_last:
+                batches = [rows for rows in batches if len(rows) >= self.batch_size]
+            self._epoch_batches = (self.epoch, batches)
+        return self._epoch_batches[1]
 
 
 class LossCheckpoint(TrainerCallback):  # type: ignore[misc]
-    """Keeps the loss's parameters in the trainer's checkpoints, and restores them with `resume_from_checkpoint`."""
+    """Saves the loss in the trainer's checkpoints, and restores it with `resume_from_checkpoint`."""
 
     def __init__(self, loss: BatchLoss) -> None:
         self.loss = loss.loss
 
     def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Write the loss beside the encoder of the checkpoint that was just saved."""
+        """Save the loss in the checkpoint that was just saved."""
         save_loss(self.loss, self._folder(args, state))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Restore the loss of the checkpoint that training goes on from. Raises CheckpointError without one."""
+        """Restore the loss of the checkpoint that training resumes from. Raises CheckpointError if it is missing."""
         if state.global_step:
-            kept = load_loss(self._folder(args, state))
-            self.loss.load_state_dict(kept.state_dict())
+            saved = load_loss(self._folder(args, state))
+            self.loss.load_state_dict(saved.state_dict())
 
     def _folder(self, args: Any, state: Any) -> Path:
         return Path(args.output_dir) / f"checkpoint-{state.global_step}" / "loss"
 
 
 def text_ids(columns: list[Features]) -> Tensor:
-    """(columns x B,) long, column after column, equal for rows of equal tokens, padding aside."""
+    """Return ids, shape (columns * B,), column after column, equal for rows with equal tokens apart from padding."""
     numbers: dict[tuple[int, ...], int] = {}
-    found = [numbers.setdefault(tuple(row.tolist()), len(numbers)) for features in columns for row in _tokens(features)]
-    return torch.tensor(found, dtype=torch.long, device=columns[0]["input_ids"].device)
+    ids = [numbers.setdefault(tuple(row.tolist()), len(numbers)) for features in columns for row in _tokens(features)]
+    return torch.tensor(ids, dtype=torch.long, device=columns[0]["input_ids"].device)
 
 
 def _tokens(features: Features) -> tuple[Tensor, ...]:
-    """The tokens of each row."""
+    """Return the tokens of each row."""
     tokens = features["input_ids"]
-    if "offsets" in features:  # StaticEmbedding: flat tokens and where each text starts
+    if "offsets" in features:  # StaticEmbedding: flat tokens and the start of each text
         return tuple(torch.tensor_split(tokens.cpu(), features["offsets"].cpu()[1:]))
     return tuple(row[mask.bool()] for row, mask in zip(tokens, features["attention_mask"], strict=True))
 
 
 def _compares(config: LossConfig) -> bool:
-    """Whether the loss compares a pair with the other pairs of its batch."""
+    """Return whether the loss compares a pair with the other pairs of its batch."""
     parts = [part.loss for part in config.summands] if isinstance(config, CombinedLossConfig) else [config]
     return any(isinstance(part, SoftmaxOverBatch) for part in parts)

@@ -1,40 +1,34 @@
-"""Runs in processes of their own: launch one or a group, order them, stop one, find those whose process has gone.
+"""Background runs: launch, order, stop, resume, and recover them.
 
-A job is a detached child process and the run folder is the only meeting point: closing the app touches no run. The
-modules `worker`, `supervisor` and `ladder` are what those processes run.
+A run is executed by a detached process, and processes communicate only through the run folder, so closing the app
+affects no run. These processes execute the modules `worker`, `supervisor` and `actions.escalation`.
 """
 
-from bsc_core.jobs.chains import waits_for
-from bsc_core.jobs.controls import pause, set_slots, slots, unpause
-from bsc_core.jobs.groups import group_runs, group_summary, launch_group
-from bsc_core.jobs.launching import launch
+from bsc_core.jobs.actions.groups import group_summary, launch_group
+from bsc_core.jobs.actions.launching import launch, unpause
+from bsc_core.jobs.actions.resuming import can_resume, resume
+from bsc_core.jobs.actions.stopping import has_live_process, stop
+from bsc_core.jobs.actions.trash import TrashedRun, empty_trash, list_trash, restore, trash
 from bsc_core.jobs.queue import Queue
-from bsc_core.jobs.reconciling import reconcile
-from bsc_core.jobs.resuming import can_resume, resume
-from bsc_core.jobs.states import TRANSITIONS
-from bsc_core.jobs.stopping import hangs_on, stop
-from bsc_core.jobs.trash import Trashed, empty_trash, restore, trash, trashed
+from bsc_core.jobs.recovery import reconcile
+from bsc_core.jobs.scheduler import slots, waits_for
 
 __all__ = [
-    "TRANSITIONS",
     "Queue",
-    "Trashed",
+    "TrashedRun",
     "can_resume",
     "empty_trash",
-    "group_runs",
     "group_summary",
-    "hangs_on",
+    "has_live_process",
     "launch",
     "launch_group",
-    "pause",
+    "list_trash",
     "reconcile",
     "restore",
     "resume",
-    "set_slots",
     "slots",
     "stop",
     "trash",
-    "trashed",
     "unpause",
     "waits_for",
 ]

@@ -1,4 +1,4 @@
-"""Which state of a run may follow which: a table, and the one function that moves a run along it."""
+"""Transitions between run states, and the functions that perform them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,28 @@ from typing import Any
 
 from bsc_core.runs import FINISHED, Run, RunStatus, State
 
-RESUMED = "resumed"
-"""What is written into the folder of a run that goes on with another: which one, should its status be damaged."""
+STOPPED_MESSAGE = "stopped; checkpoints and the best model so far are saved"
 TRANSITIONS: dict[State, frozenset[State]] = {
     "queued": frozenset({"starting", "running", "stopped", "failed", "lost"}),
-    "starting": frozenset({"running", "stopping", "stopped", "failed", "lost", "queued"}),  # no process was started
+    "starting": frozenset({"running", "stopping", "stopped", "failed", "lost", "queued"}),  # queued: nothing started
     "running": frozenset({"stopping", "done", "stopped", "failed", "lost"}),
     "stopping": frozenset({"done", "stopped", "failed", "lost"}),
     "done": frozenset(),
     "failed": frozenset(),
     "stopped": frozenset(),
-    "lost": frozenset({"running", "stopped"}),  # its own process proves that it lives, or is found hanging and ended
+    "lost": frozenset({"running", "stopped"}),  # its process turned out to be alive, or to hang and was ended
 }
 
 
 def may_follow(state: State, following: State) -> bool:
-    """True when a run in `state` may go on to `following`."""
+    """Return whether a run in `state` may move to `following`."""
     return following in TRANSITIONS[state]
 
 
 def advance(run: Run, state: State, **changes: Any) -> RunStatus:
-    """Move a run to a state, with other changes to its status.
+    """Move a run to a state and make other changes to its status.
 
-    A move that the table refuses changes nothing, since another process was first. Returns the status after the call:
-    its `state` says whether the move was made.
+    A forbidden transition changes nothing, since another process was first. Returns the resulting status.
     """
 
     def change(status: RunStatus) -> RunStatus:
@@ -39,21 +37,21 @@ def advance(run: Run, state: State, **changes: Any) -> RunStatus:
     return run.change_status(change)
 
 
-def started(run: Run) -> bool:
-    """Take a queued run for starting. True for one caller only, whatever the queue says."""
-    moved = False
+def claim_start(run: Run) -> bool:
+    """Move a queued run to `starting`. Returns True for exactly one caller."""
+    claimed = False
 
     def change(status: RunStatus) -> RunStatus:
-        nonlocal moved
-        moved = status.state == "queued"
-        return replace(status, state="starting") if moved else status
+        nonlocal claimed
+        claimed = status.state == "queued"
+        return replace(status, state="starting") if claimed else status
 
     run.change_status(change)
-    return moved
+    return claimed
 
 
 def move(status: RunStatus, state: State, *, now: float, **changes: Any) -> RunStatus:
-    """The status in its new state: a run that starts has `started`, one that ends has `finished` and no time to go."""
+    """Return the status in a new state, with `started` or `finished` set and the remaining time cleared at the end."""
     if state == "running" and status.started is None:
         changes.setdefault("started", now)
     if state in FINISHED:

@@ -1,7 +1,7 @@
-"""The one process of a runs folder that takes runs from the queue and starts their workers: `bsc worker`.
+"""Supervisor: the one process of a runs folder that runs the scheduler; `bsc worker`.
 
-It is detached, ends when nothing waits or runs, and is started again by the next launch. Its own end touches no worker:
-SIGTERM and Ctrl-C end it between two looks at the queue, a kill at any moment leaves what the next one sets right.
+It is detached, ends when no run waits or is active, and is started again by the next launch. Its end does not affect
+workers: SIGTERM and Ctrl-C end it between two ticks, and after a kill the next supervisor recovers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from types import FrameType
 from filelock import Timeout
 
 from bsc_core.errors import BscError, JobError
-from bsc_core.jobs.backend import Backend
+from bsc_core.jobs.backends import Backend
+from bsc_core.jobs.local.processes import signal_handlers
 from bsc_core.jobs.queue import Queue, supervisor_lock
-from bsc_core.jobs.reconciling import STALE_SECONDS, requeue
-from bsc_core.jobs.serving import Serving
+from bsc_core.jobs.recovery import STALE_SECONDS, requeue
+from bsc_core.jobs.scheduler import Scheduler
 from bsc_core.runs import RunStore
 
 POLL_SECONDS = 0.25
-_FAULT_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 _GIVE_UP_SECONDS = 600.0
 
 
@@ -37,79 +38,76 @@ def supervise(
     poll_seconds: float = POLL_SECONDS,
     keep: bool = False,
 ) -> int:
-    """Serve the queue of a store until nothing waits or runs, or SIGTERM or Ctrl-C. Returns the number of runs taken.
+    """Run the scheduler until no run waits or is active, or SIGTERM or Ctrl-C arrives. Returns the runs started.
 
-    slots: runs at the same time; None: as the queue says. backends: by name, in place of those there are. keep: wait
-    for further runs, and for the lock of another supervisor; else 0 is returned at once when another is at work.
+    Args:
+        store: The runs.
+        slots: Number of parallel runs; None: the queue's setting.
+        backends: Backends by name, instead of the registered ones.
+        poll_seconds: Seconds between two ticks.
+        keep: Wait for further runs, and for another supervisor to end; otherwise return 0 at once if one is running.
     """
-    taken = 0
+    started = 0
     with stop_on_signals() as stopped:
         while not stopped.is_set():
             try:
                 with supervisor_lock(store.root):
-                    taken += _serve(Serving(store, slots, backends), stopped, poll_seconds, keep)
+                    started += _run(Scheduler(store, slots, backends), stopped, poll_seconds, keep)
             except Timeout:
                 if not keep:
-                    return taken
-                stopped.wait(_FAULT_SECONDS)
-            if not keep and not _left(store):  # once more: a launch may have seen the lock while it was still held
-                return taken
-    return taken
+                    return started
+                stopped.wait(_RETRY_SECONDS)
+            if not keep and not _has_waiting(store):  # a launch may have seen the lock while it was still held
+                return started
+    return started
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and Ctrl-C set; a second Ctrl-C breaks off. Other threads get an event that stays clear."""
+    """Yield an event that SIGTERM and Ctrl-C set; a second Ctrl-C interrupts. Never set outside the main thread."""
     stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def request_stop(number: int, frame: FrameType | None) -> None:
         stopped.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with signal_handlers({signal.SIGINT: request_stop, signal.SIGTERM: request_stop}):
         yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
-def _serve(serving: Serving, stopped: threading.Event, poll_seconds: float, keep: bool) -> int:
-    """Look at the queue again and again; a queue or disk that does not answer is waited for, up to ten minutes."""
-    answered = looked_back = time.monotonic()
-    told = ""
-    while not stopped.is_set() and serving.store.root.is_dir():
+def _run(scheduler: Scheduler, stopped: threading.Event, poll_seconds: float, keep: bool) -> int:
+    """Tick repeatedly; errors of the queue or the disk are retried for up to ten minutes."""
+    last_success = last_requeue = time.monotonic()
+    reported = ""
+    while not stopped.is_set() and scheduler.store.root.is_dir():
         pause = poll_seconds
         try:
-            busy = serving.look()
-            if time.monotonic() - looked_back > STALE_SECONDS:
-                looked_back = time.monotonic()
-                requeue(serving.store)
-            answered, told = time.monotonic(), ""
+            busy = scheduler.tick()
+            if time.monotonic() - last_requeue > STALE_SECONDS:
+                last_requeue = time.monotonic()
+                requeue(scheduler.store)
+            last_success, reported = time.monotonic(), ""
         except (OSError, BscError) as error:
-            if time.monotonic() - answered > _GIVE_UP_SECONDS:
+            if time.monotonic() - last_success > _GIVE_UP_SECONDS:
                 raise
-            if str(error) != told:
-                told = str(error)
-                sys.stderr.write(f"{told}\n")
-            busy, pause = True, _FAULT_SECONDS
+            if str(error) != reported:
+                reported = str(error)
+                sys.stderr.write(f"{reported}\n")
+            busy, pause = True, _RETRY_SECONDS
         if not busy and not keep:
             break
         stopped.wait(pause)
-    return serving.taken
+    return scheduler.started
 
 
-def _left(store: RunStore) -> bool:
+def _has_waiting(store: RunStore) -> bool:
     if not store.root.is_dir():
         return False
     try:
-        standing = Queue(store.root).look()
-    except JobError:  # whoever serves the queue waits until it answers
+        queued = Queue(store.root).snapshot()
+    except JobError:  # the scheduler retries until it can be read
         return True
-    return bool(standing.waiting) and not standing.paused
+    return bool(queued.waiting) and not queued.paused
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The process that performs one run: `python -m bsc_core.jobs.worker RUN_FOLDER`.
+"""Worker: the process that executes one run; `python -m bsc_core.jobs.worker RUN_FOLDER`.
 
-It says who it is, gives a sign of life every few seconds, turns signals into a stop, and writes the final state and the
-exit status itself, since nobody can read the exit status of a detached process later.
+It records its identity, writes a heartbeat every few seconds, turns signals into a stop, and writes the final state and
+exit status itself, since the exit status of a detached process cannot be read later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,25 +25,23 @@ from typing import Any
 
 from bsc_core.config import RunConfig
 from bsc_core.errors import BscError, InputError, RunError, RunNotFoundError
-from bsc_core.jobs.identity import own_identity, wait_until
-from bsc_core.jobs.local import worker_environment
-from bsc_core.jobs.ranks import follow, launched_rank
-from bsc_core.jobs.reconciling import ENDED, OUT_OF_MEMORY, WORKER
-from bsc_core.jobs.states import advance, move
-from bsc_core.runs import Run, RunStatus, State
+from bsc_core.jobs.local.processes import current_process, signal_handlers, wait_until, worker_environment
+from bsc_core.jobs.recovery import OUT_OF_MEMORY
+from bsc_core.jobs.states import STOPPED_MESSAGE, advance, move
+from bsc_core.jobs.worker_ranks import follow, launched_rank
+from bsc_core.runs import ENDED, RESULT, WORKER, Run, RunStatus, State
 
 Experiment = Callable[[RunConfig, Run], dict[str, Any]]
 HEARTBEAT_SECONDS = 2.0
-CONCLUDE_SECONDS = 120.0
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
-# As safetensors and torch say it, whose errors are none of the system's.
-_NO_ROOM_WORDS = ("No space left on device", "Disk quota exceeded", "file write failed", "unexpected pos")
-_STOPPED = "stopped; what was saved by then is kept"
+OUTCOME_SECONDS = 120.0
+DISK_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Messages of safetensors and torch, whose errors carry no error number.
+_DISK_FULL_MESSAGES = ("No space left on device", "Disk quota exceeded", "file write failed", "unexpected pos")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. exit_code: 0 done, 1 failed or stopped, 2 its input was refused."""
+    """Final state of a run; `exit_code` is 0 for done, 1 for failed or stopped, 2 for invalid input."""
 
     state: State
     exit_code: int
@@ -52,85 +50,71 @@ class Outcome:
 
 
 def run_pipeline(config: RunConfig, run: Run) -> dict[str, Any]:
-    """The experiment that workers perform; torch is imported here, after the environment is set."""
+    """Execute the experiment; torch is imported here, after the environment is set."""
     from bsc_core.pipeline import run_experiment
 
     return run_experiment(config, run)
 
 
 def main(folder: Path | str, experiment: Experiment = run_pipeline) -> int:
-    """Perform the run in `folder` and return the exit status."""
+    """Execute the run in `folder` and return the exit status."""
     faulthandler.enable()
     return perform(Run(Path(folder).resolve()), experiment)
 
 
 def perform(run: Run, experiment: Experiment, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> int:
-    """Perform a queued run in this process: states, heartbeat and signals around `experiment(config, run)`.
+    """Execute `experiment(config, run)` in this process with states, a heartbeat and signal handling.
 
-    Of several processes that a launcher started for it, only the main one does this; the others follow it.
+    Of several processes of a distributed run, only the main one does this; see `follow` for the others.
 
-    Returns the exit status; 1 without performing anything when the run was stopped before, or is another process's.
+    Returns:
+        The exit status; 1 without executing the run if it was stopped before or belongs to another process.
     """
     if launched_rank():
         return follow(run, experiment)
-    if not _begin(run):
+    if not _claim(run):
         return 1
-    begun = run.status()
+    initial = run.status()
     with stop_on_signals(run), heartbeat(run, heartbeat_seconds):
         outcome = attempt(run, experiment)
-    wait_until(lambda: _concluded(run, outcome, begun), CONCLUDE_SECONDS, poll_seconds=1.0)
+    wait_until(lambda: _write_outcome(run, outcome, initial), OUTCOME_SECONDS, poll_seconds=1.0)
     return outcome.exit_code
 
 
 def attempt(run: Run, experiment: Experiment) -> Outcome:
-    """Perform the experiment and say how it ended; no exception leaves this function."""
+    """Execute the experiment and return its outcome; raises nothing."""
     try:
         config = run.config()
         os.environ.update(worker_environment(config.training.threads))
         result = experiment(config, run)
-        run.write_json("result", result)
+        run.write_json(RESULT, result)
         state: State = result.get("state", "done")
-        return Outcome("done", 0) if state == "done" else Outcome(state, 1, message=_STOPPED)
+        return Outcome("done", 0) if state == "done" else Outcome(state, 1, message=STOPPED_MESSAGE)
     except KeyboardInterrupt:
-        return Outcome("stopped", 1, message=_STOPPED)
+        return Outcome("stopped", 1, message=STOPPED_MESSAGE)
     except InputError as error:
         return Outcome("failed", 2, error=str(error))
     except BscError as error:
         return Outcome("failed", 1, error=str(error))
     except Exception as error:
         traceback.print_exc()
-        cause = OUT_OF_MEMORY if _is_out_of_memory(error) else f"{type(error).__name__}: {error}"
-        if _is_full_disk(error):
-            cause = f"the disk took no more ({error}); free some space, then resume the run"
-        return Outcome("failed", 1, error=cause)
+        return Outcome("failed", 1, error=_cause(error))
 
 
-@contextmanager
-def stop_on_signals(run: Run) -> Iterator[None]:
-    """Ctrl-C asks the run to stop after its step, and breaks it off when pressed again; SIGTERM breaks it off."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def stop_on_signals(run: Run) -> AbstractContextManager[None]:
+    """Make Ctrl-C stop the run after its current step; a second Ctrl-C and SIGTERM interrupt it."""
 
-    def ask(number: int, frame: FrameType | None) -> None:
+    def request_stop(number: int, frame: FrameType | None) -> None:
         run.request_stop()
-        sys.stderr.write("stopping after this step; press Ctrl-C again to break it off\n")
+        sys.stderr.write("stopping after this step; press Ctrl-C again to interrupt it\n")
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, ask),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler),
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return signal_handlers({signal.SIGINT: request_stop, signal.SIGTERM: signal.default_int_handler})
 
 
 @contextmanager
 def heartbeat(run: Run, seconds: float) -> Iterator[None]:
-    """Write a sign of life every few seconds while the body runs, also through a long step."""
+    """Write a heartbeat every `seconds` while the body runs, also during a long step."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -139,15 +123,15 @@ def heartbeat(run: Run, seconds: float) -> Iterator[None]:
             try:
                 if not run.exists:
                     raise RunNotFoundError(f"run {run.id}: its folder was deleted")
-                known = run.change_status(partial(_living, known=known, now=run.clock()))
-            except RunNotFoundError as error:  # nobody can see what it does any more
+                known = run.change_status(partial(_with_heartbeat, known=known, now=run.clock()))
+            except RunNotFoundError as error:  # its results would be lost
                 sys.stderr.write(f"{error}; the run ends\n")
                 _thread.interrupt_main(signal.SIGTERM)
                 return
-            except (OSError, RunError) as error:  # a full disk: training may still go on
-                sys.stderr.write(f"no sign of life could be written: {error}\n")
+            except (OSError, RunError) as error:  # such as a full disk; training may still continue
+                sys.stderr.write(f"the heartbeat could not be written: {error}\n")
             if known.pid is not None and known.pid != os.getpid():
-                sys.stderr.write(f"process {known.pid} performs this run now; this one ends\n")
+                sys.stderr.write(f"process {known.pid} executes this run now; this one ends\n")
                 _thread.interrupt_main(signal.SIGTERM)
                 return
 
@@ -160,50 +144,50 @@ def heartbeat(run: Run, seconds: float) -> Iterator[None]:
         thread.join()
 
 
-def _begin(run: Run) -> bool:
-    """Take the run for this process. False when it was stopped before it began."""
-    identity = own_identity()
+def _claim(run: Run) -> bool:
+    """Claim the run for this process. Returns False if it was stopped before it started."""
+    identity = current_process()
 
-    def take(status: RunStatus) -> RunStatus:
+    def claim(status: RunStatus) -> RunStatus:
         if status.state not in ("queued", "starting"):
             return status
         return move(status, "running", now=run.clock(), pulse=time.monotonic(), **identity)
 
-    status = run.change_status(take)
+    status = run.change_status(claim)
     if status.state == "stopping":
-        status = advance(run, "stopped", message="stopped before it began")
+        status = advance(run, "stopped", message="stopped before it started")
     if status.state != "running" or status.pid != identity["pid"]:
         return False
     run.write_json(WORKER, identity)
     return True
 
 
-def _concluded(run: Run, outcome: Outcome, begun: RunStatus) -> bool:
-    """Write how the run ended. False when it could not be written now, as on a full disk.
+def _write_outcome(run: Run, outcome: Outcome, initial: RunStatus) -> bool:
+    """Write the outcome of the run. Returns False if that failed, as on a full disk.
 
-    begun: the status with which it began, from which one that was damaged is written anew.
+    A damaged status is rebuilt from `initial`, the status at the start.
     """
     try:
         if run.status().pid not in (None, os.getpid()):
-            return True  # another process performs it
-        run.change_status(partial(_living, known=begun, now=run.clock()))
+            return True  # another process executes it
+        run.change_status(partial(_with_heartbeat, known=initial, now=run.clock()))
         run.write_json(ENDED, asdict(outcome))
         advance(run, **asdict(outcome))
     except RunNotFoundError:
         return True
     except (OSError, RunError) as error:
-        sys.stderr.write(f"how the run ended could not be written: {error}\n")
+        sys.stderr.write(f"the final state could not be written: {error}\n")
         return False
     return True
 
 
-def _living(status: RunStatus, *, known: RunStatus, now: float) -> RunStatus:
-    """The status with a new heartbeat; a run given up for lost, say over a laptop's sleep, is running again.
+def _with_heartbeat(status: RunStatus, *, known: RunStatus, now: float) -> RunStatus:
+    """Return the status with a new heartbeat; a run marked lost, say during a laptop's sleep, is running again.
 
-    known: the status as this process last saw it, from which one that was damaged is written anew.
+    A damaged status is rebuilt from `known`, the last one that this process read.
     """
     if not status.is_readable or (status.pid is None and status.state in ("lost", "queued", "starting")):
-        status = replace(known, **own_identity())
+        status = replace(known, **current_process())
     if status.pid != os.getpid():
         return status
     if status.state == "lost":
@@ -211,15 +195,18 @@ def _living(status: RunStatus, *, known: RunStatus, now: float) -> RunStatus:
     return replace(status, pulse=time.monotonic())
 
 
-def _is_full_disk(error: Exception) -> bool:
-    if isinstance(error, OSError) and (error.errno in NO_ROOM or "written" in str(error)):  # NumPy counts bytes
-        return True
-    return any(word in str(error) for word in _NO_ROOM_WORDS)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or (isinstance(error, RuntimeError) and "allocate memory" in str(error))
+def _cause(error: Exception) -> str:
+    """Return the cause of an unexpected error, and what to do about a full disk or memory."""
+    is_os_error = isinstance(error, OSError) and (
+        error.errno in DISK_FULL or "written" in str(error)
+    )  # NumPy's message
+    if is_os_error or any(message in str(error) for message in _DISK_FULL_MESSAGES):
+        return f"the disk is full ({error}); free some space, then resume the run"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return OUT_OF_MEMORY
+    if isinstance(error, RuntimeError) and "allocate memory" in str(error):
+        return OUT_OF_MEMORY
+    return f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What the loss lab and the lessons compute: small batches, their settings, toy training and the lessons' numbers."""
+"""Computations of the loss lab and the lessons: small batches, settings, toy training and the lessons' numbers."""

@@ -1,7 +1,8 @@
-"""A batch small enough to look at every cell."""
+"""Batches small enough to display every cell."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.errors import DataError
+from bsc_core.errors import ConfigError, DataError
 
 SMALLEST, LARGEST = 4, 16
 
@@ -20,26 +21,26 @@ SMALLEST, LARGEST = 4, 16
 class LabBatch:
     """4 to 16 pairs with their embeddings.
 
-    queries, documents: (B, D) float64, finite, not normalised; labels: (B,) in [0, 1]; query_texts, document_texts: B
-    texts each; query_ids, document_ids: (B,) equal where the texts are equal. Raises DataError for anything else.
+    Raises:
+        DataError: A value has another shape or range.
     """
 
     title: str
-    queries: NDArray[np.float64]
-    documents: NDArray[np.float64]
-    labels: NDArray[np.float64]
-    query_texts: tuple[str, ...]
-    document_texts: tuple[str, ...]
+    queries: NDArray[np.float64]  # (B, D) float64, finite, not normalized
+    documents: NDArray[np.float64]  # (B, D) float64, finite, not normalized
+    labels: NDArray[np.float64]  # (B,) in [0, 1]
+    query_texts: tuple[str, ...]  # B texts
+    document_texts: tuple[str, ...]  # B texts
 
     def __post_init__(self) -> None:
         pairs = len(self.query_texts)
         if not SMALLEST <= pairs <= LARGEST:
-            raise DataError(f"the batch has {pairs} pair(s); the lab shows {SMALLEST} to {LARGEST}")
+            raise DataError(f"the batch has {pairs} pair(s); the lab takes {SMALLEST} to {LARGEST}")
         lengths = {len(self.queries), len(self.documents), len(self.labels), len(self.document_texts)}
         if lengths != {pairs} or self.queries.shape != self.documents.shape or self.queries.ndim != 2:
-            raise DataError("queries, documents, labels and texts must have one row for each pair")
+            raise DataError("queries, documents, labels and texts differ in length; give one row for each pair")
         if not (np.isfinite(self.queries).all() and np.isfinite(self.documents).all()):
-            raise DataError("an embedding holds NaN or infinity; check the encoder")
+            raise DataError("an embedding contains NaN or infinity; check the encoder")
         if not (np.isfinite(self.labels).all() and self.labels.min() >= 0 and self.labels.max() <= 1):
             raise DataError("a label is outside 0 to 1; scale the labels")
 
@@ -48,16 +49,16 @@ class LabBatch:
 
     @property
     def query_ids(self) -> NDArray[np.int64]:
-        """(B,) one number for each distinct query text."""
-        return _numbered(self.query_texts)
+        """Return (B,) ids, one for each distinct query text."""
+        return _text_ids(self.query_texts)
 
     @property
     def document_ids(self) -> NDArray[np.int64]:
-        """(B,) one number for each distinct document text."""
-        return _numbered(self.document_texts)
+        """Return (B,) ids, one for each distinct document text."""
+        return _text_ids(self.document_texts)
 
     def plain(self) -> dict[str, Any]:
-        """The batch as lists, for the browser."""
+        """Return the batch as lists, for the browser."""
         return {
             "queries": self.queries.tolist(),
             "documents": self.documents.tolist(),
@@ -69,6 +70,37 @@ class LabBatch:
         }
 
 
-def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:
+def _text_ids(texts: Sequence[str]) -> NDArray[np.int64]:
     numbers: dict[str, int] = {}
     return np.asarray([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
+
+
+def circle_batch(pairs: int = 6, spread: float = 40.0, seed: int = 0) -> LabBatch:
+    """Return 4 to 16 queries evenly spaced on a circle, each with a document at a random angle within `spread` degrees.
+
+    spread: 0 to 180; at 0 every document equals its query. Raises ConfigError for a value out of range.
+    """
+    if not (SMALLEST <= pairs <= LARGEST):
+        raise ConfigError(f"pairs is {pairs}; the lab takes {SMALLEST} to {LARGEST}")
+    if not (math.isfinite(spread) and 0 <= spread <= 180):
+        raise ConfigError(f"spread is {spread:g}; it must be 0 to 180 degrees")
+    if seed < 0:
+        raise ConfigError(f"seed is {seed}; it must be 0 or more")
+    query_angles = 360 * np.arange(pairs) / pairs
+    document_angles = query_angles + np.random.default_rng(seed).uniform(-spread, spread, pairs)
+    return LabBatch(
+        title=f"{pairs} pairs on a circle",
+        queries=points_on_circle(query_angles),
+        documents=points_on_circle(document_angles),
+        labels=np.ones(pairs),
+        query_texts=tuple(f"query at {angle:.0f}°" for angle in query_angles % 360),
+        document_texts=tuple(
+            f"document {number} at {angle:.0f}°" for number, angle in enumerate(document_angles % 360, 1)
+        ),
+    )
+
+
+def points_on_circle(degrees: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return (B, 2) points of length 1 at angles of (B,) degrees."""
+    radians = np.deg2rad(degrees)
+    return np.stack([np.cos(radians), np.sin(radians)], axis=1)

@@ -1,4 +1,4 @@
-"""The loss lab's whole state as URL parameters: a link opens the same batch, settings and pinned cell."""
+"""The state of the loss lab as URL parameters: a link opens the same batch, settings and pinned cell."""
 
 from __future__ import annotations
 
@@ -15,47 +15,37 @@ from bsc_core.lab.settings import LabSettings
 
 SOURCES = ("preset", "circle", "dataset", "typed")
 COMPARED = "b_"
-"""What the parameters of the second setting start with."""
-LONGEST_TEXTS = 1500
-"""Characters of typed texts that still fit in a link."""
-TOLD = ("source", "preset", "pairs", "spread", "seed", "first", "size", "texts", "pin", "watch", "words", "compare")
-
+"""Prefix of the parameters of the second setting."""
+MAX_TEXT_LENGTH = 1500
+"""Characters of typed texts that fit in a link."""
 Row = tuple[str, str, float]
 
 
 @dataclass(frozen=True)
 class LabLink:
-    """Where the lab's batch comes from, and what is done with it.
+    """The source of the lab's batch, its settings, and its display options."""
 
-    source: of SOURCES; preset: of PRESETS; pairs, spread and seed make a circle; first (from 1) and size pick rows of
-    the dataset; typed: rows of query, document and label; watch: the loss that is watched learning, "" for none; words:
-    on word vectors instead of free points.
-    """
-
-    source: str = "preset"
-    preset: str = "confusable"
-    pairs: int = 6
-    spread: float = 60.0
-    seed: int = 0
-    first: int = 1
-    size: int = 8
-    typed: tuple[Row, ...] = ()
+    source: str = "preset"  # one of SOURCES
+    preset: str = "confusable"  # one of PRESETS
+    pairs: int = 6  # number of pairs on the circle
+    spread: float = 60.0  # of the circle, in degrees
+    seed: int = 0  # of the circle
+    first: int = 1  # first row of the dataset, from 1
+    size: int = 8  # number of rows of the dataset
+    typed: tuple[Row, ...] = ()  # rows of query, document and label
     settings: LabSettings = field(default_factory=LabSettings)
     compare: LabSettings | None = None
     pinned: tuple[int, int] | None = None
-    watch: str = ""
-    words: bool = False
+    watch: str = ""  # loss of the toy training, "" for none
+    words: bool = False  # whether the toy training updates token vectors instead of free points
 
     def to_query(self) -> dict[str, str]:
-        """The parameters that open this state; typed texts that are too long for a link stay out of it."""
-        plain = LabLink()
-        query = {
-            name: str(getattr(self, name))
-            for name in ("source", "preset")
-            if getattr(self, name) != getattr(plain, name)
-        }
+        """Return the parameters that open this state, without typed texts that are too long for a link."""
+        default = LabLink()
         used = {"circle": ("pairs", "spread", "seed"), "dataset": ("first", "size")}.get(self.source, ())
-        query |= {name: _written(getattr(self, name)) for name in used if getattr(self, name) != getattr(plain, name)}
+        values = {name: getattr(self, name) for name in ("source", "preset", *used)}
+        changed = {name: value for name, value in values.items() if value != getattr(default, name)}
+        query = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in changed.items()}
         query |= self.settings.to_query()
         if self.source == "typed" and self.fits_in_link and self.typed:
             query["texts"] = json.dumps(self.typed, ensure_ascii=False, separators=(",", ":"))
@@ -70,46 +60,43 @@ class LabLink:
     @property
     def fits_in_link(self) -> bool:
         """Whether the typed texts are short enough for a link."""
-        return sum(len(query) + len(document) for query, document, _ in self.typed) <= LONGEST_TEXTS
+        return sum(len(query) + len(document) for query, document, _ in self.typed) <= MAX_TEXT_LENGTH
 
 
-def _written(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"
-
-
-def is_told(query: Mapping[str, str]) -> dict[str, str]:
-    """The parameters of a URL that are the lab's own."""
-    names = {*TOLD, *LabSettings.__dataclass_fields__, *(COMPARED + name for name in LabSettings.__dataclass_fields__)}
+def lab_parameters(query: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of a URL that belong to the lab."""
+    settings = LabSettings.__dataclass_fields__
+    names = {*READERS, "compare", *settings, *(COMPARED + name for name in settings)}
     return {name: value for name, value in query.items() if name in names}
 
 
 def read_link(query: Mapping[str, str]) -> tuple[LabLink, list[str]]:
-    """The state that URL parameters ask for, and one sentence for each that cannot be used; its default stands in."""
-    faults: list[str] = []
+    """Return the state of URL parameters, and one sentence for each invalid one, which gets its default."""
+    errors: list[str] = []
     values: dict[str, Any] = {}
     for name, read in READERS.items():
         if name in query:
             try:
                 values |= read(query[name])
-            except ConfigError as fault:
-                faults.append(str(fault))
-    values["settings"] = _settings(query, "", faults)
+            except ConfigError as error:
+                errors.append(str(error))
+    values["settings"] = _settings(query, "", errors)
     if query.get("compare") == "1":
-        values["compare"] = _settings(query, COMPARED, faults)
-    return LabLink(**values), faults
+        values["compare"] = _settings(query, COMPARED, errors)
+    return LabLink(**values), errors
 
 
-def _settings(query: Mapping[str, str], prefix: str, faults: list[str]) -> LabSettings:
-    """The settings of a link, each that is wrong left at its default."""
-    good: dict[str, str] = {}
+def _settings(query: Mapping[str, str], prefix: str, errors: list[str]) -> LabSettings:
+    """Return the settings of a link; invalid ones get their defaults."""
+    valid: dict[str, str] = {}
     for name in LabSettings.__dataclass_fields__:
         if prefix + name in query:
             try:
                 LabSettings.from_query({name: query[prefix + name]})
-                good[name] = query[prefix + name]
-            except ConfigError as fault:
-                faults.append(f"{fault}; the link's {prefix + name} is not used")
-    return LabSettings.from_query(good)
+                valid[name] = query[prefix + name]
+            except ConfigError as error:
+                errors.append(f"{error}; the link's {prefix + name} is not used")
+    return LabSettings.from_query(valid)
 
 
 def _one_of(name: str, known: tuple[str, ...]) -> Any:
@@ -139,10 +126,10 @@ def _texts(text: str) -> dict[str, Any]:
     try:
         rows = tuple((str(query), str(document), float(label)) for query, document, label in json.loads(text))
     except (ValueError, TypeError):
-        raise ConfigError("texts in the link are not rows of a query, a document and a label") from None
-    wrong = next((label for _, _, label in rows if not 0 <= label <= 1), None)
-    if wrong is not None:
-        raise ConfigError(f"a label in the link is {wrong:g}; labels are from 0 to 1")
+        raise ConfigError("texts in the link are not rows of a query, a document and a label; correct them") from None
+    invalid = next((label for _, _, label in rows if not 0 <= label <= 1), None)
+    if invalid is not None:
+        raise ConfigError(f"a label in the link is {invalid:g}; labels must be from 0 to 1")
     return {"typed": rows[:LARGEST]}
 
 
@@ -156,10 +143,10 @@ def _pin(text: str) -> dict[str, Any]:
     row, _, column = text.partition("-")
     if not (row.isascii() and row.isdigit() and column.isascii() and column.isdigit()):
         raise ConfigError(f"pin is {text[:40]!r} in the link; it must be row-column, such as 1-3")
-    place = (int(row) - 1, int(column) - 1)
-    if not all(0 <= at < LARGEST for at in place):
-        raise ConfigError(f"pin is {text[:40]!r} in the link; rows and columns go from 1 to {LARGEST}")
-    return {"pinned": place}
+    cell = (int(row) - 1, int(column) - 1)
+    if not all(0 <= index < LARGEST for index in cell):
+        raise ConfigError(f"pin is {text[:40]!r} in the link; rows and columns must be 1 to {LARGEST}")
+    return {"pinned": cell}
 
 
 READERS: dict[str, Any] = {

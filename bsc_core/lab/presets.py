@@ -1,6 +1,6 @@
-"""The batches that the lab ships with: rows of the sample data and their vectors from the bundled encoder.
+"""Preset batches of the lab: rows of the sample data with stored vectors of the bundled encoder.
 
-`python -m bsc_core.lab.presets` writes the vectors into sample_data/lab.npz, since the page must not load an encoder.
+`python -m bsc_core.lab.presets` writes the vectors to sample_data/lab.npz, so that the page loads no encoder.
 """
 
 # B pairs, D dimensions
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.data.places import sample_data_folder
-from bsc_core.data.readers import read_pairs
+from bsc_core.data.io.read_pairs import read_pairs
 from bsc_core.errors import ConfigError
 from bsc_core.lab.batch import LabBatch
+from bsc_core.paths import sample_data_folder
 
 if TYPE_CHECKING:
-    from bsc_core.data.pairs import PairDataset
+    from bsc_core.data.dataset import PairDataset
 
 VECTORS = "lab.npz"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A shipped batch: what it is, what it shows, and which rows of which file it holds (from 0; a row may repeat)."""
+    """A preset batch: title, purpose, and the rows of its file (from 0; a row may repeat)."""
 
     title: str
     shows: str
@@ -38,25 +38,25 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     "confusable": Preset(
         "Questions that are easily confused",
-        "Six questions whose answers lie close together, so that the softmax has to decide.",
+        "Six questions with similar answers, which the softmax has to distinguish.",
         "pairs.tsv",
         (759, 739, 355, 718, 236, 359),
     ),
     "easy": Preset(
         "Questions about different things",
-        "Six questions of six topics: negatives that cost nothing and teach nothing.",
+        "Six questions on six topics: easy negatives, from which there is little to learn.",
         "pairs.tsv",
         (0, 214, 285, 495, 633, 770),
     ),
     "near_misses": Preset(
-        "Near misses as labelled negatives",
-        "Questions with all of their labelled answers: only one is right, the others stay as hard choices.",
+        "Near misses as labeled negatives",
+        "Questions with all their labeled answers: one is right, the others are hard negatives.",
         "pairs.tsv",
         (828, 829, 830, 142, 143, 144, 54, 55),
     ),
     "repeats": Preset(
         "Repeated pairs",
-        "Some pairs stand in the batch twice, so that a right answer is counted as wrong.",
+        "Some pairs are in the batch twice, so that a right answer counts as wrong.",
         "pairs.tsv",
         (759, 739, 355, 718, 759, 739),
     ),
@@ -73,31 +73,27 @@ LESSON_ROWS = {
     "graded": ("pairs.tsv", tuple(range(40))),
     "classes": ("nli.tsv", tuple(range(36))),
 }
-"""More rows with shipped vectors, for the lessons that train on them."""
+"""Additional rows with stored vectors, for the lessons that train on them."""
 
 
 def preset_batch(name: str, folder: Path | None = None) -> LabBatch:
-    """A shipped batch with its texts, labels and vectors; no encoder is loaded.
-
-    Raises ConfigError for an unknown name.
-    """
+    """Return a preset batch with its texts, labels and stored vectors. Raises ConfigError for an unknown preset."""
     if name not in PRESETS:
         raise ConfigError(f"preset is {name!r}; it must be one of {', '.join(PRESETS)}")
-    return rows_batch(PRESETS[name].title, *shipped_rows(name, folder))
+    return rows_batch(PRESETS[name].title, *sample_rows(name, folder))
 
 
-def shipped_rows(name: str, folder: Path | None = None) -> tuple[PairDataset, NDArray[np.float32]]:
-    """Pairs of the sample data by the name of their preset or lesson, and the vectors of their texts (U, D)."""
+def sample_rows(name: str, folder: Path | None = None) -> tuple[PairDataset, NDArray[np.float32]]:
+    """Return the pairs of a preset or lesson, and the stored vectors of their texts (U, D)."""
     folder = folder or sample_data_folder()
-    file, rows = LESSON_ROWS[name] if name in LESSON_ROWS else (PRESETS[name].file, PRESETS[name].rows)
-    dataset = read_pairs(folder / file).take(np.asarray(rows)).compact()
+    dataset = _read_rows(name, folder)
     with np.load(folder / VECTORS) as arrays:
         vectors: NDArray[np.float32] = arrays[name]
     return dataset, vectors
 
 
 def rows_batch(title: str, dataset: PairDataset, vectors: NDArray[np.float32]) -> LabBatch:
-    """A batch of 4 to 16 pairs with the vectors of their texts. vectors: (U, D), row t for text t of the dataset."""
+    """Return a batch of 4 to 16 pairs. vectors: (U, D), row t for text t of the dataset."""
     return LabBatch(
         title=title,
         queries=vectors[dataset.query].astype(np.float64),
@@ -108,15 +104,18 @@ def rows_batch(title: str, dataset: PairDataset, vectors: NDArray[np.float32]) -
     )
 
 
-def make_vectors(folder: Path) -> dict[str, NDArray[np.float32]]:
-    """The vectors of all shipped rows from the bundled encoder, by name, (U, D) each."""
+def embed_presets(folder: Path) -> dict[str, NDArray[np.float32]]:
+    """Return the vectors (U, D) of the rows of each preset and lesson, from the bundled encoder."""
     from bsc_core.encoders import embed
 
-    sets = {name: (preset.file, preset.rows) for name, preset in PRESETS.items()} | LESSON_ROWS
-    datasets = {name: read_pairs(folder / file).take(np.asarray(rows)).compact() for name, (file, rows) in sets.items()}
-    return {name: embed("bundled", dataset.texts) for name, dataset in datasets.items()}
+    return {name: embed("bundled", _read_rows(name, folder).texts) for name in (*PRESETS, *LESSON_ROWS)}
+
+
+def _read_rows(name: str, folder: Path) -> PairDataset:
+    file, rows = LESSON_ROWS[name] if name in LESSON_ROWS else (PRESETS[name].file, PRESETS[name].rows)
+    return read_pairs(folder / file).take(np.asarray(rows)).compact()
 
 
 if __name__ == "__main__":
     home = sample_data_folder()
-    np.savez_compressed(home / VECTORS, **make_vectors(home))  # type: ignore[arg-type]
+    np.savez_compressed(home / VECTORS, **embed_presets(home))  # type: ignore[arg-type]

@@ -1,70 +1,90 @@
-"""The settings of the loss lab, as they stand in a link and as the config they mean."""
+"""Settings of the loss lab, as URL parameters and as a loss config."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from bsc_core.config import BSCLossConfig, explain
+from bsc_core.config import BSCLossConfig
+from bsc_core.config import explain as explain_error
 from bsc_core.errors import ConfigError
+from bsc_core.lab.batch import LabBatch
+from bsc_core.losses.explain import Explanation, explain
 
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.01, 10.0
-"""The ends of the lab's slider, and what a link may ask for."""
+"""The range of the lab's slider and of links."""
 
 Normalization = Literal["l2", "l2_columns", "range_columns", "minmax_columns", "none"]
 
 
 @dataclass(frozen=True)
 class LabSettings:
-    """The knobs that act in the browser; each is a field of BSCLossConfig."""
+    """Settings that act in the browser; each is a field of BSCLossConfig."""
 
     temperature: float = 0.1
     symmetric: bool = True
     normalization: Normalization = "l2"
-    labelled_negatives: bool = True
+    labeled_negatives: bool = True
     duplicates: Literal["keep", "merge", "multi_positive"] = "keep"
     reduction: Literal["mean", "sum"] = "mean"
     average: Literal["batch", "positives"] = "batch"
     threshold: float = 0.5
 
     def config(self) -> BSCLossConfig:
-        """The loss config these settings mean. Raises ConfigError when they cannot work."""
+        """Return the loss config of these settings.
+
+        Raises:
+            ConfigError: A setting is invalid.
+        """
         if not (math.isfinite(self.temperature) and LOWEST_TEMPERATURE <= self.temperature <= HIGHEST_TEMPERATURE):
             raise ConfigError(
-                f"temperature is {self.temperature:g}; "
-                f"the lab goes from {LOWEST_TEMPERATURE:g} to {HIGHEST_TEMPERATURE:g}"
+                f"temperature is {self.temperature:g}; the lab takes {LOWEST_TEMPERATURE:g} to {HIGHEST_TEMPERATURE:g}"
             )
         try:
             return BSCLossConfig(**asdict(self))
         except ValidationError as error:
-            raise ConfigError(explain(error)) from None
+            raise ConfigError(explain_error(error)) from None
 
     def to_query(self, prefix: str = "") -> dict[str, str]:
-        """What differs from the defaults, as URL parameters."""
-        plain = LabSettings()
-        changed = {
-            f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != getattr(plain, f.name)
-        }
-        return {prefix + name: _shown(value) for name, value in changed.items()}
+        """Return the settings that differ from the defaults, as URL parameters."""
+        default = asdict(LabSettings())
+        changed = {name: value for name, value in asdict(self).items() if value != default[name]}
+        return {prefix + name: _format(value) for name, value in changed.items()}
 
     @classmethod
     def from_query(cls, query: Mapping[str, str], prefix: str = "") -> LabSettings:
-        """The settings that URL parameters ask for. Raises ConfigError naming the one that cannot be used."""
-        given: dict[str, Any] = {}
+        """Read the settings from URL parameters.
+
+        Raises:
+            ConfigError: A setting is invalid.
+        """
+        values: dict[str, Any] = {}
         for field in fields(cls):
             text = query.get(prefix + field.name)
             if text is not None:
-                given[field.name] = _read(prefix + field.name, text, getattr(cls, field.name))
-        settings = cls(**given)
+                values[field.name] = _read(prefix + field.name, text, getattr(cls, field.name))
+        settings = cls(**values)
         settings.config()
         return settings
 
 
-def _shown(value: Any) -> str:
+def explain_batch(batch: LabBatch, settings: LabSettings | None = None, **changes: Any) -> Explanation:
+    """Explain the loss on a batch under settings of the lab, by default its initial ones, and changes to them."""
+    return explain(
+        batch.queries,
+        batch.documents,
+        batch.labels,
+        config=replace(settings or LabSettings(), **changes).config(),
+        query_ids=batch.query_ids,
+        document_ids=batch.document_ids,
+    )
+
+
+def _format(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

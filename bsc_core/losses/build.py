@@ -1,12 +1,19 @@
-"""Every loss by name, and a loss from its config."""
+"""All losses by name: building, saving and loading them."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import nn
 
-from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxLossConfig, SupConLossConfig
+from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxLossConfig, SupConLossConfig, explain
+from bsc_core.errors import CheckpointError
+from bsc_core.losses.base import Loss
 from bsc_core.losses.bsc import BSCLoss
 from bsc_core.losses.classification import SoftmaxLoss
 from bsc_core.losses.combined import CombinedLoss
@@ -15,7 +22,9 @@ from bsc_core.losses.margin import ContrastiveLoss, OnlineContrastiveLoss, Tripl
 from bsc_core.losses.regression import CosineMSELoss, PearsonLoss
 from bsc_core.losses.supervised import SupConLoss
 
-LOSSES: dict[str, type[nn.Module]] = {
+SETTINGS, WEIGHTS = "loss.json", "loss.safetensors"
+"""Files of a saved loss."""
+LOSSES: dict[str, type[Loss]] = {
     "bsc": BSCLoss,
     "combined": CombinedLoss,
     "mse": CosineMSELoss,
@@ -31,11 +40,12 @@ LOSSES: dict[str, type[nn.Module]] = {
 
 
 def build_loss(config: LossConfig, *, threshold: float = 0.5, dimensions: int | None = None) -> nn.Module:
-    """The loss that a config names.
+    """Build the loss of a config; call it as loss(queries, documents, labels=None, **ids) -> LossParts.
 
-    threshold: of the data; a pair is positive when its label is above it, unless the config names one of its own.
-    dimensions: width of the embeddings, for losses with a head; None: the head takes it from the first batch.
-    Call the result as loss(queries, documents, labels=None, **ids) -> LossParts.
+    Args:
+        config: Settings of the loss.
+        threshold: Threshold of the data: a pair is positive if its label is above it. The config may override it.
+        dimensions: Width of the embeddings, for losses with a head; None to take it from the first batch.
     """
     if isinstance(config, CombinedLossConfig):
         parts = [build_loss(part.loss, threshold=threshold, dimensions=dimensions) for part in config.summands]
@@ -44,3 +54,46 @@ def build_loss(config: LossConfig, *, threshold: float = 0.5, dimensions: int | 
     if isinstance(config, SoftmaxLossConfig | SupConLossConfig):
         arguments["dimensions"] = dimensions
     return LOSSES[config.name](config, **arguments)
+
+
+def save_loss(loss: nn.Module, folder: Path) -> None:
+    """Save a loss into a folder, which is created if needed.
+
+    Raises:
+        CheckpointError: The loss has a head without weights, since it has not processed a batch yet.
+    """
+    config: Any = loss.config
+    settings = {"config": config.model_dump(mode="json"), "threshold": loss.threshold, "dimensions": _width(loss)}
+    folder.mkdir(parents=True, exist_ok=True)
+    state = {name: value.detach().cpu().contiguous() for name, value in loss.state_dict().items()}
+    save_file(state, str(folder / WEIGHTS))
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2), encoding="utf-8")
+
+
+def load_loss(folder: Path) -> nn.Module:
+    """Load a loss saved by `save_loss`, in evaluation mode.
+
+    Raises:
+        CheckpointError: A file is missing, truncated or not a saved loss.
+    """
+    try:
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        config: LossConfig = TypeAdapter(LossConfig).validate_python(settings["config"])
+        state = load_file(str(folder / WEIGHTS))
+        loss = build_loss(config, threshold=settings["threshold"], dimensions=settings["dimensions"])
+        loss.load_state_dict(state)
+    except ValidationError as error:
+        raise CheckpointError(f"{folder}: not a saved loss: {explain(error)}") from None
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(f"{folder}: not a saved loss ({str(error).splitlines()[0]}); save it again") from None
+    return loss.eval()
+
+
+def _width(loss: nn.Module) -> int | None:
+    """Return the embedding width of the loss's head; None without a head."""
+    for module in loss.modules():
+        if isinstance(module, SoftmaxLoss):
+            if any(nn.parameter.is_lazy(weight) for weight in module.parameters()):
+                raise CheckpointError("the loss's head has no weights before its first batch; train it before saving")
+            return module.first.in_features // len(module.config.features)
+    return None

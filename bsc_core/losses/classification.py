@@ -1,4 +1,4 @@
-"""SBERT's classifier for pairs of sentences: cross-entropy on a head over both embeddings."""
+"""SBERT's sentence pair classifier: cross-entropy of a head on both embeddings."""
 
 # B pairs in a batch, D dimensions, F features, C classes
 
@@ -10,34 +10,40 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bsc_core.config import SoftmaxLossConfig
-from bsc_core.data.pairs import PairDataset
+from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import InputError
-from bsc_core.losses.checks import check_batch
-from bsc_core.losses.parts import LossParts
+from bsc_core.losses.base import Loss, LossParts, check_batch
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"none": nn.Identity, "tanh": nn.Tanh, "relu": nn.ReLU}
 
 
 def pair_features(left: Tensor, right: Tensor, features: tuple[str, ...]) -> Tensor:
-    """What the head sees of a pair: any of u, v, |u - v| ("difference") and u * v ("product"), side by side.
+    """Concatenate pair features, (B, F): any of u, v, |u - v| ("difference") and u * v ("product").
 
-    left, right: (B, D). Returns (B, F), F = D times the number of features.
+    left, right: (B, D). F is D times the number of features.
     """
     known = {"u": left, "v": right, "difference": (left - right).abs(), "product": left * right}
     return torch.cat([known[name] for name in features], dim=1)
 
 
-class SoftmaxLoss(nn.Module):
+class SoftmaxLoss(Loss):
     """Cross-entropy of softmax(W [u; v; |u - v|]) and the class (Reimers and Gurevych, 2019, section 3).
 
-    The head is part of the loss: it is trained with the encoder, saved and restored. frozen_head leaves it as it was
-    drawn, which is what the article's code does by leaving it out of the optimiser. dimensions: width D of the
-    embeddings; None: taken from the first batch.
+    The head is part of the loss: trained with the encoder, saved and restored. `frozen_head` keeps its random
+    initialization, as in the article's code, whose optimizer does not include it. `labels` are integer class ids,
+    if `classes` is not given; only the first B documents are used. Term: `softmax`.
+
+    Args:
+        config: Settings of the loss.
+        threshold: Unused.
+        dimensions: Width D of the embeddings; None to take it from the first batch.
     """
 
+    reads_labels = False
+    config: SoftmaxLossConfig
+
     def __init__(self, config: SoftmaxLossConfig, threshold: float = 0.5, dimensions: int | None = None) -> None:
-        super().__init__()
-        self.config, self.threshold = config, threshold
+        super().__init__(config, threshold)
         first = config.hidden or config.num_classes
         layers: list[nn.Module] = [
             nn.LazyLinear(first) if dimensions is None else nn.Linear(dimensions * len(config.features), first)
@@ -50,39 +56,31 @@ class SoftmaxLoss(nn.Module):
 
     @property
     def first(self) -> nn.Linear:
-        """The layer that sees the features."""
+        """The layer that reads the features."""
         layer = self.head[0]
         assert isinstance(layer, nn.Linear)
         return layer
 
-    def forward(self, queries: Tensor, documents: Tensor, labels: Tensor | None = None, **ids: Tensor) -> LossParts:
-        """The loss of one batch.
-
-        queries: (B, D), documents: (B + K, D), of which the first B count. ids: `classes`, whole numbers (B,) from 0;
-        without it labels that are whole numbers are the classes. Returns total and the term `softmax`. Raises
-        InputError for other input, a class without a row in the head among it.
-        """
-        check_batch(queries, documents, None)
+    def _compute(self, queries: Tensor, documents: Tensor, labels: Tensor | None, ids: dict[str, Tensor]) -> LossParts:
         classes = class_ids(labels, ids, len(queries), self.config.num_classes).to(queries.device)
-        with torch.autocast(queries.device.type, enabled=False):
-            total = nn.functional.cross_entropy(self._logits(queries, documents), classes)
+        total = nn.functional.cross_entropy(self._logits(queries, documents), classes)
         return LossParts(total, {"softmax": total.detach()})
 
     def predict(self, queries: Tensor, documents: Tensor) -> Tensor:
-        """Probability of each class for each pair. queries, documents: (B, D). Returns (B, C)."""
+        """Return the probability of each class for each pair, (B, C). queries, documents: (B, D)."""
         check_batch(queries, documents, None)
         with torch.no_grad(), torch.autocast(queries.device.type, enabled=False):
             return self._logits(queries, documents).softmax(dim=1)
 
     def _logits(self, queries: Tensor, documents: Tensor) -> Tensor:
         first = self.first
-        precision = first.weight.dtype  # float32, or float64 where the loss was made so
+        precision = first.weight.dtype  # float32, or float64 if the loss was converted
         features = pair_features(
             queries.to(precision), documents[: len(queries)].to(precision), self.config.features
         )  # (B, F)
         if not nn.parameter.is_lazy(first.weight) and features.shape[1] != first.in_features:
             raise InputError(
-                f"the head was made for embeddings of {first.in_features // len(self.config.features)} numbers, and "
+                f"the head expects embeddings of {first.in_features // len(self.config.features)} dimensions, and "
                 f"these have {queries.shape[1]}; build the loss with dimensions={queries.shape[1]}"
             )
         logits: Tensor = self.head(features)  # (B, C)
@@ -90,31 +88,33 @@ class SoftmaxLoss(nn.Module):
 
 
 def class_accuracy(loss: nn.Module, dataset: PairDataset, vectors: NDArray[np.float32]) -> float | None:
-    """Share of the dataset's pairs whose class the loss's head tells, in [0, 1].
+    """Return the accuracy of the loss's head on a dataset, in [0, 1]; None without a head or without classes.
 
-    vectors: (U, D), row t for text t of the dataset. None where the loss has no head, or the dataset no classes.
+    vectors: (U, D), row t for text t of the dataset.
     """
     heads = [module for module in loss.modules() if isinstance(module, SoftmaxLoss)]
     if not heads or dataset.classes is None or not len(dataset):
         return None
     device = next(heads[0].parameters()).device
     sides = [torch.from_numpy(vectors[column]).to(device) for column in (dataset.query, dataset.document)]
-    told = heads[0].predict(sides[0], sides[1]).argmax(dim=1).cpu().numpy()
-    return float((told == dataset.classes).mean())
+    predicted = heads[0].predict(sides[0], sides[1]).argmax(dim=1).cpu().numpy()
+    return float((predicted == dataset.classes).mean())
 
 
 def class_ids(labels: Tensor | None, ids: dict[str, Tensor], pairs: int, number: int) -> Tensor:
-    """The class of each pair, long (B,), from the id `classes` or from labels that are whole numbers.
+    """Return the class of each pair, long (B,), from `classes` or from integer labels.
 
-    number: classes that the head knows. Raises InputError when they are missing or out of range.
+    number: Classes of the head. Raises InputError if classes are missing or out of range.
     """
     given = ids.get("classes", labels)
     if given is None or given.is_floating_point():
-        raise InputError("this loss needs a class for each pair; give classes, whole numbers from 0, one a pair")
+        raise InputError("this loss needs a class for each pair; give classes, integers from 0, one for each pair")
     if given.shape != (pairs,):
-        raise InputError(f"classes are {tuple(given.shape)} for {pairs} pairs; give one a pair")
+        raise InputError(f"classes are {tuple(given.shape)} for {pairs} pairs; give one for each pair")
     lowest, highest = int(given.min()), int(given.max())
     if lowest < 0 or highest >= number:
         wrong = lowest if lowest < 0 else highest
-        raise InputError(f"class {wrong} has no row in the head of {number}; raise num_classes or correct the classes")
+        raise InputError(
+            f"class {wrong} is out of range for a head of {number} classes; raise num_classes or correct the classes"
+        )
     return given.long()

@@ -1,7 +1,6 @@
-"""The batch-softmax loss of a small batch with nothing hidden: every probability and gradient, cell by cell.
+"""Every probability and gradient of the batch-softmax loss on a small batch, for the loss lab.
 
-NumPy in float64, written beside the torch losses rather than on them: the loss lab shows it, the browser's copy is
-compared with it, and it is compared with autograd.
+NumPy in float64, independent of the torch losses. Tests compare it with autograd and with the browser's copy.
 """
 
 # B pairs, M = B + K documents, D dimensions
@@ -17,39 +16,34 @@ from bsc_core.config import BSCLossConfig
 from bsc_core.errors import InputError
 
 Matrix = NDArray[np.float64]
+Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 SMALLEST_RANGE = 1e-8
-"""Ranges and lengths of columns below this count as 0, as in the loss."""
+"""Column ranges and norms below this are treated as 0, as in the loss."""
+RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-12
+"""Values this close to the largest count as ties, so that rounding never decides; the browser uses the same."""
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a batch-softmax loss sees and does.
+    """Intermediate values of a batch-softmax loss."""
 
-    similarity: (B, M) dot products of the normalised vectors; logits: similarity / tau; rows: (B, M) each query's
-    softmax over its candidates, 0 elsewhere; columns: (B, B), [i, j] the probability that document j chooses query i,
-    None when not symmetric; gradient: (B, M) of the total with respect to the similarity, before the division by tau.
-    row_losses, column_losses: (B,), 0 for pairs that are no anchors. The four masks say what was positive and what was
-    a candidate. effective_negatives: mean over the anchors of exp(entropy) of their softmax over negatives alone, from
-    1 (one negative takes it all) to their number; 0 without negatives. hardest_row: the anchor with the largest loss.
-    """
-
-    similarity: Matrix
-    logits: Matrix
-    rows: Matrix
-    columns: Matrix | None
-    gradient: Matrix
-    row_losses: Matrix
-    column_losses: Matrix | None
-    query_to_document: float
-    document_to_query: float | None
-    total: float
-    row_positives: Mask
-    row_candidates: Mask
-    column_positives: Mask | None
-    column_candidates: Mask | None
-    effective_negatives: float
-    hardest_row: int
+    similarity: Matrix  # (B, M) dot products of the normalized vectors
+    logits: Matrix  # (B, M), similarity / tau
+    rows: Matrix  # (B, M), softmax of each query over its candidates, 0 elsewhere
+    columns: Matrix | None  # (B, B), [i, j] is the softmax of document j at query i; None if not symmetric
+    gradient: Matrix  # (B, M), of the total with respect to the similarity, before the division by tau
+    row_losses: Matrix  # (B,), 0 for pairs that are no anchors
+    column_losses: Matrix | None  # (B,), likewise; None if not symmetric
+    query_to_document: float  # loss of the first direction
+    document_to_query: float | None  # loss of the second direction; None if not symmetric
+    total: float  # the loss
+    row_positives: Mask  # bool (B, M)
+    row_candidates: Mask  # bool (B, M)
+    column_positives: Mask | None  # bool, of the second direction
+    column_candidates: Mask | None  # bool, of the second direction
+    effective_negatives: float  # mean over anchors of exp(entropy) of the softmax over negatives, at least 1; 0 without
+    hardest_row: int  # the anchor with the largest loss; the lowest index among ties
 
 
 def explain(
@@ -62,30 +56,38 @@ def explain(
     query_ids: ArrayLike | None = None,
     document_ids: ArrayLike | None = None,
 ) -> Explanation:
-    """Everything that `BSCLoss` computes on one batch, equations 1 to 5 of the BSC paper.
+    """Compute all values of `BSCLoss` on one batch, equations 1 to 5 of the BSC paper.
 
-    queries: (B, D), B >= 2; documents: (B + K, D); labels: (B,) in [0, 1], None: all positive; query_ids,
-    document_ids: (B,), needed unless config.duplicates is "keep". threshold: used where the config names none.
-    Raises InputError for shapes and values that the loss refuses.
+    Args:
+        queries: (B, D), B >= 2.
+        documents: (B + K, D).
+        labels: (B,) in [0, 1]; None if all pairs are positive.
+        config: Settings of the loss.
+        threshold: Used if the config has none.
+        query_ids: (B,), required unless config.duplicates is "keep".
+        document_ids: (B,), likewise.
+
+    Raises:
+        InputError: A shape or value cannot be used.
     """
     left, right = np.asarray(queries, dtype=np.float64), np.asarray(documents, dtype=np.float64)
     _check(left, right)
     pairs = len(left)
     positive = _positive(labels, pairs, threshold if config.threshold is None else config.threshold)
     query, document = _ids(config, query_ids, document_ids, (pairs, len(right)))
-    with np.errstate(over="ignore", invalid="ignore"):  # told below, in a sentence
-        similarity = normalise(left, config.normalization) @ normalise(right, config.normalization).T  # (B, M)
+    with np.errstate(over="ignore", invalid="ignore"):  # checked below
+        similarity = normalize(left, config.normalization) @ normalize(right, config.normalization).T  # (B, M)
         logits = similarity / config.temperature
     if not np.isfinite(logits).all():
-        raise InputError("the similarities leave the range of their numbers; choose normalization l2")
+        raise InputError("the similarities exceed the range of float64; choose normalization l2")
     first = _direction(logits, config, positive, query, document)
     second = _direction(logits[:, :pairs].T, config, positive, document[:pairs], query) if config.symmetric else None
-    counts_all = config.average == "batch" and config.labelled_negatives
+    counts_all = config.average == "batch" and config.labeled_negatives
     count = pairs if counts_all else max(1, int(positive.sum()))
     weight = 0.5 if second is not None and config.reduction == "mean" else 1.0
-    gradient = first.push / count
+    gradient = first.gradient / count
     if second is not None:
-        gradient[:, :pairs] += second.push.T / count
+        gradient[:, :pairs] += second.gradient.T / count
     to_document = float(first.losses.sum() / count)
     to_query = None if second is None else float(second.losses.sum() / count)
     return Explanation(
@@ -104,12 +106,23 @@ def explain(
         column_positives=None if second is None else second.positives.T,
         column_candidates=None if second is None else second.candidates.T,
         effective_negatives=_effective_negatives(first),
-        hardest_row=int(np.argmax(np.where(first.positives.any(axis=1), first.losses, -np.inf))),
+        hardest_row=int(first_largest(np.where(first.positives.any(axis=1), first.losses, -np.inf))),
     )
 
 
-def normalise(vectors: Matrix, normalization: str) -> Matrix:
-    """The vectors as the loss compares them, (B, D); a row or column without a size becomes 0."""
+def first_largest(values: ArrayLike, axis: int = -1) -> NDArray[np.intp]:
+    """Return the index of the largest value along an axis; of values that differ by rounding alone, the lowest index.
+
+    Values within RELATIVE_TIE of the largest, or ABSOLUTE_TIE where that is near 0, count as equal to it.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    largest = array.max(axis=axis, keepdims=True)
+    first: NDArray[np.intp] = np.argmax(array >= largest - RELATIVE_TIE * np.abs(largest) - ABSOLUTE_TIE, axis=axis)
+    return first
+
+
+def normalize(vectors: Matrix, normalization: str) -> Matrix:
+    """Return the vectors as the loss compares them, (B, D); a zero row or constant column becomes 0."""
     if normalization == "none":
         return vectors
     if normalization == "l2":
@@ -126,21 +139,19 @@ def _inverse(sizes: Matrix, smallest: float) -> Matrix:
 
 
 @dataclass(frozen=True, eq=False)
-class _Choice:
-    """One direction: choosers in rows. push: (B, M) gradient of the summed losses with respect to the logits."""
+class _Softmax:
+    """One direction, anchors in rows. gradient: (B, M), of the summed losses with respect to the logits."""
 
     probability: Matrix
-    push: Matrix
+    gradient: Matrix
     losses: Matrix
     positives: Mask
     candidates: Mask
 
 
-def _direction(
-    logits: Matrix, config: BSCLossConfig, positive: Mask, chooser: NDArray[np.int64], choice: NDArray[np.int64]
-) -> _Choice:
-    """Softmax of each chooser. logits: (B, M); chooser: (B,) and choice: (M,) text ids."""
-    positives, candidates = _masks(logits.shape, config, positive, chooser, choice)
+def _direction(logits: Matrix, config: BSCLossConfig, positive: Mask, anchor_ids: Ids, candidate_ids: Ids) -> _Softmax:
+    """Compute the softmax of each anchor. logits: (B, M); anchor_ids: (B,); candidate_ids: (M,)."""
+    positives, candidates = _masks(logits.shape, config, positive, anchor_ids, candidate_ids)
     allowed = np.where(candidates, logits, -np.inf)
     highest = allowed.max(axis=1, keepdims=True)
     exps = np.exp(allowed - np.where(np.isfinite(highest), highest, 0.0))
@@ -150,42 +161,42 @@ def _direction(
     anchors = counts > 0
     share = positives / np.maximum(counts, 1)[:, None]
     with np.errstate(divide="ignore"):
-        spread = np.log(sums[:, 0]) + highest[:, 0]
-    attracted = (share * np.where(positives, logits, 0.0)).sum(axis=1)
-    losses = np.where(anchors, np.where(anchors, spread, 0.0) - attracted, 0.0)
-    push = np.where(anchors[:, None], probability - share, 0.0)
-    return _Choice(probability, push, losses, positives, candidates)
+        log_sum = np.log(sums[:, 0]) + highest[:, 0]
+    positive_scores = (share * np.where(positives, logits, 0.0)).sum(axis=1)
+    losses = np.where(anchors, np.where(anchors, log_sum, 0.0) - positive_scores, 0.0)
+    gradient = np.where(anchors[:, None], probability - share, 0.0)
+    return _Softmax(probability, gradient, losses, positives, candidates)
 
 
 def _masks(
     shape: tuple[int, int],
     config: BSCLossConfig,
     positive: Mask,
-    chooser: NDArray[np.int64],
-    choice: NDArray[np.int64],
+    anchor_ids: Ids,
+    candidate_ids: Ids,
 ) -> tuple[Mask, Mask]:
-    """What each chooser should choose, and what it may choose, (B, M) each."""
-    pairs, choices = shape
-    own = np.eye(pairs, choices, dtype=bool)
-    extra = np.ones(choices - pairs, dtype=bool)
-    offered = np.ones(choices, dtype=bool) if config.labelled_negatives else np.concatenate([positive, extra])
-    positives, candidates = own & positive[:, None], np.broadcast_to(offered, shape)
-    copies = choice[:pairs, None] == choice  # (B, M) the own choice again
+    """Return positives and candidates of each anchor, bool (B, M) each."""
+    pairs, count = shape
+    diagonal = np.eye(pairs, count, dtype=bool)
+    extra = np.ones(count - pairs, dtype=bool)
+    offered = np.ones(count, dtype=bool) if config.labeled_negatives else np.concatenate([positive, extra])
+    positives, candidates = diagonal & positive[:, None], np.broadcast_to(offered, shape)
+    copies = candidate_ids[:pairs, None] == candidate_ids  # (B, M) copies of the paired candidate
     if config.duplicates == "merge":
-        places = [np.flatnonzero((choice == text) & offered)[:1] for text in choice]
-        first = np.array([bool(len(place)) and place[0] == row for row, place in enumerate(places)])
+        firsts = [np.flatnonzero((candidate_ids == text) & offered)[:1] for text in candidate_ids]
+        first = np.array([bool(len(rows)) and rows[0] == row for row, rows in enumerate(firsts)])
         candidates = (first & ~copies) | positives
     elif config.duplicates == "multi_positive":
-        asked = np.concatenate([chooser, np.full(choices - pairs, chooser.min() - 1)])
-        right = np.concatenate([positive, ~extra])
-        positives = (copies | ((chooser[:, None] == asked) & right)) & positive[:, None]
+        anchor_of = np.concatenate([anchor_ids, np.full(count - pairs, anchor_ids.min() - 1)])
+        counted = np.concatenate([positive, ~extra])
+        positives = (copies | ((anchor_ids[:, None] == anchor_of) & counted)) & positive[:, None]
     return positives, candidates | positives
 
 
-def _effective_negatives(choice: _Choice) -> float:
-    negatives = np.where(choice.candidates & ~choice.positives, choice.probability, 0.0)
+def _effective_negatives(softmax: _Softmax) -> float:
+    negatives = np.where(softmax.candidates & ~softmax.positives, softmax.probability, 0.0)
     sums = negatives.sum(axis=1, keepdims=True)
-    used = choice.positives.any(axis=1) & (sums[:, 0] > 0)
+    used = softmax.positives.any(axis=1) & (sums[:, 0] > 0)
     if not used.any():
         return 0.0
     share = negatives[used] / sums[used]
@@ -195,11 +206,11 @@ def _effective_negatives(choice: _Choice) -> float:
 
 def _check(left: Matrix, right: Matrix) -> None:
     if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[1] or len(right) < len(left):
-        raise InputError(f"queries are {left.shape} and documents {right.shape}; give each query its own document")
+        raise InputError(f"queries are {left.shape} and documents {right.shape}; give one document for each query")
     if len(left) < 2:
-        raise InputError(f"a batch holds {len(left)} pair(s); it must hold at least 2, since the others are negatives")
+        raise InputError(f"the batch has {len(left)} pair(s); it needs at least 2, since the others are negatives")
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
-        raise InputError("the embeddings hold NaN or infinity; check the encoder")
+        raise InputError("the embeddings contain NaN or infinity; check the encoder")
 
 
 def _positive(labels: ArrayLike | None, pairs: int, threshold: float) -> Mask:
@@ -207,14 +218,14 @@ def _positive(labels: ArrayLike | None, pairs: int, threshold: float) -> Mask:
         return np.ones(pairs, dtype=bool)
     values = np.asarray(labels, dtype=np.float64)
     if values.shape != (pairs,) or not ((values >= 0) & (values <= 1)).all():
-        raise InputError(f"labels must be {pairs} numbers in 0 to 1, one a pair")
+        raise InputError(f"labels must be {pairs} numbers from 0 to 1, one for each pair")
     return values > threshold
 
 
 def _ids(
     config: BSCLossConfig, query_ids: ArrayLike | None, document_ids: ArrayLike | None, sizes: tuple[int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Text ids of the queries (B,) and of all documents (B + K,); an extra document repeats no other."""
+) -> tuple[Ids, Ids]:
+    """Return ids of the queries (B,) and of all documents (B + K,); each extra document gets a new one."""
     pairs, choices = sizes
     if config.duplicates == "keep":
         return np.arange(pairs), np.arange(choices)

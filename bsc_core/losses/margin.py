@@ -1,4 +1,4 @@
-"""Losses with a margin: triplet, contrastive, and contrastive on the hard pairs alone (as in the margins paper)."""
+"""Losses with a margin: triplet, contrastive and online contrastive (margins paper)."""
 
 # B pairs in a batch, D dimensions
 
@@ -7,129 +7,98 @@ from __future__ import annotations
 import warnings
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bsc_core.config import ContrastiveLossConfig, MarginSection, OnlineContrastiveLossConfig, TripletLossConfig
+from bsc_core.config import MarginSection
 from bsc_core.errors import InputError
-from bsc_core.losses.checks import check_batch, require_labels
-from bsc_core.losses.normalization import l2
-from bsc_core.losses.parts import LossParts
+from bsc_core.losses.base import Loss, LossParts, promoted, require_labels
+from bsc_core.losses.kernel.normalization import l2
 
 
 class SaturatedMarginWarning(UserWarning):
-    """A margin that no two vectors can meet."""
+    """The margin is larger than any possible distance."""
 
 
-def distances(left: Tensor, right: Tensor, distance: str) -> Tensor:
-    """Distance of each left from its right: 1 - cosine in [0, 2], or Euclidean on the raw embeddings.
+class _Margin(Loss):
+    """Base of the margin losses: warns of saturated margins and computes distances."""
 
-    left, right: (B, D). Returns (B,) in float32 or better. The Euclidean distance of equal vectors is 0 and has a
-    gradient of 0.
-    """
-    precision = torch.promote_types(torch.promote_types(left.dtype, right.dtype), torch.float32)
-    left, right = left.to(precision), right.to(precision)
-    if distance == "euclidean":
-        lengths: Tensor = torch.linalg.vector_norm(left - right, dim=1)
-        return lengths
-    return 1 - (l2(left) * l2(right)).sum(dim=1)
-
-
-class _Margin(nn.Module):
-    """What the three share: the warning, and distances outside autocast."""
-
-    def __init__(self, config: MarginSection) -> None:
-        super().__init__()
+    def __init__(self, config: MarginSection, threshold: float = 0.5) -> None:
+        super().__init__(config, threshold)
         if config.saturated:
             warnings.warn(
-                f"margin is {config.margin:g}, but cosine distances never exceed 2, so that no pair can ever meet it "
-                "(all such triplet losses are one, up to a constant); choose a smaller margin, such as 0.1 to 0.5",
+                f"margin is {config.margin:g}, but cosine distances never exceed 2, so no pair can satisfy it "
+                "(all such triplet losses differ by a constant); choose a smaller margin, such as 0.1 to 0.5",
                 SaturatedMarginWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
-        self.margin, self.distance = config.margin, config.distance
 
-    def _apart(self, left: Tensor, right: Tensor) -> Tensor:
-        with torch.autocast(left.device.type, enabled=False):
-            return distances(left, right, self.distance)
+    def _distances(self, left: Tensor, right: Tensor) -> Tensor:
+        """Return the distance of each pair, (B,), in float32 or better; Euclidean with gradient 0 for equal vectors."""
+        left, right = promoted(left, right)
+        if self.config.distance == "euclidean":
+            lengths: Tensor = torch.linalg.vector_norm(left - right, dim=1)
+            return lengths
+        return 1 - (l2(left) * l2(right)).sum(dim=1)
 
 
 class TripletLoss(_Margin):
     """Triplet loss: mean or sum of max(0, d(q, a+) - d(q, a-) + margin) (margins paper, section 3.3).
 
-    With the cosine distance a margin of 2 or more is never met: 5, 7.5 and 10 differ by a constant and train alike.
+    `documents` are (2B or more, D); row B + i is the negative of query i. With the cosine distance a margin of 2 or
+    more is never satisfied: 5, 7.5 and 10 have the same gradient. Term: `triplet`.
     """
 
-    def __init__(self, config: TripletLossConfig, threshold: float = 0.5) -> None:
-        super().__init__(config)
-        self.config = config
+    reads_labels = False
 
-    def forward(self, queries: Tensor, documents: Tensor, labels: Tensor | None = None, **ids: Tensor) -> LossParts:
-        """The loss of one batch. queries: (B, D), documents: (2B or more, D): row B + i is query i's negative.
-
-        labels are not used. Returns total and the term `triplet`. Raises InputError on other input.
-        """
-        check_batch(queries, documents, None)
+    def _compute(self, queries: Tensor, documents: Tensor, labels: Tensor | None, ids: dict[str, Tensor]) -> LossParts:
         pairs = len(queries)
         if len(documents) < 2 * pairs:
             raise InputError(f"triplet has {len(documents) - pairs} negatives for {pairs} queries; give one for each")
-        nearer = self._apart(queries, documents[:pairs])
-        farther = self._apart(queries, documents[pairs : 2 * pairs])
-        total = _reduced((nearer - farther + self.margin).relu(), self.config.reduction)
+        positive = self._distances(queries, documents[:pairs])
+        negative = self._distances(queries, documents[pairs : 2 * pairs])
+        total = _reduced((positive - negative + self.config.margin).relu(), self.config.reduction)
         return LossParts(total, {"triplet": total.detach()})
 
 
-class ContrastiveLoss(_Margin):
+class _LabeledMargin(_Margin):
+    """Base of the losses on distances d of labeled pairs; positive is a label above the threshold (strictly)."""
+
+    def _compute(self, queries: Tensor, documents: Tensor, labels: Tensor | None, ids: dict[str, Tensor]) -> LossParts:
+        is_positive = require_labels(labels, self.config.name).to(queries.device) > self.threshold
+        return self._of_pairs(self._distances(queries, documents[: len(queries)]), is_positive)
+
+    def _of_pairs(self, distances: Tensor, is_positive: Tensor) -> LossParts:
+        raise NotImplementedError
+
+
+class ContrastiveLoss(_LabeledMargin):
     """Contrastive loss (Hadsell et al., 2006): 0.5 * (y d^2 + (1 - y) max(0, margin - d)^2), mean or sum.
 
-    y is 1 where the label is above the threshold, strictly, and d the distance of query and document.
+    Terms: `positives` and `negatives`, which add up to the total.
     """
 
-    def __init__(self, config: ContrastiveLossConfig, threshold: float = 0.5) -> None:
-        super().__init__(config)
-        self.config = config
-        self.threshold = threshold if config.threshold is None else config.threshold
-
-    def forward(self, queries: Tensor, documents: Tensor, labels: Tensor | None = None, **ids: Tensor) -> LossParts:
-        """The loss of one batch. queries: (B, D), documents: (B + K, D), of which the first B count, labels: (B,).
-
-        Returns total and the terms `positives` and `negatives`, which add up to it. Raises InputError on other input.
-        """
-        check_batch(queries, documents, labels)
-        together = require_labels(labels, "contrastive").to(queries.device) > self.threshold
-        apart = self._apart(queries, documents[: len(queries)])
-        losses = 0.5 * torch.where(together, apart.square(), (self.margin - apart).relu().square())
+    def _of_pairs(self, distances: Tensor, is_positive: Tensor) -> LossParts:
+        apart = (self.config.margin - distances).relu()
+        losses = 0.5 * torch.where(is_positive, distances.square(), apart.square())
         total = _reduced(losses, self.config.reduction)
-        positives = _reduced(losses.detach() * together, self.config.reduction)
+        positives = _reduced(losses.detach() * is_positive, self.config.reduction)
         return LossParts(total, {"positives": positives, "negatives": total.detach() - positives})
 
 
-class OnlineContrastiveLoss(_Margin):
-    """Contrastive loss on the hard pairs of the batch: sum of d^2 over hard positives and max(0, margin - d)^2 over
-    hard negatives (sentence-transformers; margins paper).
+class OnlineContrastiveLoss(_LabeledMargin):
+    """Contrastive loss on the hard pairs of the batch (sentence-transformers; margins paper).
 
-    Hard positives are farther than the nearest negative, hard negatives nearer than the farthest positive. With at
-    most one pair on the other side, that side's limit is the own mean distance instead, as released. The released sum
-    grows with the batch; "mean" divides by the number of hard pairs.
+    The sum of d^2 over hard positives and of max(0, margin - d)^2 over hard negatives. Hard positives are farther
+    apart than the closest negative, hard negatives closer than the farthest positive. If the other side has at most
+    one pair, the limit is the mean distance of the same side, as in the released code. reduction "mean" divides by the
+    number of hard pairs. Terms: `hard_positives` and `hard_negatives`, which add up to the total; 0 without hard pairs.
     """
 
-    def __init__(self, config: OnlineContrastiveLossConfig, threshold: float = 0.5) -> None:
-        super().__init__(config)
-        self.config = config
-        self.threshold = threshold if config.threshold is None else config.threshold
-
-    def forward(self, queries: Tensor, documents: Tensor, labels: Tensor | None = None, **ids: Tensor) -> LossParts:
-        """The loss of one batch. queries: (B, D), documents: (B + K, D), of which the first B count, labels: (B,).
-
-        Returns total and the terms `hard_positives` and `hard_negatives`, which add up to it. Without a hard pair the
-        loss is 0. Raises InputError on other input.
-        """
-        check_batch(queries, documents, labels)
-        together = require_labels(labels, "online_contrastive").to(queries.device) > self.threshold
-        apart = self._apart(queries, documents[: len(queries)])
-        near, far = apart[together], apart[~together]
+    def _of_pairs(self, distances: Tensor, is_positive: Tensor) -> LossParts:
+        near, far = distances[is_positive], distances[~is_positive]
         hard_far = far[far < (near.max() if len(near) > 1 else _mean(far))]
         hard_near = near[near > (far.min() if len(far) > 1 else _mean(near))]
-        positives, negatives = hard_near.square().sum(), (self.margin - hard_far).relu().square().sum()
+        positives, negatives = hard_near.square().sum(), (self.config.margin - hard_far).relu().square().sum()
         if self.config.reduction == "mean":
             hard = max(1, len(hard_near) + len(hard_far))
             positives, negatives = positives / hard, negatives / hard
@@ -138,7 +107,7 @@ class OnlineContrastiveLoss(_Margin):
 
 
 def _mean(values: Tensor) -> Tensor:
-    """The mean; of nothing, 0, to which nothing is compared."""
+    """Return the mean, 0 for an empty tensor."""
     return values.mean() if len(values) else values.new_zeros(())
 
 

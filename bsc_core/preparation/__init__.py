@@ -1,1 +1,1 @@
-"""From files to the data of an experiment, with what is made on the way: examples, negatives, added pairs."""
+"""Data of an experiment with generated examples, negatives and NLI pairs, and batch plans in the background."""

@@ -1,4 +1,4 @@
-"""`python -m bsc_core.projection FOLDER`: make the map that the folder asks for."""
+"""`python -m bsc_core.projection FOLDER`: build the map that FOLDER/request.json describes."""
 
 import sys
 

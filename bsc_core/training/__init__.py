@@ -1,1 +1,1 @@
-"""The visible training loop: seeds, optimiser, one step, the loop, checkpoints."""
+"""Training: data, samplers, the loop, callbacks, checkpoints and the run log."""

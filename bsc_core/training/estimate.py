@@ -1,4 +1,4 @@
-"""What a run will cost, told from the runs this machine has already done with the same encoder."""
+"""Expected cost of a run, from finished runs of this machine with the same encoder."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from bsc_core.config import RunConfig
-from bsc_core.data import ExperimentData
+from bsc_core.data import DatasetSplits
 from bsc_core.errors import BscError
-from bsc_core.runs import RunStore, chain_of
+from bsc_core.files import folder_bytes
+from bsc_core.runs import RESULT, RunStore, parent_run_id
 
 SPEEDS = ("train_characters_per_second", "encode_characters_per_second")
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Expected cost of a run. Each number is None where no earlier run tells it; `source` says where they come from."""
+    """Expected cost of a run, None without a comparable run; `source` names the run that it is estimated from."""
 
     seconds: float | None
     memory_bytes: int | None
@@ -26,17 +27,17 @@ class Estimate:
     source: str
 
 
-def characters(data: ExperimentData) -> tuple[int, int]:
-    """Characters one epoch reads, both sides of every training pair, and those of all distinct texts."""
+def characters(data: DatasetSplits) -> tuple[int, int]:
+    """Return the characters of both sides of all training pairs, and those of all distinct texts."""
     lengths = np.fromiter(map(len, data.texts.texts), dtype=np.int64, count=len(data.texts))
     train = data.train
     return int(lengths[train.query].sum() + lengths[train.document].sum()), int(lengths.sum())
 
 
-def measured_speed(summary: dict[str, Any], data: ExperimentData, folder: Path) -> dict[str, Any]:
-    """What a finished run tells about the next: characters a second in training and in encoding, and fixed costs.
+def measured_speed(summary: dict[str, Any], data: DatasetSplits, folder: Path) -> dict[str, Any]:
+    """Return the speed of a finished run in characters per second, its startup time, and the size of its folder.
 
-    summary: what `Journal.summary` returned. folder: the run's folder, for the space it takes.
+    summary: the result of `RunLogger.summary`.
     """
     seconds, (per_epoch, distinct) = summary["seconds"], characters(data)
     training = seconds.get("train", 0.0) + seconds.get("plan", 0.0) + seconds.get("checkpoint", 0.0)
@@ -47,20 +48,20 @@ def measured_speed(summary: dict[str, Any], data: ExperimentData, folder: Path) 
         "train_characters_per_second": trained / training if training else None,
         "encode_characters_per_second": encoded / encoding if encoding else None,
         "startup_seconds": max(0.0, seconds["total"] - training - encoding),
-        "disk_bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        "disk_bytes": folder_bytes(folder),
     }
 
 
-def estimate(config: RunConfig, data: ExperimentData, store: RunStore) -> Estimate:
-    """The cost of a run from the newest finished run whose steps cost the same: see `_of_one_cost`."""
+def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimate:
+    """Estimate the cost of a run from the newest finished run whose steps cost the same."""
     speed = _latest_speed(config, store)
     if speed is None:
         return Estimate(None, None, None, "not measured yet: the first run with this encoder measures it")
     run_id, result = speed
     per_epoch, distinct = characters(data)
     epochs = config.training.epochs
-    if config.training.steps:
-        pairs = config.training.steps * config.training.batch_size * config.training.accumulation
+    if config.training.max_steps:
+        pairs = config.training.max_steps * config.training.batch_size * config.training.gradient_accumulation_steps
         epochs = max(1, round(pairs / len(data.train)))
     evaluations = 1 + (epochs if config.evaluation.each_epoch else 1)
     seconds = (
@@ -72,27 +73,27 @@ def estimate(config: RunConfig, data: ExperimentData, store: RunStore) -> Estima
 
 
 def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, Any]] | None:
-    wanted = _of_one_cost(config, store)
+    wanted = _cost_key(config, store)
     for run in store.list():
         try:
-            result, other = run.read_json("result"), run.config()
+            result, other = run.read_json(RESULT), run.config()
         except BscError:  # written by a version with other fields
             continue
         if not result or not all(result.get(name) for name in SPEEDS):
             continue
-        if _of_one_cost(other, store) == wanted:
+        if _cost_key(other, store) == wanted:
             return run.id, result
     return None
 
 
-def _of_one_cost(config: RunConfig, store: RunStore) -> tuple[object, ...]:
-    """What runs share whose steps cost the same: the encoder at the start of their chain, and how it is computed."""
+def _cost_key(config: RunConfig, store: RunStore) -> tuple[object, ...]:
+    """Return a key that is equal for runs whose steps cost the same: initial encoder, LoRA, precision, caching."""
     encoder, seen = config.encoder.name, set()
-    while (run_id := chain_of(encoder)) is not None and run_id not in seen:
+    while (run_id := parent_run_id(encoder)) is not None and run_id not in seen:
         seen.add(run_id)
         try:
             encoder = store.get(run_id).config().encoder.name
-        except BscError:  # that run is gone
+        except BscError:  # the run was deleted
             break
     training = config.training
     return encoder, config.encoder.lora is None, training.precision, training.gradient_cache == "always"

@@ -1,4 +1,4 @@
-"""The first batch as the model saw it: texts made again from the tokens that were left of them."""
+"""First batch as the encoder reads it: texts decoded from their tokens after truncation."""
 
 # B pairs in the batch
 
@@ -10,60 +10,92 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bsc_core.batching.arrays import Ids
-from bsc_core.config import LossConfig
-from bsc_core.data.pairs import PairDataset
-from bsc_core.encoders import tokenise
+from bsc_core.config import LossConfig, RunConfig
+from bsc_core.data.dataset import PairDataset
+from bsc_core.encoders import tokenize
+from bsc_core.runs import FIRST_BATCH
+from bsc_core.training.loop.trainer import Batches, Callback, Trainer
+from bsc_core.types import Ids
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-SHOWN = 64
+    from bsc_core.runs import Run
+
+MAX_PAIRS = 64
+
+
+class SaveFirstBatch(Callback):
+    """Writes the pairs of the first batch of training into the run folder."""
+
+    def __init__(self, config: RunConfig, run: Run) -> None:
+        self.config, self.run = config, run
+
+    def on_epoch_begin(self, trainer: Trainer, epoch: int, batches: Batches) -> None:
+        """Write the first batch of the first epoch."""
+        if epoch == 1:
+            rows, length = next(iter(batches)), self.config.encoder.max_seq_length
+            pairs = first_batch(
+                trainer.encoder, trainer.sampler.dataset, rows, loss=self.config.loss, max_seq_length=length
+            )
+            self.run.write_json(FIRST_BATCH, pairs)
 
 
 def first_batch(
-    model: SentenceTransformer, dataset: PairDataset, rows: Ids, *, loss: LossConfig, max_length: int, epoch: int = 1
+    model: SentenceTransformer,
+    dataset: PairDataset,
+    rows: Ids,
+    *,
+    loss: LossConfig,
+    max_seq_length: int,
 ) -> dict[str, Any]:
-    """The pairs of a batch, at most 64 of them: `epoch`, `size` (all of the batch) and `pairs`.
+    """Return at most 64 pairs of a batch.
 
-    rows: (B,). A pair has `query`, `document` (the query again where the loss compares two views of it) and, where the
-    loss takes it, `negative`: the words that the tokens say, cut after max_length; the number of tokens, special ones
-    included, as `query_tokens` and so on; whether the text was longer, as `query_cut`; and its `label`, None where
-    every pair is positive.
+    Args:
+        model: The encoder.
+        dataset: The training pairs.
+        rows: (B,) rows of the batch.
+        loss: Determines which texts of a pair are encoded.
+        max_seq_length: Tokens after which a text is truncated.
+
+    Returns:
+        `epoch` (1), `size` (B) and `pairs`. A pair has the decoded texts `query`, `document` (the query again where the
+        loss compares two views) and, where the loss takes it, `negative`; their numbers of tokens with special ones
+        (`query_tokens`); whether they were truncated (`query_cut`); and its `label`, None where every pair is positive.
     """
-    shown = rows[:SHOWN]
+    shown = rows[:MAX_PAIRS]
     columns = {"query": dataset.query, "document": dataset.query if "views" in loss.needs else dataset.document}
     if loss.takes_negatives and dataset.negative is not None:
         columns["negative"] = dataset.negative
     pairs: list[dict[str, Any]] = [{} for _ in shown]
     for name, column in columns.items():
-        seen = _seen(model, [dataset.texts.texts[text] for text in column[shown]], max_length)
-        for pair, (words, count, cut) in zip(pairs, seen, strict=True):
-            pair |= {name: words, f"{name}_tokens": count, f"{name}_cut": cut}
+        decoded = _decode(model, [dataset.texts.texts[text] for text in column[shown]], max_seq_length)
+        for pair, (text, count, cut) in zip(pairs, decoded, strict=True):
+            pair |= {name: text, f"{name}_tokens": count, f"{name}_cut": cut}
     for pair, row in zip(pairs, shown, strict=True):
         pair["label"] = None if dataset.label is None else float(dataset.label[row])
-    return {"epoch": epoch, "size": len(rows), "pairs": pairs}
+    return {"epoch": 1, "size": len(rows), "pairs": pairs}
 
 
-def _seen(model: SentenceTransformer, texts: Sequence[str], max_length: int) -> list[tuple[str, int, bool]]:
-    """The words, the number of tokens and whether some were cut off, of each text."""
-    with _room_for_one_more(model, max_length):
-        table = tokenise(model, texts, max_length + 1)
-    longer = table.lengths > max_length
-    table = tokenise(model, texts, max_length)
+def _decode(model: SentenceTransformer, texts: Sequence[str], max_seq_length: int) -> list[tuple[str, int, bool]]:
+    """Return the decoded text, the number of tokens, and whether it was truncated, of each text."""
+    with _truncation_plus_one(model, max_seq_length):
+        table = tokenize(model, texts, max_seq_length + 1)
+    longer = table.lengths > max_seq_length
+    table = tokenize(model, texts, max_seq_length)
     pieces = np.split(table.tokens, table.offsets[1:-1])
-    words = [model.tokenizer.decode(piece.tolist(), skip_special_tokens=True) for piece in pieces]
-    return list(zip(words, table.lengths.tolist(), longer.tolist(), strict=True))
+    decoded = [model.tokenizer.decode(piece.tolist(), skip_special_tokens=True) for piece in pieces]
+    return list(zip(decoded, table.lengths.tolist(), longer.tolist(), strict=True))
 
 
 @contextmanager
-def _room_for_one_more(model: SentenceTransformer, max_length: int) -> Iterator[None]:
-    """A bare tokeniser cuts by itself; inside the block one token later."""
+def _truncation_plus_one(model: SentenceTransformer, max_seq_length: int) -> Iterator[None]:
+    """Let a bare tokenizer, which truncates by itself, do so one token later inside the block."""
     bare = hasattr(model.tokenizer, "enable_truncation")
     if bare:
-        model.tokenizer.enable_truncation(max_length + 1)
+        model.tokenizer.enable_truncation(max_seq_length + 1)
     try:
         yield
     finally:
         if bare:
-            model.tokenizer.enable_truncation(max_length)
+            model.tokenizer.enable_truncation(max_seq_length)

@@ -1,7 +1,6 @@
-"""Experiment trackers that a run reports to: trackio, MLflow, TensorBoard and W&B, each by its own package.
+"""Experiment trackers that a run reports to: trackio, MLflow, TensorBoard and W&B, through accelerate.
 
-How each is spoken to is accelerate's business. Their own environment variables hold (`MLFLOW_TRACKING_URI`,
-`WANDB_MODE`); what they keep in files goes into the run's folder.
+Their environment variables apply (`MLFLOW_TRACKING_URI`, `WANDB_MODE`); their files are written to the run's folder.
 """
 
 from __future__ import annotations
@@ -15,24 +14,28 @@ from typing import Any
 from bsc_core.errors import ConfigError
 
 PROJECT = "bsc-lab"
-PACKAGES = {"trackio": "trackio", "mlflow": "mlflow", "tensorboard": "tensorboard", "wandb": "wandb"}
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse a tracker whose package is not installed. Raises ConfigError."""
+    """Raise ConfigError for a tracker whose package, of the same name, is not installed."""
     for name in names:
-        if find_spec(PACKAGES[name]) is None:
+        if find_spec(name) is None:
             raise ConfigError(
-                f"training.report_to names {name}, which is not installed; run pip install {PACKAGES[name]}, "
-                "or leave it out"
+                f"training.report_to names {name}, which is not installed; run pip install {name}, or leave it out"
             )
 
 
 class Trackers:
-    """The trackers of one run. One that fails is named in the log and told no more; the run goes on.
+    """The trackers of one run; one that fails is reported in the log and no longer used.
 
-    names: of `training.report_to`. folder: for their files. run_id: what the run is called there. settings: flat, told
-    once. Raises ConfigError for one that cannot be started.
+    Args:
+        names: Those of `training.report_to`.
+        folder: For their files.
+        run_id: Name of the run in the trackers.
+        settings: Flat settings of the run, reported once.
+
+    Raises:
+        ConfigError: A tracker cannot be started.
     """
 
     def __init__(self, names: Sequence[str], folder: Path, *, run_id: str, settings: Mapping[str, Any]) -> None:
@@ -41,8 +44,8 @@ class Trackers:
         for name in names:
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                self._open[name] = _started(name, folder, run_id, settings)
-            except Exception as error:  # theirs, of any kind
+                self._open[name] = _start(name, folder, run_id, settings)
+            except Exception as error:  # trackers raise exceptions of any kind
                 self.finish()
                 raise ConfigError(
                     f"training.report_to: {name} could not be started ({_first_line(error)}); correct its settings, "
@@ -50,26 +53,26 @@ class Trackers:
                 ) from error
 
     def log(self, values: Mapping[str, float | None], step: int) -> None:
-        """Tell numbers after a step; None is left out."""
+        """Report numbers after a step; None is left out."""
         numbers = {name: value for name, value in values.items() if value is not None}
         for name, tracker in list(self._open.items()):
             try:
                 tracker.log(numbers, step=step)
-            except Exception as error:  # theirs, of any kind
+            except Exception as error:
                 del self._open[name]
-                _say(f"Note: {name} takes no more ({_first_line(error)}); the run goes on without it")
+                _say(f"Note: reporting to {name} failed ({_first_line(error)}); the run continues without it")
 
     def finish(self) -> None:
-        """Let them write what they still hold."""
+        """Let the trackers write what they have buffered."""
         while self._open:
             name, tracker = self._open.popitem()
             try:
                 tracker.finish()
-            except Exception as error:  # theirs, of any kind
+            except Exception as error:
                 _say(f"Note: {name} could not be closed ({_first_line(error)})")
 
 
-def _started(name: str, folder: Path, run_id: str, settings: Mapping[str, Any]) -> Any:
+def _start(name: str, folder: Path, run_id: str, settings: Mapping[str, Any]) -> Any:
     from accelerate import tracking
 
     classes = {
@@ -80,9 +83,9 @@ def _started(name: str, folder: Path, run_id: str, settings: Mapping[str, Any]) 
     }
     tracker = classes[name]()
     tracker.start()
-    told = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in settings.items()}
-    if name != "tensorboard":  # whose form for settings is a run of its own
-        tracker.store_init_configuration(told)
+    reported = {key: value if isinstance(value, bool | int | float) else str(value) for key, value in settings.items()}
+    if name != "tensorboard":  # it would store settings as a separate run
+        tracker.store_init_configuration(reported)
     return tracker
 
 

@@ -21,10 +21,10 @@ def make_vectors(dataset: PairDataset, *, seed: int = 0, width: int = 8) -> np.n
 
 
 def slow_examples(
-    config: BatchingConfig, dataset: PairDataset, vectors: np.ndarray, drawn: list[int]
+    config: BatchingConfig, dataset: PairDataset, vectors: np.ndarray, shuffled: list[int]
 ) -> list[list[int]]:
-    """Groups of Algorithm 1 in the order found: plain lists and sets, distances sorted in full, no reversal."""
-    side = dataset.query if config.by == "query" else dataset.document
+    """Groups of Algorithm 1 in their order: plain lists and sets, distances sorted in full, no reversal."""
+    side = dataset.query if config.group_by == "query" else dataset.document
     wide = vectors.astype(np.float64)
 
     def distance(one: int, other: int) -> float:
@@ -34,14 +34,14 @@ def slow_examples(
 
     used: set[int] = set()
     groups = []
-    for anchor in drawn:
+    for anchor in shuffled:
         if anchor in used:
             continue
         used.add(anchor)
         group = [anchor]
         others = sorted(set(side.tolist()) - {side[anchor]}, key=lambda text: distance(side[anchor], text))
-        for text in [side[anchor], *others[: config.neighbours]]:
-            for row in drawn:
+        for text in [side[anchor], *others[: config.neighbors]]:
+            for row in shuffled:
                 held = {ident for member in group for ident in (dataset.query[member], dataset.document[member])}
                 repeats = dataset.query[row] in held or dataset.document[row] in held
                 if side[row] != text or row in used or (config.distinct_texts and repeats):

@@ -1,4 +1,4 @@
-"""Cluster-based and neighbour-based groups."""
+"""Cluster-based and neighbor-based groups."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from bsc_core.batching import BatchPlan, build_plan
-from bsc_core.batching.clusters import assign, fit_centroids
+from bsc_core.batching.strategies.clusters import assign, fit_centroids
 from bsc_core.config import BatchingConfig
 from bsc_core.errors import InputError
 
 
 def blobs(count: int, each: int, seed: int = 0) -> np.ndarray:
-    """`each` points around each of `count` far centres, as float32 (count * each, 8)."""
-    chooser = np.random.default_rng(seed)
-    centres = chooser.normal(size=(count, 8)) * 10
-    return (np.repeat(centres, each, axis=0) + chooser.normal(size=(count * each, 8)) * 0.01).astype(np.float32)
+    """`each` points around each of `count` far centers, as float32 (count * each, 8)."""
+    generator = np.random.default_rng(seed)
+    centers = generator.normal(size=(count, 8)) * 10
+    return (np.repeat(centers, each, axis=0) + generator.normal(size=(count * each, 8)) * 0.01).astype(np.float32)
 
 
 def vectors_for(dataset, queries: np.ndarray) -> np.ndarray:
@@ -24,10 +24,10 @@ def vectors_for(dataset, queries: np.ndarray) -> np.ndarray:
     return vectors
 
 
-@pytest.mark.parametrize("strategy", ["clusters", "neighbours"])
+@pytest.mark.parametrize("strategy", ["clusters", "neighbors"])
 def test_rows_of_a_group_come_from_one_blob(dataset_of, strategy: str) -> None:
     dataset = dataset_of(list(range(120)), list(range(120)))
-    config = BatchingConfig(strategy=strategy, clusters=6, group_size=5, metric="l2", shingle_neighbours=3)
+    config = BatchingConfig(strategy=strategy, clusters=6, group_size=5, metric="l2", shingle_neighbors=3)
     plan = build_plan(config, dataset, vectors_for(dataset, blobs(6, 20)), seed=0, epoch=0)
     for group in np.unique(plan.groups):
         assert len(set((plan.order[plan.groups == group] // 20).tolist())) == 1
@@ -39,8 +39,8 @@ def test_clusters_start_from_those_of_the_epoch_before(dataset_of, tmp_path) -> 
     config = BatchingConfig(strategy="clusters", clusters=6, metric="l2")
     first = build_plan(config, dataset, vectors, seed=0, epoch=0)
     first.save(tmp_path / "plan.npz")
-    kept = BatchPlan.load(tmp_path / "plan.npz")
-    second = build_plan(config, dataset, vectors, seed=0, epoch=1, previous=kept)
+    loaded = BatchPlan.load(tmp_path / "plan.npz")
+    second = build_plan(config, dataset, vectors, seed=0, epoch=1, previous=loaded)
     assert first.centroids is not None
     assert second.centroids is not None
     assert np.abs(first.centroids - second.centroids).max() < 0.1  # same blobs under the same numbers
@@ -60,7 +60,7 @@ def test_more_clusters_than_texts_are_refused_in_one_sentence(dataset_of, vector
         build_plan(BatchingConfig(strategy="clusters"), dataset, vectors_of(dataset), seed=0, epoch=0)
 
 
-@pytest.mark.parametrize("strategy", ["clusters", "neighbours", "examples"])
+@pytest.mark.parametrize("strategy", ["clusters", "neighbors", "nearest"])
 def test_vectors_are_needed_and_must_be_finite(dataset_of, vectors_of, strategy: str) -> None:
     dataset = dataset_of([0, 1, 2], [0, 1, 2])
     config = BatchingConfig(strategy=strategy, clusters=2)
@@ -72,10 +72,10 @@ def test_vectors_are_needed_and_must_be_finite(dataset_of, vectors_of, strategy:
         build_plan(config, dataset, broken, seed=0, epoch=0)
 
 
-def test_all_texts_equal_make_full_groups(dataset_of, vectors_of) -> None:
+def test_equal_texts_form_full_groups(dataset_of, vectors_of) -> None:
     dataset = dataset_of([0] * 10, list(range(10)))
     config = BatchingConfig(strategy="clusters", clusters=1, group_size=4)
     plan = build_plan(config, dataset, vectors_of(dataset), seed=0, epoch=0)
     assert sorted(np.unique(plan.groups, return_counts=True)[1].tolist()) == [2, 4, 4]
-    lone = build_plan(BatchingConfig(strategy="neighbours"), dataset, vectors_of(dataset), seed=0, epoch=0)
+    lone = build_plan(BatchingConfig(strategy="neighbors"), dataset, vectors_of(dataset), seed=0, epoch=0)
     assert sorted(lone.order.tolist()) == list(range(10))

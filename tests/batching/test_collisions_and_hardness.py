@@ -1,4 +1,4 @@
-"""Collisions and hardness beside cell-by-cell definitions."""
+"""Collisions and hardness against cell-by-cell definitions."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from bsc_core.batching import (
     plan_hardness,
     similarity_matrix,
 )
-from bsc_core.batching.knn import unit_rows
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset, read_pairs
+from bsc_core.neighbors import unit_rows
 
 seeds = st.integers(0, 999)
-repeatable = settings(max_examples=100, deadline=None, derandomize=True)
+repeatable = settings(max_examples=100, derandomize=True)
 
 
-def labelled(dataset_of, seed: int, rows: int = 40) -> PairDataset:
+def labeled(dataset_of, seed: int, rows: int = 40) -> PairDataset:
     """Random pairs with repeated texts on both sides, labels, and query ids that some texts share."""
-    chooser = np.random.default_rng(seed)
-    queries = chooser.integers(14, size=rows)
+    generator = np.random.default_rng(seed)
+    queries = generator.integers(14, size=rows)
     return dataset_of(
         queries.tolist(),
-        chooser.integers(16, size=rows).tolist(),
-        chooser.random(rows).tolist(),
+        generator.integers(16, size=rows).tolist(),
+        generator.random(rows).tolist(),
         query_ids=[f"id{query // 2}" for query in queries],
     )
 
@@ -52,7 +52,7 @@ def slow_collision(dataset: PairDataset, i: int, j: int) -> bool:
 @given(seeds)
 @repeatable
 def test_collisions_match_their_definition(dataset_of, seed: int) -> None:
-    dataset = labelled(dataset_of, seed)
+    dataset = labeled(dataset_of, seed)
     rows = np.random.default_rng(seed).permutation(40)[:12].astype(np.int32)
     expected = [[slow_collision(dataset, i, j) for j in rows] for i in rows]
     assert collision_matrix(dataset, rows).tolist() == expected
@@ -61,12 +61,12 @@ def test_collisions_match_their_definition(dataset_of, seed: int) -> None:
 def test_each_kind_of_collision_is_found(dataset_of) -> None:
     dataset = dataset_of([0, 0, 1, 2, 3, 2], [0, 1, 1, 2, 3, 3], [1, 1, 1, 1, 1, 1])
     rows = np.array([0, 1, 2, 3, 4], dtype=np.int32)
-    found = {(i, j) for i, j in zip(*np.nonzero(collision_matrix(dataset, rows)), strict=True)}
+    result = {(i, j) for i, j in zip(*np.nonzero(collision_matrix(dataset, rows)), strict=True)}
     same_query, same_document, elsewhere = {(0, 1), (1, 0), (0, 2)}, {(1, 2), (2, 1)}, {(3, 4)}
-    assert found == same_query | same_document | elsewhere
+    assert result == same_query | same_document | elsewhere
 
 
-def test_labelled_negative_of_the_same_query_is_no_collision(dataset_of) -> None:
+def test_labeled_negative_of_the_same_query_is_no_collision(dataset_of) -> None:
     dataset = dataset_of([0, 0], [0, 1], [1.0, 0.2])
     assert collision_matrix(dataset, np.array([0, 1])).tolist() == [[False, False], [True, False]]
     assert KnownPairs(dataset).negative(np.array([0, 1])).tolist() == [[False, True], [False, True]]
@@ -82,22 +82,22 @@ def test_similarities_are_cosines_of_queries_and_documents(dataset_of, vectors_o
     vectors = vectors_of(dataset)
     vectors[dataset.query[1]] = 0
     rows = np.array([2, 0, 1], dtype=np.int32)
-    found = similarity_matrix(dataset, vectors, rows)
+    result = similarity_matrix(dataset, vectors, rows)
     for i, row in enumerate(rows):
         for j, other in enumerate(rows):
             left, right = vectors[dataset.query[row]], vectors[dataset.document[other]]
             expected = 0 if row == 1 else left @ right / np.linalg.norm(left) / np.linalg.norm(right)
-            assert found[i, j] == pytest.approx(expected, abs=1e-6)
+            assert result[i, j] == pytest.approx(expected, abs=1e-6)
 
 
 @given(seeds, st.booleans())
 @repeatable
 def test_plan_hardness_matches_its_definition(dataset_of, vectors_of, seed: int, keep_groups: bool) -> None:
-    dataset = labelled(dataset_of, seed)
+    dataset = labeled(dataset_of, seed)
     vectors = vectors_of(dataset, seed=seed)
     plan = build_plan(BatchingConfig(group_size=3, keep_groups=keep_groups), dataset, vectors, seed=seed, epoch=0)
     hardness = plan_hardness(plan, dataset, vectors, 7)
-    place = {int(row): number for number, row in enumerate(plan.order)}
+    position = {int(row): number for number, row in enumerate(plan.order)}
     closer, collisions = [], 0
     for batch in plan.batches(7):
         similarities = similarity_matrix(dataset, vectors, batch)
@@ -105,9 +105,9 @@ def test_plan_hardness_matches_its_definition(dataset_of, vectors_of, seed: int,
             negatives = [
                 similarities[i, j] for j, o in enumerate(batch) if j != i and not slow_collision(dataset, row, o)
             ]
-            found = hardness.hardest[place[int(row)]]
-            assert np.isnan(found) if not negatives else found == pytest.approx(max(negatives))
-            assert hardness.own[place[int(row)]] == pytest.approx(similarities[i, i])
+            result = hardness.hardest[position[int(row)]]
+            assert np.isnan(result) if not negatives else result == pytest.approx(max(negatives))
+            assert hardness.pair_similarity[position[int(row)]] == pytest.approx(similarities[i, i])
             if negatives and dataset.positive[row]:
                 closer.append(max(negatives) > similarities[i, i])
             collisions += sum(
@@ -118,7 +118,7 @@ def test_plan_hardness_matches_its_definition(dataset_of, vectors_of, seed: int,
     assert hardness.intact == plan.intact(7)
 
 
-def test_a_lone_pair_has_no_hardness(dataset_of, vectors_of) -> None:
+def test_a_single_pair_has_no_hardness(dataset_of, vectors_of) -> None:
     dataset = dataset_of([0], [0])
     plan = BatchPlan(np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.int32))
     hardness = plan_hardness(plan, dataset, vectors_of(dataset), 4)
@@ -126,14 +126,14 @@ def test_a_lone_pair_has_no_hardness(dataset_of, vectors_of) -> None:
     assert (hardness.closer_share, hardness.collisions, hardness.intact) == (None, 0, None)
 
 
-def test_examples_make_harder_negatives_than_random(dataset_of) -> None:
-    chooser = np.random.default_rng(0)
+def test_nearest_gives_harder_negatives_than_random(dataset_of) -> None:
+    generator = np.random.default_rng(0)
     dataset = dataset_of(list(range(400)), list(range(400)))
-    topics = chooser.normal(size=(50, 16))
+    topics = generator.normal(size=(50, 16))
     vectors = np.empty((len(dataset.texts), 16), dtype=np.float32)
     for row in range(400):
-        pair = topics[row % 50] + 0.5 * chooser.normal(size=16)
-        vectors[[dataset.query[row], dataset.document[row]]] = pair + 0.3 * chooser.normal(size=(2, 16))
+        pair = topics[row % 50] + 0.5 * generator.normal(size=16)
+        vectors[[dataset.query[row], dataset.document[row]]] = pair + 0.3 * generator.normal(size=(2, 16))
     hard, easy = (
         plan_hardness(
             build_plan(BatchingConfig(strategy=name), dataset, vectors, seed=0, epoch=0), dataset, vectors, 16
@@ -147,7 +147,7 @@ def test_examples_make_harder_negatives_than_random(dataset_of) -> None:
 @given(seeds)
 @repeatable
 def test_hardest_negatives_are_the_most_similar_other_documents(dataset_of, vectors_of, seed: int) -> None:
-    dataset = labelled(dataset_of, seed)
+    dataset = labeled(dataset_of, seed)
     vectors = vectors_of(dataset, seed=seed)
     rows = np.random.default_rng(seed).permutation(40)[:10].astype(np.int32)
     similarities = similarity_matrix(dataset, vectors, rows)
@@ -157,14 +157,14 @@ def test_hardest_negatives_are_the_most_similar_other_documents(dataset_of, vect
         for j in range(10)
         if i != j and dataset.positive[rows[i]]
     }
-    found = hardest_negatives(dataset, vectors, rows, top=15)
-    assert [pair.similarity for pair in found] == sorted((cell[0] for cell in cells.values()), reverse=True)[:15]
-    for pair in found:
-        assert cells[pair.query_row, pair.document_row] == (pair.similarity, pair.own_similarity)
+    result = hardest_negatives(dataset, vectors, rows, top=15)
+    assert [pair.similarity for pair in result] == sorted((cell[0] for cell in cells.values()), reverse=True)[:15]
+    for pair in result:
+        assert cells[pair.query_row, pair.document_row] == (pair.similarity, pair.positive_similarity)
         collides = slow_collision(dataset, pair.query_row, pair.document_row)
-        closer = pair.similarity > pair.own_similarity and not pair.labelled_negative
+        closer = pair.similarity > pair.positive_similarity and not pair.labeled_negative
         assert pair.suspected is (collides or closer)
-        assert not (pair.labelled_negative and collides)
+        assert not (pair.labeled_negative and collides)
 
 
 def test_a_known_negative_is_not_suspected_and_an_unknown_closer_one_is(dataset_of) -> None:
@@ -173,9 +173,9 @@ def test_a_known_negative_is_not_suspected_and_an_unknown_closer_one_is(dataset_
     vectors[dataset.query[0]] = (1, 0)
     vectors[dataset.document] = [(1, 1), (1, 0), (2, 1)]
     vectors[dataset.query[2]] = (0, 1)
-    found = hardest_negatives(dataset, vectors, np.arange(3, dtype=np.int32), top=2)
-    assert [(pair.query_row, pair.document_row) for pair in found] == [(0, 1), (0, 2)]
-    assert [(pair.labelled_negative, pair.suspected) for pair in found] == [(True, False), (False, True)]
+    result = hardest_negatives(dataset, vectors, np.arange(3, dtype=np.int32), top=2)
+    assert [(pair.query_row, pair.document_row) for pair in result] == [(0, 1), (0, 2)]
+    assert [(pair.labeled_negative, pair.suspected) for pair in result] == [(True, False), (False, True)]
 
 
 def word_vectors(texts, *, width: int = 512) -> np.ndarray:
@@ -188,19 +188,19 @@ def word_vectors(texts, *, width: int = 512) -> np.ndarray:
 
 
 @pytest.mark.parametrize("by", ["query", "document"])
-def test_groups_of_the_sample_pairs_are_alike_and_repeat_no_text(sample_pairs: Path, by: str) -> None:
+def test_groups_of_the_sample_pairs_are_similar_and_repeat_no_text(sample_pairs: Path, by: str) -> None:
     dataset = read_pairs(sample_pairs)
     vectors = word_vectors(dataset.texts)
-    plan = build_plan(BatchingConfig(by=by, keep_groups=True), dataset, vectors, seed=0, epoch=0)
+    plan = build_plan(BatchingConfig(group_by=by, keep_groups=True), dataset, vectors, seed=0, epoch=0)
     side = unit_rows(vectors[dataset.query if by == "query" else dataset.document])
-    alike = []
+    similarity_in_batches = []
     for group in range(plan.groups.max() + 1):
         rows = plan.order[plan.groups == group]
         texts = [*dataset.query[rows].tolist(), *dataset.document[rows].tolist()]
         assert len(rows) <= 8
         assert len(set(texts)) == len(texts)
         if len(rows) > 1:
-            alike.append((side[rows] @ side[rows].T)[~np.eye(len(rows), dtype=bool)].mean())
+            similarity_in_batches.append((side[rows] @ side[rows].T)[~np.eye(len(rows), dtype=bool)].mean())
     assert sorted(plan.order.tolist()) == list(range(len(dataset)))
     assert plan.intact(30) == 1
-    assert np.mean(alike) > 1.25 * (side @ side.T).mean()
+    assert np.mean(similarity_in_batches) > 1.25 * (side @ side.T).mean()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from bsc_core.batching import BatchPlan, build_plan, collision_matrix
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
-from bsc_core.data.marks import with_marks
+from bsc_core.data.false_negatives import with_false_negatives
 from bsc_core.errors import InputError
 
-repeatable = settings(max_examples=150, deadline=None, derandomize=True)
+repeatable = settings(max_examples=150, derandomize=True)
 
 
 def conflict(dataset: PairDataset, one: int, other: int) -> bool:
@@ -42,8 +42,8 @@ def test_no_two_rows_of_a_batch_conflict_and_no_row_is_lost(
     rows: list[tuple[int, int]], marks: list[tuple[int, int]], batch_size: int, keep_groups: bool
 ) -> None:
     dataset = PairDataset.from_pairs([f"q{a}" for a, _ in rows], [f"d{b}" for _, b in rows])
-    dataset = with_marks(dataset, [(f"q{a}", f"d{b}") for a, b in marks])
-    config = BatchingConfig(strategy="words", forbid_collisions=True, keep_groups=keep_groups, group_size=3)
+    dataset = with_false_negatives(dataset, [(f"q{a}", f"d{b}") for a, b in marks])
+    config = BatchingConfig(strategy="words", no_duplicates=True, keep_groups=keep_groups, group_size=3)
     plan = build_plan(config, dataset, seed=len(rows), epoch=0)
     try:
         batches = plan.batches(batch_size)
@@ -58,27 +58,27 @@ def test_no_two_rows_of_a_batch_conflict_and_no_row_is_lost(
         assert not any(conflict(dataset, a, b) for a, b in pairs)
 
 
-def test_rows_without_conflicts_are_cut_as_ever() -> None:
+def test_rows_without_conflicts_are_cut_in_sequence() -> None:
     dataset = PairDataset.from_pairs([f"q{n}" for n in range(50)], [f"d{n}" for n in range(50)])
     free = build_plan(BatchingConfig(strategy="random"), dataset, seed=0, epoch=0)
-    apart = build_plan(BatchingConfig(strategy="random", forbid_collisions=True), dataset, seed=0, epoch=0)
-    found = zip(free.batches(10), apart.batches(10), strict=True)
-    assert all(np.array_equal(one, other) for one, other in found)
+    apart = build_plan(BatchingConfig(strategy="random", no_duplicates=True), dataset, seed=0, epoch=0)
+    result = zip(free.batches(10), apart.batches(10), strict=True)
+    assert all(np.array_equal(one, other) for one, other in result)
 
 
-def test_a_row_that_conflicts_with_every_other_is_said_in_one_sentence() -> None:
+def test_a_row_that_conflicts_with_every_other_is_refused() -> None:
     dataset = PairDataset.from_pairs(["q"] * 3, ["a", "b", "c"])
-    plan = build_plan(BatchingConfig(strategy="random", forbid_collisions=True), dataset, seed=0, epoch=0)
-    with pytest.raises(InputError, match="switch forbid_collisions off"):
+    plan = build_plan(BatchingConfig(strategy="random", no_duplicates=True), dataset, seed=0, epoch=0)
+    with pytest.raises(InputError, match="switch no_duplicates off"):
         plan.batches(2)
 
 
 def test_a_saved_plan_keeps_its_conflicts(tmp_path: Path) -> None:
     dataset = PairDataset.from_pairs(["a", "a", "b", "c", "b", "d"], [f"d{n}" for n in range(6)])
-    plan = build_plan(BatchingConfig(strategy="random", forbid_collisions=True), dataset, seed=0, epoch=0)
+    plan = build_plan(BatchingConfig(strategy="random", no_duplicates=True), dataset, seed=0, epoch=0)
     plan.save(tmp_path / "plan.npz")
-    kept = BatchPlan.load(tmp_path / "plan.npz")
-    assert [batch.tolist() for batch in kept.batches(3)] == [batch.tolist() for batch in plan.batches(3)]
+    loaded = BatchPlan.load(tmp_path / "plan.npz")
+    assert [batch.tolist() for batch in loaded.batches(3)] == [batch.tolist() for batch in plan.batches(3)]
     assert any(collision_matrix(dataset, batch).any() for seed in range(9) for batch in _free(dataset, seed).batches(3))
 
 
@@ -90,17 +90,17 @@ def test_a_marked_pair_counts_as_a_collision() -> None:
     dataset = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"])
     rows = np.arange(3, dtype=np.int32)
     assert not collision_matrix(dataset, rows).any()
-    marked = with_marks(dataset, [("a", "y"), ("a", "gone")])
+    marked = with_false_negatives(dataset, [("a", "y"), ("a", "gone")])
     assert np.argwhere(collision_matrix(marked, rows)).tolist() == [[0, 1]]
     assert marked.digest != dataset.digest
-    assert replace(marked, marks=None).digest == dataset.digest
+    assert replace(marked, false_negatives=None).digest == dataset.digest
 
 
-def test_a_feasible_set_is_dealt_whatever_the_draw() -> None:
+def test_a_feasible_set_is_assigned_for_every_seed() -> None:
     rows = zip([1, 1, 4, 0, 0, 2], [0, 3, 3, 0, 2, 1], strict=True)
     pairs = [(f"q{query}", f"d{document}") for query, document in rows]
     dataset = PairDataset.from_pairs([query for query, _ in pairs], [document for _, document in pairs])
-    config = BatchingConfig(strategy="random", forbid_collisions=True)
+    config = BatchingConfig(strategy="random", no_duplicates=True)
     for seed in [*range(50), 469]:
         batches = build_plan(config, dataset, seed=seed, epoch=0).batches(3)
         assert sorted(row for batch in batches for row in batch.tolist()) == list(range(6))
@@ -111,11 +111,11 @@ def test_a_feasible_set_is_dealt_whatever_the_draw() -> None:
     st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=3),
 )
 @repeatable
-def test_marked_rows_stay_apart_though_collisions_are_allowed(
+def test_marked_rows_are_separated_even_with_collisions_allowed(
     rows: list[tuple[int, int]], marks: list[tuple[int, int]]
 ) -> None:
     dataset = PairDataset.from_pairs([f"q{a}" for a, _ in rows], [f"d{b}" for _, b in rows])
-    dataset = with_marks(dataset, [(f"q{a}", f"d{b}") for a, b in marks])
+    dataset = with_false_negatives(dataset, [(f"q{a}", f"d{b}") for a, b in marks])
     plan = build_plan(BatchingConfig(strategy="random"), dataset, seed=len(rows), epoch=0)
     try:
         batches = plan.batches(6)

@@ -23,20 +23,18 @@ ROWS = 1500
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_strategy_deals_every_row_once_and_forbidden_collisions_do_not_happen(
-    shared_data: Path, name: str
-) -> None:
+def test_every_strategy_uses_every_row_once_and_no_duplicates_prevents_collisions(shared_data: Path, name: str) -> None:
     file = "sentences.tsv.gz" if name == "sst2" else "pairs.tsv.gz"
     train = load_data(DataConfig(train=str(shared_data / name / file), **SETS[name]), seed=0).train
     train = train.take(np.arange(min(ROWS, len(train)))).compact()
     vectors = np.random.default_rng(0).normal(size=(len(train.texts), 16)).astype(np.float32)
     known = KnownPairs(train)
     for strategy in STRATEGIES:
-        config = BatchingConfig(strategy=strategy, clusters=20, forbid_collisions=strategy != "premises")
+        config = BatchingConfig(strategy=strategy, clusters=20, no_duplicates=strategy != "premises")
         plan = build_plan(config, train, vectors, seed=0, epoch=0)
         batches = plan.batches(32)
         assert sorted(np.concatenate(batches).tolist()) == list(range(len(train)))
-        if strategy in ("words", "clusters", "neighbours", "examples"):
+        if strategy in ("words", "clusters", "neighbors", "examples"):
             assert np.unique(plan.groups, return_counts=True)[1].max() <= 8
         if strategy == "premises":
             assert len(np.unique(plan.groups)) == len(np.unique(train.query_group))

@@ -9,27 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsc_core.batching import build_plan, plan_notes
-from bsc_core.batching.shingles import (
+from bsc_core.batching import build_plan, plan_warnings
+from bsc_core.batching.strategies.shingles import (
     ALONE,
     GROUP_STREAM,
     ORDER_STREAM,
     WordLists,
-    draw_shingles,
     form_groups,
     row_random,
+    sample_shingles,
     shingle_ids,
 )
-from bsc_core.batching.words import cut_words
+from bsc_core.batching.strategies.words import cut_words
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
 
-repeatable = settings(max_examples=200, deadline=None, derandomize=True)
+repeatable = settings(max_examples=200, derandomize=True)
 MASK = 2**64 - 1
 
 
 def slow_draw(row: int, seed: int, epoch: int, stream: int) -> int:
-    """splitmix64 with Python's whole numbers."""
+    """splitmix64 with Python's integers."""
     key = int(np.random.SeedSequence(seed, spawn_key=(epoch, stream)).generate_state(1, np.uint64)[0])
     mixed = ((row + 1) * 0x9E3779B97F4A7C15 + key) & MASK
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -38,7 +38,7 @@ def slow_draw(row: int, seed: int, epoch: int, stream: int) -> int:
 
 
 def slow_groups(shingles: list[int], group_size: int, seed: int, epoch: int) -> list[list[int]]:
-    """Algorithm 2: sort by shingle, count up, start anew where the shingle changes or the group is full."""
+    """Algorithm 2: sort by shingle, count up, restart where the shingle changes or the group is full."""
     upper = [slow_draw(row, seed, epoch, ORDER_STREAM) >> 32 for row in range(len(shingles))]
     groups: list[list[int]] = []
     held, count = None, 0
@@ -53,9 +53,11 @@ def slow_groups(shingles: list[int], group_size: int, seed: int, epoch: int) -> 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 50), st.integers(0, 101), st.lists(st.integers(0, 2**31)))
 @repeatable
-def test_a_draw_is_splitmix64_of_seed_epoch_stream_and_row(seed: int, epoch: int, stream: int, rows: list[int]) -> None:
-    drawn = row_random(np.asarray(rows, dtype=np.int64), seed=seed, epoch=epoch, stream=stream)
-    assert drawn.tolist() == [slow_draw(row, seed, epoch, stream) for row in rows]
+def test_random_numbers_are_splitmix64_of_seed_epoch_stream_and_row(
+    seed: int, epoch: int, stream: int, rows: list[int]
+) -> None:
+    sampled = row_random(np.asarray(rows, dtype=np.int64), seed=seed, epoch=epoch, stream=stream)
+    assert sampled.tolist() == [slow_draw(row, seed, epoch, stream) for row in rows]
 
 
 @given(st.lists(st.integers(ALONE, 5), max_size=60), st.integers(1, 7), st.integers(0, 9), st.integers(0, 3))
@@ -65,8 +67,8 @@ def test_groups_are_those_of_algorithm_2(shingles: list[int], group_size: int, s
     order, groups = form_groups(
         np.asarray(shingles, dtype=np.int64), rows, group_size=group_size, seed=seed, epoch=epoch
     )
-    found = [order[groups == group].tolist() for group in range(len(np.unique(groups)))]
-    assert found == slow_groups(shingles, group_size, seed, epoch)
+    result = [order[groups == group].tolist() for group in range(len(np.unique(groups)))]
+    assert result == slow_groups(shingles, group_size, seed, epoch)
 
 
 def test_large_shingle_numbers_give_the_same_groups() -> None:
@@ -84,19 +86,19 @@ def test_a_shingle_is_a_subset_of_the_right_size(lists: list[list[int]], size: i
     starts = np.cumsum([0, *map(len, lists)])
     flat = np.asarray([word for one in lists for word in one], dtype=np.int32)
     where = np.arange(len(lists), dtype=np.int64)
-    drawn = draw_shingles(WordLists(flat, starts), where, where, size=size, seed=3, epoch=0)
-    for words, shingle in zip(lists, drawn.tolist(), strict=True):
-        kept = [word for word in shingle if word >= 0]
-        assert len(set(kept)) == len(kept) == min(size, len(words))
-        assert set(kept) <= set(words)
+    sampled = sample_shingles(WordLists(flat, starts), where, where, size=size, seed=3, epoch=0)
+    for words, shingle in zip(lists, sampled.tolist(), strict=True):
+        chosen = [word for word in shingle if word >= 0]
+        assert len(set(chosen)) == len(chosen) == min(size, len(words))
+        assert set(chosen) <= set(words)
         assert shingle == sorted(shingle)
 
 
 def test_every_subset_is_drawn_equally_often() -> None:
     words = WordLists.of_length(np.arange(5, dtype=np.int32)[None])
     rows = np.arange(100_000, dtype=np.int64)
-    drawn = draw_shingles(words, np.zeros(len(rows), dtype=np.int64), rows, size=2, seed=0, epoch=0)
-    counts = np.asarray(list(Counter(map(tuple, drawn.tolist())).values()))
+    sampled = sample_shingles(words, np.zeros(len(rows), dtype=np.int64), rows, size=2, seed=0, epoch=0)
+    counts = np.asarray(list(Counter(map(tuple, sampled.tolist())).values()))
     assert len(counts) == 10
     expected = len(rows) / 10
     chi_square = float(((counts - expected) ** 2 / expected).sum())
@@ -105,8 +107,8 @@ def test_every_subset_is_drawn_equally_often() -> None:
 
 @given(st.lists(st.tuples(*[st.integers(-1, 6)] * 3), min_size=1, max_size=40))
 @repeatable
-def test_equal_shingles_and_only_those_get_equal_numbers(drawn: list[tuple[int, ...]]) -> None:
-    sorted_rows = [tuple(sorted(row)) for row in drawn]
+def test_equal_shingles_and_only_those_get_equal_numbers(sampled: list[tuple[int, ...]]) -> None:
+    sorted_rows = [tuple(sorted(row)) for row in sampled]
     ids = shingle_ids(np.asarray(sorted_rows, dtype=np.int32)).tolist()
     for one, first in zip(sorted_rows, ids, strict=True):
         assert (first == ALONE) == all(word < 0 for word in one)
@@ -126,7 +128,7 @@ def test_equal_shingles_and_only_those_get_equal_numbers(drawn: list[tuple[int, 
         ("3.5 x2", {"3", "5", "x2"}),
     ],
 )
-def test_words_of_any_language_are_cut(text: str, words: set[str]) -> None:
+def test_words_of_any_script_are_split(text: str, words: set[str]) -> None:
     lists, names = cut_words([text, "other"])
     assert {names[word] for word in lists.flat[: lists.starts[1]]} == words
 
@@ -149,7 +151,7 @@ def test_rows_of_a_words_group_share_a_word_and_groups_are_full() -> None:
     assert sizes.count(4) > 10
 
 
-def test_stop_words_make_no_group() -> None:
+def test_stop_words_form_no_group() -> None:
     texts = [f"the {word}" for word in "abcdefghijkl"]
     given = build_plan(BatchingConfig(strategy="words", stop_words=("The",)), pairs_of(texts), seed=0, epoch=0)
     frequent = build_plan(BatchingConfig(strategy="words", stop_count=1), pairs_of(texts), seed=0, epoch=0)
@@ -158,7 +160,7 @@ def test_stop_words_make_no_group() -> None:
     assert len(np.unique(alone.groups)) == 1
 
 
-def test_texts_without_words_stand_alone() -> None:
+def test_texts_without_words_are_groups_by_themselves() -> None:
     plan = build_plan(BatchingConfig(strategy="words"), pairs_of(["!", "?", "..."]), seed=0, epoch=0)
     assert len(np.unique(plan.groups)) == 3
 
@@ -167,8 +169,8 @@ def test_premises_keep_the_rows_of_a_query_together(dataset_of) -> None:
     dataset = dataset_of([0, 1, 0, 2, 1, 0], [0, 1, 2, 3, 4, 5])
     plan = build_plan(BatchingConfig(strategy="premises", group_size=2), dataset, seed=1, epoch=0)
     assert plan.keep_groups
-    found = {tuple(sorted(plan.order[plan.groups == group].tolist())) for group in np.unique(plan.groups)}
-    assert found == {(0, 2, 5), (1, 4), (3,)}
+    result = {tuple(sorted(plan.order[plan.groups == group].tolist())) for group in np.unique(plan.groups)}
+    assert result == {(0, 2, 5), (1, 4), (3,)}
 
 
 def test_on_few_texts_shared_words_are_no_stop_words() -> None:
@@ -180,11 +182,11 @@ def test_on_few_texts_shared_words_are_no_stop_words() -> None:
     assert len(np.unique(lone.groups)) == 3
 
 
-def test_settings_beyond_the_data_are_said() -> None:
+def test_settings_that_exceed_the_data_give_warnings() -> None:
     dataset = pairs_of(["a b", "b c", "c d"])
-    many = BatchingConfig(strategy="examples", neighbours=900, group_size=50)
-    assert plan_notes(many, dataset) == [
-        "group_size is 50 and there are 3 rows: no group can be full",
-        "neighbours is 900 and a text has 2 others: all of them are looked at",
+    many = BatchingConfig(strategy="nearest", neighbors=900, group_size=50)
+    assert plan_warnings(many, dataset) == [
+        "group_size is 50 and there are 3 rows: no group can reach this size",
+        "neighbors is 900 and a text has 2 others: all of them are searched",
     ]
-    assert plan_notes(BatchingConfig(group_size=2), dataset) == []
+    assert plan_warnings(BatchingConfig(group_size=2), dataset) == []

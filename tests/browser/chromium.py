@@ -1,7 +1,4 @@
-"""Find a Chromium for the browser tests, and fetch one where there is none.
-
-Run as a script it makes sure there is one: the system's, else Playwright's own, else Debian's package.
-"""
+"""Path of a Chromium for the browser tests. Run as a script, it installs one if there is none."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
 
 
 def system_chromium() -> str | None:
-    """The system's Chromium or Chrome, or None."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    return found or (str(MAC) if MAC.exists() else None)
+    """Return the path of the installed Chromium or Chrome, or None."""
+    result = next((path for name in NAMES if (path := shutil.which(name))), None)
+    return result or (str(MAC) if MAC.exists() else None)
 
 
 def playwright_chromium() -> str | None:
-    """The Chromium that Playwright downloaded, or None."""
+    """Return the path of the Chromium that Playwright downloaded, or None."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -31,11 +28,11 @@ def playwright_chromium() -> str | None:
 
 
 def executable() -> str:
-    """A Chromium to drive. Raises FileNotFoundError where there is none."""
-    found = system_chromium() or playwright_chromium()
-    if found is None:
+    """Return the path of a Chromium. Raises FileNotFoundError when there is none."""
+    result = system_chromium() or playwright_chromium()
+    if result is None:
         raise FileNotFoundError("no Chromium: run `python tests/browser/chromium.py`, or install Chrome")
-    return found
+    return result
 
 
 def _attempt(*command: str) -> bool:
@@ -47,7 +44,7 @@ def _attempt(*command: str) -> bool:
 
 
 def _install() -> bool:
-    """Debian's package where this user may install it, else Playwright's own download."""
+    """Install the Debian package if this user is allowed to, else Playwright's Chromium."""
     if shutil.which("apt-get") and hasattr(os, "geteuid"):
         root: tuple[str, ...] = () if os.geteuid() == 0 else ("sudo", "--non-interactive")
         os.environ["DEBIAN_FRONTEND"] = "noninteractive"

@@ -1,5 +1,8 @@
-"""A real server and a real browser. A test fails on an exception box, on an error in the browser's console or the
-server's log, and on a request to any other machine, whatever else it looks at."""
+"""Fixtures of the browser tests: a running app and a Chromium page.
+
+A test fails on an exception box, on an error in the browser's console or the server's log, and on a request to another
+machine.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,24 @@ from typing import Any
 from urllib.parse import urlencode, urlparse
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, FilePayload, Locator, Page, Request, expect, sync_playwright
 
-sys.path.append(str(Path(__file__).parent))  # the modules beside this file
+sys.path.append(str(Path(__file__).parent))  # modules of this folder
 
 from chromium import executable
 from serving import AppServer
 
-PATIENCE_MS = 30_000
-SOMETHING = re.compile(r"\w")
+from tests.helpers.waiting import PATIENCE_MS
+
+RETRY_MS = 15_000  # until a click that had no effect, since the page was redrawn, is repeated
+ANY_TEXT = re.compile(r"\w")
 WIDE = {"width": 1440, "height": 900}
-LOOKED_FOR = re.compile(r"/\w+/_stcore/(health|host-config)$")  # a deep link: Streamlit first looks for itself there
+EXPECTED_ERROR = re.compile(r"/\w+/_stcore/(health|host-config)$")  # Streamlit tries these for a deep link
 
 
 @pytest.fixture(scope="session")
 def static_encoder(_own_cache: None) -> None:
-    """The static encoder, distilled once into the cache that server and workers share."""
+    """Build the static encoder once, in the cache that server and workers share."""
     from bsc_core.encoders import encoder_folder
 
     encoder_folder("static")
@@ -36,7 +41,7 @@ def static_encoder(_own_cache: None) -> None:
 
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[Browser]:
-    """Not kept for the session: while it runs, no other event loop can run in this process."""
+    """A browser for one module; while it is open, no other event loop can run in this process."""
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
@@ -46,12 +51,12 @@ def chrome() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory, static_encoder: None) -> Iterator[AppServer]:
-    yield from _serve(tmp_path_factory.mktemp("app"))
+    yield from _serve(tmp_path_factory.mktemp("session-app"))
 
 
 @pytest.fixture
-def own_server(tmp_path: Path, static_encoder: None) -> Iterator[AppServer]:
-    """A server that a test may end."""
+def private_server(tmp_path: Path, static_encoder: None) -> Iterator[AppServer]:
+    """A server for one test, which may stop it."""
     yield from _serve(tmp_path)
 
 
@@ -61,13 +66,13 @@ def _serve(folder: Path) -> Iterator[AppServer]:
         server.start()
         yield server
     finally:
-        server.end()
-        server.end_jobs()
+        server.stop()
+        server.stop_jobs()
 
 
 @dataclass
 class Visit:
-    """One visitor's page on a server. `faults` are found on the way and fail the test at its end."""
+    """A browser page on a server, with helpers for clicks and for reading tables. Recorded `faults` fail the test."""
 
     page: Page
     server: AppServer
@@ -75,95 +80,105 @@ class Visit:
 
     def __post_init__(self) -> None:
         self.page.set_default_timeout(PATIENCE_MS)
-        self.page.on("console", self._heard)
+        self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.faults.append(f"page error: {error}"))
-        self.page.on("request", self._asked)
+        self.page.on("request", self._on_request)
 
-    def _heard(self, message: ConsoleMessage) -> None:
-        if message.type == "error" and not LOOKED_FOR.search(message.location["url"]):
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type == "error" and not EXPECTED_ERROR.search(message.location["url"]):
             self.faults.append(f"console: {message.text} {message.location['url']}")
 
-    def _asked(self, request: Request) -> None:
+    def _on_request(self, request: Request) -> None:
         if urlparse(request.url).hostname not in ("localhost", None):
             self.faults.append(f"request to another machine: {request.url}")
 
     def open(self, name: str = "", **query: str) -> None:
-        """Open a page by its address, and wait until it is whole."""
+        """Open a page and wait until it is complete."""
         self.page.goto(f"{self.server.url}/{name}?{urlencode(query)}")
-        self.whole()
+        self.wait()
 
-    def whole(self, question: str | None = None) -> None:
-        """Wait until the page stands: its title, its script at rest, and no exception box. question: of its title."""
-        title = self.page.get_by_role("heading", level=1)
-        expect(title).to_contain_text(question or SOMETHING)
+    def wait(self, heading: str | None = None) -> None:
+        """Wait until the script has finished, with this text in the heading and no exception box."""
+        expect(self.page.get_by_role("heading", level=1)).to_contain_text(heading or ANY_TEXT)
         expect(self.page.locator("[data-testid=stApp][data-test-script-state=notRunning]")).to_be_visible()
-        self.calm()
+        self.check_no_exception()
 
-    def calm(self) -> None:
-        """Fail at once where an exception box stands."""
+    def check_no_exception(self) -> None:
+        """Fail when the page shows an exception box."""
         assert self.page.get_by_test_id("stException").count() == 0, self.server.log()[-3000:]
 
-    def choose(self, label: str, option: str) -> None:
-        """Choose an option of a select box; once more where the page was drawn anew under the open list.
-
-        While the page is drawn anew, a box may stand there twice for a moment.
-        """
+    def select_option(self, label: str, option: str) -> None:
+        """Select an option of a select box; try again if the page was redrawn while the list was open."""
         box = self.page.get_by_role("combobox", name=label, exact=True).first
         for _ in range(2):
             box.click()
             self.page.get_by_role("option", name=option, exact=True).click()
             with suppress(AssertionError):
-                return expect(box).to_have_value(option, timeout=PATIENCE_MS // 2)
+                return expect(box).to_have_value(option, timeout=RETRY_MS)
             self.page.keyboard.press("Escape")
         expect(box).to_have_value(option)
 
-    def press(self, name: str) -> None:
-        """Press a button of the page."""
+    def upload(self, file: Path | FilePayload) -> None:
+        """Upload a file on the Data page."""
+        self.page.get_by_text("Import a dataset").click()
+        self.wait()
+        self.page.locator("input[type=file]").first.set_input_files(file)
+
+    def click_button(self, name: str) -> None:
+        """Click a button of the page."""
         self.page.get_by_test_id("stMain").get_by_role("button", name=name, exact=True).click()
 
-    def keyed(self, key: str) -> Locator:
-        """The element of a widget key."""
+    def click_until(self, button: Locator, result: Locator) -> None:
+        """Click a button until its result is visible; a click is lost when the page is redrawn."""
+        button.click()
+        with suppress(AssertionError):
+            return expect(result).to_be_visible(timeout=RETRY_MS)
+        button.click()
+        return expect(result).to_be_visible()
+
+    def by_key(self, key: str) -> Locator:
+        """Return the element of a widget key."""
         return self.page.locator(f".st-key-{key.replace('.', '-')}")
 
     def table(self, name: str) -> Locator:
-        """The table of this name as screen readers have it; of a long one the cells in view, one after another."""
+        """Return the accessible table with this name; of a long table, it has only the visible cells."""
         return self.page.get_by_role("region", name=name, exact=True).get_by_role("grid", include_hidden=True)
 
-    def rows(self, name: str, *, holding: str | re.Pattern[str] = SOMETHING) -> list[list[str]]:
-        """The cells of a table row by row, once it holds this text."""
+    def rows(self, name: str, *, containing: str | re.Pattern[str] = ANY_TEXT) -> list[list[str]]:
+        """Return the cells of a table by row, once it contains a text."""
         expect(self.table(name).locator("tbody tr").first).to_be_attached()
-        expect(self.table(name)).to_contain_text(holding)
+        expect(self.table(name)).to_contain_text(containing)
         cells: list[list[str]] = self.table(name).evaluate(
             "grid => [...grid.querySelectorAll('tbody tr')].map(row => [...row.cells].map(cell => cell.textContent))"
         )
         return cells
 
-    def choose_row(self, name: str, row: int) -> None:
-        """Choose a row of a table by the box before it; once more where the table was drawn anew under the click."""
+    def select_row(self, name: str, row: int) -> None:
+        """Select a row of a table by its checkbox; try again if the table was redrawn during the click."""
         line = self.table(name).locator("tbody tr").nth(row)
         for _ in range(2):
             self.page.get_by_role("region", name=name, exact=True).locator(".dvn-scroller").click(
                 position={"x": 16, "y": 36 * row + 54}
             )
             with suppress(AssertionError):
-                return expect(line).to_have_attribute("aria-selected", "true", timeout=PATIENCE_MS // 2)
+                return expect(line).to_have_attribute("aria-selected", "true", timeout=RETRY_MS)
         expect(line).to_have_attribute("aria-selected", "true")
 
     def plot(self, read: str) -> Any:
-        """What a JavaScript expression finds in the page's Plotly figure `plot`."""
+        """Evaluate a JavaScript expression on the page's Plotly figure `plot`."""
         figure = self.page.locator(".js-plotly-plot").first
         expect(figure).to_be_visible()
         return figure.evaluate(f"plot => {read}")
 
-    def done(self) -> None:
-        """Fail the test for what went wrong on the way."""
-        self.calm()
+    def check_no_faults(self) -> None:
+        """Fail the test if the page shows an exception box or faults were recorded."""
+        self.check_no_exception()
         assert self.faults == []
 
 
 @pytest.fixture
 def visitor(chrome: Browser) -> Iterator[Callable[..., Visit]]:
-    """Opens a browser window on a server; more settings as Playwright's `new_context` takes them."""
+    """Return a function that opens a page on a server. Further arguments are those of Playwright's `new_context`."""
     opened: list[Visit] = []
 
     def new(server: AppServer, **settings: Any) -> Visit:
@@ -174,7 +189,7 @@ def visitor(chrome: Browser) -> Iterator[Callable[..., Visit]]:
     yield new
     for visit in opened:
         if not visit.page.is_closed():
-            visit.done()
+            visit.check_no_faults()
             visit.page.context.close()
         assert visit.faults == []
     for server in {id(visit.server): visit.server for visit in opened}.values():
@@ -183,5 +198,5 @@ def visitor(chrome: Browser) -> Iterator[Callable[..., Visit]]:
 
 @pytest.fixture
 def visit(visitor: Callable[..., Visit], server: AppServer) -> Visit:
-    """A window on the shared server."""
+    """A page on the shared server."""
     return visitor(server)

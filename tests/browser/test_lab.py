@@ -1,4 +1,4 @@
-"""The loss lab in a real browser: what it computes, what it does while a control moves, and what a link opens."""
+"""Loss lab: computed numbers, controls, pinned cells, links and toy training."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from bsc_core.lab.lessons import LESSONS
-from bsc_core.lab.lessons.lesson import seen
 from bsc_core.lab.presets import preset_batch
+from bsc_core.lab.settings import explain_batch
 from bsc_core.losses.explain import Explanation
 
 SOME_NUMBER = re.compile(r"\d")
@@ -27,12 +27,12 @@ SETTINGS: list[dict[str, Any]] = [
     {"temperature": 2.0, "normalization": "range_columns", "reduction": "sum"},
     {"temperature": 1.0, "normalization": "minmax_columns", "duplicates": "merge"},
     {"normalization": "l2_columns", "duplicates": "multi_positive", "average": "positives"},
-    {"normalization": "none", "labelled_negatives": False, "threshold": 0.1},
+    {"normalization": "none", "labeled_negatives": False, "threshold": 0.1},
 ]
 
 
 def shown(board: Locator, kind: str) -> np.ndarray:
-    """The numbers of a panel, at full precision."""
+    """Return the values of a panel at full precision."""
     cells = board.locator(f".panel.{kind} .cell")
     expect(cells.first).to_have_attribute("data-value", SOME_NUMBER)
     values = cells.evaluate_all("cells => cells.map(cell => Number(cell.dataset.value))")
@@ -44,14 +44,14 @@ def link(settings: dict[str, Any]) -> dict[str, str]:
     return {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in settings.items()}
 
 
-def expect_found(board: Locator, found: Explanation) -> None:
+def expect_result(board: Locator, result: Explanation) -> None:
     for kind, name in PANELS.items():
-        np.testing.assert_allclose(shown(board, kind), getattr(found, name), atol=1e-4)
-    told = board.locator(".sum").evaluate("line => ({...line.dataset})")
-    assert float(told["total"]) == pytest.approx(found.total, abs=1e-4)
-    assert float(told["first"]) == pytest.approx(found.query_to_document, abs=1e-4)
-    assert float(told["effective"]) == pytest.approx(found.effective_negatives, abs=1e-4)
-    assert int(told["hardest"]) == found.hardest_row
+        np.testing.assert_allclose(shown(board, kind), getattr(result, name), atol=1e-4)
+    reported = board.locator(".sum").evaluate("line => ({...line.dataset})")
+    assert float(reported["total"]) == pytest.approx(result.total, abs=1e-4)
+    assert float(reported["first"]) == pytest.approx(result.query_to_document, abs=1e-4)
+    assert float(reported["effective"]) == pytest.approx(result.effective_negatives, abs=1e-4)
+    assert int(reported["hardest"]) == result.hardest_row
 
 
 @pytest.mark.parametrize("preset", ["near_misses", "repeats"])
@@ -61,19 +61,19 @@ def test_the_browser_computes_what_the_core_computes(visit, preset: str) -> None
         visit.open("learn", preset=preset, **link(settings))
         board = visit.page.locator(".board")
         expect(board.locator(".sum")).to_have_attribute("data-total", SOME_NUMBER)
-        found = seen(batch, **settings)
-        expect_found(board, found)
-        if found.columns is not None:
-            board.get_by_role("button", name="Show documents choosing").click()
-            np.testing.assert_allclose(shown(board, "probability"), found.columns, atol=1e-4)
+        result = explain_batch(batch, **settings)
+        expect_result(board, result)
+        if result.columns is not None:
+            board.get_by_role("button", name="Show documents as anchors").click()
+            np.testing.assert_allclose(shown(board, "probability"), result.columns, atol=1e-4)
 
 
-def test_dragging_the_temperature_redraws_without_a_rerun_and_letting_go_writes_the_link(visit) -> None:
+def test_dragging_the_temperature_redraws_without_a_rerun_and_writes_the_link_at_the_end(visit) -> None:
     visit.open("learn")
     page, board = visit.page, visit.page.locator(".board")
     slider = board.get_by_role("slider", name="Temperature τ")
-    said = page.get_by_text("would choose a right document")
-    expect(said).to_contain_text("At temperature 0.1,")
+    summary = page.get_by_text("rank a positive first")
+    expect(summary).to_contain_text("At temperature 0.1,")
     before, address = shown(board, "probability"), page.url
     page.evaluate(COUNT_RERUNS)
     box = slider.bounding_box()
@@ -81,34 +81,34 @@ def test_dragging_the_temperature_redraws_without_a_rerun_and_letting_go_writes_
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + box["width"] / 3, middle)
     page.mouse.down()
-    seen_on_the_way = []
+    temperatures = []
     for share in (0.4, 0.5, 0.6, 0.7):
         page.mouse.move(box["x"] + box["width"] * share, middle)
-        seen_on_the_way.append(float(board.get_by_role("spinbutton", name="Temperature τ").input_value()))
-        tau = seen_on_the_way[-1]
-        found = seen(preset_batch("confusable"), temperature=tau)
-        np.testing.assert_allclose(shown(board, "probability"), found.rows, atol=1e-4)
-    assert seen_on_the_way == sorted(set(seen_on_the_way))
+        temperatures.append(float(board.get_by_role("spinbutton", name="Temperature τ").input_value()))
+        tau = temperatures[-1]
+        result = explain_batch(preset_batch("confusable"), temperature=tau)
+        np.testing.assert_allclose(shown(board, "probability"), result.rows, atol=1e-4)
+    assert temperatures == sorted(set(temperatures))
     assert not np.allclose(shown(board, "probability"), before, atol=0.01)
     assert page.evaluate("window.runs") == 0
     assert page.url == address
-    expect(said).to_contain_text("At temperature 0.1,")
+    expect(summary).to_contain_text("At temperature 0.1,")
     page.mouse.up()
-    expect(said).not_to_contain_text("At temperature 0.1,")
-    expect(page).to_have_url(re.compile(re.escape(f"temperature={seen_on_the_way[-1]:.4g}")))
-    np.testing.assert_allclose(shown(board, "probability"), found.rows, atol=1e-4)
+    expect(summary).not_to_contain_text("At temperature 0.1,")
+    expect(page).to_have_url(re.compile(re.escape(f"temperature={temperatures[-1]:.4g}")))
+    np.testing.assert_allclose(shown(board, "probability"), result.rows, atol=1e-4)
 
 
-def test_a_cell_is_pinned_by_click_and_by_keyboard_and_its_formula_adds_up(visit) -> None:
+def test_a_cell_is_pinned_by_click_and_by_keyboard_with_its_formula(visit) -> None:
     visit.open("learn")
     page, board = visit.page, visit.page.locator(".board")
     card = page.locator(".card")
     expect(card).to_contain_text("Point at a cell")
     board.locator(".panel.gradient .cell").nth(1).hover()
-    expect(card).to_contain_text("p (query chooses)")
+    expect(card).to_contain_text("p (document given query)")
     board.locator(".panel.gradient .cell").nth(1).click()
-    found = seen(preset_batch("confusable"))
-    expect(card).to_contain_text(f"= {found.gradient[0, 1]:.3f}")
+    result = explain_batch(preset_batch("confusable"))
+    expect(card).to_contain_text(f"= {result.gradient[0, 1]:.3f}")
     expect(board.locator(".cell.pinned")).to_have_count(3)
     page.mouse.move(0, 0)
     expect(card).to_contain_text(preset_batch("confusable").document_texts[1])
@@ -125,21 +125,21 @@ def test_a_cell_is_pinned_by_click_and_by_keyboard_and_its_formula_adds_up(visit
     expect(board.locator(".cell.pinned")).to_have_count(0)
 
 
-def test_a_link_opens_two_settings_side_by_side_and_what_differs(visit) -> None:
-    visit.open("learn", preset="near_misses", compare="1", b_labelled_negatives="0", pin="1-1")
+def test_a_link_opens_two_settings_and_their_differences(visit) -> None:
+    visit.open("learn", preset="near_misses", compare="1", b_labeled_negatives="0", pin="1-1")
     page = visit.page
     expect(page.locator(".board")).to_have_count(2)
     batch = preset_batch("near_misses")
-    both = [seen(batch), seen(batch, labelled_negatives=False)]
-    for board, found in zip(page.locator(".board").all(), both, strict=True):
-        expect_found(board, found)
+    both = [explain_batch(batch), explain_batch(batch, labeled_negatives=False)]
+    for board, result in zip(page.locator(".board").all(), both, strict=True):
+        expect_result(board, result)
     change = shown(page.locator(".differs"), "gradient")
     np.testing.assert_allclose(change, both[1].rows - both[0].rows, atol=1e-4)
-    expect(page.locator(".differs")).to_contain_text("Labelled negatives: true → false")
+    expect(page.locator(".differs")).to_contain_text("Labeled negatives: true → false")
     expect(page.locator(".cell.pinned")).to_have_count(7)
 
 
-def test_the_toy_batch_is_watched_learning(visit) -> None:
+def test_toy_training_is_animated(visit) -> None:
     visit.open("learn", source="circle", watch="bsc")
     player = visit.page.locator(".player")
     expect(player).to_have_attribute("data-step", "100")
@@ -154,10 +154,10 @@ def test_the_toy_batch_is_watched_learning(visit) -> None:
     expect(player.get_by_role("button", name="Pause")).to_be_visible()
 
 
-def test_lessons_go_on_in_the_lab_with_their_settings(visit) -> None:
+def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     visit.open("lessons", lesson="normalization")
     page = visit.page
-    claim = LESSONS["normalization"].said()["claim"]
+    claim = LESSONS["normalization"].sentences()["claim"]
     expect(page.get_by_text(claim)).to_be_visible()
     board = page.locator(".board")
     before = shown(board, "probability")
@@ -166,12 +166,12 @@ def test_lessons_go_on_in_the_lab_with_their_settings(visit) -> None:
     assert not np.allclose(shown(board, "probability"), before, atol=0.01)
     page.get_by_text("Show the answer").click()
     expect(page.get_by_text("1 of 10 done")).to_be_visible()
-    visit.press("Now on your own batch")
-    visit.whole("What does the loss see")
+    visit.click_button("Try your own batch")
+    visit.wait("What does a loss compute")
     expect(page.locator(".board").get_by_role("combobox", name="Normalization")).to_have_value("none")
 
 
-def test_the_lab_is_readable_in_the_dark_and_when_narrow(visitor, server) -> None:
+def test_the_lab_is_readable_in_dark_mode_on_a_narrow_screen(visitor, server) -> None:
     narrow = visitor(server, viewport={"width": 800, "height": 900}, color_scheme="dark")
     narrow.open("learn", preset="near_misses", watch="mse")
     page = narrow.page
@@ -180,6 +180,6 @@ def test_the_lab_is_readable_in_the_dark_and_when_narrow(visitor, server) -> Non
     assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= 800 for box in boxes)
     text = page.locator(".lab").evaluate("lab => getComputedStyle(lab).color")
     ground = page.get_by_test_id("stApp").evaluate("app => getComputedStyle(app).backgroundColor")
-    bright = [sum(int(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]) for colour in (text, ground)]
+    bright = [sum(int(part) for part in color[color.index("(") + 1 : -1].split(",")[:3]) for color in (text, ground)]
     assert bright[0] - bright[1] > 300
-    narrow.done()
+    narrow.check_no_faults()

@@ -1,4 +1,4 @@
-"""The map in a browser: a lasso gives the table with neighbours, in both maps alike, and points move with a slider."""
+"""Embeddings page: lasso, animation and a large map."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from playwright.sync_api import expect
 
 from bsc_core.config import make_config
 from bsc_core.jobs.states import advance
+from bsc_core.neighbors import nearest_others
 from bsc_core.pipeline import run_experiment
-from bsc_core.projection import nearest
-from bsc_core.recipes.sample import sample_config
+from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
 
-PICKED = re.compile(r"^\d[\d,]* texts picked")
+SELECTED = re.compile(r"^\d[\d,]* texts selected")
 MANY = 100_000
-
-pytestmark = pytest.mark.timeout(280)
 
 
 @pytest.fixture(scope="module")
 def trained(server, tiny_encoder: Path) -> Iterator[Run]:
     """Two epochs of the tiny encoder on the sample data."""
     training = {"epochs": 2, "batch_size": 32, "learning_rate": 1e-3, "threads": 1}
-    encoder = {"name": str(tiny_encoder), "max_length": 32}
+    encoder = {"name": str(tiny_encoder), "max_seq_length": 32}
     config = make_config({"data": sample_config().model_dump(), "encoder": encoder, "training": training})
     run = RunStore(server.store.root).create(config)
     advance(run, "running")
     run_experiment(config, run)
     advance(run, "done", exit_code=0)
     yield run
-    shutil.rmtree(run.folder)  # other tests see the same server
+    shutil.rmtree(run.folder)  # other tests use the same server
 
 
 def draw_lasso(visit, left: float, top: float, right: float, bottom: float) -> None:
     """Drag along a rectangle, given as shares of the canvas."""
     box, mouse = canvas_of(visit).bounding_box(), visit.page.mouse
-    at = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x in (left, right) for y in (top, bottom)]
-    corners = [at[0], at[1], at[3], at[2]]
+    corners = [
+        (box["x"] + x * box["width"], box["y"] + y * box["height"]) for x in (left, right) for y in (top, bottom)
+    ]
+    corners = [corners[index] for index in (0, 1, 3, 2)]
     mouse.move(*corners[0])
     mouse.down()
     for corner in corners[1:]:
@@ -57,44 +57,44 @@ def canvas_of(visit):
     return canvas
 
 
-def test_a_lasso_gives_the_table_with_neighbours_of_the_embedding_space(visitor, server, trained):
+def test_a_lasso_lists_texts_with_neighbors_in_embedding_space(visitor, server, trained):
     visit = visitor(server)
     visit.open("embeddings", run=trained.id, **{"embeddings.method": "PCA"})
     canvas = canvas_of(visit)
     draw_lasso(visit, 0.12, 0.3, 0.36, 0.7)
-    expect(visit.page.get_by_role("heading", name=PICKED)).to_be_visible()
-    visit.whole()
-    heading = visit.page.get_by_role("heading", name=PICKED).inner_text()
+    expect(visit.page.get_by_role("heading", name=SELECTED)).to_be_visible()
+    visit.wait()
+    heading = visit.page.get_by_role("heading", name=SELECTED).inner_text()
     number = int(heading.split()[0].replace(",", ""))
     total = int(re.search(r"Map of ([\d,]+)", canvas.get_attribute("aria-label")).group(1).replace(",", ""))
     assert 5 <= number < total
-    expect(visit.page.get_by_text(f"{total:,} texts, {number:,} picked", exact=True)).to_be_visible()
+    expect(visit.page.get_by_text(f"{total:,} texts, {number:,} selected", exact=True)).to_be_visible()
 
-    rows = visit.rows(f"{number:,} texts picked")
+    rows = visit.rows(f"{number:,} texts selected")
     data = texts_of(trained)
     before = np.asarray(trained.array("embeddings_before"))
     for row in rows[:3]:
         text = next(cell for cell in row if cell in data)
-        ids, _ = nearest(before, np.array([data.index(text)]), 1)
+        ids, _ = nearest_others(before, np.array([data.index(text)]), 1)
         assert data[int(ids[0, 0])] in row
 
-    visit.press("Show all again")
-    expect(visit.page.get_by_role("heading", name="Texts whose neighbours changed most")).to_be_visible()
+    visit.click_button("Clear the selection")
+    expect(visit.page.get_by_role("heading", name="Texts whose neighbors changed most")).to_be_visible()
     expect(visit.page.get_by_text(f"{total:,} texts", exact=True)).to_be_visible()
 
 
 def texts_of(run: Run) -> list[str]:
     from bsc_core.data import SPLIT_SEED
-    from bsc_core.preparation.prepare import load_experiment
+    from bsc_core.preparation.experiment import load_experiment
 
     return list(load_experiment(run.config().data, seed=SPLIT_SEED).texts)
 
 
-def test_points_move_from_epoch_to_epoch(visitor, server, trained):
+def test_an_animation_moves_points_from_epoch_to_epoch(visitor, server, trained):
     visit = visitor(server)
-    visit.open("embeddings", run=trained.id, **{"embeddings.method": "PCA", "embeddings.way": "Moving"})
+    visit.open("embeddings", run=trained.id, **{"embeddings.method": "PCA", "embeddings.way": "Animated"})
     canvas = canvas_of(visit)
-    slider = visit.page.get_by_role("slider", name="Moment of training")
+    slider = visit.page.get_by_role("slider", name="Training progress")
     expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^Epoch 2"))
     end = canvas.evaluate("canvas => canvas.toDataURL()")
     slider.focus()
@@ -102,35 +102,35 @@ def test_points_move_from_epoch_to_epoch(visitor, server, trained):
     slider.press("ArrowLeft")
     expect(slider).to_have_attribute("aria-valuetext", "Before training")
     expect(canvas).to_have_attribute("data-moment", "0.00")
-    begin = canvas.evaluate("canvas => canvas.toDataURL()")
-    assert begin != end
-    visit.page.get_by_role("button", name="Play the movement").click()
+    start = canvas.evaluate("canvas => canvas.toDataURL()")
+    assert start != end
+    visit.page.get_by_role("button", name="Play the animation").click()
     expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^Epoch 2"))
     expect(canvas).to_have_attribute("data-moment", "2.00")
-    assert canvas.evaluate("canvas => canvas.toDataURL()") != begin
+    assert canvas.evaluate("canvas => canvas.toDataURL()") != start
 
 
-def test_a_hundred_thousand_texts_stay_smooth(visitor, server, large):
+def test_a_map_of_a_hundred_thousand_texts_moves_smoothly(visitor, server, large):
     visit = visitor(server)
     visit.open("embeddings", run=large.id, **{"embeddings.method": "PCA", "embeddings.most": f"{MANY:,} texts"})
     expect(visit.page.get_by_text(f"{MANY:,} texts", exact=True).first).to_be_visible(timeout=120_000)
-    visit.whole()
+    visit.wait()
     visit.page.get_by_role("button", name="Drag to move the map").click()
     canvas = canvas_of(visit)
     times = canvas.evaluate("""async canvas => {
-        const box = canvas.getBoundingClientRect(), found = [];
-        const at = (type, x) => canvas.dispatchEvent(new PointerEvent(type, {pointerId: 1, button: 0, bubbles: true,
+        const box = canvas.getBoundingClientRect(), times = [];
+        const send = (type, x) => canvas.dispatchEvent(new PointerEvent(type, {pointerId: 1, button: 0, bubbles: true,
             clientX: box.left + box.width / 4 + x, clientY: box.top + box.height / 2}));
         canvas.setPointerCapture = () => {};
-        at("pointerdown", 0);
+        send("pointerdown", 0);
         for (let move = 1; move <= 40; move++) {
-            at("pointermove", 5 + move);
+            send("pointermove", 5 + move);
             await new Promise(requestAnimationFrame);
             await new Promise(requestAnimationFrame);
-            found.push(Number(canvas.dataset.milliseconds));
+            times.push(Number(canvas.dataset.milliseconds));
         }
-        at("pointerup", 45);
-        return found;
+        send("pointerup", 45);
+        return times;
     }""")
     assert len(set(times)) > 5, "the map was not drawn again while it was dragged"
     assert float(np.median(times)) < 150, times  # about 10 ms on an idle core
@@ -138,14 +138,14 @@ def test_a_hundred_thousand_texts_stay_smooth(visitor, server, large):
 
 @pytest.fixture
 def large(server) -> Iterator[Run]:
-    """A run on 100,000 texts whose vectors are drawn by chance about forty centres; nothing is trained."""
+    """A run on 100,000 texts whose vectors are sampled around 40 centers; nothing is trained."""
     from bsc_core.data import SPLIT_SEED
-    from bsc_core.preparation.prepare import load_experiment
+    from bsc_core.preparation.experiment import load_experiment
 
     path = server.folder / "large.tsv"
     lines = (f"question {number}\tanswer {number}" for number in range(MANY // 2))
     path.write_text("query\tdocument\n" + "\n".join(lines) + "\n", encoding="utf-8")
-    config = make_config({"data": {"train": str(path), "dev_share": 0.02}, "encoder": {"name": "static"}})
+    config = make_config({"data": {"train": str(path), "dev_size": 0.02}, "encoder": {"name": "static"}})
     run = RunStore(server.store.root).create(config)
     advance(run, "running")
     texts = load_experiment(config.data, seed=SPLIT_SEED).texts
@@ -156,4 +156,4 @@ def large(server) -> Iterator[Run]:
     run.write_json("texts", {"digest": texts.digest, "count": len(texts)})
     advance(run, "done", exit_code=0)
     yield run
-    shutil.rmtree(run.folder)  # other tests see the same server
+    shutil.rmtree(run.folder)  # other tests use the same server

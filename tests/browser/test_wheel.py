@@ -1,4 +1,4 @@
-"""A built wheel, installed in another environment and away from the checkout, carries the whole app."""
+"""A wheel installed in another environment contains the complete app: package, pages and sample data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(python: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess
 
 def test_the_installed_package_is_not_the_checkout_and_finds_app_pages_and_samples(installed, tmp_path):
     code = (
-        "import bsc_core, json; from bsc_core.data.places import app_folder, sample_data_folder; "
+        "import bsc_core, json; from bsc_core.paths import app_folder, sample_data_folder; "
         "print(json.dumps([bsc_core.__file__, str(app_folder()), str(sample_data_folder())]))"
     )
     done = run(installed, "-c", code, cwd=tmp_path)
@@ -63,20 +63,20 @@ def test_the_installed_app_opens_in_a_browser_and_reads_its_sample_data(installe
     try:
         server.start()
         page.goto(server.url)
-        expect(page.get_by_role("button", name="Launch")).to_be_visible()
+        expect(page.get_by_role("button", name="Launch run")).to_be_visible()
         page.get_by_role("link", name="Data", exact=True).click()
         expect(page.get_by_text("838", exact=False).first).to_be_visible()
         expect(page.get_by_test_id("stException")).to_have_count(0)
         assert not server.faults()
     finally:
         page.close()
-        server.end()
-        server.end_jobs()
+        server.stop()
+        server.stop_jobs()
 
 
 def test_the_installed_app_draws_its_first_page(installed, tmp_path):
     code = (
-        "from bsc_core.data.places import app_folder; import sys; sys.path.insert(0, str(app_folder())); "
+        "from bsc_core.paths import app_folder; import sys; sys.path.insert(0, str(app_folder())); "
         "from streamlit.testing.v1 import AppTest; "
         "app = AppTest.from_file(str(app_folder() / 'app.py'), default_timeout=60).run(); "
         "print(len(app.exception), len(app.button))"
@@ -89,7 +89,7 @@ def test_the_installed_app_draws_its_first_page(installed, tmp_path):
 
 
 def test_the_installed_command_plans_on_the_sample_data(installed, tmp_path):
-    samples = "from bsc_core.data.places import sample_data_folder; print(sample_data_folder())"
+    samples = "from bsc_core.paths import sample_data_folder; print(sample_data_folder())"
     folder = Path(run(installed, "-c", samples, cwd=tmp_path).stdout.strip())
     config = tmp_path / "config.toml"
     config.write_text(f'[data]\ntrain = "{folder.as_posix()}/pairs.tsv"\n[batching]\nstrategy = "random"\n')

@@ -1,4 +1,4 @@
-"""`bsc audit` and `bsc convert`: one JSON object, progress on standard error, one line for a refused input."""
+"""`bsc audit` and `bsc convert`: reports, progress and errors."""
 
 import json
 import os
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bsc_core.cli import main
-from bsc_core.cli.reports import ReadingProgress
-from bsc_core.data.stream import Progress
+from bsc_core.cli.output import ReadingProgress
+from bsc_core.data.io.tables import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIRS = "q\tlabel\td\nwhat\t1\tthis\nwhat\t0\tthat\n\t1\tno question\nwhat\t1\tthis\n"
@@ -41,7 +41,7 @@ def test_audit_reports_counts_rejections_and_columns(folder, capsys):
     assert not report["columns_guessed"]
 
 
-def test_audit_is_also_told_in_lines(folder, capsys):
+def test_audit_is_also_printed_as_text(folder, capsys):
     assert main(["audit", "pairs.tsv", "--columns", "query=q,document=d"]) == 0
     assert "repeated_pairs: 1\n" in capsys.readouterr().out
 
@@ -83,12 +83,12 @@ def test_a_refused_input_is_one_line_and_writes_nothing(folder, capsys, words):
     assert [path.name for path in folder.iterdir()] == ["pairs.tsv"]
 
 
-def test_progress_is_told_at_most_once_a_second(capsys, monkeypatch):
+def test_progress_is_written_at_most_once_a_second(capsys, monkeypatch):
     now = iter([0.0, 0.5, 1.0, 1.2, 4.0])
-    monkeypatch.setattr("bsc_core.cli.reports.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("bsc_core.cli.output.time.monotonic", lambda: next(now))
     say = ReadingProgress("audit")
     for done in (1, 25, 30, 50):
-        say(Progress(rows=done * 1000, done=done, whole=100))
+        say(Progress(rows=done * 1000, done=done, total=100))
     assert capsys.readouterr().err.splitlines() == [
         "audit: 25,000 rows, 25%, about 3 s left",
         "audit: 50,000 rows, 50%, about 4 s left",
@@ -96,7 +96,7 @@ def test_progress_is_told_at_most_once_a_second(capsys, monkeypatch):
 
 
 def peak_mebibytes(folder, rows):
-    """Of an audit of that many distinct rows, in a process of its own."""
+    """Return the peak memory of an audit of that many distinct rows, in a separate process."""
     row = "a question of some words\tan answer of some more words than that\t1\n"
     with (folder / "large.tsv").open("w") as file:
         file.write("query\tdocument\tlabel\n")
@@ -119,18 +119,18 @@ def peak_mebibytes(folder, rows):
     return int(done.stderr.splitlines()[-1])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is told in kibibytes on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is in kibibytes only on Linux")
 def test_memory_hardly_grows_with_the_rows(folder):
     growth = peak_mebibytes(folder, 400_000) - peak_mebibytes(folder, 100_000)
-    assert growth < 60  # read as a whole, each 100,000 rows take about that much
+    assert growth < 60  # reading the complete file takes about that much for each 100,000 rows
 
 
-def test_the_audit_of_a_small_file_names_lines_and_remedies(tmp_path, capsys):
+def test_the_audit_of_a_small_file_names_lines_and_filters(tmp_path, capsys):
     rows = [f"question {number}\tanswer {number}\t1" for number in range(30)]
     rows += ["question 3\tanswer 3\t1", "question 5\tanswer 5\t0"]
     path = tmp_path / "pairs.tsv"
     path.write_text("\n".join(["query\tdocument\tlabel", *rows]) + "\n", encoding="utf-8")
     assert main(["audit", str(path), "--json"]) == 0
-    findings = {finding["remedy_flag"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
-    assert findings["drop_repeats"]["lines"] == [32]
+    findings = {finding["filter"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert findings["drop_duplicates"]["lines"] == [32]
     assert findings["drop_conflicts"]["lines"] == [7, 33]

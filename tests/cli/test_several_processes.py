@@ -1,4 +1,4 @@
-"""One run in two processes, as torchrun starts them: one folder, one report, the metrics of one process."""
+"""Distributed runs in two processes, as torchrun starts them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import tomli_w
 from bsc_core.config import read_config
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import RunStore
+from bsc_core.training.callbacks import OnStep
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def in_two_processes(words: list[str]) -> list[subprocess.CompletedProcess[str]]:
-    """`bsc WORDS` in processes of rank 0 and 1."""
+    """Run `bsc WORDS` in processes of rank 0 and 1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -36,19 +37,19 @@ def in_two_processes(words: list[str]) -> list[subprocess.CompletedProcess[str]]
         for rank in range(2)
     ]
     try:
-        told = [process.communicate(timeout=200) for process in processes]
+        reported = [process.communicate(timeout=200) for process in processes]
     finally:
         for process in processes:
             process.kill()
     return [
         subprocess.CompletedProcess(words, process.returncode, *words_of)
-        for process, words_of in zip(processes, told, strict=True)
+        for process, words_of in zip(processes, reported, strict=True)
     ]
 
 
 @pytest.fixture
-def config_file(small_config, tmp_path: Path) -> Path:
-    batching = small_config.batching.model_copy(update={"strategy": "examples", "refresh": "reuse", "group_size": 4})
+def config_file(small_config, tmp_path):
+    batching = small_config.batching.model_copy(update={"strategy": "nearest", "refresh": "reuse", "group_size": 4})
     training = small_config.training.model_copy(update={"epochs": 2, "micro_tokens": 64})
     config = small_config.model_copy(update={"batching": batching, "training": training})
     path = tmp_path / "run.toml"
@@ -56,7 +57,7 @@ def config_file(small_config, tmp_path: Path) -> Path:
     return path
 
 
-def test_two_processes_are_one_run(config_file: Path, tmp_path: Path) -> None:
+def test_two_processes_are_one_run(config_file, tmp_path):
     config = read_config(config_file)
     alone = run_experiment(config, RunStore(tmp_path / "alone").create(config))
     main, other = in_two_processes(["train", str(config_file), "--runs", str(tmp_path / "two"), "--json"])
@@ -71,10 +72,12 @@ def test_two_processes_are_one_run(config_file: Path, tmp_path: Path) -> None:
         assert report["metrics"]["after"][split] == pytest.approx(metrics, abs=1e-3)
 
 
-def test_a_stopped_run_goes_on_in_two_processes(config_file: Path, tmp_path: Path) -> None:
+def test_a_stopped_run_resumes_in_two_processes(config_file, tmp_path):
     store = RunStore(tmp_path / "runs")
     run = store.create(read_config(config_file))
-    result = run_experiment(run.config(), run, on_report=lambda report: report.step == 3 and run.request_stop())
+    result = run_experiment(
+        run.config(), run, callbacks=[OnStep(lambda report: report.step == 3 and run.request_stop())]
+    )
     assert result["state"] == "stopped"
     run.update_status(state="stopped")
     main, other = in_two_processes(["resume", run.id, "--runs", str(store.root), "--json"])
@@ -87,7 +90,7 @@ def test_a_stopped_run_goes_on_in_two_processes(config_file: Path, tmp_path: Pat
     assert len(steps) > 3
 
 
-def test_what_is_refused_is_refused_by_both_and_said_once(tmp_path: Path) -> None:
+def test_an_error_ends_both_processes_and_is_printed_once(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(f'[data]\ntrain = "{tmp_path}/missing.tsv"\n', encoding="utf-8")
     main, other = in_two_processes(["train", str(path), "--runs", str(tmp_path / "runs")])

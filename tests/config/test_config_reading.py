@@ -1,4 +1,4 @@
-"""Config files: every loss reads back, and what cannot be used is named with its key, its value and the way out."""
+"""Reading and writing config files, and their error messages."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def written(folder: Path, loss: str) -> Path:
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss['name']}-{len(loss)}")
-def test_every_loss_reads_back_from_its_file(tmp_path: Path, loss: dict[str, Any]) -> None:
+def test_every_loss_is_equal_after_writing_and_reading(tmp_path: Path, loss: dict[str, Any]) -> None:
     path = tmp_path / "run.toml"
     path.write_text(to_toml(config(loss)), encoding="utf-8")
     assert read_config(path) == config(loss)
 
 
-def test_the_name_stands_first_in_a_loss_section() -> None:
+def test_the_name_comes_first_in_a_loss_section() -> None:
     text = to_toml(config({"name": "combined", "preset": "custom", "parts": PARTS}))
     for section in ("[loss]", "[loss.bsc]", "[loss.parts.loss]"):
         assert text.split(section + "\n")[1].startswith("name = ")
@@ -69,7 +69,7 @@ def test_a_loss_without_a_name_is_bsc() -> None:
         ({"name": "triplet", "margin": -1}, "loss.margin is -1; input should be greater than 0"),
     ],
 )
-def test_a_fault_is_named_as_it_stands_in_the_file(loss: dict[str, Any], words: str) -> None:
+def test_an_error_names_the_key_as_in_the_file(loss: dict[str, Any], words: str) -> None:
     assert words in refusal(loss)
 
 
@@ -78,45 +78,45 @@ def test_a_fault_is_named_as_it_stands_in_the_file(loss: dict[str, Any], words: 
     [
         ({"name": "bsc", "temperature": 0}, "loss.parts.0.loss: temperature is 0"),
         ({"name": "triplet", "distance": "far"}, "loss.parts.0.loss.distance is 'far'"),
-        ({"name": "combined"}, "loss.parts.0.loss.name is 'combined'; there is no such loss; choose one of bsc, mnrl"),
+        ({"name": "combined"}, "loss.parts.0.loss.name is 'combined'; it must be one of bsc, mnrl"),
     ],
 )
-def test_a_fault_in_a_part_of_a_sum_says_which_part(part: dict[str, Any], words: str) -> None:
+def test_an_error_in_a_term_of_a_sum_names_the_term(part: dict[str, Any], words: str) -> None:
     assert words in refusal({"name": "combined", "preset": "custom", "parts": [{"loss": part}]})
 
 
-def test_an_unknown_loss_is_answered_with_the_names() -> None:
-    said = refusal({"name": "infonce"})
-    assert said.startswith("config: loss.name is 'infonce'; there is no such loss; choose one of ")
-    assert all(name in said for name in LOSS_CONFIGS)
+def test_the_error_for_an_unknown_loss_lists_the_names() -> None:
+    message = refusal({"name": "infonce"})
+    assert message.startswith("config: loss.name is 'infonce'; it must be one of ")
+    assert all(name in message for name in LOSS_CONFIGS)
 
 
 @pytest.mark.parametrize(("loss", "words"), [({"name": 3}, "loss.name is 3"), (3, "loss is 3; write a section")])
-def test_a_name_that_is_no_word_is_refused(loss: Any, words: str) -> None:
-    said = refusal(loss)
-    assert words in said
-    assert "name_of" not in said
+def test_a_name_that_is_not_a_string_is_refused(loss: Any, words: str) -> None:
+    message = refusal(loss)
+    assert words in message
+    assert "name_of" not in message
 
 
-def test_a_loss_alone_and_a_section_alone_are_explained_too() -> None:
+def test_errors_of_a_single_section_are_explained_too() -> None:
     with pytest.raises(ValidationError) as fault:
         TypeAdapter(LossConfig).validate_python({"name": "mnrl", "symmetric": True})
     assert explain(fault.value).startswith("symmetric is not a key of the loss mnrl; remove it: it belongs to bsc")
     with pytest.raises(ValidationError) as fault:
         DataConfig.model_validate({"train": "x", "column": 1})
-    assert "dev_share" in explain(fault.value)
+    assert "dev_size" in explain(fault.value)
     with pytest.raises(ValidationError) as fault:
         TypeAdapter(LossConfig).validate_python({"name": "odd"})
-    assert explain(fault.value).startswith("name is 'odd'; there is no such loss")
+    assert explain(fault.value).startswith("name is 'odd'; it must be one of")
 
 
-def test_another_loss_on_the_command_line_names_the_key_it_does_not_have(tmp_path: Path) -> None:
+def test_a_key_of_another_loss_is_named(tmp_path: Path) -> None:
     path = written(tmp_path, 'name = "bsc"\ntemperature = 0.05')
     with pytest.raises(ConfigError, match=r"loss\.temperature is not a key of the loss mse; remove it: it belongs to"):
         read_config(path, ["loss.name=mse"])
 
 
-def test_a_sum_can_be_given_on_the_command_line(tmp_path: Path) -> None:
+def test_a_combined_loss_can_be_set_on_the_command_line(tmp_path: Path) -> None:
     path = written(tmp_path, 'name = "combined"\npreset = "custom"')
     parts = '[{weight = 0.3, loss = {name = "mse"}}, {loss = {name = "bsc", temperature = 0.05}}]'
     summands = read_config(path, [f"loss.parts={parts}", "loss.parts.1.weight=0.7"]).loss.summands
@@ -126,13 +126,13 @@ def test_a_sum_can_be_given_on_the_command_line(tmp_path: Path) -> None:
             read_config(path, [f"loss.parts={parts}", last])
 
 
-def test_none_unsets_a_key_unless_none_is_one_of_its_words(tmp_path: Path) -> None:
+def test_none_unsets_a_key_unless_it_is_a_value_of_the_key(tmp_path: Path) -> None:
     path = written(tmp_path, 'name = "softmax"\nhidden = 8\nactivation = "relu"')
     loss = read_config(path, ["loss.hidden=none", "loss.activation=none"]).loss
     assert (loss.hidden, loss.activation) == (None, "none")
 
 
-def test_paths_of_the_data_are_taken_from_the_config_file_and_hub_ids_stay(tmp_path: Path) -> None:
+def test_data_paths_are_relative_to_the_config_file_and_hub_ids_are_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(
         '[data]\ntrain = "hf://owner/name?split=train"\ndev = "dev.csv"\nmix = ["more.csv", "hf://owner/other"]\n'

@@ -1,4 +1,4 @@
-"""Rows with classes and rows with negatives: how they are read, numbered, kept together and made into triplets."""
+"""Rows with classes and rows with negatives: reading, numbering and triplets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from bsc_core.config import DataConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
-from bsc_core.data.triplets import triplets
+from bsc_core.data.generation.negatives import triplets
 from bsc_core.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ def nli(label: object, number: int = 0) -> dict[str, object]:
     return {"premise": f"premise {number}", "hypothesis": f"hypothesis {label} {number}", "label": label}
 
 
-def test_the_sample_inference_file_is_read_by_its_header_alone() -> None:
+def test_the_sample_inference_file_is_read_without_a_mapping() -> None:
     dataset = read_pairs(ROOT / "sample_data" / "nli.tsv")
     assert dataset.class_names == ("entailment", "neutral", "contradiction")
     assert np.bincount(dataset.classes).tolist() == [80, 80, 80]
@@ -33,7 +33,7 @@ def test_the_sample_inference_file_is_read_by_its_header_alone() -> None:
     assert len(np.unique(dataset.query_group)) == 80
 
 
-def test_rows_without_a_class_are_counted_and_left_out(tmp_path: Path) -> None:
+def test_rows_without_a_class_are_rejected(tmp_path: Path) -> None:
     rows = [nli("entailment"), nli("-", 1), nli("Neutral", 2), nli("", 3), nli("-1", 4), nli("CONTRADICTION", 5)]
     dataset = read_pairs(write(tmp_path / "nli.jsonl", rows))
     assert dataset.classes.tolist() == [0, 1, 2]
@@ -49,7 +49,7 @@ def test_whole_numbers_are_the_class_ids(tmp_path: Path) -> None:
     assert "'x' is not a whole number" in dataset.report.rejected[1].reason
 
 
-def test_other_words_are_numbered_in_sorted_order_and_alike_in_all_files(tmp_path: Path) -> None:
+def test_other_class_names_are_numbered_in_sorted_order_in_all_files(tmp_path: Path) -> None:
     columns = {"query": "premise", "document": "hypothesis", "class_label": "label"}
     train = write(tmp_path / "train.jsonl", [nli("red"), nli("blue", 1), nli("red", 2)])
     dev = write(tmp_path / "dev.jsonl", [nli("red", 3), nli("green", 4)])
@@ -59,12 +59,12 @@ def test_other_words_are_numbered_in_sorted_order_and_alike_in_all_files(tmp_pat
     assert data.dev.classes.tolist() == [1, 2]
 
 
-def test_classes_and_negatives_follow_their_rows_and_tables(tmp_path: Path) -> None:
+def test_classes_and_negatives_stay_with_their_rows(tmp_path: Path) -> None:
     rows = [{"query": f"q{n}", "document": f"d{n}", "negative": f"x{n % 2}"} for n in range(5)]
     dataset = read_pairs(write(tmp_path / "triplets.jsonl", rows))
     taken = dataset.take([4, 1]).compact()
     assert taken.texts.take(taken.negative) == ["x0", "x1"]
-    assert taken.digest != taken.take([0, 1]).moved_to(taken.texts, np.arange(6)[::-1]).digest
+    assert taken.digest != taken.take([0, 1]).reindex_texts(taken.texts, np.arange(6)[::-1]).digest
     with_classes = PairDataset.from_pairs(["a", "b"], ["c", "d"], classes=[3, 1])
     assert with_classes.take([1]).classes.tolist() == [1]
     assert with_classes.digest != PairDataset.from_pairs(["a", "b"], ["c", "d"]).digest
@@ -77,20 +77,20 @@ def test_a_row_with_an_empty_negative_is_rejected(tmp_path: Path) -> None:
     assert dataset.report.rejected[0].field == "negative"
 
 
-def test_every_positive_meets_every_negative_of_its_query() -> None:
+def test_every_positive_is_combined_with_every_negative_of_its_query() -> None:
     queries, documents = ["a", "a", "a", "a", "b", "b", "c"], ["p", "n", "q", "m", "r", "s", "t"]
-    made = triplets(PairDataset.from_pairs(queries, documents, [1, 0, 1, 0, 1, 1, 0]))
-    texts = made.texts
-    rows = zip(texts.take(made.query), texts.take(made.document), texts.take(made.negative), strict=True)
+    result = triplets(PairDataset.from_pairs(queries, documents, [1, 0, 1, 0, 1, 1, 0]))
+    texts = result.texts
+    rows = zip(texts.take(result.query), texts.take(result.document), texts.take(result.negative), strict=True)
     assert list(rows) == [("a", "p", "n"), ("a", "p", "m"), ("a", "q", "n"), ("a", "q", "m")]
-    assert made.positive.all()
+    assert result.positive.all()
 
 
-def test_negatives_of_the_file_are_kept_and_negative_rows_left_out() -> None:
+def test_a_negative_column_is_used_and_negative_rows_are_left_out() -> None:
     given = PairDataset.from_pairs(["a", "b"], ["p", "q"], [1, 0], negatives=["n", "m"])
     assert triplets(given).texts.take(triplets(given).negative) == ["n"]
 
 
-def test_pairs_without_any_negative_make_no_triplets() -> None:
+def test_pairs_without_a_negative_are_refused_for_triplets() -> None:
     with pytest.raises(DataError, match=r"data\.columns\.negative"):
         triplets(PairDataset.from_pairs(["a", "b"], ["p", "q"]))

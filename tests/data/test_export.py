@@ -1,4 +1,4 @@
-"""What is exported can be read again, and says the same."""
+"""Exported rows are read back unchanged."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from bsc_core.config import DataConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
-from bsc_core.data.export import as_parquet, as_tsv, exported_columns
-from bsc_core.data.parts import ExperimentData, share_texts
+from bsc_core.data.dataset import DatasetSplits, share_texts
+from bsc_core.data.io.export import as_parquet, as_tsv, exported_columns
 
 AWKWARD = ["a\ttab", 'a "quote"', "two\nlines", "NA", " ünïcode 漢 ", "=1+1"]
 
 
-def data(texts: list[str]) -> ExperimentData:
+def data(texts: list[str]) -> DatasetSplits:
     pairs = PairDataset.from_pairs(
         texts, texts[::-1], np.linspace(0, 1, len(texts)).astype(np.float32), negatives=[*texts[1:], texts[0]]
     )
@@ -26,34 +26,34 @@ def data(texts: list[str]) -> ExperimentData:
 
 @pytest.mark.parametrize(("suffix", "written"), [("tsv", as_tsv), ("parquet", as_parquet)])
 def test_an_exported_file_reads_back_to_the_same_rows(tmp_path: Path, suffix: str, written) -> None:
-    made = data(AWKWARD)
-    path = tmp_path / f"made.{suffix}"
-    path.write_bytes(written(exported_columns(made, ["train"])))
+    exported = data(AWKWARD)
+    path = tmp_path / f"rows.{suffix}"
+    path.write_bytes(written(exported_columns(exported, ["train"])))
     read = read_pairs(path)
     assert not read.report.rejected
     for side in ("query", "document", "negative"):
-        assert read.texts.take(getattr(read, side)) == made.texts.take(getattr(made.train, side))
+        assert read.texts.take(getattr(read, side)) == exported.texts.take(getattr(exported.train, side))
     assert read.label is not None
-    assert made.train.label is not None
-    np.testing.assert_allclose(read.label, made.train.label, atol=1e-6)
-    np.testing.assert_array_equal(read.query_group, made.train.query_group)
+    assert exported.train.label is not None
+    np.testing.assert_allclose(read.label, exported.train.label, atol=1e-6)
+    np.testing.assert_array_equal(read.query_group, exported.train.query_group)
 
 
-def test_the_split_column_brings_the_parts_back(tmp_path: Path) -> None:
-    made = data(["one", "two", "three"])
-    path = tmp_path / "made.tsv"
-    path.write_bytes(as_tsv(exported_columns(made)))
+def test_the_split_column_restores_the_splits(tmp_path: Path) -> None:
+    exported = data(["one", "two", "three"])
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(as_tsv(exported_columns(exported)))
     again = load_data(DataConfig(train=str(path)), seed=0)
     assert (len(again.train), len(again.dev)) == (3, 1)
 
 
-def test_parts_that_are_not_there_are_left_out_and_rows_are_limited() -> None:
+def test_missing_splits_are_left_out_and_rows_are_limited() -> None:
     columns = exported_columns(data(["one", "two", "three"]), ["train", "test"], rows=2)
     assert columns["split"] == ["train", "train"]
     assert exported_columns(data(["one"]), ["test"]) == {}
 
 
-def test_a_column_that_one_part_lacks_is_left_out() -> None:
+def test_a_column_that_one_split_lacks_is_left_out() -> None:
     train = PairDataset.from_pairs(["a", "b"], ["c", "d"], negatives=["e", "f"])
     dev = PairDataset.from_pairs(["a"], ["c"])
     assert "negative" not in exported_columns(share_texts([train, dev], None))
@@ -64,7 +64,7 @@ def test_a_column_that_one_part_lacks_is_left_out() -> None:
     st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1).filter(str.strip), min_size=1, max_size=5)
 )
 def test_any_text_survives_a_parquet_file(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
-    path = tmp_path_factory.mktemp("export") / "made.parquet"
+    path = tmp_path_factory.mktemp("export") / "rows.parquet"
     path.write_bytes(as_parquet(exported_columns(data(texts), ["train"])))
     read = read_pairs(path)
     assert read.texts.take(read.query) == texts

@@ -1,4 +1,6 @@
-"""Which documents become negatives, and how they stand in the rows."""
+"""Documents that become negatives, as rows and as a column."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -6,92 +8,91 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bsc_core.config import CorpusColumns, NegativesConfig
-from bsc_core.data.marks import with_marks
-from bsc_core.data.negatives import (
+from bsc_core.data.dataset import Corpus, PairDataset, TextTable, merge_text_tables
+from bsc_core.data.false_negatives import with_false_negatives
+from bsc_core.data.generation.negatives import (
     at_ranks,
-    candidates,
+    find_candidates,
     hardest_below,
-    wanted_ranks,
+    negative_ranks,
     with_negative_column,
     with_negative_rows,
 )
-from bsc_core.data.pairs import Corpus, PairDataset
-from bsc_core.data.reports import ReadReport
-from bsc_core.data.texts import TextTable, unite
+from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import DataError
 
 
 def with_corpus(pairs, documents, keys=None):
     table, ids = TextTable.from_texts(documents)
     report = ReadReport("corpus", len(ids), len(ids), (), CorpusColumns(document="document"), False)
-    texts, (ours, theirs) = unite([pairs.texts, table])
-    return pairs.moved_to(texts, ours), Corpus(table, ids, keys, report).moved_to(texts, theirs)
+    texts, (ours, theirs) = merge_text_tables([pairs.texts, table])
+    return pairs.reindex_texts(texts, ours), Corpus(table, ids, keys, report).reindex_texts(texts, theirs)
 
 
 def test_the_papers_ranks():
-    assert wanted_ranks(NegativesConfig()).tolist() == [101, 102, 104, 108, 116]
-    assert wanted_ranks(NegativesConfig(first_rank=1, count=3)).tolist() == [2, 3, 5]
-    assert (np.diff(wanted_ranks(NegativesConfig(count=64))) >= 0).all()
+    assert negative_ranks(NegativesConfig()).tolist() == [101, 102, 104, 108, 116]
+    assert negative_ranks(NegativesConfig(first_rank=1, count=3)).tolist() == [2, 3, 5]
+    assert (np.diff(negative_ranks(NegativesConfig(count=64))) >= 0).all()
 
 
-def test_positives_their_repeats_the_query_itself_and_marked_pairs_are_a_querys_own():
+def test_positives_repeats_the_query_itself_and_marked_pairs_are_excluded():
     pairs = PairDataset.from_pairs(["q", "q", "r"], ["a good answer", "b", "c"], query_ids=["1", "1", "2"])
     pairs, corpus = with_corpus(pairs, ["A good answer!", "b", "c", "d", "Q?", "marked"])
-    known = candidates(with_marks(pairs, [("q", "marked")]), corpus)
+    known = find_candidates(with_false_negatives(pairs, [("q", "marked")]), corpus)
     texts = pairs.texts.take(known.document)
     of_q = known.query.tolist().index(pairs.texts.texts.index("q"))
-    own = known.is_own(np.full(len(texts), of_q), np.arange(len(texts)))
-    assert {text for text, is_own in zip(texts, own, strict=True) if is_own} == {"A good answer!", "b", "Q?", "marked"}
+    excluded = known.is_excluded(np.full(len(texts), of_q), np.arange(len(texts)))
+    assert set(itertools.compress(texts, excluded)) == {"A good answer!", "b", "Q?", "marked"}
     assert known.available[of_q] == 2
     assert known.available[1 - of_q] == 5
-    assert known.most_own == 4
+    assert known.most_excluded == 4
 
 
 def test_queries_that_share_an_id_share_their_positives():
     pairs = PairDataset.from_pairs(["q", "same q", "r"], ["a", "b", "c"], query_ids=["1", "1", "2"])
-    known = candidates(pairs, None)
+    known = find_candidates(pairs, None)
     names = pairs.texts.take(known.query)
     texts = pairs.texts.take(known.document)
-    own = {name: set() for name in names}
+    excluded = {name: set() for name in names}
     for number, name in enumerate(names):
-        mask = known.is_own(np.full(len(texts), number), np.arange(len(texts)))
-        own[name] = {text for text, is_own in zip(texts, mask, strict=True) if is_own}
-    assert own == {"q": {"a", "b"}, "same q": {"a", "b"}, "r": {"c"}}
+        mask = known.is_excluded(np.full(len(texts), number), np.arange(len(texts)))
+        excluded[name] = set(itertools.compress(texts, mask))
+    assert excluded == {"q": {"a", "b"}, "same q": {"a", "b"}, "r": {"c"}}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 30), st.integers(1, 6), st.integers(1, 12))
-def test_ranks_count_only_documents_that_are_not_own(seed, queries, documents, count, first_rank):
+def test_ranks_skip_excluded_documents(seed, queries, documents, count, first_rank):
     generator = np.random.default_rng(seed)
     ranked = np.stack([generator.permutation(documents) for _ in range(queries)])
-    own = generator.random((queries, documents)) < 0.3
-    ranks = wanted_ranks(NegativesConfig(count=count, first_rank=first_rank))
-    found = at_ranks(ranked, own, documents - own.sum(axis=1), ranks)
+    excluded = generator.random((queries, documents)) < 0.3
+    ranks = negative_ranks(NegativesConfig(count=count, first_rank=first_rank))
+    result = at_ranks(ranked, excluded, documents - excluded.sum(axis=1), ranks)
     for query in range(queries):
-        others = [document for document, mine in zip(ranked[query], own[query], strict=True) if not mine]
+        others = ranked[query][~excluded[query]].tolist()
         expected = []
         for rank in ranks.tolist():
             document = others[min(rank, len(others)) - 1] if others else -1
             expected.append(-1 if document in expected else document)
-        assert found[query].tolist() == expected
+        assert result[query].tolist() == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 20), st.integers(1, 6))
-def test_the_hardest_are_the_first_that_are_allowed(seed, rows, documents, count):
+def test_the_hardest_are_the_first_allowed_documents(seed, rows, documents, count):
     generator = np.random.default_rng(seed)
     ranked = np.stack([generator.permutation(documents) for _ in range(rows)])
     allowed = generator.random(ranked.shape) < 0.4
-    found, enough = hardest_below(ranked, allowed, count)
+    result, enough = hardest_below(ranked, allowed, count)
     for row in range(rows):
         expected = ranked[row][allowed[row]][:count].tolist()
-        assert found[row].tolist() == expected + [-1] * (count - len(expected))
+        assert result[row].tolist() == expected + [-1] * (count - len(expected))
         assert enough[row] == len(expected)
 
 
 def five_pairs():
     pairs = PairDataset.from_pairs(["q", "q", "r", "s", "t"], ["a", "b", "c", "d", "e"])
-    number = {text: place for place, text in enumerate(pairs.texts)}
+    number = {text: index for index, text in enumerate(pairs.texts)}
     negatives = [["c", "d"], ["c", "e"], ["a", None], [None, None], ["a", "b"]]
     return pairs, np.array([[-1 if text is None else number[text] for text in row] for row in negatives])
 
@@ -101,22 +102,22 @@ def written(rows):
     return list(zip(rows.texts.take(rows.query), rows.texts.take(rows.document), labels, strict=True))
 
 
-def test_negative_rows_follow_their_positive_once_for_each_query():
+def test_negative_rows_follow_their_positive_once_per_query():
     pairs, negatives = five_pairs()
-    made = with_negative_rows(pairs, negatives, None, oversample=False)
-    assert written(made) == [
+    result = with_negative_rows(pairs, negatives, None, oversample=False)
+    assert written(result) == [
         ("q", "a", 1.0), ("q", "c", 0.0), ("q", "d", 0.0), ("q", "b", 1.0), ("q", "e", 0.0),
         ("r", "c", 1.0), ("r", "a", 0.0), ("s", "d", 1.0), ("t", "e", 1.0), ("t", "a", 0.0), ("t", "b", 0.0),
     ]  # fmt: skip
-    assert made.positive.sum() == 5
-    assert made.query_group.tolist() == [0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3]
+    assert result.positive.sum() == 5
+    assert result.query_group.tolist() == [0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3]
 
 
-def test_positives_are_repeated_until_both_kinds_are_as_many():
+def test_positives_are_repeated_until_both_kinds_are_balanced():
     pairs, negatives = five_pairs()
-    made = with_negative_rows(pairs, negatives, None, oversample=True)
-    assert (made.label == 1).sum() == (made.label == 0).sum() == 6
-    positives = [row[:2] for row in written(made) if row[2] == 1]
+    result = with_negative_rows(pairs, negatives, None, oversample=True)
+    assert (result.label == 1).sum() == (result.label == 0).sum() == 6
+    positives = [row[:2] for row in written(result) if row[2] == 1]
     counts = {pair: positives.count(pair) for pair in set(positives)}
     assert sorted(counts.values()) == [1, 1, 1, 1, 2]
     assert counts["q", "a"] == 2
@@ -124,23 +125,23 @@ def test_positives_are_repeated_until_both_kinds_are_as_many():
 
 def test_fewer_negatives_than_positives_repeat_nothing():
     pairs, negatives = five_pairs()
-    made = with_negative_rows(pairs, np.where(np.arange(5)[:, None] == 2, negatives, -1), None, oversample=True)
-    assert (made.label == 1).sum() == 5
-    assert (made.label == 0).sum() == 1
+    result = with_negative_rows(pairs, np.where(np.arange(5)[:, None] == 2, negatives, -1), None, oversample=True)
+    assert (result.label == 1).sum() == 5
+    assert (result.label == 0).sum() == 1
 
 
-def test_graded_labels_of_positives_are_kept():
+def test_graded_labels_of_positives_are_unchanged():
     pairs = PairDataset.from_pairs(["q", "r"], ["a", "b"], [0.8, 0.6])
-    made = with_negative_rows(pairs, np.array([[3], [-1]]), None, oversample=False)
-    assert [(row[0], round(row[2], 1)) for row in written(made)] == [("q", 0.8), ("q", 0.0), ("r", 0.6)]
+    result = with_negative_rows(pairs, np.array([[3], [-1]]), None, oversample=False)
+    assert [(row[0], round(row[2], 1)) for row in written(result)] == [("q", 0.8), ("q", 0.0), ("r", 0.6)]
 
 
-def test_a_column_of_negatives_holds_each_with_its_positive():
+def test_a_negative_column_has_each_negative_with_its_positive():
     pairs, negatives = five_pairs()
-    made = with_negative_column(pairs, negatives)
-    triplets = zip(*(made.texts.take(column) for column in made.text_columns), strict=True)
+    result = with_negative_column(pairs, negatives)
+    triplets = zip(*(result.texts.take(column) for column in result.text_columns), strict=True)
     assert ["".join(triplet) for triplet in triplets] == ["qac", "qad", "qbc", "qbe", "rca", "tea", "teb"]
-    assert made.label is None
+    assert result.label is None
 
 
 def test_negatives_of_a_corpus_have_its_ids():
@@ -153,8 +154,8 @@ def test_negatives_of_a_corpus_have_its_ids():
 
 
 @pytest.mark.parametrize(
-    ("given", "what"), [({"labels": [1, 0]}, "are labelled negative"), ({"negatives": ["x", "y"]}, "have a column of")]
+    ("given", "what"), [({"labels": [1, 0]}, "are labeled negative"), ({"negatives": ["x", "y"]}, "have a column of")]
 )
 def test_pairs_that_have_negatives_are_refused(given, what):
     with pytest.raises(DataError, match=f"pairs {what}.*leave one of the two out"):
-        candidates(PairDataset.from_pairs(["q", "r"], ["a", "b"], **given), None)
+        find_candidates(PairDataset.from_pairs(["q", "r"], ["a", "b"], **given), None)

@@ -1,4 +1,4 @@
-"""Encoders of the tests: the tiny BERT, loaded once, and a static model of the same vocabulary."""
+"""Encoders for tests: a tiny BERT, and a static model with the same vocabulary."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def tiny_model(tiny_encoder):
     from bsc_core.encoders.pretrained import load_folder
 
     return load_folder(tiny_encoder, 16)
+
+
+@pytest.fixture
+def model(tiny_encoder):
+    """The tiny BERT for texts of up to 64 tokens."""
+    from bsc_core.encoders.pretrained import load_folder
+
+    return load_folder(tiny_encoder, 64)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""An encoder through torch.compile; the graph is run as it is, without a C++ compiler's half minute."""
+"""Encoders with torch.compile, with an eager backend that needs no C++ compiler."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ import numpy as np
 import pytest
 import torch
 
-from bsc_core.encoders import tokenise
+from bsc_core.encoders import tokenize
 from bsc_core.encoders.compiled import compile_encoder, is_compiled
-from bsc_core.encoders.forward import PlainForward, make_forward
+from bsc_core.encoders.forward import make_forward
+from bsc_core.encoders.forward.packed import PackedForward
 from bsc_core.encoders.pretrained import load_folder
 from bsc_core.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
-def _graph_as_it_is(monkeypatch):
+def _eager_backend(monkeypatch):
     monkeypatch.setattr("bsc_core.encoders.compiled.BACKEND", "eager")
 
 
-def test_vectors_gradients_and_draws_are_those_of_the_plain_encoder(tiny_model, tiny_encoder, texts):
-    compiled, tokens = load_folder(tiny_encoder, 16), tokenise(tiny_model, texts, 16)
+def test_vectors_gradients_and_dropout_equal_those_of_the_eager_encoder(tiny_model, tiny_encoder, texts):
+    compiled, tokens = load_folder(tiny_encoder, 16), tokenize(tiny_model, texts, 16)
     torch.manual_seed(3)
     state = torch.get_rng_state()
     compile_encoder(compiled, tokens)
     assert torch.equal(torch.get_rng_state(), state)
     assert all(parameter.grad is None for parameter in compiled.parameters())
     assert (is_compiled(compiled), is_compiled(tiny_model)) == (True, False)
-    found = []
+    results = []
     for model in (tiny_model, compiled):
         vectors = model(tokens.features(np.array([0, 2, 5])))["sentence_embedding"]
         vectors.square().mul(torch.arange(32.0)).sum().backward()
-        found.append((vectors, dict(model.named_parameters())))
-    (one, plain), (two, other) = found
+        results.append((vectors, dict(model.named_parameters())))
+    (one, plain), (two, other) = results
     assert torch.allclose(one, two, atol=1e-6)
     assert plain.keys() == other.keys()
     for name, parameter in plain.items():
@@ -39,20 +40,20 @@ def test_vectors_gradients_and_draws_are_those_of_the_plain_encoder(tiny_model, 
             assert torch.allclose(parameter.grad, other[name].grad, atol=1e-5), name
 
 
-def test_a_compiled_encoder_is_asked_itself_whatever_could_be_faster(tiny_model, texts):
-    tokens = tokenise(tiny_model, texts, 16)
+def test_a_compiled_encoder_is_not_packed(tiny_model, texts):
+    tokens = tokenize(tiny_model, texts, 16)
     compile_encoder(tiny_model, tokens)
-    assert isinstance(make_forward(tiny_model, tokens, "fp32"), PlainForward)
+    assert not isinstance(make_forward(tiny_model, tokens, "fp32"), PackedForward)
 
 
 def test_an_encoder_without_a_transformer_is_refused(tiny_static, texts):
     with pytest.raises(ConfigError, match="this encoder has no transformer to compile; set it to false"):
-        compile_encoder(tiny_static, tokenise(tiny_static, texts, 16))
+        compile_encoder(tiny_static, tokenize(tiny_static, texts, 16))
 
 
-def test_a_compiler_that_fails_is_refused_and_leaves_the_encoder_as_it_was(tiny_model, texts, monkeypatch):
+def test_a_compiler_error_is_reported_and_leaves_the_encoder_unchanged(tiny_model, texts, monkeypatch):
     monkeypatch.setattr("bsc_core.encoders.compiled.BACKEND", "no_such_backend")
-    tokens = tokenise(tiny_model, texts, 16)
+    tokens = tokenize(tiny_model, texts, 16)
     with pytest.raises(ConfigError, match=r"compiling failed here \(.*no_such_backend.*\); set it to false"):
         compile_encoder(tiny_model, tokens)
     assert not is_compiled(tiny_model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -10,15 +11,16 @@ import numpy as np
 import pytest
 
 from bsc_core.config import EncoderConfig
+from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import (
     check_encoder,
+    embed,
     encode,
     encoder_folder,
     load_encoder,
     model_card,
-    model_digest,
     save_model,
-    tokenise,
+    tokenize,
 )
 from bsc_core.encoders.bundled import bundled_folder, check_weights
 from bsc_core.encoders.pretrained import load_folder
@@ -30,10 +32,10 @@ def copied_encoder(tiny_encoder, tmp_path):
     return shutil.copytree(tiny_encoder, tmp_path / "copy")
 
 
-def test_the_bundled_encoder_knows_like_from_unlike():
+def test_the_bundled_encoder_separates_similar_from_dissimilar_texts():
     model = load_encoder(EncoderConfig())
     texts = ["The cat sleeps on the sofa.", "A kitten naps on the couch.", "Share prices fell on Monday."]
-    vectors = encode(model, tokenise(model, texts, 90))
+    vectors = encode(model, tokenize(model, texts, 90))
     assert vectors.shape == (3, 384)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors[0] @ vectors[1] > 0.5 > vectors[0] @ vectors[2] + 0.2
@@ -41,7 +43,7 @@ def test_the_bundled_encoder_knows_like_from_unlike():
     assert not model.training
 
 
-def test_other_weights_than_the_known_ones_are_refused(tmp_path):
+def test_weights_with_another_digest_are_refused(tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(b"other weights")
     with pytest.raises(ModelError, match=r"model.safetensors has SHA-256 .*reinstall"):
@@ -56,30 +58,28 @@ def test_a_missing_package_is_named(monkeypatch):
         bundled_folder()
 
 
-def test_a_saved_model_is_a_plain_folder_with_equal_vectors(either_model, texts, tmp_path):
+def test_a_saved_model_is_a_standard_folder_with_equal_vectors(either_model, texts, tmp_path):
     from sentence_transformers import SentenceTransformer
 
-    tokens = tokenise(either_model, texts, 16)
+    tokens = tokenize(either_model, texts, 16)
     folder = save_model(either_model, tmp_path / "runs" / "model", "# Card\n")
     assert (folder / "README.md").read_text(encoding="utf-8") == "# Card\n"
     assert list(folder.rglob("*.safetensors"))
     assert not list(folder.rglob("*.bin"))
     for loaded in (SentenceTransformer(str(folder)), load_folder(folder, 16)):
         np.testing.assert_allclose(loaded.encode(texts), encode(either_model, tokens), atol=1e-6)
-    assert model_digest(load_folder(folder, 16)) == model_digest(either_model)
+    loaded = load_folder(folder, 16).state_dict()
+    assert all(loaded[name].equal(value) for name, value in either_model.state_dict().items())
     assert [path.name for path in folder.parent.iterdir()] == ["model"]
 
 
-def test_saving_again_replaces_the_folder_whole(tiny_model, tmp_path):
-    folder = save_model(tiny_model, tmp_path / "model", "first")
+def test_saving_replaces_the_folder_and_prints_nothing(tiny_encoder, tmp_path, capfd):
+    model = load_folder(tiny_encoder, 16)
+    folder = save_model(model, tmp_path / "model", "first")
     (folder / "stale.txt").write_text("old", encoding="utf-8")
-    save_model(tiny_model, folder, "second")
+    save_model(model, folder, "second")
     assert (folder / "README.md").read_text(encoding="utf-8") == "second"
     assert not (folder / "stale.txt").exists()
-
-
-def test_loading_and_saving_print_nothing(tiny_encoder, tmp_path, capfd):
-    save_model(load_folder(tiny_encoder, 16), tmp_path / "model", "card")
     assert capfd.readouterr() == ("", "")
 
 
@@ -91,44 +91,43 @@ def test_a_folder_outside_the_allowed_roots_is_refused(tiny_encoder, tmp_path, m
 
 def test_pickled_weights_are_refused(copied_encoder):
     (copied_encoder / "model.safetensors").rename(copied_encoder / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pytorch_model.bin: pickled weights"):
-        load_encoder(EncoderConfig(name=str(copied_encoder)))
+    assert "pytorch_model.bin: pickled weights" in refusal(copied_encoder)
 
 
-def test_code_from_the_folder_is_refused_and_never_runs(copied_encoder, tmp_path):
+def test_code_in_the_folder_is_refused_and_not_run(copied_encoder, tmp_path):
     (copied_encoder / "custom.py").write_text(
-        f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Own: ...\n", encoding="utf-8"
+        f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Layer: ...\n", encoding="utf-8"
     )
     modules = json.loads((copied_encoder / "modules.json").read_text(encoding="utf-8"))
-    modules[0]["type"] = "custom.Own"
+    modules[0]["type"] = "custom.Layer"
     (copied_encoder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
-    with pytest.raises(ModelError, match=r"names 'custom.Own', code from outside"):
-        load_encoder(EncoderConfig(name=str(copied_encoder)))
+    assert "names 'custom.Layer', code from outside" in refusal(copied_encoder)
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("broken", ["modules.json", "model.safetensors", "config.json"])
-def test_a_damaged_file_gives_one_clear_sentence(copied_encoder, broken):
-    (copied_encoder / broken).write_bytes(b"{ not what it was")
+def refusal(folder: Path | str, check=lambda name: load_encoder(EncoderConfig(name=name, max_seq_length=16))) -> str:
+    """Return the message with which an encoder is refused, one line that names it."""
     with pytest.raises(ModelError) as caught:
-        load_encoder(EncoderConfig(name=str(copied_encoder)))
-    assert str(copied_encoder) in str(caught.value)
+        check(str(folder))
+    assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(ModelError, match="not a model folder"):
-        load_encoder(EncoderConfig(name=str(tmp_path)))
+@pytest.mark.parametrize("broken", ["modules.json", "model.safetensors", "config.json"])
+def test_a_damaged_file_is_reported_in_one_line(copied_encoder, broken):
+    (copied_encoder / broken).write_bytes(b"{ damaged")
+    refusal(copied_encoder)
 
 
-def test_a_file_is_no_encoder(tiny_encoder):
-    with pytest.raises(ModelError, match="a file, not a model folder"):
-        load_encoder(EncoderConfig(name=str(tiny_encoder / "modules.json")))
+def test_folders_without_a_model_and_files_are_refused(tmp_path, tiny_encoder):
+    assert "not a model folder" in refusal(tmp_path)
+    assert "a file, not a model folder" in refusal(tiny_encoder / "modules.json")
 
 
 def test_a_longer_text_than_the_model_can_read_is_refused(tiny_encoder):
-    with pytest.raises(ConfigError, match=r"max_length is 300; this encoder reads at most 128"):
-        load_encoder(EncoderConfig(name=str(tiny_encoder), max_length=300))
+    with pytest.raises(ConfigError, match=r"max_seq_length is 300; this encoder reads at most 128"):
+        load_encoder(EncoderConfig(name=str(tiny_encoder), max_seq_length=300))
 
 
 def test_positions_that_the_architecture_cannot_use_do_not_count(tmp_path):
@@ -143,66 +142,42 @@ def test_positions_that_the_architecture_cannot_use_do_not_count(tmp_path):
     BertTokenizerFast(vocab=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "roberta")
     SentenceTransformer(modules=[Transformer(str(tmp_path / "roberta")), Pooling(8)]).save(str(tmp_path / "model"))
     name = str(tmp_path / "model")
-    with pytest.raises(ConfigError, match=r"max_length is 33; this encoder reads at most 32 tokens"):
-        load_encoder(EncoderConfig(name=name, max_length=33))
-    model = load_encoder(EncoderConfig(name=name, max_length=32))
-    assert encode(model, tokenise(model, ["soup " * 100], 32)).shape == (1, 8)
+    with pytest.raises(ConfigError, match=r"max_seq_length is 33; this encoder reads at most 32 tokens"):
+        load_encoder(EncoderConfig(name=name, max_seq_length=33))
+    model = load_encoder(EncoderConfig(name=name, max_seq_length=32))
+    assert encode(model, tokenize(model, ["soup " * 100], 32)).shape == (1, 8)
 
 
-def test_a_model_without_a_tokeniser_is_refused_rather_than_reading_every_word_as_unknown(copied_encoder):
+def test_a_model_without_a_tokenizer_is_refused(copied_encoder):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (copied_encoder / name).unlink()
-    with pytest.raises(ModelError, match=r"no tokeniser lies beside the weights.*save the encoder again"):
-        load_encoder(EncoderConfig(name=str(copied_encoder), max_length=16))
+    assert "the tokenizer (such as tokenizer.json) is missing; save the encoder again" in refusal(copied_encoder)
 
 
-def cut_short(path):
+def truncate(path):
     path.write_bytes(path.read_bytes()[:300])
 
 
-@pytest.mark.parametrize("check", [check_encoder, lambda name: load_encoder(EncoderConfig(name=name))])
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (Path.unlink, r"no tokeniser lies beside the weights \(tokenizer.json\); save the encoder again with it"),
-        (cut_short, r"tokenizer.json: not JSON .*; save the encoder again"),
-    ],
-    ids=["missing", "cut short"],
-)
-def test_a_static_model_without_a_whole_tokeniser_is_refused_in_one_sentence(
-    tiny_static, tmp_path, check, damage, said
-):
+@pytest.mark.parametrize("checks_only", [True, False])
+def test_a_damaged_tokenizer_is_refused_in_one_line(tiny_static, tmp_path, copied_encoder, checks_only):
+    options = {"check": check_encoder} if checks_only else {}
     folder = save_model(tiny_static, tmp_path / "static", "card")
-    damage(next(folder.rglob("tokenizer.json")))
-    with pytest.raises(ModelError, match=said) as caught:
-        check(str(folder))
-    assert str(folder) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    path = next(folder.rglob("tokenizer.json"))
+    truncate(path)
+    assert re.search(r"tokenizer.json: not JSON .*; save the encoder again", refusal(folder, **options))
+    path.unlink()
+    assert "the tokenizer tokenizer.json is missing; save the encoder again with it" in refusal(folder, **options)
+    path.write_text('{"model": {"type": "none"}}', encoding="utf-8")
+    if not checks_only:
+        assert "cannot be loaded as a sentence-transformers model" in refusal(folder)
+    truncate(copied_encoder / "tokenizer.json")
+    assert re.search(r"tokenizer.json: not JSON .*; save the encoder again", refusal(copied_encoder, **options))
 
 
-def test_a_tokeniser_of_something_else_is_refused_in_one_sentence(tiny_static, tmp_path):
-    folder = save_model(tiny_static, tmp_path / "static", "card")
-    next(folder.rglob("tokenizer.json")).write_text('{"model": {"type": "none"}}', encoding="utf-8")
-    with pytest.raises(ModelError, match="cannot be loaded as a sentence-transformers model") as caught:
-        load_encoder(EncoderConfig(name=str(folder)))
-    assert "\n" not in str(caught.value)
-
-
-def test_a_transformers_tokeniser_that_was_cut_short_is_named(copied_encoder):
-    cut_short(copied_encoder / "tokenizer.json")
-    with pytest.raises(ModelError, match=r"tokenizer.json: not JSON .*; save the encoder again"):
-        load_encoder(EncoderConfig(name=str(copied_encoder)))
-
-
-def test_a_missing_folder_is_named():
+def test_a_missing_folder_and_an_unavailable_hub_id_are_refused():
     with pytest.raises(PathError, match="there is no such"):
         load_encoder(EncoderConfig(name="./no/such/folder"))
-
-
-def test_a_hub_id_that_cannot_be_had_names_the_ways_out():
-    with pytest.raises(ModelError, match=r"nobody/no-such-model: .*bundled or static") as caught:
-        load_encoder(EncoderConfig(name="nobody/no-such-model"))
-    assert "\n" not in str(caught.value)
+    assert re.search(r"nobody/no-such-model: .*bundled or static", refusal("nobody/no-such-model"))
 
 
 def test_a_hub_id_in_the_local_cache_is_loaded_without_network(tiny_encoder, tmp_path, monkeypatch):
@@ -214,11 +189,11 @@ def test_a_hub_id_in_the_local_cache_is_loaded_without_network(tiny_encoder, tmp
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text(commit, encoding="utf-8")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    model = load_encoder(EncoderConfig(name="someone/tiny", max_length=16))
+    model = load_encoder(EncoderConfig(name="someone/tiny", max_seq_length=16))
     assert model.get_embedding_dimension() == 32
 
 
-def test_the_card_is_read_back_by_the_library_and_keeps_text_in_its_cell(tiny_model, tmp_path):
+def test_the_library_reads_the_model_card_and_cells_are_escaped(tiny_model, tmp_path):
     card = model_card(
         "my | model",
         base="bundled",
@@ -232,19 +207,19 @@ def test_the_card_is_read_back_by_the_library_and_keeps_text_in_its_cell(tiny_mo
     assert load_folder(save_model(tiny_model, tmp_path / "model", card), 16)._model_card_text == card
 
 
-def test_a_saved_model_is_on_the_disk_before_it_takes_its_place(tiny_model, tmp_path, monkeypatch):
+def test_a_saved_model_is_synced_before_its_folder_appears(tiny_model, tmp_path, monkeypatch):
     folder, synced = tmp_path / "model", []
 
     def record(path):
-        assert not folder.exists()
-        synced.append(path.name)
+        if not folder.exists():
+            synced.append(path.name)
 
-    monkeypatch.setattr("bsc_core.encoders.pretrained.sync", record)
+    monkeypatch.setattr("bsc_core.files.sync", record)
     save_model(tiny_model, folder, "card")
     assert {path.name for path in folder.rglob("*")} <= set(synced)
 
 
-def test_what_is_no_encoder_at_a_glance_is_refused_and_a_hub_id_is_left_for_later(tiny_encoder, tmp_path):
+def test_check_encoder_refuses_bad_folders_and_accepts_hub_ids(tiny_encoder, tmp_path):
     for name in ("bundled", "static", "someone/some-model", str(tiny_encoder)):
         check_encoder(name)
     with pytest.raises(PathError, match="no such file or folder"):
@@ -253,3 +228,22 @@ def test_what_is_no_encoder_at_a_glance_is_refused_and_a_hub_id_is_left_for_late
         check_encoder(" ")
     with pytest.raises(ModelError, match="not a model folder"):
         check_encoder(str(tmp_path))
+
+
+def test_unnormalized_vectors_have_different_lengths_and_the_same_cosines():
+    texts = TextTable(("A cat sleeps on the sofa.", "Heavy rain flooded the streets of the old town.", "Soup"))
+    raw, unit = embed("bundled_raw", texts), embed("bundled", texts)
+    lengths = np.linalg.norm(raw, axis=1, keepdims=True)
+    assert (lengths > 2).all()
+    assert np.ptp(lengths) > 0.01
+    np.testing.assert_allclose(raw / lengths, unit, atol=1e-6)
+
+
+def test_the_unnormalized_encoder_is_created_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("BSC_CACHE", str(tmp_path))
+    folder = encoder_folder("bundled_raw")
+    created = (folder / "modules.json").stat().st_mtime_ns
+    assert "Normalize" not in (folder / "modules.json").read_text(encoding="utf-8")
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert encoder_folder("bundled_raw") == folder
+    assert (folder / "modules.json").stat().st_mtime_ns == created

@@ -1,4 +1,4 @@
-"""Low-rank matrices: what they train, what a saved model holds, and what is refused."""
+"""LoRA: trained parameters, saved models, and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from bsc_core.config import LoRAConfig
-from bsc_core.encoders import encode, save_model, tokenise
+from bsc_core.encoders import encode, save_model, tokenize
 from bsc_core.encoders.lora import add_lora, load_lora_state, lora_state
 from bsc_core.encoders.pretrained import load_folder
 from bsc_core.errors import ConfigError
@@ -36,10 +36,10 @@ def adapted(tiny_encoder):
 
 
 def vectors(model) -> np.ndarray:
-    return encode(model, tokenise(model, TEXTS, 16))
+    return encode(model, tokenize(model, TEXTS, 16))
 
 
-def test_new_matrices_change_no_vector_and_are_all_that_is_trained(plain, tiny_encoder):
+def test_only_the_new_matrices_are_trained_and_they_change_no_vector(plain, tiny_encoder):
     before = vectors(plain)
     add_lora(plain, CONFIG)
     np.testing.assert_array_equal(vectors(plain), before)
@@ -48,7 +48,7 @@ def test_new_matrices_change_no_vector_and_are_all_that_is_trained(plain, tiny_e
     assert set(trained.values()) == {(4, 32), (32, 4)}
 
 
-def test_a_saved_model_is_plain_and_holds_the_weights_plus_the_scaled_product(adapted, plain, tmp_path):
+def test_a_saved_model_has_the_matrices_merged(adapted, plain, tmp_path):
     folder = save_model(adapted, tmp_path / "model", "card")
     saved = load_file(folder / "model.safetensors")
     assert not [name for name in saved if "lora" in name or "base_layer" in name]
@@ -64,7 +64,7 @@ def test_a_saved_model_is_plain_and_holds_the_weights_plus_the_scaled_product(ad
     assert np.abs(vectors(adapted) - vectors(plain)).max() > 1e-3
 
 
-def test_saving_leaves_the_model_as_it_was_to_the_bit(adapted, tmp_path):
+def test_saving_restores_the_model_exactly(adapted, tmp_path):
     before = {name: value.clone() for name, value in adapted.state_dict().items()}
     save_model(adapted, tmp_path / "model", "card")
     after = adapted.state_dict()
@@ -72,22 +72,22 @@ def test_saving_leaves_the_model_as_it_was_to_the_bit(adapted, tmp_path):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_the_state_gives_a_merged_model_its_own_weights_and_matrices_back(adapted, tmp_path):
+def test_the_state_restores_weights_and_matrices_of_a_merged_model(adapted, tmp_path):
     folder = save_model(adapted, tmp_path / "model", "card")
-    again = load_folder(folder, 16)
-    assert lora_state(again) is None
-    add_lora(again, CONFIG)
-    load_lora_state(again, lora_state(adapted))
-    one, two = adapted.state_dict(), again.state_dict()
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    loaded = load_folder(folder, 16)
+    assert lora_state(loaded) is None
+    add_lora(loaded, CONFIG)
+    load_lora_state(loaded, lora_state(adapted))
+    restored = loaded.state_dict()
+    assert all(torch.equal(restored[name], value) for name, value in adapted.state_dict().items())
 
 
-def test_named_layers_take_the_matrices(plain):
+def test_target_layers_get_the_matrices(plain):
     add_lora(plain, LoRAConfig(rank=2, targets=("dense",)))
     assert all("dense" in name for name, p in plain.named_parameters() if p.requires_grad)
 
 
-def test_layers_that_are_not_there_are_refused_with_those_that_are(plain):
+def test_unknown_target_layers_are_refused_with_a_list_of_layers(plain):
     with pytest.raises(ConfigError, match=r"encoder\.lora: .*nowhere.*targets \(dense, key, query, value\)") as caught:
         add_lora(plain, LoRAConfig(targets=("nowhere",)))
     assert "\n" not in str(caught.value)
@@ -98,7 +98,7 @@ def test_an_encoder_without_layers_is_refused(tiny_static):
         add_lora(tiny_static, CONFIG)
 
 
-def test_a_missing_peft_is_named_with_the_way_out(plain, monkeypatch):
+def test_a_missing_peft_is_reported(plain, monkeypatch):
     monkeypatch.setattr("bsc_core.encoders.lora.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"encoder\.lora needs the package peft.*pip install 'bsc-lab\[lora\]'"):
         add_lora(plain, CONFIG)

@@ -1,4 +1,4 @@
-"""Token tables against the models' own tokenising and padding."""
+"""Token tables compared with the models' own tokenization and padding."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bsc_core.encoders import TokenTable, micro_batches, tokenise
+from bsc_core.encoders import TokenTable, micro_batches, tokenize
 
 
-def test_features_equal_what_the_model_makes_itself(either_model, texts):
-    tokens = tokenise(either_model, texts, 16)
+def test_features_equal_those_of_the_model(either_model, texts):
+    tokens = tokenize(either_model, texts, 16)
     ids = [4, 0, 2, 0, 3]
     expected = either_model.preprocess([texts[number] for number in ids])
     expected.pop("modality", None)
@@ -23,34 +23,34 @@ def test_features_equal_what_the_model_makes_itself(either_model, texts):
         assert torch.equal(tensor, expected[name]), name
 
 
-def test_long_texts_are_cut_and_keep_their_last_special_token(tiny_model):
-    tokens = tokenise(tiny_model, ["cat " * 50], 16)
+def test_long_texts_are_truncated_before_their_last_special_token(tiny_model):
+    tokens = tokenize(tiny_model, ["cat " * 50], 16)
     assert tokens.lengths.tolist() == [16]
     assert tokens.tokens[-1] == tiny_model.tokenizer.sep_token_id
 
 
 def test_many_texts_in_blocks_equal_one_block(tiny_model, texts, monkeypatch):
-    whole = tokenise(tiny_model, texts, 16)
-    monkeypatch.setattr("bsc_core.encoders.tokens.TOKENISED_AT_ONCE", 2)
-    blocks = tokenise(tiny_model, texts, 16)
-    np.testing.assert_array_equal(blocks.tokens, whole.tokens)
-    np.testing.assert_array_equal(blocks.offsets, whole.offsets)
+    at_once = tokenize(tiny_model, texts, 16)
+    monkeypatch.setattr("bsc_core.encoders.tokens.TOKENIZER_BATCH", 2)
+    blocks = tokenize(tiny_model, texts, 16)
+    np.testing.assert_array_equal(blocks.tokens, at_once.tokens)
+    np.testing.assert_array_equal(blocks.offsets, at_once.offsets)
 
 
-def test_the_default_prompt_of_a_model_stands_before_each_text(tiny_model):
-    plain = tokenise(tiny_model, ["how soup"], 16)
+def test_the_default_prompt_is_put_before_each_text(tiny_model):
+    plain = tokenize(tiny_model, ["how soup"], 16)
     tiny_model.prompts, tiny_model.default_prompt_name = {"ask": "how "}, "ask"
-    np.testing.assert_array_equal(tokenise(tiny_model, ["soup"], 16).tokens, plain.tokens)
+    np.testing.assert_array_equal(tokenize(tiny_model, ["soup"], 16).tokens, plain.tokens)
 
 
-def test_no_texts_make_an_empty_table_without_a_micro_batch(either_model):
-    tokens = tokenise(either_model, [], 16)
+def test_no_texts_give_an_empty_table_without_micro_batches(either_model):
+    tokens = tokenize(either_model, [], 16)
     assert len(tokens) == 0
     assert tokens.micro_batches([], 64) == []
 
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 100))
-def test_micro_batches_hold_every_text_once_and_keep_to_the_budget(lengths, budget):
+def test_micro_batches_partition_the_texts_within_the_budget(lengths, budget):
     pieces = micro_batches(np.asarray(lengths, dtype=np.int64), budget)
     assert sorted(position for piece in pieces for position in piece.tolist()) == list(range(len(lengths)))
     for piece in pieces:
@@ -64,8 +64,8 @@ def test_sorting_by_length_wastes_little_padding():
     assert padded < 1.1 * lengths.sum()
 
 
-def test_texts_of_a_static_model_go_through_in_one_pass(tiny_static, texts):
-    assert len(tokenise(tiny_static, texts, 16).micro_batches(np.arange(len(texts)), 16)) == 1
+def test_a_static_model_encodes_small_batches_in_one_pass(tiny_static, texts):
+    assert len(tokenize(tiny_static, texts, 16).micro_batches(np.arange(len(texts)), 16)) == 1
 
 
 @pytest.mark.parametrize("bag", [False, True])

@@ -1,4 +1,4 @@
-"""Input that cannot be measured, or hardly: a stated result, or one clear sentence, for every metric alike."""
+"""Tests of degenerate input: a defined result or a clear error for every metric."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from bsc_core import evaluation as measured
 from bsc_core.config import DataConfig, EncoderConfig, EvaluationConfig
 from bsc_core.data import SPLIT_SEED, audit, load_data
-from bsc_core.data.pairs import PairDataset
-from bsc_core.data.texts import TextTable
-from bsc_core.encoders import embed, known_vectors
-from bsc_core.encoders.cache import cache_folder
+from bsc_core.data.dataset import PairDataset, TextTable
+from bsc_core.encoders import cached_vectors, embed
+from bsc_core.encoders.embedding_cache import cache_folder
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation import Evaluator, RetrievalTask
+from bsc_core.neighbors import top_k
 from bsc_core.runs import Run
 
 SCORES = [0.1, 0.9, 0.4, 0.7]
@@ -35,10 +35,10 @@ def vectors_for(dataset, seed=0):
 
 
 def test_without_any_positive_rankings_are_undefined_but_for_grades():
-    found = measured.ranking_metrics([1, 1, 2, 2], SCORES, [False] * 4, k=(1,), grades=[0.2, 0.4, 0.0, 0.5])
-    assert [found[name] for name in ("mrr", "map", "has_positive@1")] == [None] * 3
-    assert found["queries_without_positive"] == 2.0
-    assert found["ndcg@1"] == 1.0
+    result = measured.ranking_metrics([1, 1, 2, 2], SCORES, [False] * 4, k=(1,), grades=[0.2, 0.4, 0.0, 0.5])
+    assert [result[name] for name in ("mrr", "map", "has_positive@1")] == [None] * 3
+    assert result["queries_without_positive"] == 2.0
+    assert result["ndcg@1"] == 1.0
     skipped = measured.ranking_metrics([1, 1, 2, 2], SCORES, [False] * 4, k=(1,), skip_without_positive=True)
     assert (skipped["mrr"], skipped["queries"]) == (None, 0.0)
 
@@ -48,10 +48,10 @@ def test_lists_without_a_positive_are_compared_by_what_is_defined():
     assert measured.main_metric(measured.evaluate(vectors_for(dataset), dataset))[0] == "spearman"
 
 
-def test_without_any_positive_pairs_have_no_threshold_and_no_f1():
-    found = measured.pair_metrics(SCORES, [0.0, 0.1, 0.2, 0.3])
-    assert [found[name] for name in ("f1", "f1_threshold", "auc", "average_precision")] == [None] * 4
-    assert found["spearman"] is not None
+def test_without_a_positive_pair_threshold_and_f1_are_none():
+    result = measured.pair_metrics(SCORES, [0.0, 0.1, 0.2, 0.3])
+    assert [result[name] for name in ("f1", "f1_threshold", "auc", "average_precision")] == [None] * 4
+    assert result["spearman"] is not None
     assert measured.calibration_curve(SCORES, [False] * 4).share.tolist() == [0.0] * 4
 
 
@@ -64,15 +64,15 @@ def test_a_dataset_without_any_positive_has_no_query_to_search_with():
     assert measured.query_intervals(result.per_query, seed=0) == {}
 
 
-def test_constant_scores_are_ties_at_their_worst_and_correlate_with_nothing():
-    found = measured.pair_metrics([0.5] * 4, TRUTH)
-    assert (found["spearman"], found["constant"], found["auc"]) == (0.0, 1.0, 0.5)
+def test_constant_scores_rank_in_the_worst_order_and_have_correlation_zero():
+    result = measured.pair_metrics([0.5] * 4, TRUTH)
+    assert (result["spearman"], result["constant"], result["auc"]) == (0.0, 1.0, 0.5)
     ranked = measured.ranking_metrics(ONE_QUERY, [0.5] * 4, TRUTH, k=(1, 2))
     assert (ranked["mrr"], ranked["has_positive@2"]) == (1 / 3, 0.0)
     assert len(measured.calibration_curve([0.5] * 4, TRUTH).score) == 1
     alike = measured.pair_statistic([0.5] * 4, TRUTH, "spearman")
-    found = measured.compare_statistics([alike], [alike], range(4), seed=0)
-    assert (found.difference.value, found.p, found.is_difference) == (0.0, None, False)
+    result = measured.compare_statistics([alike], [alike], range(4), seed=0)
+    assert (result.difference.value, result.p, result.significant) == (0.0, None, False)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -85,21 +85,21 @@ def test_constant_scores_are_ties_at_their_worst_and_correlate_with_nothing():
         lambda scores, _: measured.compare(SCORES, scores, seed=0),
         lambda scores, _: measured.bootstrap_mean(scores, seed=0),
         lambda scores, _: measured.bootstrap_statistic(measured.pair_statistic(scores, TRUTH, "auc"), range(4), seed=0),
-        lambda _, vectors: measured.search(vectors, EYE),
-        lambda _, vectors: measured.search(EYE, vectors),
+        lambda _, vectors: top_k(vectors, EYE, 10),
+        lambda _, vectors: top_k(EYE, vectors, 10),
         lambda _, vectors: measured.uniformity(vectors, seed=0),
         lambda _, vectors: measured.alignment(EYE, vectors),
-        lambda _, vectors: measured.neighbour_overlap(EYE, vectors, seed=0, k=2),
+        lambda _, vectors: measured.neighbor_overlap(EYE, vectors, seed=0, k=2),
         lambda _, vectors: measured.polarity_task((EYE, vectors), (TRUTH, TRUTH), k=2),
     ],
 )
 def test_what_is_no_number_is_refused_in_one_sentence(ask, value):
     scores, vectors = np.array(SCORES), EYE.copy()
     scores[2] = vectors[2, 1] = value
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as reported:
         ask(scores, vectors)
-    assert "2" in str(told.value)
-    assert "\n" not in str(told.value)
+    assert "2" in str(reported.value)
+    assert "\n" not in str(reported.value)
 
 
 def test_a_ranking_takes_infinite_scores_and_refuses_nan():
@@ -108,65 +108,68 @@ def test_a_ranking_takes_infinite_scores_and_refuses_nan():
         measured.ranking_metrics(ONE_QUERY, [1, math.nan, 0, 0], TRUTH)
 
 
-def test_one_query_has_a_value_and_nothing_to_tell():
+def test_one_query_has_a_value_without_interval_or_test():
     single = measured.compare([0.2], [0.7], seed=0)
     seeds = measured.compare_seeds([[0.2]], [[0.7], [0.8]], seed=0)
     rows = [measured.pair_statistic(each, TRUTH, "spearman") for each in (SCORES, SCORES[::-1])]
     together = measured.compare_statistics(rows[:1], rows[1:], ONE_QUERY, seed=0)
-    for found in (single, seeds, together):
-        assert (found.p, found.is_difference, found.difference.low) == (None, False, None)
-        assert "cannot be told" in found.sentence()
+    for result in (single, seeds, together):
+        assert (result.p, result.significant, result.difference.low) == (None, False, None)
+        assert "inconclusive" in result.sentence()
     assert str(measured.bootstrap_mean([0.2], seed=0)) == "0.200 [no interval]"
 
 
 def test_a_k_above_the_corpus_takes_all_of_it():
-    positions, _ = measured.search(EYE, EYE[:2], top=10)
+    positions, _ = top_k(EYE, EYE[:2], 10)
     assert positions.shape == (4, 2)
-    found = measured.ranking_metrics([1, 1], [2, 1], [False, True], k=(50,))
-    assert (found["precision@50"], found["recall@50"]) == (0.5, 1.0)
+    result = measured.ranking_metrics([1, 1], [2, 1], [False, True], k=(50,))
+    assert (result["precision@50"], result["recall@50"]) == (0.5, 1.0)
     ids = np.arange(1, dtype=np.int32)
     task = RetrievalTask(ids, np.arange(4, dtype=np.int32), np.array([0, 1]), ids, np.zeros(1, np.int32), ids)
     assert measured.rank(EYE[:1], EYE, task, k=(50,), top=50).metrics["recall@50"] == 1.0
 
 
 @pytest.mark.parametrize("k", [0, 4, 9])
-def test_neighbours_that_are_not_there_are_refused(k):
+def test_neighbors_that_are_not_there_are_refused(k):
     with pytest.raises(DataError, match="choose k from 1 to 3"):
-        measured.neighbour_overlap(EYE, EYE, seed=0, k=k)
+        measured.neighbor_overlap(EYE, EYE, seed=0, k=k)
 
 
-def test_a_reference_of_another_size_measures_and_mixed_sizes_are_refused():
+def test_a_reference_of_another_size_is_accepted_and_mixed_sizes_are_refused():
     wide = np.eye(4, 7, dtype=np.float32)
     task = measured.polarity_task((wide, wide), (TRUTH, TRUTH), k=2)
-    assert task.measure(EYE, EYE).polarity.shape == (4,)
+    assert task.evaluate(EYE, EYE).polarity.shape == (4,)
     for ask in (
         lambda: measured.polarity_task((EYE, wide), (TRUTH, TRUTH), k=2),
-        lambda: task.measure(EYE, wide),
-        lambda: measured.search(EYE, wide),
+        lambda: task.evaluate(EYE, wide),
+        lambda: top_k(EYE, wide, 10),
         lambda: measured.alignment(EYE, wide),
     ):
         with pytest.raises(DataError, match=r"4.* 7|both texts"):
             ask()
     with pytest.raises(DataError, match="encode the same sentences with both"):
-        task.measure(EYE[:3], EYE)
+        task.evaluate(EYE[:3], EYE)
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
-def test_a_truncated_embedding_cache_is_made_anew(tiny_encoder: Path, kept: float):
-    encoder = EncoderConfig(name=str(tiny_encoder), max_length=16)
+def test_a_truncated_embedding_cache_is_recomputed(tiny_encoder: Path, kept: float):
+    encoder = EncoderConfig(name=str(tiny_encoder), max_seq_length=16)
     texts = TextTable((f"soup and bread {kept}", "a garden", "the train"))
     known = {path: path.stat().st_mtime_ns for path in (cache_folder() / "embeddings").glob("*.npy")}
     vectors = embed(encoder, texts)
     (path,) = [path for path in (cache_folder() / "embeddings").glob("*.npy") if path not in known]
     raw = path.read_bytes()
     path.write_bytes(raw[: int(kept * len(raw))])
-    assert known_vectors(encoder, texts) is None
+    assert cached_vectors(encoder, texts) is None
     assert np.array_equal(embed(encoder, texts), vectors)
     assert path.read_bytes() == raw
 
 
-def test_a_cache_of_something_else_is_made_anew(tiny_encoder: Path):
-    encoder, texts = EncoderConfig(name=str(tiny_encoder), max_length=16), TextTable(("soup of another kind", "bread"))
+def test_a_cache_file_with_other_content_is_recomputed(tiny_encoder: Path):
+    encoder, texts = (
+        EncoderConfig(name=str(tiny_encoder), max_seq_length=16),
+        TextTable(("soup of another kind", "bread")),
+    )
     known = set((cache_folder() / "embeddings").glob("*.npy"))
     vectors = embed(encoder, texts)
     (path,) = set((cache_folder() / "embeddings").glob("*.npy")) - known
@@ -178,7 +181,7 @@ def test_a_cache_of_something_else_is_made_anew(tiny_encoder: Path):
     assert np.array_equal(embed(encoder, texts), vectors)
 
 
-def test_vectors_of_a_run_that_were_cut_off_are_told_of(tmp_path: Path):
+def test_truncated_vectors_of_a_run_are_reported(tmp_path: Path):
     path = tmp_path / "run" / "embeddings_after.npy"
     path.parent.mkdir()
     np.save(path, EYE)
@@ -189,7 +192,7 @@ def test_vectors_of_a_run_that_were_cut_off_are_told_of(tmp_path: Path):
 
 @pytest.fixture
 def split_file(tmp_path: Path):
-    """Query id q1 in dev and test, once of the same text and once of another."""
+    """Query id q1 in dev and test, with equal or different texts."""
 
     def write(again: str) -> DataConfig:
         rows = [("q0", "a", "x", 1, "train"), ("q1", "b", "y", 1, "dev"), ("q2", "c", "z", 1, "dev")]
@@ -203,14 +206,16 @@ def split_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("again", "shared"), [("b", 1), ("another", None)])
-def test_a_query_id_in_two_splits_is_told_of_and_measured_in_each(split_file, again, shared):
+def test_a_query_id_in_two_splits_is_reported_and_evaluated_in_each(split_file, again, shared):
     data = load_data(split_file(again), seed=SPLIT_SEED)
     results = Evaluator(data, EvaluationConfig()).evaluate(vectors_for(data))
     assert (results["dev"]["queries"], results["test"]["queries"]) == (2, 2)
     assert results["test"].get("queries_in_dev") == shared
-    titles = {finding.title for finding in audit(data) if finding.part == "test"}
-    told = "Queries of test that are also in dev: 1" if shared else "Query ids of test that dev has for other texts: 1"
-    assert told in titles
+    titles = {finding.title for finding in audit(data) if finding.split == "test"}
+    reported = (
+        "Queries of test that are also in dev: 1" if shared else "Query ids of test that dev uses for other texts: 1"
+    )
+    assert reported in titles
 
 
 def test_ids_of_two_files_need_not_be_one_query(split_file, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Intervals against slow draws, against theory, and by how often they hold the truth."""
+"""Tests of bootstrap intervals against explicit resampling, theory and coverage."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bsc_core.evaluation import (
     bootstrap_mean,
     bootstrap_seeds,
     bootstrap_statistic,
-    list_values,
     pair_statistic,
     query_intervals,
+    query_ranking_metrics,
 )
-from bsc_core.evaluation.bootstrap import draw_seeds, seed_effects, seed_freedom
+from bsc_core.evaluation.stats.bootstrap import resample_seeds, seed_effects, seed_freedom
 
 finite = st.lists(st.floats(-10, 10), min_size=2, max_size=20)
 
@@ -31,60 +31,60 @@ def slow_interval(values, draws, seed):
     return np.quantile(means, [0.025, 0.975])
 
 
-def test_the_interval_is_that_of_slow_draws_and_of_the_standard_error():
+def test_the_interval_equals_that_of_a_naive_bootstrap_and_the_standard_error():
     values = np.random.default_rng(1).normal(3, 2, size=200)
-    found = bootstrap_mean(values, seed=0)
-    assert found.value == pytest.approx(values.mean())
-    assert (found.low, found.high) == pytest.approx(slow_interval(values, 10_000, 7), abs=0.02)
+    result = bootstrap_mean(values, seed=0)
+    assert result.value == pytest.approx(values.mean())
+    assert (result.low, result.high) == pytest.approx(slow_interval(values, 10_000, 7), abs=0.02)
     half = 1.96 * values.std() / np.sqrt(200)
-    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half), abs=0.03)
+    assert (result.low, result.high) == pytest.approx((result.value - half, result.value + half), abs=0.03)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(finite, st.integers(0, 50))
 def test_the_same_seed_gives_the_same_interval_around_the_mean(values, seed):
-    first, second = (bootstrap_mean(values, seed=seed, draws=300) for _ in range(2))
+    first, second = (bootstrap_mean(values, seed=seed, n_resamples=300) for _ in range(2))
     assert first == second
     assert min(values) - 1e-9 <= first.low <= first.high <= max(values) + 1e-9
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(finite, st.floats(-3, 3), st.floats(0.1, 5))
 def test_shifting_and_scaling_the_values_moves_the_interval_along(values, shift, scale):
-    one = bootstrap_mean(values, seed=1, draws=200)
-    two = bootstrap_mean(np.asarray(values) * scale + shift, seed=1, draws=200)
+    one = bootstrap_mean(values, seed=1, n_resamples=200)
+    two = bootstrap_mean(np.asarray(values) * scale + shift, seed=1, n_resamples=200)
     assert (two.low, two.high) == pytest.approx((one.low * scale + shift, one.high * scale + shift), abs=1e-6)
 
 
-def test_blocks_of_draws_change_nothing(monkeypatch):
+def test_block_size_does_not_change_the_resamples(monkeypatch):
     values = np.random.default_rng(2).random(50)
-    whole = bootstrap_mean(values, seed=3, draws=500)
-    monkeypatch.setattr("bsc_core.evaluation.bootstrap.CELLS_AT_ONCE", 70)
-    assert ends(bootstrap_mean(values, seed=3, draws=500)) == pytest.approx(ends(whole))
+    whole = bootstrap_mean(values, seed=3, n_resamples=500)
+    monkeypatch.setattr("bsc_core.evaluation.stats.bootstrap.CELLS_AT_ONCE", 70)
+    assert ends(bootstrap_mean(values, seed=3, n_resamples=500)) == pytest.approx(ends(whole))
 
 
-def test_nineteen_of_twenty_intervals_hold_the_truth():
-    chooser = np.random.default_rng(4)
-    held = [bootstrap_mean(chooser.normal(1, 2, 60), seed=trial, draws=400) for trial in range(300)]
+def test_nineteen_of_twenty_intervals_contain_the_mean():
+    generator = np.random.default_rng(4)
+    held = [bootstrap_mean(generator.normal(1, 2, 60), seed=trial, n_resamples=400) for trial in range(300)]
     assert np.mean([one.low <= 1 <= one.high for one in held]) == pytest.approx(0.94, abs=0.035)
 
 
 def test_one_query_has_a_mean_and_no_interval():
-    found = bootstrap_mean([0.5], seed=0)
-    assert (found.value, found.low, found.high) == (0.5, None, None)
-    assert found.holds_zero
-    assert str(found) == "0.500 [no interval]"
+    result = bootstrap_mean([0.5], seed=0)
+    assert (result.value, result.low, result.high) == (0.5, None, None)
+    assert result.contains_zero
+    assert str(result) == "0.500 [no interval]"
     assert str(bootstrap_mean([0.5, 0.5], seed=0)) == "0.500 [0.500, 0.500]"
 
 
-def test_seeds_and_queries_are_told_apart():
-    chooser = np.random.default_rng(5)
-    queries, seeds = chooser.normal(0, 0.3, 100), np.asarray([-0.05, 0.0, 0.05])
-    found = bootstrap_seeds(0.5 + queries + seeds[:, None], seed=0)
-    assert found.seed_deviation == pytest.approx(0.05)
-    assert found.queries.high - found.queries.low == pytest.approx(2 * 1.96 * 0.03, rel=0.15)
-    assert found.seeds.low < found.queries.value - 0.05
-    assert found.both.high - found.both.low > found.queries.high - found.queries.low
+def test_seeds_and_queries_have_separate_intervals():
+    generator = np.random.default_rng(5)
+    queries, seeds = generator.normal(0, 0.3, 100), np.asarray([-0.05, 0.0, 0.05])
+    result = bootstrap_seeds(0.5 + queries + seeds[:, None], seed=0)
+    assert result.seed_deviation == pytest.approx(0.05)
+    assert result.queries.high - result.queries.low == pytest.approx(2 * 1.96 * 0.03, rel=0.15)
+    assert result.seeds.low < result.queries.value - 0.05
+    assert result.both.high - result.both.low > result.queries.high - result.queries.low
     same = bootstrap_seeds(np.tile(queries, (3, 1)), seed=0)
     assert same.both == same.queries
     assert same.seed_deviation == 0
@@ -92,17 +92,17 @@ def test_seeds_and_queries_are_told_apart():
 
 def test_one_seed_leaves_only_its_queries():
     values = np.random.default_rng(6).random(40)
-    found = bootstrap_seeds(values, seed=0)
-    assert found.both == found.queries == bootstrap_mean(values, seed=0)
-    assert (found.seeds.low, found.seed_deviation) == (None, None)
+    result = bootstrap_seeds(values, seed=0)
+    assert result.both == result.queries == bootstrap_mean(values, seed=0)
+    assert (result.seeds.low, result.seed_deviation) == (None, None)
 
 
-def test_intervals_of_three_seeds_hold_the_truth_as_often_as_they_say():
-    chooser, held = np.random.default_rng(7), []
+def test_intervals_of_three_seeds_have_their_nominal_coverage():
+    generator, held = np.random.default_rng(7), []
     for trial in range(300):
-        table = chooser.normal(0, 0.1, 50) + chooser.normal(0, 0.05, (3, 1)) + chooser.normal(0, 0.1, (3, 50))
-        found = bootstrap_seeds(table, seed=trial, draws=400).both
-        held.append(found.low <= 0 <= found.high)
+        table = generator.normal(0, 0.1, 50) + generator.normal(0, 0.05, (3, 1)) + generator.normal(0, 0.1, (3, 50))
+        result = bootstrap_seeds(table, seed=trial, n_resamples=400).both
+        held.append(result.low <= 0 <= result.high)
     assert np.mean(held) > 0.91
 
 
@@ -124,34 +124,34 @@ def test_few_seeds_have_the_freedom_of_welch():
 
 def test_draws_of_seeds_have_the_quantiles_of_students_t():
     effects = np.asarray([-1.0, 0.0, 1.0])  # a standard error of 1 / sqrt(3)
-    drawn = draw_seeds([effects], 2.0, 2000, 0) * np.sqrt(3)
+    drawn = resample_seeds([effects], 2.0, 2000, 0) * np.sqrt(3)
     np.testing.assert_allclose(np.quantile(drawn, [0.975, 0.995]), [4.303, 9.925], rtol=0.03)
     assert drawn.mean() == pytest.approx(0, abs=1e-9)
-    assert np.array_equal(drawn, draw_seeds([effects], 2.0, 2000, 0) * np.sqrt(3))
-    assert not draw_seeds([np.zeros(1)], None, 10, 0).any()
+    assert np.array_equal(drawn, resample_seeds([effects], 2.0, 2000, 0) * np.sqrt(3))
+    assert not resample_seeds([np.zeros(1)], None, 10, 0).any()
 
 
 def test_a_mean_as_a_statistic_has_the_interval_of_the_mean():
     values = np.random.default_rng(9).random(80)
-    found = bootstrap_statistic(lambda rows: float(values[rows].mean()), range(80), seed=0, draws=4000)
+    result = bootstrap_statistic(lambda rows: float(values[rows].mean()), range(80), seed=0, n_resamples=4000)
     expected = bootstrap_mean(values, seed=0)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.01)
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high), abs=0.01)
 
 
 def test_spearmans_interval_is_that_of_scipy():
     from scipy.stats import bootstrap, spearmanr
 
-    chooser = np.random.default_rng(10)
-    labels = chooser.random(120)
-    scores = labels + chooser.normal(0, 0.4, 120)
-    found = bootstrap_statistic(pair_statistic(scores, labels, "spearman"), range(120), seed=0)
+    generator = np.random.default_rng(10)
+    labels = generator.random(120)
+    scores = labels + generator.normal(0, 0.4, 120)
+    result = bootstrap_statistic(pair_statistic(scores, labels, "spearman"), range(120), seed=0)
     peer = bootstrap((scores, labels), lambda x, y: spearmanr(x, y)[0], paired=True, vectorized=False, n_resamples=600,
                      method="percentile", random_state=1)  # fmt: skip
     expected = peer.confidence_interval
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.04)
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high), abs=0.04)
 
 
-def test_rows_of_one_group_are_drawn_together():
+def test_rows_of_one_group_are_resampled_together():
     values, groups = np.repeat([0.0, 1.0], 50), np.repeat(["a", "b"], 50)
     whole = bootstrap_statistic(lambda rows: float(values[rows].mean()), groups, seed=0)
     assert (whole.low, whole.high) == (0, 1)
@@ -161,20 +161,22 @@ def test_rows_of_one_group_are_drawn_together():
 def test_draws_that_leave_the_metric_undefined_are_left_out():
     labels = np.r_[1.0, np.zeros(30)]
     rare = pair_statistic(np.arange(31) / 31, labels, "average_precision")
-    found = bootstrap_statistic(rare, range(31), seed=0)
-    assert found.low > 0
+    result = bootstrap_statistic(rare, range(31), seed=0)
+    assert result.low > 0
     with pytest.raises(DataError, match="not defined"):
         bootstrap_statistic(pair_statistic([0.1, 0.2], [0, 0], "f1"), [0, 1], seed=0)
 
 
 def test_every_metric_has_its_interval_from_the_same_draws():
-    chooser = np.random.default_rng(11)
-    measured = list_values(np.repeat(range(50), 4), chooser.random(200), chooser.random(200) < 0.4, k=(1, 3))
-    found = query_intervals(measured, seed=0)
-    assert set(found) == set(measured.values)
+    generator = np.random.default_rng(11)
+    measured = query_ranking_metrics(
+        np.repeat(range(50), 4), generator.random(200), generator.random(200) < 0.4, k=(1, 3)
+    )
+    result = query_intervals(measured, seed=0)
+    assert set(result) == set(measured.values)
     for name, values in measured.values.items():
-        assert ends(found[name]) == pytest.approx(ends(bootstrap_mean(values, seed=0)))
-    assert query_intervals(list_values([], [], []), seed=0) == {}
+        assert ends(result[name]) == pytest.approx(ends(bootstrap_mean(values, seed=0)))
+    assert query_intervals(query_ranking_metrics([], [], []), seed=0) == {}
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,3 @@ def test_every_metric_has_its_interval_from_the_same_draws():
 def test_values_without_a_mean_are_refused(values, message):
     with pytest.raises(DataError, match=message):
         bootstrap_mean(values, seed=0)
-
-
-def test_a_level_outside_zero_and_one_is_refused():
-    with pytest.raises(DataError, match="level is 95"):
-        bootstrap_mean([1, 2], seed=0, level=95)

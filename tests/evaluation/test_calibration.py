@@ -1,4 +1,4 @@
-"""The share of positives by score, against scikit-learn and its own definition."""
+"""Tests of the share of positives by score, against scikit-learn and the definition."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ pairs = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_si
 def test_bins_of_distinct_scores_are_those_of_scikit_learn():
     from sklearn.calibration import calibration_curve as peer
 
-    chooser = np.random.default_rng(0)
-    scores = chooser.permutation(400) / 400
-    positive = chooser.random(400) < scores
+    generator = np.random.default_rng(0)
+    scores = generator.permutation(400) / 400
+    positive = generator.random(400) < scores
     curve = calibration_curve(scores, positive, bins=8)
     share, mean = peer(positive, scores, n_bins=8, strategy="quantile")
     assert curve.pairs.tolist() == [50] * 8
@@ -28,7 +28,7 @@ def test_bins_of_distinct_scores_are_those_of_scikit_learn():
     np.testing.assert_allclose(curve.score, mean)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs, st.integers(1, 8), st.randoms(use_true_random=False))
 def test_equal_scores_share_a_bin_and_no_pair_is_lost(rows, bins, chooser):
     shuffled = rows.copy()
@@ -47,9 +47,9 @@ def test_equal_scores_share_a_bin_and_no_pair_is_lost(rows, bins, chooser):
 
 
 def test_a_score_that_is_the_chance_has_no_error_and_one_that_exaggerates_has():
-    chooser = np.random.default_rng(1)
-    chance = chooser.random(40_000)
-    positive = chooser.random(40_000) < chance
+    generator = np.random.default_rng(1)
+    chance = generator.random(40_000)
+    positive = generator.random(40_000) < chance
     assert calibration_curve(chance, positive).error < 0.01
     assert calibration_curve(np.clip(2 * chance - 0.5, 0, 1), positive).error > 0.05
     assert calibration_curve(2 * chance - 1, positive).error is None

@@ -1,4 +1,4 @@
-"""Which metrics are chosen for which data, and how checkpoints are compared."""
+"""Tests of the metrics selected for each kind of data, and of the comparison of checkpoints."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bsc_core.config import EvaluationConfig
-from bsc_core.data.experiment import ExperimentData
-from bsc_core.data.pairs import Corpus, PairDataset, ReadReport
+from bsc_core.data.dataset import Corpus, PairDataset, ReadReport
+from bsc_core.data.load import DatasetSplits
 from bsc_core.errors import ConfigError
 from bsc_core.evaluation import (
     Evaluator,
@@ -45,7 +45,7 @@ def corpus(lists):
     return Corpus(lists.texts, ids, None, report)
 
 
-def test_labelled_lists_get_pair_and_list_metrics(lists):
+def test_labeled_lists_get_pair_and_list_metrics(lists):
     vectors = vectors_for(lists)
     scores = [
         cosine(vectors[query], vectors[document]) for query, document in zip(lists.query, lists.document, strict=True)
@@ -61,7 +61,7 @@ def test_a_corpus_adds_retrieval_to_pair_metrics(lists, corpus):
     metrics = evaluate(vectors_for(lists), lists, corpus, k=(1,))
     assert metrics["documents"] == 9
     assert "spearman" in metrics
-    assert "queries_without_positive" not in metrics  # which lists have
+    assert "queries_without_positive" not in metrics  # candidate lists have them
 
 
 def test_pairs_with_one_candidate_a_query_get_pair_metrics_only():
@@ -71,7 +71,7 @@ def test_pairs_with_one_candidate_a_query_get_pair_metrics_only():
     assert "mrr" not in metrics
 
 
-def test_positive_pairs_alone_are_searched_among_their_own_documents():
+def test_positive_pairs_search_the_documents_of_the_dataset():
     dataset = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"])
     metrics = evaluate(vectors_for(dataset), dataset, k=(1, 3))
     assert metrics["has_positive@3"] == 1
@@ -90,15 +90,15 @@ def test_only_the_named_texts_are_read(lists, corpus):
 
 def test_the_threshold_of_f1_is_chosen_on_dev_and_applied_to_test(lists):
     dev, test = lists.take(np.arange(6)), lists.take(np.arange(6, 9))
-    evaluator = Evaluator(ExperimentData(lists, dev, test, None), EvaluationConfig())
+    evaluator = Evaluator(DatasetSplits(lists, dev, test, None), EvaluationConfig())
     results = evaluator.evaluate(vectors_for(lists))
     assert results["test"]["f1_threshold"] == results["dev"]["f1_threshold"]
     assert list(results) == ["dev", "test"]
     assert evaluator.text_ids.tolist() == list(range(len(lists.texts)))
 
 
-def test_without_test_pairs_only_dev_is_measured(lists, corpus):
-    evaluator = Evaluator(ExperimentData(lists, lists, None, corpus), EvaluationConfig(k=(1, 2)))
+def test_without_test_pairs_only_dev_is_evaluated(lists, corpus):
+    evaluator = Evaluator(DatasetSplits(lists, lists, None, corpus), EvaluationConfig(k=(1, 2)))
     results = evaluator.evaluate(vectors_for(lists))
     assert list(results) == ["dev"]
     assert evaluator.main(results) == ("mrr", results["dev"]["mrr"])
@@ -122,20 +122,20 @@ def test_a_metric_that_the_data_do_not_define_is_refused_with_those_they_do(want
         main_metric({"map": 0.5, "f1": None}, wanted)
 
 
-def test_test_pairs_never_choose_their_own_threshold():
+def test_thresholds_are_never_chosen_on_test():
     dev = PairDataset.from_pairs(["a", "b"], ["c", "d"], [1.0, 1.0])
     test = PairDataset.from_pairs(["a", "b"], ["c", "d"], [0.0, 1.0])
     vectors = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
-    found = Evaluator(ExperimentData(dev, dev, test, None), EvaluationConfig()).evaluate(vectors)
-    assert found["dev"].get("f1_threshold") is None
-    assert found["test"]["f1"] is None
-    assert found["test"]["f1_threshold"] is None
-    assert found["test"]["spearman"] is not None
+    result = Evaluator(DatasetSplits(dev, dev, test, None), EvaluationConfig()).evaluate(vectors)
+    assert result["dev"].get("f1_threshold") is None
+    assert result["test"]["f1"] is None
+    assert result["test"]["f1_threshold"] is None
+    assert result["test"]["spearman"] is not None
 
 
 def test_the_accuracy_threshold_is_chosen_on_dev_and_applied_to_test(lists):
     dev, test = lists.take(np.arange(6)), lists.take(np.arange(6, 9))
-    results = Evaluator(ExperimentData(lists, dev, test, None), EvaluationConfig()).evaluate(vectors_for(lists))
+    results = Evaluator(DatasetSplits(lists, dev, test, None), EvaluationConfig()).evaluate(vectors_for(lists))
     assert results["test"]["accuracy_threshold"] == results["dev"]["accuracy_threshold"]
     assert "queries_in_dev" not in results["test"]
 
@@ -143,7 +143,7 @@ def test_the_accuracy_threshold_is_chosen_on_dev_and_applied_to_test(lists):
 def test_a_query_in_two_splits_is_counted_on_test(lists):
     dev, test = lists.take(np.arange(6)), lists.take(np.arange(5, 9))
     assert shared_queries(dev, test) == 1
-    results = Evaluator(ExperimentData(lists, dev, test, None), EvaluationConfig()).evaluate(vectors_for(lists))
+    results = Evaluator(DatasetSplits(lists, dev, test, None), EvaluationConfig()).evaluate(vectors_for(lists))
     assert results["test"]["queries_in_dev"] == 1
     assert "queries_in_dev" not in results["dev"]
 

@@ -1,4 +1,4 @@
-"""Failures of retrieval: which queries they are, what came before gold, and the cause that texts and labels tell."""
+"""Tests of retrieval failures: the affected queries, the documents ranked above gold, and the likely cause."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from bsc_core.config import CorpusColumns
-from bsc_core.data.pairs import Corpus, PairDataset, ReadReport
+from bsc_core.data.dataset import Corpus, PairDataset, ReadReport
 from bsc_core.evaluation import rank, retrieval_task
-from bsc_core.evaluation.failures import Cause, find_failures
+from bsc_core.evaluation.retrieval.failures import Cause, find_failures
 
 
 def dataset(rows):
-    """rows: (query, document, label)."""
+    """Return a dataset of (query, document, label) rows."""
     return PairDataset.from_pairs(*(list(column) for column in zip(*rows, strict=True)))
 
 
 def failing(rows, cosines):
-    """The failures when text t of the data has the angle whose cosine with the first query is cosines[text]."""
+    """Return the failures if the cosine of text t with the first query is cosines[t]."""
     data = dataset(rows)
     angles = np.arccos([cosines.get(text, -1.0) for text in data.texts])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
@@ -33,29 +33,29 @@ FILLER = ("where do ducks sleep", "ducks sleep on the water", 1.0)
 @pytest.mark.parametrize(
     ("wrong", "gold", "label", "cause"),
     [
-        ("bread falls flat", "give it time", 0.0, Cause.LABELLED),
+        ("bread falls flat", "give it time", 0.0, Cause.LABELED),
         ("give it Time.", "give it time", None, Cause.NEAR_GOLD),
         ("why is my bread so very flat", "give it time", None, Cause.WORDS),
         ("ducks fly south", "give it time", None, Cause.UNJUDGED),
     ],
 )
-def test_the_cause_is_told_from_texts_and_labels(wrong, gold, label, cause):
-    asked = "why is my bread flat"
-    other = [(asked, wrong, label)] if label is not None else [("what do ducks do in autumn", wrong, 1.0)]
-    rows = [(asked, gold, 1.0), *other, FILLER]
-    _, task, _, found = failing(rows, {asked: 1.0, wrong: 0.9, gold: 0.5})
-    mine = next(failure for failure in found if failure.query == 0)
+def test_the_cause_is_derived_from_texts_and_labels(wrong, gold, label, cause):
+    requested = "why is my bread flat"
+    other = [(requested, wrong, label)] if label is not None else [("what do ducks do in autumn", wrong, 1.0)]
+    rows = [(requested, gold, 1.0), *other, FILLER]
+    _, task, _, result = failing(rows, {requested: 1.0, wrong: 0.9, gold: 0.5})
+    mine = next(failure for failure in result if failure.query == 0)
     assert mine.cause == cause
     assert mine.first_cosine == pytest.approx(0.9, abs=1e-5)
     assert mine.gold_cosine == pytest.approx(0.5, abs=1e-5)
     assert (mine.rank, task.relevant(0).tolist()) == (2, [mine.gold])
 
 
-def test_the_answer_of_nearly_the_same_query_may_be_right_too():
-    asked, nearly = "why is my bread flat", "why is my bread flat?"
-    rows = [(asked, "give it time", 1.0), (nearly, "use more yeast", 1.0), FILLER]
-    _, _, _, found = failing(rows, {asked: 1.0, nearly: 0.99, "use more yeast": 0.9, "give it time": 0.5})
-    assert found[0].cause == Cause.NEAR_QUERY
+def test_the_document_of_a_nearly_equal_query_may_be_relevant():
+    requested, nearly = "why is my bread flat", "why is my bread flat?"
+    rows = [(requested, "give it time", 1.0), (nearly, "use more yeast", 1.0), FILLER]
+    _, _, _, result = failing(rows, {requested: 1.0, nearly: 0.99, "use more yeast": 0.9, "give it time": 0.5})
+    assert result[0].cause == Cause.NEAR_QUERY
 
 
 def test_an_equal_document_is_a_tie_that_counts_against_gold():
@@ -66,20 +66,20 @@ def test_an_equal_document_is_a_tie_that_counts_against_gold():
 
 
 def test_failures_are_the_queries_whose_gold_is_not_first_worst_first():
-    chooser = np.random.default_rng(3)
+    generator = np.random.default_rng(3)
     rows = [(f"query {number}", f"document {number}", 1.0) for number in range(30)]
     data = dataset(rows)
-    vectors = chooser.normal(size=(60, 6)).astype(np.float32)
+    vectors = generator.normal(size=(60, 6)).astype(np.float32)
     task = retrieval_task(data)
     result = rank(vectors[task.query], vectors[task.corpus], task)
     found = find_failures(task, result, data, vectors)
     assert {failure.query for failure in found} == set(np.flatnonzero(result.first_rank != 1).tolist())
     assert [failure.rank for failure in found] == sorted((failure.rank for failure in found), reverse=True)
     assert all(failure.gold_cosine <= failure.first_cosine + 1e-6 for failure in found)
-    assert len(find_failures(task, result, data, vectors, most=3)) == 3
+    assert len(find_failures(task, result, data, vectors, max_failures=3)) == 3
 
 
-def test_gold_that_the_corpus_lacks_is_told_first():
+def test_queries_without_gold_in_the_corpus_come_first():
     rows = [("a", "b", 1.0), ("c", "d", 1.0)]
     data = dataset(rows)
     corpus = Corpus(data.texts, data.document[1:], None, ReadReport("c", 0, 0, (), CorpusColumns(document="d"), False))

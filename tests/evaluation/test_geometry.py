@@ -1,4 +1,4 @@
-"""The shape of the space, against loops over pairs."""
+"""Tests of embedding geometry metrics, against loops over pairs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bsc_core.errors import DataError
-from bsc_core.evaluation import alignment, anisotropy, neighbour_overlap, uniformity
-from bsc_core.evaluation.geometry import overlap_interval
+from bsc_core.evaluation import alignment, anisotropy, neighbor_overlap, uniformity
+from bsc_core.evaluation.stats.bootstrap_values import overlap_interval
 
 
 @pytest.fixture
@@ -40,12 +40,12 @@ def test_uniformity_is_the_log_of_the_mean_over_pairs(vectors):
     assert uniformity(vectors[:1], seed=0) is None
 
 
-def test_uniformity_in_blocks_and_of_a_sample_is_that_of_the_whole(vectors, monkeypatch):
+def test_uniformity_in_blocks_and_of_a_sample_equals_that_of_all_texts(vectors, monkeypatch):
     whole = uniformity(vectors, seed=0)
-    monkeypatch.setattr("bsc_core.evaluation.geometry.ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("bsc_core.evaluation.metrics.geometry.ROWS_AT_ONCE", 7)
     assert uniformity(vectors, seed=0) == pytest.approx(whole)
-    assert uniformity(vectors, seed=0, most=50) == pytest.approx(whole, abs=0.2)
-    assert uniformity(vectors, seed=5, most=50) == uniformity(vectors, seed=5, most=50)
+    assert uniformity(vectors, seed=0, max_texts=50) == pytest.approx(whole, abs=0.2)
+    assert uniformity(vectors, seed=5, max_texts=50) == uniformity(vectors, seed=5, max_texts=50)
 
 
 def test_anisotropy_is_the_mean_cosine_of_two_texts(vectors):
@@ -68,22 +68,22 @@ def slow_overlap(before, after, k):
 
 
 @pytest.mark.parametrize("k", [1, 5, 59])
-def test_the_overlap_counts_neighbours_that_stayed(vectors, k):
+def test_the_overlap_counts_neighbors_that_stayed(vectors, k):
     after = vectors[:, :3] + 0.3 * np.random.default_rng(1).normal(size=(60, 3)).astype(np.float32)
-    np.testing.assert_allclose(neighbour_overlap(vectors, after, seed=0, k=k), slow_overlap(vectors, after, k))
+    np.testing.assert_allclose(neighbor_overlap(vectors, after, seed=0, k=k), slow_overlap(vectors, after, k))
 
 
-def test_a_model_keeps_its_own_neighbours_and_chance_few(vectors):
+def test_neighbor_overlap_is_one_with_itself_and_small_by_chance(vectors):
     doubled = np.repeat(vectors, 2, axis=0)
-    assert neighbour_overlap(doubled, doubled * 5, seed=0).min() == 1
+    assert neighbor_overlap(doubled, doubled * 5, seed=0).min() == 1
     other = np.random.default_rng(2).normal(size=(60, 7)).astype(np.float32)
-    told = overlap_interval(vectors, other, seed=0, k=6)
-    assert told.low < 6 / 59 < told.high
-    assert len(neighbour_overlap(vectors, other, seed=0, most=20)) == 20
+    reported = overlap_interval(vectors, other, seed=0, k=6)
+    assert reported.low < 6 / 59 < reported.high
+    assert len(neighbor_overlap(vectors, other, seed=0, max_texts=20)) == 20
 
 
 def test_an_overlap_that_cannot_be_counted_is_refused(vectors):
     with pytest.raises(DataError, match="60 and 59 vectors"):
-        neighbour_overlap(vectors, vectors[1:], seed=0)
+        neighbor_overlap(vectors, vectors[1:], seed=0)
     with pytest.raises(DataError, match="k is 60 and there are 60 texts"):
-        neighbour_overlap(vectors, vectors, seed=0, k=60)
+        neighbor_overlap(vectors, vectors, seed=0, k=60)

@@ -1,4 +1,4 @@
-"""Metrics of scored pairs against scikit-learn, SciPy and sentence-transformers."""
+"""Tests of pair metrics, against scikit-learn, SciPy and sentence-transformers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from bsc_core.errors import DataError
 from bsc_core.evaluation import pair_metrics
-from bsc_core.evaluation.pairs import best_cut
+from bsc_core.evaluation.metrics.pairs import best_cut
 
 pairs = st.lists(st.tuples(st.integers(0, 6).map(lambda number: number / 8), st.booleans()), min_size=2, max_size=30)
 
@@ -22,9 +22,9 @@ def columns(rows):
     return np.asarray(scores), np.asarray(positive)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs)
-def test_best_f1_beats_every_threshold_there_could_be(rows):
+def test_best_f1_is_the_maximum_over_all_thresholds(rows):
     scores, positive = columns(rows)
     metrics = pair_metrics(scores, positive)
     if not positive.any():
@@ -36,7 +36,7 @@ def test_best_f1_beats_every_threshold_there_could_be(rows):
     assert f1_score(positive, scores >= metrics["f1_threshold"]) == pytest.approx(best)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs)
 def test_average_precision_equals_scikit_learn_ties_included(rows):
     scores, positive = columns(rows)
@@ -47,9 +47,9 @@ def test_average_precision_equals_scikit_learn_ties_included(rows):
 def test_correlations_equal_scipy_ties_included():
     from scipy.stats import pearsonr, spearmanr
 
-    chooser = np.random.default_rng(5)
-    labels = chooser.integers(0, 6, 200) / 5
-    scores = np.round(labels + chooser.normal(size=200), 1)
+    generator = np.random.default_rng(5)
+    labels = generator.integers(0, 6, 200) / 5
+    scores = np.round(labels + generator.normal(size=200), 1)
     metrics = pair_metrics(scores, labels)
     assert metrics["spearman"] == pytest.approx(spearmanr(scores, labels)[0])
     assert metrics["pearson"] == pytest.approx(pearsonr(scores, labels)[0])
@@ -59,16 +59,16 @@ def test_correlations_equal_scipy_ties_included():
 def test_binary_metrics_equal_the_evaluator_of_sentence_transformers():
     from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
 
-    chooser = np.random.default_rng(6)
+    generator = np.random.default_rng(6)
     labels = np.r_[np.ones(40), np.zeros(40)]
-    scores = chooser.permutation(80) / 160 + labels * 0.3
+    scores = generator.permutation(80) / 160 + labels * 0.3
     metrics = pair_metrics(scores, labels)
     best, precision, recall, _ = BinaryClassificationEvaluator.find_best_f1_and_threshold(scores, labels, True)
-    found = (metrics["f1"], metrics["precision"], metrics["recall"])
-    assert found == pytest.approx((best, precision, recall))
+    result = (metrics["f1"], metrics["precision"], metrics["recall"])
+    assert result == pytest.approx((best, precision, recall))
 
 
-def test_golden_sweep_reaches_the_cut_that_calls_everything_positive():
+def test_golden_threshold_that_predicts_every_pair_positive():
     scores, positive = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], [1, 0, 1, 1, 0, 1]
     metrics = pair_metrics(scores, positive)
     assert metrics["f1"] == pytest.approx(0.8)
@@ -76,18 +76,18 @@ def test_golden_sweep_reaches_the_cut_that_calls_everything_positive():
     assert pair_metrics(scores, positive, decision=0.55)["f1"] == pytest.approx(0.75)
 
 
-def test_two_positives_that_tie_are_both_found():
+def test_tied_positives_are_both_predicted():
     assert pair_metrics([0.9, 0.9], [1, 1])["f1"] == 1
 
 
-def test_the_cut_between_neighbouring_floats_parts_them():
+def test_the_cut_between_neighboring_floats_parts_them():
     lower = 0.5
     upper = math.nextafter(lower, 1)
     cut = best_cut(np.asarray([upper, lower]), np.asarray([True, False]))
     assert lower < cut <= upper
 
 
-def test_a_decision_from_elsewhere_is_applied_as_it_is():
+def test_a_given_threshold_is_applied_unchanged():
     metrics = pair_metrics([0.9, 0.6, 0.2], [1, 1, 0], decision=0.7)
     assert metrics["f1_threshold"] == 0.7
     assert metrics["recall"] == 0.5
@@ -116,7 +116,7 @@ def test_without_positives_what_is_undefined_is_none():
     ("scores", "labels", "message"),
     [([], [], "no pair"), ([1.0], [1, 0], "1 scores and 2 labels"), ([math.nan], [1], r"scores\[0\] is NaN")],
 )
-def test_what_cannot_be_measured_is_refused(scores, labels, message):
+def test_invalid_pairs_are_refused(scores, labels, message):
     with pytest.raises(DataError, match=message):
         pair_metrics(scores, labels)
 
@@ -126,9 +126,9 @@ def test_a_label_on_the_threshold_is_negative_in_float32_too():
     assert pair_metrics([0.1, 0.2, 0.9, 0.3], labels, threshold=0.6)["positives"] == 0.25
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs)
-def test_best_accuracy_beats_every_threshold_there_could_be(rows):
+def test_best_accuracy_is_the_maximum_over_all_thresholds(rows):
     scores, positive = columns(rows)
     metrics = pair_metrics(scores, positive)
     thresholds = [level + step for level in set(scores.tolist()) for step in (-0.01, 0.01)]
@@ -137,7 +137,7 @@ def test_best_accuracy_beats_every_threshold_there_could_be(rows):
     assert ((scores >= metrics["accuracy_threshold"]) == positive).mean() == pytest.approx(best)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs)
 def test_the_area_under_the_curve_counts_pairs_of_pairs_ties_by_half(rows):
     scores, positive = columns(rows)
@@ -149,7 +149,7 @@ def test_the_area_under_the_curve_counts_pairs_of_pairs_ties_by_half(rows):
         assert value == pytest.approx(roc_auc_score(positive, scores))
 
 
-def test_the_accuracy_threshold_of_dev_is_applied_to_test_as_it_is():
+def test_the_accuracy_threshold_of_dev_is_applied_to_test_unchanged():
     dev = pair_metrics([0.9, 0.8, 0.2], [1, 0, 0])
     assert 0.8 < dev["accuracy_threshold"] <= 0.9
     test = pair_metrics([0.9, 0.5], [0, 1], decision=0.4, accuracy_decision=dev["accuracy_threshold"])
@@ -167,8 +167,8 @@ def test_calling_no_pair_positive_is_tried_too():
 def test_binary_accuracy_equals_the_evaluator_of_sentence_transformers():
     from sentence_transformers.sentence_transformer.evaluation import BinaryClassificationEvaluator
 
-    chooser = np.random.default_rng(7)
+    generator = np.random.default_rng(7)
     labels = np.r_[np.ones(50), np.zeros(30)]
-    scores = chooser.permutation(80) / 80 + labels * 0.4
+    scores = generator.permutation(80) / 80 + labels * 0.4
     best, _ = BinaryClassificationEvaluator.find_best_acc_and_threshold(scores, labels, True)
     assert pair_metrics(scores, labels)["best_accuracy"] == pytest.approx(best)

@@ -1,4 +1,4 @@
-"""Probes against scikit-learn run by hand, and SentEval's tasks as the files hold them."""
+"""Tests of probes against scikit-learn, and of SentEval task files."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 
 from bsc_core.data import TextTable, read_table
 from bsc_core.errors import ColumnError, DataError
-from bsc_core.evaluation import PROBE_TASKS, ProbeTask, average, probe, probe_beside, read_probe_task
-from bsc_core.evaluation.probe_tasks import SINGLE, probe_task
-from bsc_core.evaluation.probes import STRENGTHS
+from bsc_core.evaluation import PROBE_TASKS, ProbeTask, compare, probe, read_probe_task
+from bsc_core.evaluation.probes.probe import STRENGTHS
+from bsc_core.evaluation.probes.tasks import SINGLE, probe_task
 
 
 def small_task(rows=120, classes=2, split=None, seed=0):
-    """Texts whose vectors tell the class in part."""
-    chooser = np.random.default_rng(seed)
+    """Return texts whose vectors partly predict the class."""
+    generator = np.random.default_rng(seed)
     numbers = np.arange(rows) % classes
     texts = TextTable(tuple(f"text {row}" for row in range(rows)))
     task = ProbeTask(
@@ -26,13 +26,13 @@ def small_task(rows=120, classes=2, split=None, seed=0):
         tuple("abcdef"[:classes]),
         tuple(split or ["all"] * rows),
     )
-    vectors = chooser.normal(size=(rows, 5)).astype(np.float32)
+    vectors = generator.normal(size=(rows, 5)).astype(np.float32)
     vectors[:, :classes] += np.eye(classes, dtype=np.float32)[numbers]
     return task, vectors
 
 
 def slow_choice(features, classes, parts):
-    """The first C with the most right answers over (training rows, held-out rows)."""
+    """Return the first C with the highest accuracy over (training rows, held-out rows)."""
     from sklearn.linear_model import LogisticRegression
 
     right = []
@@ -63,12 +63,12 @@ def test_nested_folds_are_those_of_scikit_learn_by_hand(classes):
     assert result.strengths == pytest.approx(strengths)
     assert result.correct.tolist() == (found == task.classes).tolist()
     assert result.majority == pytest.approx(1 / classes, abs=0.05)
-    assert result.measured == "all"
+    assert result.split == "all"
     assert result.rows.tolist() == list(range(120))
     assert (result.f1 is None) == (classes > 2)
 
 
-def test_with_three_parts_the_strength_is_chosen_on_dev_and_test_is_measured():
+def test_with_three_splits_c_is_chosen_on_dev_and_test_is_evaluated():
     split = ["train"] * 70 + ["dev"] * 20 + ["test"] * 30
     task, vectors = small_task(split=split)
     result = probe(task, vectors, seed=0)
@@ -78,16 +78,16 @@ def test_with_three_parts_the_strength_is_chosen_on_dev_and_test_is_measured():
     expected = slow_fit(vectors, task.classes, train, test, strength) == task.classes[test]
     assert result.correct.tolist() == expected.tolist()
     assert result.rows.tolist() == test.tolist()
-    assert result.measured == "test"
+    assert result.split == "test"
 
 
-def test_without_a_test_part_dev_is_measured_and_the_strength_chosen_within_train():
+def test_without_a_test_split_dev_is_evaluated_and_c_chosen_within_train():
     task, vectors = small_task(split=["train"] * 90 + ["dev"] * 30)
     result = probe(task, vectors, seed=0)
-    assert result.measured == "dev"
+    assert result.split == "dev"
     moved = vectors.copy()
     moved[90:] = moved[:30]
-    assert probe(task, moved, seed=0).strengths == result.strengths  # dev had no say
+    assert probe(task, moved, seed=0).strengths == result.strengths  # dev had no effect
 
 
 def test_the_classes_of_held_out_rows_never_reach_the_classifier():
@@ -117,26 +117,17 @@ def test_pairs_are_seen_as_difference_and_product():
     assert swapped.features(vectors).tolist() == task.features(vectors).tolist()
 
 
-def test_the_untrained_encoder_stands_beside_on_the_same_rows():
+def test_two_encoders_are_compared_on_the_same_rows():
     task, vectors = small_task(rows=300)
     untrained = np.random.default_rng(9).normal(size=(300, 8)).astype(np.float32)
-    found = probe_beside(task, vectors, untrained, seed=0, folds=5)
-    assert found.trained.rows.tolist() == found.untrained.rows.tolist()
-    expected = found.trained.accuracy - found.untrained.accuracy
-    assert found.comparison.difference.value == pytest.approx(expected)
-    assert found.comparison.is_difference
-    inside = found.trained.interval(seed=0)
-    assert inside.low < found.trained.accuracy < inside.high
-    assert not probe_beside(task, vectors, vectors, seed=0, folds=5).comparison.is_difference
-
-
-def test_an_average_names_its_tasks():
-    task, vectors = small_task()
-    result = probe(task, vectors, seed=0, folds=3)
-    assert average([result]) == (result.accuracy, ("small",))
-    for wrong in ([], [result, result]):
-        with pytest.raises(DataError, match="give each task once"):
-            average(wrong)
+    after, before, again = (probe(task, side, seed=0, folds=5) for side in (vectors, untrained, vectors))
+    assert after.rows.tolist() == before.rows.tolist()
+    comparison = compare(before.correct, after.correct, seed=0)
+    assert comparison.difference.value == pytest.approx(after.accuracy - before.accuracy)
+    assert comparison.significant
+    interval = after.interval(seed=0)
+    assert interval.low < after.accuracy < interval.high
+    assert not compare(again.correct, after.correct, seed=0).significant
 
 
 def test_what_cannot_be_probed_is_refused():
@@ -179,7 +170,7 @@ CLASSES = {"TREC": 6, "SICK-E": 3}
 
 
 @pytest.mark.parametrize("name", PROBE_TASKS)
-def test_every_task_is_read_whole(shared_data, name):
+def test_every_task_file_is_read_completely(shared_data, name):
     task = read_probe_task(name, shared_data)
     assert len(task) == ROWS[name]
     assert len(task.class_names) == CLASSES.get(name, 2)
@@ -190,13 +181,13 @@ def test_every_task_is_read_whole(shared_data, name):
     assert task.repeats == {"MPQA": 2363, "MRPC": 0}.get(name, task.repeats)
 
 
-def test_words_alone_tell_most_questions_of_trec(shared_data):
+def test_word_counts_classify_most_questions_of_trec(shared_data):
     from sklearn.feature_extraction.text import HashingVectorizer
 
     task = read_probe_task("TREC", shared_data)
     words = HashingVectorizer(n_features=300, alternate_sign=True).transform(task.texts)
     result = probe(task, words.toarray().astype(np.float32), seed=0, inner_folds=2)
-    assert result.measured == "test"
+    assert result.split == "test"
     assert len(result.rows) == 500
     assert result.majority == pytest.approx(0.188)
     assert 0.6 < result.accuracy < 0.9

@@ -1,4 +1,4 @@
-"""Rows of a table of vectors that are read as they are asked for: the same numbers as a copy, without the copy."""
+"""Tests of lazily read rows of an embedding matrix: the same values as a copy, without the copy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from bsc_core.data.pairs import Corpus, PairDataset, ReadReport
+from bsc_core.data.dataset import Corpus, PairDataset, ReadReport
 from bsc_core.errors import DataError
-from bsc_core.evaluation import TextRows, evaluate, evaluate_queries, rank, retrieval_task, search
-from bsc_core.evaluation.changes import first_documents
+from bsc_core.evaluation import evaluate, evaluate_queries, rank, retrieval_task
+from bsc_core.evaluation.comparison import first_documents
+from bsc_core.neighbors import TextRows, top_k
 
 TEXTS, WIDTH = 6000, 256
 
@@ -24,10 +25,10 @@ def table():
 
 @pytest.fixture
 def asked():
-    """Forty pairs, and a corpus of nearly all texts in no order."""
+    """Forty pairs, and a corpus of nearly all texts in random order."""
     pairs = PairDataset.from_pairs([f"query {n}" for n in range(40)], [f"document {n}" for n in range(TEXTS - 40)][:40])
     texts = type(pairs.texts)((*pairs.texts.texts, *(f"other {n}" for n in range(TEXTS - 80))))
-    pairs = pairs.moved_to(texts, np.arange(80, dtype=np.int32))
+    pairs = pairs.reindex_texts(texts, np.arange(80, dtype=np.int32))
     documents = np.random.default_rng(4).permutation(np.arange(40, TEXTS, dtype=np.int32))
     report = ReadReport("memory", len(documents), len(documents), (), pairs.report.columns, False, "row")
     return pairs, Corpus(texts, documents, None, report)
@@ -37,11 +38,11 @@ def asked():
 def test_a_search_through_rows_is_the_search_through_their_copy(table, ids):
     rows, queries = TextRows(table, ids.astype(np.int32)), table[:40]
     assert (len(rows), rows.shape) == (len(ids), (len(ids), WIDTH))
-    for ours, copied in zip(search(queries, rows, top=30), search(queries, table[ids], top=30), strict=True):
+    for ours, copied in zip(top_k(queries, rows, 30), top_k(queries, table[ids], 30), strict=True):
         assert np.array_equal(ours, copied)
 
 
-def test_a_ranking_through_rows_is_the_ranking_through_their_copy(table, asked):
+def test_ranking_text_rows_equals_ranking_a_copy(table, asked):
     task = retrieval_task(*asked)
     ours = rank(table[task.query], TextRows(table, task.corpus), task)
     copied = rank(table[task.query], table[task.corpus], task)
@@ -50,15 +51,15 @@ def test_a_ranking_through_rows_is_the_ranking_through_their_copy(table, asked):
     assert np.array_equal(ours.top_ids, copied.top_ids)
 
 
-def test_a_row_that_is_not_finite_is_refused_by_its_place(table):
+def test_a_row_that_is_not_finite_is_refused_with_its_number(table):
     table[45] = np.nan
     with pytest.raises(DataError, match="row 5 is not finite"):
-        search(table[:1], TextRows(table, np.arange(40, 60, dtype=np.int32)))
+        top_k(table[:1], TextRows(table, np.arange(40, 60, dtype=np.int32)), 10)
 
 
 @pytest.mark.parametrize("measured", [evaluate, evaluate_queries, first_documents])
-def test_measuring_holds_no_copy_of_the_corpus(table, asked, monkeypatch, measured):
-    monkeypatch.setattr("bsc_core.evaluation.retrieval.BLOCK_DOCUMENTS", 256)
+def test_evaluation_makes_no_copy_of_the_corpus(table, asked, monkeypatch, measured):
+    monkeypatch.setattr("bsc_core.neighbors.BLOCK_DOCUMENTS", 256)
     pairs, corpus = asked
     more = (np.arange(5),) if measured is first_documents else ()
     tracemalloc.start()

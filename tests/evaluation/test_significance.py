@@ -1,4 +1,4 @@
-"""Paired tests against exact enumeration, SciPy, and how often they are wrong."""
+"""Tests of paired significance tests, against exact enumeration, SciPy and error rates."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from bsc_core.evaluation import (
     holm,
     pair_metrics,
     pair_statistic,
-    paired_bootstrap_test,
-    paired_permutation_test,
 )
 
 pairs = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=9)
@@ -33,108 +31,106 @@ def slow_permutation(first, second):
         abs(sum(s * g for s, g in zip(signs, gained, strict=True)))
         for signs in itertools.product((1, -1), repeat=len(gained))
     ]
-    return sum(found >= observed - 1e-9 for found in sums) / len(sums)
+    return sum(result >= observed - 1e-9 for result in sums) / len(sums)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pairs)
 def test_few_queries_have_the_p_of_all_sign_changes(rows):
     first, second = zip(*rows, strict=True)
-    p = paired_permutation_test(first, second, seed=0)
+    p = compare(first, second, seed=0, n_resamples=100).p
     assert p is None if first == second else p == pytest.approx(slow_permutation(first, second))
 
 
 def test_many_queries_have_the_p_of_scipys_permutation_test():
     from scipy.stats import permutation_test
 
-    chooser = np.random.default_rng(1)
-    first = chooser.random(60)
-    second = first + chooser.normal(0.03, 0.1, 60)
+    generator = np.random.default_rng(1)
+    first = generator.random(60)
+    second = first + generator.normal(0.03, 0.1, 60)
     peer = permutation_test((second, first), lambda x, y: np.mean(x - y), permutation_type="samples", n_resamples=9999,
                             vectorized=False, rng=np.random.default_rng(2))  # fmt: skip
-    assert paired_permutation_test(first, second, seed=0) == pytest.approx(peer.pvalue, abs=0.015)
-    assert paired_bootstrap_test(first, second, seed=0) == pytest.approx(peer.pvalue, abs=0.02)
+    assert compare(first, second, seed=0).p == pytest.approx(peer.pvalue, abs=0.015)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(pairs)
 def test_swapping_the_runs_turns_the_sign_and_keeps_p(rows):
     first, second = (np.asarray(column, dtype=float) for column in zip(*rows, strict=True))
-    there, back = compare(first, second, seed=3, draws=500), compare(second, first, seed=3, draws=500)
+    there, back = compare(first, second, seed=3, n_resamples=500), compare(second, first, seed=3, n_resamples=500)
     assert there.difference.value == -back.difference.value
     assert there.p == back.p
     assert (there.wins, there.losses, there.ties) == (back.losses, back.wins, back.ties)
     assert there.queries == len(rows) == there.wins + there.losses + there.ties
 
 
-def test_a_difference_that_is_one_is_told_from_one_that_is_not():
-    chooser = np.random.default_rng(4)
-    first = chooser.random(200)
-    better, same = first + chooser.normal(0.05, 0.1, 200), first + chooser.normal(0, 0.1, 200)
-    told = compare(first, better, seed=0)
-    assert told.is_difference
-    assert told.sentence().endswith("200 queries): better")
+def test_a_true_difference_is_significant_and_noise_is_not():
+    generator = np.random.default_rng(4)
+    first = generator.random(200)
+    better, same = first + generator.normal(0.05, 0.1, 200), first + generator.normal(0, 0.1, 200)
+    reported = compare(first, better, seed=0)
+    assert reported.significant
+    assert reported.sentence().endswith("200 queries): better")
     assert compare(better, first, seed=0).sentence().endswith("worse")
-    assert not compare(first, same, seed=0).is_difference
-    assert compare(first, same, seed=0).sentence().endswith("cannot be told from chance")
+    assert not compare(first, same, seed=0).significant
+    assert compare(first, same, seed=0).sentence().endswith("inconclusive")
 
 
 def test_one_test_in_twenty_finds_a_difference_where_there_is_none():
-    chooser, found = np.random.default_rng(5), []
+    generator, result = np.random.default_rng(5), []
     for trial in range(400):
-        first = chooser.random(50)
-        found.append(compare(first, first + chooser.normal(0, 0.1, 50), seed=trial, draws=400).is_difference)
-    assert 0.02 < np.mean(found) < 0.08
+        first = generator.random(50)
+        result.append(compare(first, first + generator.normal(0, 0.1, 50), seed=trial, n_resamples=400).significant)
+    assert 0.02 < np.mean(result) < 0.08
 
 
 @pytest.mark.parametrize("seeds", [(3, 3), (1, 3)])
 def test_other_seeds_of_one_setting_are_rarely_a_difference(seeds):
-    chooser, found = np.random.default_rng(6), []
+    generator, result = np.random.default_rng(6), []
     for trial in range(300):
-        queries = chooser.random(60)
+        queries = generator.random(60)
         tables = []
         for count in seeds:
-            effect = chooser.normal(0, 0.05, (count, 1)) if count > 1 else 0
-            tables.append(queries + effect + chooser.normal(0, 0.1, (count, 60)))
-        found.append(compare_seeds(*tables, seed=trial, draws=400).is_difference)
-    assert np.mean(found) < 0.09
+            effect = generator.normal(0, 0.05, (count, 1)) if count > 1 else 0
+            tables.append(queries + effect + generator.normal(0, 0.1, (count, 60)))
+        result.append(compare_seeds(*tables, seed=trial, n_resamples=400).significant)
+    assert np.mean(result) < 0.09
 
 
 def test_small_p_values_of_three_seeds_are_as_rare_as_they_say():
-    chooser, found = np.random.default_rng(11), []
+    generator, result = np.random.default_rng(11), []
     for trial in range(600):
-        queries = chooser.random(50)
-        trained = queries + chooser.normal(0, 0.05, (3, 1)) + chooser.normal(0, 0.01, (3, 50))
-        found.append(compare_seeds(queries, trained, seed=trial, draws=2000).p)
-    assert np.mean(np.asarray(found) < 0.05 / 6) < 0.02  # as Holm asks of the smallest of six
+        queries = generator.random(50)
+        trained = queries + generator.normal(0, 0.05, (3, 1)) + generator.normal(0, 0.01, (3, 50))
+        result.append(compare_seeds(queries, trained, seed=trial, n_resamples=2000).p)
+    assert np.mean(np.asarray(result) < 0.05 / 6) < 0.02  # Holm threshold of the smallest of six p-values
 
 
 def test_queries_alone_would_call_the_luck_of_a_seed_a_difference():
-    chooser = np.random.default_rng(7)
-    queries = chooser.random(200)
+    generator = np.random.default_rng(7)
+    queries = generator.random(200)
     tables = [queries + np.asarray(luck)[:, None] for luck in ([0.0, 0.06, -0.06], [0.03, 0.1, -0.03])]
     means = [table.mean(axis=0) for table in tables]
-    assert compare(*(mean + chooser.normal(0, 0.01, 200) for mean in means), seed=0).is_difference
-    told = compare_seeds(*tables, seed=0)
-    assert not told.is_difference
-    assert told.seeds == (3, 3)
+    assert compare(*(mean + generator.normal(0, 0.01, 200) for mean in means), seed=0).significant
+    reported = compare_seeds(*tables, seed=0)
+    assert not reported.significant
+    assert reported.seeds == (3, 3)
 
 
 def test_a_clear_gain_of_every_seed_over_the_untrained_encoder_is_a_difference():
-    chooser = np.random.default_rng(8)
-    untrained = chooser.random(100)
-    trained = untrained + 0.06 + chooser.normal(0, 0.005, (3, 1)) + chooser.normal(0, 0.1, (3, 100))
-    told = compare_seeds(untrained, trained, seed=0)
-    assert told.is_difference
-    assert told.difference.low > 0
-    assert told.seeds == (1, 3)
+    generator = np.random.default_rng(8)
+    untrained = generator.random(100)
+    trained = untrained + 0.06 + generator.normal(0, 0.005, (3, 1)) + generator.normal(0, 0.1, (3, 100))
+    reported = compare_seeds(untrained, trained, seed=0)
+    assert reported.significant
+    assert reported.difference.low > 0
+    assert reported.seeds == (1, 3)
 
 
-def test_one_query_or_equal_runs_tell_nothing():
-    for told in (compare([0.1], [0.9], seed=0), compare([0.3, 0.4], [0.3, 0.4], seed=0)):
-        assert told.p is None
-        assert not told.is_difference
-    assert paired_bootstrap_test([0.1], [0.9], seed=0) is None
+def test_one_query_or_equal_runs_are_inconclusive():
+    for reported in (compare([0.1], [0.9], seed=0), compare([0.3, 0.4], [0.3, 0.4], seed=0)):
+        assert reported.p is None
+        assert not reported.significant
     assert compare_seeds([[0.1]], [[0.9]], seed=0).p is None
     assert "no test" in compare([0.1], [0.9], seed=0).sentence()
 
@@ -145,9 +141,9 @@ def values_of(ids, numbers):
 
 def test_queries_are_matched_by_their_ids():
     first, second = values_of(["a", "b", "c"], [0.1, 0.2, 0.3]), values_of(["c", "a", "b"], [0.3, 0.2, 0.3])
-    told = compare_queries(first, second, "mrr", seed=0)
-    assert told.difference.value == pytest.approx(0.2 / 3)
-    assert (told.wins, told.losses, told.ties) == (2, 0, 1)
+    reported = compare_queries(first, second, "mrr", seed=0)
+    assert reported.difference.value == pytest.approx(0.2 / 3)
+    assert (reported.wins, reported.losses, reported.ties) == (2, 0, 1)
 
 
 def test_runs_of_other_queries_or_metrics_are_refused():
@@ -164,27 +160,27 @@ def test_runs_of_other_queries_or_metrics_are_refused():
         compare([1, np.nan], [1, 2], seed=0)
 
 
-def test_spearman_of_two_runs_is_compared_over_drawn_pairs():
-    chooser = np.random.default_rng(9)
-    labels = chooser.random(300)
-    scores = [labels + chooser.normal(0, spread, 300) for spread in (0.6, 0.3, 0.3)]
+def test_spearman_of_two_runs_is_compared_over_resampled_pairs():
+    generator = np.random.default_rng(9)
+    labels = generator.random(300)
+    scores = [labels + generator.normal(0, spread, 300) for spread in (0.6, 0.3, 0.3)]
     one, two, three = (pair_statistic(given, labels, "spearman") for given in scores)
-    told = compare_statistics([one], [two], range(300), seed=0, draws=300)
+    reported = compare_statistics([one], [two], range(300), seed=0, n_resamples=300)
     expected = [pair_metrics(given, labels)["spearman"] for given in scores]
-    assert told.difference.value == pytest.approx(expected[1] - expected[0])
-    assert told.is_difference
-    assert not compare_statistics([two], [three], range(300), seed=0, draws=300).is_difference
-    both = compare_statistics([one], [two, three], range(300), seed=0, draws=300)
+    assert reported.difference.value == pytest.approx(expected[1] - expected[0])
+    assert reported.significant
+    assert not compare_statistics([two], [three], range(300), seed=0, n_resamples=300).significant
+    both = compare_statistics([one], [two, three], range(300), seed=0, n_resamples=300)
     assert both.difference.value == pytest.approx(np.mean(expected[1:]) - expected[0])
     assert both.seeds == (1, 2)
     assert both.queries == 300
     assert both.wins is None
 
 
-def test_equal_runs_of_a_statistic_tell_nothing():
+def test_equal_statistics_are_inconclusive():
     labels = np.asarray([0, 1, 1, 0, 1.0])
     same = pair_statistic(labels * 0.5, labels, "f1", decision=0.3)
-    assert compare_statistics([same], [same], range(5), seed=0, draws=50).p is None
+    assert compare_statistics([same], [same], range(5), seed=0, n_resamples=50).p is None
 
 
 def test_holm_raises_p_values_as_its_steps_say():
@@ -193,7 +189,7 @@ def test_holm_raises_p_values_as_its_steps_say():
     assert holm([]) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_keeps_the_order_and_never_lowers(values):
     raised = holm(values)

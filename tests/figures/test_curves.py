@@ -1,38 +1,39 @@
-"""Curves as data: values by step, bins that do not flicker, and titles that say what is seen."""
+"""Tests of training curves: values by step, stable bins and titles."""
 
 from __future__ import annotations
 
 import pytest
 
-from bsc_core.figures import curves, theme
+from bsc_core.figures import theme
+from bsc_core.figures.runs import curves
 
 
 def steps(values: list[float], field: str = "loss") -> list[dict[str, object]]:
     return [{"kind": "step", "step": number, "epoch": 1, field: value} for number, value in enumerate(values, 1)]
 
 
-def test_a_short_series_keeps_every_step() -> None:
+def test_a_short_series_has_every_step() -> None:
     assert curves.series(steps([2.0, 1.5]), "loss") == [{"step": 1, "value": 2.0}, {"step": 2, "value": 1.5}]
 
 
-def test_a_long_series_becomes_means_of_a_power_of_two() -> None:
-    thinned = curves.series(steps([float(value) for value in range(40)]), "loss", most=10)
+def test_a_long_series_is_averaged_over_a_power_of_two() -> None:
+    thinned = curves.series(steps([float(value) for value in range(40)]), "loss", max_points=10)
     assert [point["value"] for point in thinned[:2]] == [1.5, 5.5]
     assert [point["step"] for point in thinned[:2]] == [4, 8]
 
 
-def test_early_points_stay_where_they_were_when_the_series_grows() -> None:
+def test_early_points_do_not_move_when_the_series_grows() -> None:
     values = [float(value % 7) for value in range(90)]
-    shorter, longer = (curves.series(steps(values[:size]), "loss", most=32) for size in (70, 90))
+    shorter, longer = (curves.series(steps(values[:size]), "loss", max_points=32) for size in (70, 90))
     assert longer[: len(shorter) - 1] == shorter[:-1]
 
 
-def test_values_that_are_missing_are_left_out() -> None:
+def test_missing_values_are_omitted() -> None:
     rows = [*steps([1.0]), {"kind": "step", "step": 2, "loss": None}, {"kind": "evaluation", "epoch": 1, "dev": {}}]
     assert len(curves.series(rows, "loss")) == 1
 
 
-def test_evaluations_leave_out_what_is_not_defined() -> None:
+def test_evaluations_omit_undefined_values() -> None:
     rows = [
         {"kind": "evaluation", "epoch": epoch, "dev": {"mrr": value}}
         for epoch, value in ((0, 0.5), (1, None), (2, 0.7))
@@ -41,7 +42,7 @@ def test_evaluations_leave_out_what_is_not_defined() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "title"),
     [
         ([2.0, 1.0], "The loss falls from 2.000 to 1.000"),
         ([1.0, 2.0], "The loss rises from 1.000 to 2.000"),
@@ -50,46 +51,88 @@ def test_evaluations_leave_out_what_is_not_defined() -> None:
         ([], "The loss: no value yet"),
     ],
 )
-def test_the_title_says_what_the_curve_does(values: list[float], words: str) -> None:
-    assert curves.step_curve({"a": steps(values)}, "loss").to_dict()["title"] == words
+def test_the_title_summarizes_the_curve(values: list[float], title: str) -> None:
+    assert curves.step_curve({"a": [steps(values)]}, "loss").to_dict()["title"] == title
 
 
 def test_the_first_run_is_solid_and_the_second_dashed() -> None:
-    spec = curves.step_curve({"a": steps([2.0, 1.0]), "b": steps([3.0, 2.0])}, "loss").to_dict()
+    spec = curves.step_curve({"a": [steps([2.0, 1.0])], "b": [steps([3.0, 2.0])]}, "loss").to_dict()
     scale = spec["layer"][0]["encoding"]["strokeDash"]["scale"]
     assert scale["domain"] == ["a", "b"]
     assert scale["range"] == [list(theme.DASHES[0]), list(theme.DASHES[1])]
-    assert spec["layer"][0]["encoding"]["color"]["scale"]["range"] == list(curves.RUN_COLOURS[:2])
+    assert spec["layer"][0]["encoding"]["color"]["scale"]["range"] == list(theme.RUNS[:2])
     meant = {theme.QUERY, theme.DOCUMENT, theme.POSITIVE, theme.HARD_NEGATIVE, theme.FALSE_NEGATIVE}
-    assert not meant & set(curves.RUN_COLOURS)
+    assert not meant & set(theme.RUNS)
 
 
-def test_a_run_alone_needs_no_legend() -> None:
-    spec = curves.step_curve({"a": steps([0.1, 0.09], "temperature")}, "temperature").to_dict()
+def test_a_single_run_has_no_legend() -> None:
+    spec = curves.step_curve({"a": [steps([0.1, 0.09], "temperature")]}, "temperature").to_dict()
     assert spec["layer"][0]["encoding"]["color"]["legend"] is None
 
 
-def test_the_dev_curve_runs_over_epochs() -> None:
+def test_the_dev_curve_is_by_epoch() -> None:
     rows = [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": epoch / 10}} for epoch in range(3)]
-    spec = curves.metric_curve({"a": rows}, "mrr").to_dict()
+    spec = curves.metric_curve({"a": [rows]}, "mrr").to_dict()
     assert spec["layer"][0]["encoding"]["x"]["field"] == "epoch"
     assert spec["title"] == "mrr on dev rises from 0.000 to 0.200"
 
 
 @pytest.mark.parametrize(
-    ("field", "values", "words"),
+    ("field", "values", "title"),
     [
         ("learning_rate", [2e-5, 1e-6], "The learning rate falls from 2.0e-5 to 1.0e-6"),
         ("tokens_per_second", [1500.4, 12000.0], "The speed rises from 1,500 to 12,000"),
-        ("memory_bytes", [2.0**28, 2.0**29], "The peak of memory rises from 256.000 to 512.000"),
+        ("memory_bytes", [2.0**28, 2.0**29], "The peak memory rises from 256.000 to 512.000"),
     ],
 )
-def test_a_title_says_small_and_large_numbers_so_that_they_can_be_read(
-    field: str, values: list[float], words: str
-) -> None:
-    assert curves.step_curve({"a": steps(values, field)}, field).to_dict()["title"] == words
+def test_a_title_formats_small_and_large_numbers(field: str, values: list[float], title: str) -> None:
+    assert curves.step_curve({"a": [steps(values, field)]}, field).to_dict()["title"] == title
 
 
-def test_only_what_the_steps_noted_has_a_curve() -> None:
+def test_logged_fields_are_those_of_the_steps() -> None:
     rows = [{"kind": "step", "step": 1, "loss": 1.0, "temperature": None, "memory_bytes": 5, "loss_extra": 1.0}]
-    assert curves.noted([*rows, {"kind": "evaluation", "epoch": 1, "hardness": 0.5}]) == ["loss", "memory_bytes"]
+    assert curves.logged_fields([*rows, {"kind": "evaluation", "epoch": 1, "hardness": 0.5}]) == [
+        "loss",
+        "memory_bytes",
+    ]
+
+
+def evaluated(*values: float) -> list[dict[str, object]]:
+    return [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": value}} for epoch, value in enumerate(values)]
+
+
+def test_the_curve_of_a_setting_is_the_mean_of_its_seeds_at_shared_epochs() -> None:
+    result = [curves.evaluations(rows, "mrr") for rows in (evaluated(0.5, 0.6, 0.9), evaluated(0.5, 0.8))]
+    assert curves.mean_curve(result, across="epoch") == [
+        {"epoch": 0, "value": 0.5, "low": 0.5, "high": 0.5},
+        {"epoch": 1, "value": pytest.approx(0.7), "low": 0.6, "high": 0.8},
+    ]
+
+
+def test_a_single_seed_has_no_band() -> None:
+    alone = curves.evaluations(evaluated(0.5, 0.6), "mrr")
+    assert curves.mean_curve([alone, []], across="epoch") == alone
+    assert curves.mean_curve([[], []], across="epoch") == []
+
+
+def test_the_best_epoch_is_the_first_of_ties_and_never_the_untrained_one() -> None:
+    result = curves.best_and_last(curves.evaluations(evaluated(0.9, 0.6, 0.7, 0.7, 0.5), "mrr"))
+    assert result == curves.BestAndLast(0.7, 2, 0.5, 4)
+    assert curves.best_and_last(curves.evaluations(evaluated(0.9), "mrr")) is None
+
+
+def test_titles_of_several_settings() -> None:
+    settings = {"cold": [evaluated(0.5, 0.6), evaluated(0.5, 0.8)], "warm": [evaluated(0.5, 0.4)]}
+    assert curves.metric_curve(settings, "mrr").to_dict()["title"] == "mrr on dev reaches 0.700 and 0.400"
+    assert curves.metric_curve({"cold": [[]]}, "mrr").to_dict()["title"] == "mrr on dev: no value yet"
+    assert (
+        curves.step_curve({"cold": [steps([2.0, 1.0])]}, "loss").to_dict()["title"]
+        == "The loss falls from 2.000 to 1.000"
+    )
+    assert curves.step_curve({"cold": [[]]}, "loss").to_dict()["title"] == "The loss: no value yet"
+
+
+def test_only_a_setting_of_several_seeds_has_a_band() -> None:
+    assert len(curves.metric_curve({"a": [evaluated(0.5, 0.6)]}, "mrr").to_dict()["layer"]) == 1
+    spec = curves.metric_curve({"a": [evaluated(0.5, 0.6), evaluated(0.5, 0.7)]}, "mrr").to_dict()
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["line", "area"]

@@ -1,4 +1,4 @@
-"""The pictures of the lessons, as data."""
+"""Tests of the figures of the lessons."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ def drawn(chart) -> dict:
     return json.loads(chart.to_json())
 
 
-def test_measures_stand_along_their_setting_with_a_line_at_the_control() -> None:
-    table = lessons.along([0.0, 0.5, 1.0], {"MRR": [0.1, 0.9, 0.8], "rank correlation": [0.9, 0.8, 0.3]})
+def test_metrics_are_drawn_over_the_setting_with_a_rule_at_its_value() -> None:
+    table = lessons.metric_table([0.0, 0.5, 1.0], {"MRR": [0.1, 0.9, 0.8], "rank correlation": [0.9, 0.8, 0.3]})
     assert table.shape == (6, 3)
-    figure = drawn(lessons.measures_figure(table, 0.5, title="Two measures", axis="mu"))
-    assert figure["title"] == "Two measures"
+    figure = drawn(lessons.metrics_figure(table, 0.5, title="Two metrics", axis="mu"))
+    assert figure["title"] == "Two metrics"
     rows = [row for data in figure["datasets"].values() for row in data]
     assert {"setting": 0.5} in rows
-    assert sum("measure" in row for row in rows) == 6
+    assert sum("metric" in row for row in rows) == 6
     scales = json.dumps(figure)
     assert theme.QUERY in scales
     assert theme.DOCUMENT in scales
 
 
 def test_a_setting_over_decades_has_a_logarithmic_axis() -> None:
-    table = lessons.along([0.01, 10.0], {"share": [0.2, 1.0]})
-    figure = json.dumps(drawn(lessons.measures_figure(table, 0.1, title="t", axis="margin", logarithmic=True)))
+    table = lessons.metric_table([0.01, 10.0], {"share": [0.2, 1.0]})
+    figure = json.dumps(drawn(lessons.metrics_figure(table, 0.1, title="t", axis="margin", logarithmic=True)))
     assert '"type": "log"' in figure
 
 
-def test_grades_and_classes_are_all_drawn_in_their_colours() -> None:
+def test_grades_and_classes_are_all_drawn_in_their_colors() -> None:
     grades = drawn(lessons.grades_figure(np.array([0.2, 0.9]), np.array([0.0, 1.0]), title="t"))
     assert sum(len(rows) for rows in grades["datasets"].values()) == 4  # two pairs and the ends of the line
     names = ("entailment", "neutral", "contradiction")
     classes = lessons.classes_figure(np.array([0.9, 0.1, -0.5]), np.array([0, 1, 2]), names, title="t")
     figure = json.dumps(drawn(classes))
-    assert all(colour in figure for colour in lessons.CLASS_COLOURS.values())
+    assert all(color in figure for color in lessons.CLASS_COLORS.values())
     assert all(name in figure for name in names)

@@ -1,10 +1,9 @@
-"""Two ranked lists as data: every document has its line, gold is marked, and texts are never markup."""
+"""Tests of the ranked lists of two models: connecting lines, marked gold documents and escaped texts."""
 
 from __future__ import annotations
 
-import pytest
-
-from bsc_core.figures import ranks, theme
+from bsc_core.figures import theme
+from bsc_core.figures.evaluation import ranks
 
 LEFT = [ranks.Hit(1, "one", 0.9, False, 2), ranks.Hit(2, "two", 0.8, True, 1), ranks.Hit(3, "three", 0.7, False, 40)]
 RIGHT = [ranks.Hit(2, "two", 0.95, True, 2), ranks.Hit(1, "one", 0.8, False, 1), ranks.Hit(4, "four", 0.6, False, None)]
@@ -24,7 +23,7 @@ def test_a_document_in_one_list_has_a_stub_with_its_rank_in_the_other() -> None:
     assert [trace.text[1] for trace in stubs] == ["40", "?"]
 
 
-def test_gold_is_green_and_starred_in_both_lists() -> None:
+def test_relevant_documents_are_green_and_starred_in_both_lists() -> None:
     figure = ranks.rank_lines(LEFT, RIGHT, ("a", "b"))
     assert [trace.line.color for trace in connections(figure)].count(theme.POSITIVE) == 1
     starred = [text for trace in figure.data if trace.xaxis in ("x", "x3") for text in trace.text if "★" in text]
@@ -36,7 +35,7 @@ def test_ranks_count_from_the_top() -> None:
     assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
 
 
-def test_texts_and_names_are_never_markup() -> None:
+def test_texts_and_names_are_escaped() -> None:
     hit = ranks.Hit(1, "<b>bold</b> & <a href='x'>link</a> " * 9, 0.5, False, 1)
     figure = ranks.rank_lines([hit], [hit], ("<i>x</i>", "y"))
     texts = [trace for trace in figure.data if trace.xaxis in ("x", "x3")]
@@ -44,22 +43,11 @@ def test_texts_and_names_are_never_markup() -> None:
     assert not any("<b>bold" in text or "<a " in text or "<i>" in text for text in shown)
 
 
-def test_quotes_are_shown_as_quotes_and_entities_letter_by_letter() -> None:
+def test_quotes_are_not_escaped_and_entities_are() -> None:
     hit = ranks.Hit(1, 'a "quoted" &quot;text&quot;', 0.5, False, 1)
     [texts, *_] = [trace for trace in ranks.rank_lines([hit], [], ("x", "y")).data if trace.xaxis == "x"]
     assert texts.text[0].endswith('a "quoted" &amp;quot;text&amp;quot;')
 
 
-def test_empty_lists_make_an_empty_figure() -> None:
+def test_empty_lists_give_an_empty_figure() -> None:
     assert len(connections(ranks.rank_lines([], [], ("a", "b")))) == 0
-
-
-@pytest.mark.parametrize(("rank", "other", "words"), [(1, 4, "▲ 3"), (4, 1, "▼ 3"), (2, 2, "="), (2, None, "new")])
-def test_moves_are_said_in_one_sign(rank: int, other: int | None, words: str) -> None:
-    assert ranks.moved(rank, other) == words
-
-
-def test_hits_by_cut_off_leave_out_other_metrics_and_undefined_values() -> None:
-    models = {"before": {"has_positive@1": 0.5, "has_positive@5": None, "mrr": 0.6}, "after": {"has_positive@1": 0.7}}
-    values = ranks.hit_curve(models).to_dict()["data"]["values"]
-    assert values == [{"model": "before", "k": 1, "value": 0.5}, {"model": "after", "k": 1, "value": 0.7}]

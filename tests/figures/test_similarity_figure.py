@@ -1,7 +1,8 @@
-"""The batch matrix and the live softmax as data: one line a cell, and the same numbers as the equations."""
+"""Tests of the batch matrix and the interactive softmax: one row per cell, and values that match the equations."""
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 
@@ -9,12 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bsc_core.figures import similarity, softmax
+from bsc_core.figures import theme
+from bsc_core.figures.batches import similarity, softmax
 
 
 @pytest.fixture
 def cells() -> similarity.Cells:
-    """Row 0 has a nearer document, (1, 2) collides, (0, 3) is labelled negative, row 3 is negative itself."""
+    """Four pairs: (0, 1) is closer than the positive, (1, 2) collides, (0, 3) and pair 3 are labeled negative."""
     values = np.array(
         [[0.5, 0.7, 0.1, 0.2], [0.1, 0.9, 0.3, 0.0], [0.0, 0.2, 0.8, 0.1], [0.3, 0.1, 0.2, 0.1]], dtype=np.float32
     )
@@ -32,19 +34,19 @@ def test_every_cell_is_one_line_with_its_rows_and_its_similarity(cells: similari
     for line in table.itertuples():
         assert line.similarity == pytest.approx(cells.similarity[line.row, line.column], abs=1e-4)
         assert (line.query_row, line.document_row) == (cells.rows[line.row], cells.rows[line.column])
-        assert line.own == pytest.approx(cells.similarity[line.row, line.row], abs=1e-4)
+        assert line.positive_similarity == pytest.approx(cells.similarity[line.row, line.row], abs=1e-4)
 
 
-def test_cells_say_what_they_are_to_the_loss(cells: similarity.Cells) -> None:
+def test_each_cell_has_its_kind(cells: similarity.Cells) -> None:
     kinds = cells.kinds()
     assert kinds[0, 1] == similarity.CLOSER
     assert kinds[1, 2] == similarity.COLLISION
-    assert kinds[0, 3] == similarity.LABELLED
+    assert kinds[0, 3] == similarity.LABELED_NEGATIVE
     assert kinds[2, 1] == similarity.NEGATIVE
-    assert [kinds[i, i] for i in range(4)] == [similarity.OWN] * 3 + [similarity.OWN_NEGATIVE]
+    assert [kinds[i, i] for i in range(4)] == [similarity.POSITIVE] * 3 + [similarity.NEGATIVE_PAIR]
 
 
-def test_a_row_labelled_negative_has_no_document_to_be_nearer_than(cells: similarity.Cells) -> None:
+def test_a_row_labeled_negative_has_no_closer_negatives(cells: similarity.Cells) -> None:
     assert similarity.CLOSER not in cells.kinds()[3]
 
 
@@ -54,7 +56,7 @@ def test_borders_enclose_each_run_of_a_group() -> None:
     assert len(similarity.group_borders(np.empty(0, dtype=np.int32))) == 0
 
 
-def test_the_matrix_is_fixed_to_minus_one_and_one_and_returns_the_cell(cells: similarity.Cells) -> None:
+def test_colors_are_fixed_to_minus_one_and_one_and_a_click_selects_a_cell(cells: similarity.Cells) -> None:
     texts = pd.DataFrame({"position": range(4), "query": list("abcd"), "document": ["<b>x</b>", "**y**", "z", "w"]})
     figure = similarity.batch_matrix(similarity.batch_table(cells), texts, hardest=(0, 1)).to_dict()
     body = figure["layer"][0]
@@ -62,13 +64,13 @@ def test_the_matrix_is_fixed_to_minus_one_and_one_and_returns_the_cell(cells: si
     assert {"name": similarity.CELL}.items() <= figure["params"][0].items()
     assert figure["params"][0]["select"]["fields"] == ["row", "column"]
     assert len(figure["layer"]) == 4
-    assert "<b>x</b>" in json.dumps(figure["datasets"])  # texts are data: carried letter by letter
+    assert "<b>x</b>" in json.dumps(figure["datasets"])  # texts are data and not escaped
 
 
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
-def test_the_formulas_of_the_live_matrix_are_the_softmax(temperature: float) -> None:
+def test_the_interactive_matrix_computes_the_softmax(temperature: float) -> None:
     values = [[0.6, 0.4], [0.1, 0.9]]
-    figure = softmax.live_softmax(values, ["q1", "q2"], ["d1", "d2"], temperature=temperature).to_dict()
+    figure = softmax.interactive_softmax(values, ["q1", "q2"], ["d1", "d2"], temperature=temperature).to_dict()
     assert figure["params"][0]["value"] == temperature
     assert figure["params"][0]["bind"]["input"] == "range"
     steps = figure["layer"][0]["transform"]
@@ -80,7 +82,28 @@ def test_the_formulas_of_the_live_matrix_are_the_softmax(temperature: float) -> 
     assert steps[3]["calculate"] == "datum.weight / datum.total"
 
 
-def test_a_live_matrix_is_kept_small() -> None:
-    size = softmax.LIVE_LIMIT + 1
+def test_the_interactive_matrix_has_a_maximum_size() -> None:
+    size = softmax.MAX_INTERACTIVE_SIZE + 1
     with pytest.raises(ValueError, match="at most 64"):
-        softmax.live_softmax([[0.0] * size] * size, ["q"] * size, ["d"] * size)
+        softmax.interactive_softmax([[0.0] * size] * size, ["q"] * size, ["d"] * size)
+
+
+def test_pixels_have_cosines_kinds_borders_and_short_texts() -> None:
+    values = np.array([[1.0, -1.0], [0.0, 0.5]], dtype=np.float32)
+    no = np.zeros((2, 2), dtype=bool)
+    marked = np.array([[False, True], [False, False]])
+    rows = np.array([4, 2], dtype=np.int32)
+    cells = similarity.Cells(values, rows, np.array([6, 6], dtype=np.int32), np.array([True, True]), no, no, marked)
+    data = similarity.canvas_data(cells, ["q" * 500, "<b>q</b>"], ["d", "e"])
+    assert list(base64.b64decode(data["cosines"])) == [255, 0, 128, 191]
+    kinds = [data["names"][number] for number in base64.b64decode(data["kinds"])]
+    assert kinds == [similarity.POSITIVE, similarity.MARKED, similarity.NEGATIVE, similarity.POSITIVE]
+    assert data["borders"] == [[0, 2]]
+    assert len(data["queries"][0]) <= similarity.CANVAS_TEXT_LENGTH
+    assert data["queries"][1] == "<b>q</b>"
+    assert set(data["marks"]) == set(similarity.KIND_COLORS)
+
+
+def test_the_ramp_passes_through_the_colors_of_the_theme() -> None:
+    ramp = similarity.ramp(7)
+    assert ["#" + "".join(f"{channel:02X}" for channel in color) for color in ramp] == list(theme.COSINE)

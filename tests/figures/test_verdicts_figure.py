@@ -1,11 +1,12 @@
-"""The statements of a claim: each drawn once with its interval, in the colour of its verdict."""
+"""Tests of the verdicts figure: each statement once, with its interval, in the color of its verdict."""
 
 from __future__ import annotations
 
-from bsc_core.figures import verdicts
+from bsc_core.figures import theme
+from bsc_core.figures.findings import verdicts
 
 ONE = {
-    "words": "a is above b",
+    "text": "a is above b",
     "metric": "mrr",
     "split": "test",
     "expects": "better",
@@ -14,11 +15,11 @@ ONE = {
     "high": 0.03,
     "paper": 0.05,
     "p_holm": 0.01,
-    "verdict": "holds",
+    "verdict": "supported",
 }
 OTHER = ONE | {
-    "words": "a is above c",
-    "verdict": "cannot be told",
+    "text": "a is above c",
+    "verdict": "inconclusive",
     "low": None,
     "high": None,
     "paper": None,
@@ -38,14 +39,14 @@ def test_every_statement_is_a_row_with_its_numbers():
     assert table["p"][0] == 0.01
 
 
-def test_colours_mean_verdicts_and_only_those_that_occur_are_in_the_legend():
+def test_colors_mean_verdicts_and_only_those_that_occur_are_in_the_legend():
     spec, _ = drawn(verdicts.verdicts_figure(verdicts.statements_table([ONE, OTHER])))
     scales = [layer["encoding"]["color"]["scale"] for layer in spec["layer"] if "color" in layer["encoding"]]
-    assert all(scale["domain"] == ["holds", "cannot be told"] for scale in scales)
-    assert all(scale["range"] == [verdicts.COLOURS["holds"], verdicts.COLOURS["cannot be told"]] for scale in scales)
+    assert all(scale["domain"] == ["supported", "inconclusive"] for scale in scales)
+    assert all(scale["range"] == [theme.VERDICTS["supported"], theme.VERDICTS["inconclusive"]] for scale in scales)
 
 
-def test_two_metrics_of_one_statement_stay_two_rows():
+def test_metrics_of_one_statement_are_separate_rows():
     _, rows = drawn(verdicts.verdicts_figure(verdicts.statements_table([ONE, ONE | {"metric": "map"}])))
     assert {"a is above b (mrr)", "a is above b (map)"} <= {row["name"] for row in rows if "name" in row}
     _, rows = drawn(verdicts.verdicts_figure(verdicts.statements_table([ONE, ONE])))
@@ -54,7 +55,7 @@ def test_two_metrics_of_one_statement_stay_two_rows():
 
 def test_a_figure_grows_with_its_statements():
     heights = [
-        verdicts.verdicts_figure(verdicts.statements_table([ONE | {"words": str(n)} for n in range(count)])).height
+        verdicts.verdicts_figure(verdicts.statements_table([ONE | {"text": str(n)} for n in range(count)])).height
         for count in (1, 6)
     ]
     assert heights[1] > heights[0]

@@ -1,4 +1,4 @@
-"""The evaluators of sentence-transformers take this project's data and agree with its metrics."""
+"""Evaluators of sentence-transformers on this project's data, compared with its metrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from bsc_core.data import read_pairs
 from bsc_core.encoders import embed
 from bsc_core.evaluation import evaluate, rank, ranking_metrics, retrieval_task
-from bsc_core.evaluation.evaluator import cosines
+from bsc_core.evaluation.evaluator import pair_cosines
 from bsc_core.integrations.evaluators import (
     binary_evaluator,
     reranking_evaluator,
@@ -32,9 +32,9 @@ def vectors(pairs, tiny_encoder):
     return embed(str(tiny_encoder), pairs.texts)
 
 
-def ended(results, ending):
-    """The one result whose name ends so."""
-    (value,) = [value for name, value in results.items() if name.endswith(ending)]
+def metric(results, suffix):
+    """Return the only metric whose name ends with `suffix`."""
+    (value,) = [value for name, value in results.items() if name.endswith(suffix)]
     return value
 
 
@@ -46,24 +46,24 @@ def test_retrieval_agrees(model, pairs, vectors):
     size = len(task.corpus)
     for mine, other in {"mrr": f"mrr@{size}", "map": f"map@{size}", "has_positive@3": "accuracy@3",
                         "precision@3": "precision@3", "recall@3": "recall@3", "ndcg@3": "ndcg@3"}.items():  # fmt: skip
-        assert ours[mine] == pytest.approx(ended(theirs, other), abs=1e-6)
+        assert ours[mine] == pytest.approx(metric(theirs, other), abs=1e-6)
 
 
 def test_correlations_agree(model, pairs, vectors):
     theirs, ours = similarity_evaluator(pairs)(model), evaluate(vectors, pairs)
-    assert ours["spearman"] == pytest.approx(ended(theirs, "spearman_cosine"), abs=1e-6)
-    assert ours["pearson"] == pytest.approx(ended(theirs, "pearson_cosine"), abs=1e-5)
+    assert ours["spearman"] == pytest.approx(metric(theirs, "spearman_cosine"), abs=1e-6)
+    assert ours["pearson"] == pytest.approx(metric(theirs, "pearson_cosine"), abs=1e-5)
 
 
-def test_classification_agrees_up_to_the_cut_that_it_never_tries(model, pairs, vectors):
+def test_classification_agrees_up_to_a_threshold_that_the_library_does_not_try(model, pairs, vectors):
     theirs, ours = binary_evaluator(pairs)(model), evaluate(vectors, pairs)
-    assert ours["average_precision"] == pytest.approx(ended(theirs, "cosine_ap"), abs=1e-6)
-    assert ours["f1"] >= ended(theirs, "cosine_f1") - 1e-9
-    assert ours["best_accuracy"] >= ended(theirs, "cosine_accuracy") - 1e-9
+    assert ours["average_precision"] == pytest.approx(metric(theirs, "cosine_ap"), abs=1e-6)
+    assert ours["f1"] >= metric(theirs, "cosine_f1") - 1e-9
+    assert ours["best_accuracy"] >= metric(theirs, "cosine_accuracy") - 1e-9
 
 
 def test_candidate_lists_agree(model, pairs, vectors):
     theirs = reranking_evaluator(pairs, k=4)(model)
-    ours = ranking_metrics(pairs.query_group, cosines(vectors, pairs), pairs.positive, k=(4,))
-    assert ours["map"] == pytest.approx(ended(theirs, "map"), abs=1e-6)
-    assert ours["mrr"] == pytest.approx(ended(theirs, "mrr@4"), abs=1e-6)
+    ours = ranking_metrics(pairs.query_group, pair_cosines(vectors, pairs), pairs.positive, k=(4,))
+    assert ours["map"] == pytest.approx(metric(theirs, "map"), abs=1e-6)
+    assert ours["mrr"] == pytest.approx(metric(theirs, "mrr@4"), abs=1e-6)

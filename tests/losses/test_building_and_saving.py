@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from pydantic import TypeAdapter
 
-from bsc_core.config import LOSS_CONFIGS, LossConfig
+from bsc_core.config import LOSS_CONFIGS
 from bsc_core.errors import CheckpointError
-from bsc_core.losses import LOSSES, build_loss, load_loss, save_loss
+from bsc_core.losses import LOSSES, load_loss, save_loss
+from tests.losses.oracles import loss_of
 
 
 def build(values: dict[str, object], dimensions: int | None = 6) -> torch.nn.Module:
-    return build_loss(TypeAdapter(LossConfig).validate_python(values), threshold=0.3, dimensions=dimensions)
+    return loss_of(**values, threshold=0.3, dimensions=dimensions)
 
 
 @pytest.mark.parametrize("name", LOSS_CONFIGS)
-def test_a_loss_comes_from_its_name_alone(name: str) -> None:
+def test_a_loss_is_built_from_its_name(name: str) -> None:
     assert type(build({"name": name})) is LOSSES[name]
 
 
@@ -33,7 +33,7 @@ def test_a_loss_comes_from_its_name_alone(name: str) -> None:
         {"name": "mse"},
     ],
 )
-def test_what_is_saved_is_what_is_read(values: dict[str, object], tmp_path: Path) -> None:
+def test_a_saved_loss_loads_unchanged(values: dict[str, object], tmp_path: Path) -> None:
     loss = build(values)
     with torch.no_grad():
         for parameter in loss.parameters():
@@ -70,7 +70,7 @@ def test_a_temperature_of_a_sum_is_its_first_parts() -> None:
     assert build({"name": "combined", "preset": "custom", "parts": parts}).temperature is None
 
 
-def test_two_summands_of_a_kind_are_told_apart() -> None:
+def test_two_summands_of_one_kind_get_distinct_names() -> None:
     parts = [{"loss": {"name": "bsc"}}, {"weight": 2, "loss": {"name": "bsc", "temperature": 1}}]
     terms = build({"name": "combined", "preset": "custom", "parts": parts})(torch.randn(4, 6), torch.randn(4, 6)).terms
     assert {"bsc", "bsc_2", "bsc.query_to_document", "bsc_2.document_to_query"} <= set(terms)
@@ -95,5 +95,5 @@ def broken(folder: Path, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["missing", "truncated", "foreign", "another shape", "no settings"])
 def test_a_broken_saved_loss_is_refused_in_one_sentence(kind: str, tmp_path: Path) -> None:
     broken(tmp_path, kind)
-    with pytest.raises(CheckpointError, match="this is no saved loss"):
+    with pytest.raises(CheckpointError, match="not a saved loss"):
         load_loss(tmp_path)

@@ -6,18 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
-from bsc_core.config import LossConfig
 from bsc_core.errors import InputError
-from bsc_core.losses import build_loss
+from tests.losses.oracles import loss_of
 
-repeatable = settings(max_examples=60, deadline=None, derandomize=True)
+repeatable = settings(max_examples=60, derandomize=True)
 B, D = 7, 5
-
-
-def loss_of(**values: object) -> torch.nn.Module:
-    return build_loss(TypeAdapter(LossConfig).validate_python(values))
 
 
 def vectors(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -29,21 +23,21 @@ def slow_direction(scores: torch.Tensor, out: set[tuple[int, int]]) -> torch.Ten
     """Mean negative log softmax of the diagonal, cell by cell, without the cells in `out` (never the own one)."""
     losses = []
     for i in range(len(scores)):
-        kept = [j for j in range(len(scores)) if j == i or (i, j) not in out]
-        losses.append(torch.logsumexp(scores[i, kept], dim=0) - scores[i, i])
+        remaining = [j for j in range(len(scores)) if j == i or (i, j) not in out]
+        losses.append(torch.logsumexp(scores[i, remaining], dim=0) - scores[i, i])
     return torch.stack(losses).mean()
 
 
 @given(st.integers(0, 99), st.sets(st.tuples(st.integers(0, B - 1), st.integers(0, B - 1)), max_size=12))
 @repeatable
-def test_batch_softmax_is_that_of_the_cells_that_are_left(seed: int, out: set[tuple[int, int]]) -> None:
+def test_batch_softmax_uses_only_the_remaining_cells(seed: int, out: set[tuple[int, int]]) -> None:
     queries, documents = vectors(seed)
     unit = torch.nn.functional.normalize
     scores = unit(queries) @ unit(documents).T / 0.1
-    wanted = (slow_direction(scores, out) + slow_direction(scores.T, {(j, i) for i, j in out})) / 2
+    expected = (slow_direction(scores, out) + slow_direction(scores.T, {(j, i) for i, j in out})) / 2
     cells = torch.tensor(sorted(out), dtype=torch.long).reshape(-1, 2)
-    found = loss_of(name="bsc", temperature=0.1)(queries, documents, excluded=cells)
-    torch.testing.assert_close(found.total, wanted)
+    result = loss_of(name="bsc", temperature=0.1)(queries, documents, excluded=cells)
+    torch.testing.assert_close(result.total, expected)
     one = loss_of(name="mnrl", temperature=0.1)(queries, documents, excluded=cells)
     torch.testing.assert_close(one.total, slow_direction(scores, out))
 
@@ -69,26 +63,26 @@ def test_supcon_leaves_excluded_hypotheses_out() -> None:
     classes = torch.tensor([0, 1, 2, 0, 1, 2, 1])
     loss = loss_of(name="supcon", temperature=0.5, mix=1.0, normalization="l2")
     cells = torch.tensor([[0, 1], [3, 6], [4, 2]])  # row 4 is no anchor
-    found = loss(queries, documents, classes=classes, excluded=cells).total
+    result = loss(queries, documents, classes=classes, excluded=cells).total
     unit = torch.nn.functional.normalize
     scores = unit(queries) @ unit(documents).T / 0.5
-    wanted = []
+    expected = []
     for anchor, left_out in ((0, 1), (3, 6)):
-        kept = [column for column in range(B) if column != left_out]
-        wanted.append(torch.logsumexp(scores[anchor, kept], dim=0) - scores[anchor, anchor])
-    torch.testing.assert_close(found, torch.stack(wanted).mean())
+        remaining = [column for column in range(B) if column != left_out]
+        expected.append(torch.logsumexp(scores[anchor, remaining], dim=0) - scores[anchor, anchor])
+    torch.testing.assert_close(result, torch.stack(expected).mean())
 
 
 def test_tiles_and_the_whole_matrix_agree_on_excluded_cells() -> None:
     generator = torch.Generator().manual_seed(0)
     queries, documents = (torch.randn(300, 16, generator=generator) for _ in range(2))
     cells = torch.randint(0, 300, (500, 2), generator=generator)
-    found = loss_of(name="bsc", temperature=0.07)(queries, documents, excluded=cells).total
+    result = loss_of(name="bsc", temperature=0.07)(queries, documents, excluded=cells).total
     unit = torch.nn.functional.normalize
     scores = (unit(queries) @ unit(documents).T / 0.07).double()
     out = {(i, j) for i, j in cells.tolist()}
-    wanted = (slow_direction(scores, out) + slow_direction(scores.T, {(j, i) for i, j in out})) / 2
-    assert float(found) == pytest.approx(float(wanted), rel=1e-5)
+    expected = (slow_direction(scores, out) + slow_direction(scores.T, {(j, i) for i, j in out})) / 2
+    assert float(result) == pytest.approx(float(expected), rel=1e-5)
 
 
 @pytest.mark.parametrize("cell", [[0, B], [B, 0], [-1, 0]])

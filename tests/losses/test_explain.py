@@ -6,25 +6,13 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bsc_core.config import BSCLossConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.bsc import BSCLoss
-from bsc_core.losses.explain import explain, normalise
-from bsc_core.losses.softmax import softmax_losses
-
-configs = st.builds(
-    BSCLossConfig,
-    temperature=st.floats(0.05, 3),
-    normalization=st.sampled_from(["l2", "l2_columns", "range_columns", "minmax_columns", "none"]),
-    symmetric=st.booleans(),
-    reduction=st.sampled_from(["mean", "sum"]),
-    average=st.sampled_from(["batch", "positives"]),
-    labelled_negatives=st.booleans(),
-    duplicates=st.sampled_from(["keep", "merge", "multi_positive"]),
-)
-batches = st.tuples(st.integers(0, 10_000), st.integers(2, 8), st.integers(2, 6), st.integers(0, 3))
+from bsc_core.losses.explain import explain, first_largest, normalize
+from bsc_core.losses.kernel.softmax import softmax_losses
+from tests.losses.oracles import bsc_configs, shapes
 
 
 def make_batch(shape: tuple[int, int, int, int]) -> tuple[np.ndarray, ...]:
@@ -36,49 +24,51 @@ def make_batch(shape: tuple[int, int, int, int]) -> tuple[np.ndarray, ...]:
     return texts[query], documents, random.random(pairs), query, document
 
 
-@given(configs, batches)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@given(bsc_configs, shapes)
+@settings(max_examples=200, derandomize=True)
 def test_every_setting_has_the_total_and_the_terms_of_the_loss(config: BSCLossConfig, shape) -> None:
     queries, documents, labels, query, document = make_batch(shape)
-    found = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
+    result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
     ids = {"query_ids": torch.tensor(query), "document_ids": torch.tensor(document)}
     parts = BSCLoss(config)(torch.tensor(queries), torch.tensor(documents), torch.tensor(labels), **ids)
-    assert found.total == pytest.approx(parts.total.item(), rel=1e-9, abs=1e-12)
-    assert found.query_to_document == pytest.approx(parts.terms["query_to_document"].item(), rel=1e-9, abs=1e-12)
+    assert result.total == pytest.approx(parts.total.item(), rel=1e-9, abs=1e-12)
+    assert result.query_to_document == pytest.approx(parts.terms["query_to_document"].item(), rel=1e-9, abs=1e-12)
     if config.symmetric:
-        assert found.document_to_query == pytest.approx(parts.terms["document_to_query"].item(), rel=1e-9, abs=1e-12)
+        assert result.document_to_query == pytest.approx(parts.terms["document_to_query"].item(), rel=1e-9, abs=1e-12)
     else:
-        assert found.columns is None
-        assert found.document_to_query is None
+        assert result.columns is None
+        assert result.document_to_query is None
 
 
-@given(configs, batches)
-@settings(max_examples=200, deadline=None, derandomize=True)
+@given(bsc_configs, shapes)
+@settings(max_examples=200, derandomize=True)
 def test_the_gradient_of_each_cell_is_that_of_autograd_over_the_shown_masks(config: BSCLossConfig, shape) -> None:
     queries, documents, labels, query, document = make_batch(shape)
-    found = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
-    similarity = torch.tensor(found.similarity, requires_grad=True)
+    result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
+    similarity = torch.tensor(result.similarity, requires_grad=True)
     scores = similarity / config.temperature
     positive = int((labels > 0.5).sum())
-    count = len(queries) if config.average == "batch" and config.labelled_negatives else max(1, positive)
-    total = softmax_losses(scores, torch.tensor(found.row_positives), torch.tensor(found.row_candidates)).sum() / count
+    count = len(queries) if config.average == "batch" and config.labeled_negatives else max(1, positive)
+    total = (
+        softmax_losses(scores, torch.tensor(result.row_positives), torch.tensor(result.row_candidates)).sum() / count
+    )
     if config.symmetric:
         turned = scores[:, : len(queries)].T
-        masks = (torch.tensor(found.column_positives.T), torch.tensor(found.column_candidates.T))
+        masks = (torch.tensor(result.column_positives.T), torch.tensor(result.column_candidates.T))
         total = total + softmax_losses(turned, *masks).sum() / count
         total = total / 2 if config.reduction == "mean" else total
-    assert total.item() == pytest.approx(found.total, rel=1e-9, abs=1e-12)
+    assert total.item() == pytest.approx(result.total, rel=1e-9, abs=1e-12)
     total.backward()
-    np.testing.assert_allclose(found.gradient, similarity.grad.numpy(), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(result.gradient, similarity.grad.numpy(), rtol=1e-8, atol=1e-12)
 
 
-@given(configs, batches)
-@settings(max_examples=50, deadline=None, derandomize=True)
+@given(bsc_configs, shapes)
+@settings(max_examples=50, derandomize=True)
 def test_a_small_move_of_one_similarity_moves_the_loss_by_its_gradient(config: BSCLossConfig, shape) -> None:
     queries, documents, labels, query, document = make_batch(shape)
     given_ids = {"query_ids": query, "document_ids": document}
     raw = config.model_copy(update={"normalization": "none"})
-    base = normalise(queries, config.normalization) @ normalise(documents, config.normalization).T
+    base = normalize(queries, config.normalization) @ normalize(documents, config.normalization).T
 
     def total(similarity: np.ndarray) -> float:  # similarities as dot products with the unit vectors
         return explain(similarity, np.eye(len(documents)), labels, config=raw, **given_ids).total
@@ -93,11 +83,11 @@ def test_a_small_move_of_one_similarity_moves_the_loss_by_its_gradient(config: B
 
 def test_rows_are_probabilities_over_candidates_alone() -> None:
     queries, documents, labels, query, document = make_batch((3, 6, 4, 2))
-    config = BSCLossConfig(duplicates="merge", labelled_negatives=False)
-    found = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
-    offered = found.row_candidates.any(axis=1)
-    np.testing.assert_allclose(found.rows.sum(axis=1)[offered], 1.0)
-    assert (found.rows[~found.row_candidates] == 0).all()
+    config = BSCLossConfig(duplicates="merge", labeled_negatives=False)
+    result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
+    offered = result.row_candidates.any(axis=1)
+    np.testing.assert_allclose(result.rows.sum(axis=1)[offered], 1.0)
+    assert (result.rows[~result.row_candidates] == 0).all()
 
 
 def test_effective_negatives_go_from_one_to_all_with_the_temperature() -> None:
@@ -113,26 +103,26 @@ def test_effective_negatives_go_from_one_to_all_with_the_temperature() -> None:
 
 def test_a_batch_without_a_positive_has_no_loss_no_gradient_and_no_nan() -> None:
     queries, documents, *_ = make_batch((5, 4, 4, 0))
-    found = explain(queries, documents, np.zeros(4), config=BSCLossConfig(labelled_negatives=False))
-    assert found.total == 0
-    assert (found.gradient == 0).all()
-    assert np.isfinite(found.rows).all()
-    assert found.effective_negatives == 0
+    result = explain(queries, documents, np.zeros(4), config=BSCLossConfig(labeled_negatives=False))
+    assert result.total == 0
+    assert (result.gradient == 0).all()
+    assert np.isfinite(result.rows).all()
+    assert result.effective_negatives == 0
 
 
 def test_zero_vectors_and_equal_columns_have_a_similarity_of_zero() -> None:
     queries, documents = np.zeros((4, 3)), np.ones((4, 3))
     for normalization in ("l2", "l2_columns", "range_columns", "minmax_columns", "none"):
-        found = explain(queries, documents, config=BSCLossConfig(normalization=normalization))
-        assert (found.similarity == 0).all()
-        assert found.query_to_document == pytest.approx(np.log(4))
+        result = explain(queries, documents, config=BSCLossConfig(normalization=normalization))
+        assert (result.similarity == 0).all()
+        assert result.query_to_document == pytest.approx(np.log(4))
 
 
 @pytest.mark.parametrize(
     ("queries", "documents", "labels", "words"),
     [
         (np.ones((1, 2)), np.ones((1, 2)), None, "at least 2"),
-        (np.ones((3, 2)), np.ones((2, 2)), None, "own document"),
+        (np.ones((3, 2)), np.ones((2, 2)), None, "one document for each query"),
         (np.full((3, 2), np.nan), np.ones((3, 2)), None, "NaN"),
         (np.ones((3, 2)), np.ones((3, 2)), [0, 1, 2], "0 to 1"),
     ],
@@ -140,3 +130,24 @@ def test_zero_vectors_and_equal_columns_have_a_similarity_of_zero() -> None:
 def test_what_the_loss_refuses_is_refused_in_one_sentence(queries, documents, labels, words) -> None:
     with pytest.raises(InputError, match=words):
         explain(queries, documents, labels, config=BSCLossConfig())
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e-9, -1e-9])
+@pytest.mark.parametrize("row", [0, 4])
+def test_of_rows_whose_losses_tie_the_first_is_the_hardest_whatever_rounding_does(row: int, shift: float) -> None:
+    generator = np.random.default_rng(0)
+    queries = generator.normal(size=(6, 5))
+    documents = queries + 0.1 * generator.normal(size=(6, 5))
+    documents[0] = -queries[0]
+    queries[4], documents[4] = queries[0], documents[0]  # rows 0 and 4 have the same, largest loss
+    queries[row, 0] *= 1 + shift
+    result = explain(queries, documents, config=BSCLossConfig(temperature=0.1))
+    assert result.row_losses[[0, 4]] == pytest.approx(result.row_losses.max(), rel=1e-6)
+    assert result.hardest_row == 0
+
+
+def test_the_first_of_the_largest_values_is_found_along_any_axis() -> None:
+    values = np.array([[1.0, 2.0, 2.0 - 1e-9], [3.0 - 1e-9, 0.0, 3.0], [-np.inf, -1.0, -1.0]])
+    assert first_largest(values).tolist() == [1, 0, 1]
+    assert first_largest(values, axis=0).tolist() == [1, 0, 1]
+    assert first_largest([1.0, 1.001]) == 1

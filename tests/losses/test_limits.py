@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from bsc_core.config import BSCLossConfig, LossConfig
+from bsc_core.config import BSCLossConfig
 from bsc_core.errors import CheckpointError, InputError, TrainingError
-from bsc_core.losses import build_loss, load_loss, save_loss
+from bsc_core.losses import load_loss, save_loss
 from bsc_core.losses.explain import explain
-from bsc_core.losses.normalization import l2, l2_columns
+from bsc_core.losses.kernel.normalization import l2, l2_columns
+from tests.losses import oracles
 
 CLASSES = torch.tensor([0, 1, 2, 0])
-
-
-def loss_of(**values: object) -> torch.nn.Module:
-    return build_loss(TypeAdapter(LossConfig).validate_python(values), dimensions=5)
+loss_of = partial(oracles.loss_of, dimensions=5)
 
 
 @pytest.mark.parametrize("size", [1e-25, 1e-12, 1.0, 1e12, 1e20, 1e37])
@@ -30,8 +29,8 @@ def test_rows_of_any_length_have_a_direction(size: float) -> None:
     torch.testing.assert_close(unit, torch.tensor([[0.6, 0.8], [-1.0, 0.0], [0.0, 0.0]]))
     unit[:, 0].sum().backward()
     assert scaled.grad is not None
-    wanted = torch.tensor([[0.64, -0.48], [0.0, 0.0], [0.0, 0.0]]) / torch.tensor([[5.0], [1.0], [1.0]])
-    torch.testing.assert_close(scaled.grad * size, wanted)
+    expected = torch.tensor([[0.64, -0.48], [0.0, 0.0], [0.0, 0.0]]) / torch.tensor([[5.0], [1.0], [1.0]])
+    torch.testing.assert_close(scaled.grad * size, expected)
 
 
 def test_columns_of_any_length_have_a_scale() -> None:
@@ -54,16 +53,16 @@ def test_regression_sees_the_cosine_of_long_and_short_vectors(size: float) -> No
         ({"name": "contrastive", "distance": "euclidean"}, 1e30),
     ],
 )
-def test_scores_beyond_the_range_of_their_numbers_are_said(config: dict, size: float) -> None:
-    chooser = torch.Generator().manual_seed(0)
-    queries, documents = (torch.randn(4, 5, generator=chooser) * size for _ in range(2))
+def test_scores_beyond_the_range_of_their_numbers_are_reported(config: dict, size: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    queries, documents = (torch.randn(4, 5, generator=generator) * size for _ in range(2))
     given = torch.cat([documents, -documents]) if config["name"] == "triplet" else documents
     labels = torch.tensor([1.0, 0.0, 1.0, 0.0])
-    with pytest.raises(TrainingError, match="leave the range of their numbers"):
+    with pytest.raises(TrainingError, match="exceed the range of their number format"):
         loss_of(**config)(queries, given, labels, classes=CLASSES)
 
 
-def test_a_learned_temperature_that_became_nan_is_said() -> None:
+def test_a_learned_temperature_that_became_nan_is_reported() -> None:
     loss = loss_of(name="bsc", learn_temperature=True)
     loss.temperature.log_temperature.data.fill_(torch.nan)
     with pytest.raises(TrainingError, match="the loss is nan"):
@@ -71,7 +70,7 @@ def test_a_learned_temperature_that_became_nan_is_said() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1e-45, 1e-320, 1e30])
-def test_a_temperature_beyond_what_numbers_hold_is_refused_in_the_config(temperature: float) -> None:
+def test_a_temperature_out_of_range_is_refused_by_the_config(temperature: float) -> None:
     with pytest.raises(ValidationError, match="temperature is"):
         BSCLossConfig(temperature=temperature)
 
@@ -89,7 +88,7 @@ def test_a_head_takes_embeddings_in_float64_and_refuses_another_width(name: str)
     loss = loss_of(name=name)
     queries, documents = torch.randn(4, 5).double(), torch.randn(4, 5).double()
     assert torch.isfinite(loss(queries, documents, classes=CLASSES).total)
-    with pytest.raises(InputError, match="the head was made for embeddings of 5 numbers, and these have 6"):
+    with pytest.raises(InputError, match="the head expects embeddings of 5 dimensions, and these have 6"):
         loss(torch.randn(4, 6), torch.randn(4, 6), classes=CLASSES)
 
 
@@ -108,13 +107,13 @@ def test_a_sum_with_two_kinds_of_heads_is_saved_and_read_back(tmp_path: Path, or
 
 
 def test_a_sum_keeps_the_threshold_of_its_data(tmp_path: Path) -> None:
-    loss = build_loss(TypeAdapter(LossConfig).validate_python({"name": "combined"}), threshold=0.9)
+    loss = oracles.loss_of(name="combined", threshold=0.9)
     save_loss(loss, tmp_path)
     assert load_loss(tmp_path).losses[0].threshold == 0.9
 
 
 def test_a_head_without_weights_is_not_saved(tmp_path: Path) -> None:
-    loss = build_loss(TypeAdapter(LossConfig).validate_python({"name": "softmax"}))
+    loss = oracles.loss_of(name="softmax")
     with pytest.raises(CheckpointError, match="before its first batch"):
         save_loss(loss, tmp_path / "loss")
     assert not (tmp_path / "loss").exists()

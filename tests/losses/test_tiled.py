@@ -1,18 +1,18 @@
-"""A large batch never needs the whole matrix: tiles give the same losses and gradients, in memory of a tile."""
+"""Tiles give the losses and gradients of the full matrix, in the memory of one tile."""
 
 from __future__ import annotations
 
 import itertools
-import math
 
 import pytest
 import torch
 from torch import Tensor
 
 from bsc_core.config import BSCLossConfig, MNRLConfig, SupConLossConfig
-from bsc_core.losses import build_loss, tiled
-from bsc_core.losses.rules import Diagonal, turned
-from bsc_core.losses.softmax import logits, masked_softmax, softmax_losses
+from bsc_core.losses import build_loss
+from bsc_core.losses.kernel import tiled
+from bsc_core.losses.kernel.masks import Diagonal, transpose_rule
+from bsc_core.losses.kernel.softmax import logits, masked_softmax, softmax_losses
 
 HEIGHT, WIDTH = 7, 9
 SIDES = ("left", "right", "temperature")
@@ -77,12 +77,12 @@ CASES = {
 def test_tiles_give_the_values_and_gradients_of_the_whole_matrix(case: str, tile: int | None, scale: float) -> None:
     rows, columns, row_masks, column_masks = CASES[case]
     sides = batch(scale)  # 300: far beyond what one exp can hold
-    found = masked_softmax(*sides, rows, columns, tile=tile)
-    wanted = dense(sides, row_masks, column_masks)
-    torch.testing.assert_close(found[0], wanted[0])
+    result = masked_softmax(*sides, rows, columns, tile=tile)
+    expected = dense(sides, row_masks, column_masks)
+    torch.testing.assert_close(result[0], expected[0])
     if columns is not None:
-        torch.testing.assert_close(found[1], wanted[1])
-    ours, theirs = (torch.autograd.grad(weighed(losses), sides) for losses in (found, wanted))
+        torch.testing.assert_close(result[1], expected[1])
+    ours, theirs = (torch.autograd.grad(weighed(losses), sides) for losses in (result, expected))
     for name, one, other in zip(SIDES, ours, theirs, strict=True):
         torch.testing.assert_close(one, other, msg=lambda text, name=name: f"{name}: {text}", rtol=1e-7, atol=1e-9)
 
@@ -99,7 +99,7 @@ def test_the_gradient_of_the_tiles_is_that_of_finite_differences(case: str) -> N
 
 def test_a_rule_seen_from_the_columns_is_its_transpose() -> None:
     positives, candidates = random_masks(1)
-    seen = turned(of_masks(positives.T, candidates.T))(slice(1, 3), slice(2, 8))
+    seen = transpose_rule(of_masks(positives.T, candidates.T))(slice(1, 3), slice(2, 8))
     assert torch.equal(seen[0], positives[1:3, 2:8])
     assert torch.equal(seen[1], candidates[1:3, 2:8])
 
@@ -109,7 +109,7 @@ def test_a_rule_seen_from_the_columns_is_its_transpose() -> None:
     [
         (BSCLossConfig(learn_temperature=True), False),
         (BSCLossConfig(duplicates="multi_positive"), True),
-        (BSCLossConfig(duplicates="merge", labelled_negatives=False, normalization="none"), True),
+        (BSCLossConfig(duplicates="merge", labeled_negatives=False, normalization="none"), True),
         (MNRLConfig(), False),
         (SupConLossConfig(mix=1, max_positives=2, max_negatives=5), True),
     ],
@@ -123,10 +123,10 @@ def test_a_loss_in_tiles_is_the_loss_in_one_piece(monkeypatch: pytest.MonkeyPatc
     }
     labels = torch.rand(50, generator=generator, dtype=torch.float64)
     results = []
-    for rows, columns, kept in ((1024, 4096, tiled.KEPT_SCORES), (7, 11, 0)):
+    for rows, columns, stored in ((1024, 4096, tiled.STORED_SCORES), (7, 11, 0)):
         monkeypatch.setattr(tiled, "TILE_ROWS", rows)
         monkeypatch.setattr(tiled, "TILE_COLUMNS", columns)
-        monkeypatch.setattr(tiled, "KEPT_SCORES", kept)
+        monkeypatch.setattr(tiled, "STORED_SCORES", stored)
         torch.manual_seed(3)
         total = build_loss(config)(*sides, labels, **given).total
         results.append((total.item(), *torch.autograd.grad(total, sides)))
@@ -136,15 +136,15 @@ def test_a_loss_in_tiles_is_the_loss_in_one_piece(monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_tensor_of_the_whole_matrix_is_ever_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs, made = 2000, []
-    monkeypatch.setattr(tiled, "KEPT_SCORES", 0)
+    pairs, sizes = 2000, []
+    monkeypatch.setattr(tiled, "STORED_SCORES", 0)
     monkeypatch.setattr(tiled, "TILE_ROWS", 128)
     monkeypatch.setattr(tiled, "TILE_COLUMNS", 256)
 
     class Watching(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, function, types, arguments=(), named=None):
             result = function(*arguments, **(named or {}))
-            made.extend(
+            sizes.extend(
                 part.numel()
                 for part in (result if isinstance(result, tuple) else (result,))
                 if isinstance(part, Tensor)
@@ -154,7 +154,7 @@ def test_no_tensor_of_the_whole_matrix_is_ever_made(monkeypatch: pytest.MonkeyPa
     sides = [torch.randn(pairs, 8, requires_grad=True) for _ in range(2)]
     with Watching():
         build_loss(BSCLossConfig())(*sides).total.backward()
-    assert max(made) < pairs * pairs / 50
+    assert max(sizes) < pairs * pairs / 50
 
 
 def test_both_directions_share_each_tile_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,20 +169,9 @@ def test_both_directions_share_each_tile_once(monkeypatch: pytest.MonkeyPatch) -
         assert len(computed) == 2 * 16  # once forward and once on the way back, whatever the directions
 
 
-def test_temperature_limits_are_the_hardest_choice_and_the_even_one() -> None:
-    generator = torch.Generator().manual_seed(0)
-    left, right = torch.randn(6, 5, generator=generator), torch.randn(6, 5, generator=generator)
-    even, _ = masked_softmax(left, right, 1e6, Diagonal())
-    torch.testing.assert_close(even, torch.full((6,), math.log(6)), rtol=0, atol=1e-4)
-    cold, _ = masked_softmax(left, right, 1e-3, Diagonal())
-    scores = left @ right.T
-    gap = scores.amax(dim=1) - scores.diagonal()
-    torch.testing.assert_close(cold * 1e-3, gap, rtol=1e-3, atol=2e-3)
-
-
-@pytest.mark.parametrize("kept", [0, tiled.KEPT_SCORES])
-def test_a_second_pass_backwards_gives_the_same_gradient(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    monkeypatch.setattr(tiled, "KEPT_SCORES", kept)
+@pytest.mark.parametrize("stored", [0, tiled.STORED_SCORES])
+def test_a_second_pass_backwards_gives_the_same_gradient(monkeypatch: pytest.MonkeyPatch, stored: int) -> None:
+    monkeypatch.setattr(tiled, "STORED_SCORES", stored)
     sides = [torch.randn(150, 4, requires_grad=True) for _ in range(2)]
     total = build_loss(BSCLossConfig())(*sides).total
     first, second = (torch.autograd.grad(total, sides, retain_graph=True) for _ in range(2))

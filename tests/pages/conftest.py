@@ -1,4 +1,4 @@
-"""Runs folders for the pages: one run trained for real, copied for each test, and nobody who serves the queue."""
+"""Fixtures of the page tests: a trained run that is copied for each test, and a queue without a scheduler."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,19 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import make_config
 from bsc_core.runs import Run, RunStore
+from tests.helpers.pages import open_page, open_page_in_app
 
-ROOT = Path(__file__).resolve().parents[2]
 MARKUP = "<b>bread</b> **bake** $x$"
+HTML_TEXT = '"<b>Is</b> **this** $x$ safe? <script>alert(1)</script>"'
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Run:
-    """A finished run of the tiny encoder on forty pairs with a topic column, one of whose texts looks like markup."""
+    """A finished run of the tiny encoder on forty pairs with a topic column; one text looks like markup."""
     from bsc_core.jobs.states import advance
     from bsc_core.pipeline import run_experiment
 
-    folder = tmp_path_factory.mktemp("trained")
+    folder = tmp_path_factory.mktemp("session-trained")
     words = "soup bread salt garden rose seed tent train ticket bank cat dog bike wheel song book rain storm".split()
     lines = []
     for number in range(10):
@@ -43,8 +43,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Run
     columns = {"query": "query", "document": "document", "label": "label", "query_id": "query_id"}
     config = make_config(
         {
-            "data": {"train": str(pairs), "dev_share": 0.4, "columns": columns},
-            "encoder": {"name": str(tiny_encoder), "max_length": 32},
+            "data": {"train": str(pairs), "dev_size": 0.4, "columns": columns},
+            "encoder": {"name": str(tiny_encoder), "max_seq_length": 32},
             "batching": {"strategy": "random"},
             "training": {"epochs": 2, "batch_size": 8, "learning_rate": 1e-3, "threads": 1, "precision": "fp32"},
         }
@@ -56,9 +56,22 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Run
     return run
 
 
+@pytest.fixture(autouse=True)
+def no_exception_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail a test at the first run of a page that ends in an exception."""
+    run_page = AppTest._run
+
+    def run_without_exception(app: AppTest, *arguments: object, **options: object) -> AppTest:
+        result = run_page(app, *arguments, **options)  # type: ignore[arg-type]
+        assert not result.exception
+        return result
+
+    monkeypatch.setattr(AppTest, "_run", run_without_exception)
+
+
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
-    """An empty runs folder that pages use; its queue is served by nobody, so no process starts."""
+    """An empty runs folder for the pages. The test holds the scheduler lock, so no process starts."""
     from bsc_core.jobs.queue import supervisor_lock
 
     monkeypatch.setenv("BSC_RUNS", str(tmp_path / "runs"))
@@ -69,63 +82,43 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]:
 
 
 @pytest.fixture
-def queue_held(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[object]:
-    """The queue as another process holds it, for the length of a block; who asks is soon refused."""
+def locked_queue(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[object]:
+    """A context manager that locks the queue as another process would; changes to the queue then fail soon."""
     monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.05)
     return FileLock(runs.root / ".queue.lock", is_singleton=False)
 
 
 @pytest.fixture
 def finished(runs: RunStore, trained: Run) -> Run:
-    """The trained run in the runs folder of this test."""
+    """A copy of the trained run in the runs folder of this test."""
     shutil.copytree(trained.folder, runs.root / trained.id)
     return runs.get(trained.id)
 
 
-@dataclass(frozen=True)
-class Pages:
-    """Opens pages as a visitor does: alone, or through the app's frame."""
-
-    @staticmethod
-    def closed(page: str, **query: str) -> AppTest:
-        """A page alone, before it is opened."""
-        return _ask(AppTest.from_file(str(ROOT / "pages" / f"{page}.py"), default_timeout=60), query)
-
-    @staticmethod
-    def alone(page: str, **query: str) -> AppTest:
-        return Pages.closed(page, **query).run()
-
-    @staticmethod
-    def in_app(page: str, **query: str) -> AppTest:
-        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
-        return _ask(app.switch_page(f"pages/{page}.py"), query).run()
-
-
-def _ask(app: AppTest, query: dict[str, str]) -> AppTest:
-    for name, value in query.items():
-        app.query_params[name] = value
-    return app
-
-
-@pytest.fixture
-def pages() -> type[Pages]:
-    return Pages
-
-
-@pytest.fixture(params=["alone", "in_app"])
-def visit(request: pytest.FixtureRequest, pages: type[Pages]) -> Callable[..., AppTest]:
-    """Both ways to open a page."""
-    opener: Callable[..., AppTest] = getattr(pages, request.param)
+@pytest.fixture(params=[open_page, open_page_in_app], ids=["alone", "in_app"])
+def visit(request: pytest.FixtureRequest) -> Callable[..., AppTest]:
+    """Function that opens a page by name with query parameters; each test runs without and with app.py."""
+    opener: Callable[..., AppTest] = request.param
     return opener
 
 
 @pytest.fixture
 def mapped(finished: Run) -> Run:
-    """The finished run with its UMAP already on disk, in the place where the page looks for it."""
-    from pages.ui import map_frames
-    from tests.pages.mapped_runs import lay_out, view_of
+    """The finished run with UMAP maps in the cache, so that the page does not compute them."""
+    from pages.ui.embeddings import frames
+    from tests.pages.mapped_runs import build_maps, map_data
 
-    view = view_of(finished)
-    lay_out(view)
-    lay_out(view.showing(map_frames.moving(view)))
+    data = map_data(finished)
+    build_maps(data)
+    build_maps(data.with_frames(frames.animated_frames(data)))
     return finished
+
+
+@pytest.fixture
+def pairs_file(tmp_path: Path) -> Path:
+    """Twenty valid rows, one without a reply and one whose label is not a number."""
+    rows = [f"what is {number},it is <script>{number}</script> **indeed**,{number % 2}" for number in range(19)]
+    rows += [f"{HTML_TEXT},yes it is,1", "no reply,,1", "no label,some reply,many"]
+    path = tmp_path / "pairs.csv"
+    path.write_text("question,reply,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path

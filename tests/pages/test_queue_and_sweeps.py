@@ -1,4 +1,4 @@
-"""The queue on the Runs page, and a group of runs as a whole."""
+"""Runs page: the queue panel, and a group of runs."""
 
 from __future__ import annotations
 
@@ -14,27 +14,13 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.evaluation import compare
 from bsc_core.jobs import Queue, launch, launch_group
 from bsc_core.runs import Run, RunStore
-from pages.ui import queue_panel, run_list, sweep_sure, sweep_view
+from pages.ui.runs import queue, table
+from pages.ui.runs import sweep as sweep_view
+from tests.helpers.pages import click, expander_labels, open_page, page_text
 
 GROUP = "20260101-000000-sweep-0001"
 TEMPERATURES = (0.05, 0.5)
 BEST = {(0.05, 0): 0.6, (0.05, 1): 0.7, (0.5, 0): 0.8, (0.5, 1): None}
-
-
-def shown(app: AppTest) -> str:
-    """Every word on the page outside tables."""
-    kinds = ("title", "subheader", "markdown", "text", "caption", "code")
-    return "\n".join(str(element.value) for kind in kinds for element in app.get(kind))
-
-
-def titles(app: AppTest) -> list[str]:
-    return [one.label for one in app.expander]
-
-
-def pressed(app: AppTest, key: str) -> AppTest:
-    app.button(key=key).click().run()
-    assert not app.exception
-    return app
 
 
 @pytest.fixture
@@ -56,139 +42,133 @@ def sweep(runs: RunStore, trained: Run) -> list[Run]:
         )
         for temperature, seed in BEST
     ]
-    made = launch_group(runs, configs, GROUP, over=["loss.temperature"])
-    for run, best in zip(made, BEST.values(), strict=True):
+    launched = launch_group(runs, configs, GROUP, over=["loss.temperature"])
+    for run, best in zip(launched, BEST.values(), strict=True):
         shutil.copy(trained.metrics_file, run.metrics_file)
         name = "mrr" if best is not None else None
         run.update_status(state="done" if best else "failed", metric_name=name, metric_best=best, finished=1.0)
         Queue(runs.root).finish(run.id)
-    return made
+    return launched
 
 
-def test_runs_that_wait_stand_in_their_order_and_can_be_moved(pages: type, runs: RunStore, waiting: list[str]) -> None:
+def test_waiting_runs_are_listed_in_order_and_can_be_moved(runs: RunStore, waiting: list[str]) -> None:
     a, b, c = waiting
-    app = pages.alone("runs")
-    assert "Queue: 3 runs wait, 1 at a time" in titles(app)
-    assert [f"{place}.  {run_id}" in shown(app) for place, run_id in enumerate(waiting, 1)] == [True] * 3
-    pressed(app, f"runs.queue.up.{b}")
+    app = open_page("runs")
+    assert "Queue: 3 runs waiting, 1 at a time" in expander_labels(app)
+    assert [f"{position}.  {run_id}" in page_text(app) for position, run_id in enumerate(waiting, 1)] == [True] * 3
+    click(app, f"runs.queue.up.{b}")
     assert Queue(runs.root).waiting() == [b, a, c]
-    pressed(app, f"runs.queue.first.{c}")
+    click(app, f"runs.queue.first.{c}")
     assert Queue(runs.root).waiting() == [c, b, a]
-    pressed(app, f"runs.queue.down.{c}")
+    click(app, f"runs.queue.down.{c}")
     assert Queue(runs.root).waiting() == [b, c, a]
-    assert f"1.  {b}" in shown(app)
+    assert f"1.  {b}" in page_text(app)
     assert app.button(key=f"runs.queue.up.{b}").disabled
     assert app.button(key=f"runs.queue.down.{a}").disabled
 
 
-def test_a_run_taken_out_of_the_queue_is_stopped(pages: type, runs: RunStore, waiting: list[str]) -> None:
-    pressed(pages.alone("runs"), f"runs.queue.take-out.{waiting[1]}")
+def test_a_run_taken_out_of_the_queue_is_stopped(runs: RunStore, waiting: list[str]) -> None:
+    click(open_page("runs"), f"runs.queue.take-out.{waiting[1]}")
     assert runs.get(waiting[1]).status().state == "stopped"
 
 
-def test_pausing_says_so_and_going_on_starts_again(pages: type, runs: RunStore, waiting: list[str]) -> None:
-    app = pressed(pages.alone("runs"), "runs.queue.pause")
-    assert Queue(runs.root).paused
-    assert "Queue: 3 runs wait, 1 at a time · paused: no run is started" in titles(app)
-    pressed(app, "runs.queue.pause")
-    assert not Queue(runs.root).paused
+def test_the_queue_can_be_paused_and_continued(runs: RunStore, waiting: list[str]) -> None:
+    app = click(open_page("runs"), "runs.queue.pause")
+    assert Queue(runs.root).snapshot().paused
+    assert "Queue: 3 runs waiting, 1 at a time · paused" in expander_labels(app)
+    click(app, "runs.queue.pause")
+    assert not Queue(runs.root).snapshot().paused
 
 
-def test_the_number_of_slots_is_kept_with_the_queue(pages: type, runs: RunStore, waiting: list[str]) -> None:
-    app = pages.alone("runs")
+def test_the_number_of_slots_is_stored_with_the_queue(runs: RunStore, waiting: list[str]) -> None:
+    app = open_page("runs")
     app.number_input(key="runs.slots.1").set_value(3).run()
     assert not app.exception
-    assert Queue(runs.root).slots == 3
-    assert "Queue: 3 runs wait, 3 at a time" in titles(app)
+    assert Queue(runs.root).snapshot().slots == 3
+    assert "Queue: 3 runs waiting, 3 at a time" in expander_labels(app)
 
 
-def test_a_queue_that_cannot_be_read_is_one_calm_sentence(
-    pages: type, runs: RunStore, waiting: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_queue_is_reported(runs: RunStore, waiting: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from bsc_core.errors import JobError
 
     def locked(queue: Queue) -> None:
         raise JobError(f"{queue.path}: another process holds the queue")
 
-    monkeypatch.setattr(Queue, "look", locked)
-    app = pages.alone("runs", run=waiting[0])
+    monkeypatch.setattr(Queue, "snapshot", locked)
+    app = open_page("runs", run=waiting[0])
     assert not app.exception
-    assert "another process holds the queue" in shown(app)
+    assert "another process holds the queue" in page_text(app)
     assert app.dataframe[0].value["State"].tolist() == ["○ queued"] * 3
 
 
-def test_a_run_whose_folder_is_gone_keeps_the_panel_whole(pages: type, runs: RunStore, waiting: list[str]) -> None:
+def test_a_deleted_run_folder_leaves_the_panel_working(runs: RunStore, waiting: list[str]) -> None:
     shutil.rmtree(runs.get(waiting[0]).folder)
-    app = pages.alone("runs")
+    app = open_page("runs")
     assert not app.exception
     assert len(app.dataframe[0].value) == 2
 
 
-def test_a_run_that_starts_from_another_says_what_it_waits_for(pages: type, runs: RunStore, trained: Run) -> None:
+def test_a_chained_run_shows_which_run_it_waits_for(runs: RunStore, trained: Run) -> None:
     config = trained.config()
     launch(runs, config, "first")
     chained = config.model_copy(update={"encoder": config.encoder.model_copy(update={"name": "run:first"})})
     launch(runs, chained, "second")
-    app = pages.alone("runs", run="second")
-    assert "Waits for run first, whose model it starts from" in shown(app)
+    app = open_page("runs", run="second")
+    assert "Waits for run first, whose model it starts from" in page_text(app)
 
 
-def test_a_run_whose_cluster_is_away_says_so_in_the_queue_and_in_its_detail(
-    pages: type, runs: RunStore, waiting: list[str]
-) -> None:
-    away = "the Ray cluster at http://127.0.0.1:9 does not answer; it is asked again"
-    runs.get(waiting[1]).update_status(backend="ray", message=away)
-    queue = shown(pages.alone("runs"))
-    assert f"{waiting[1]} · {away}" in queue
-    app = pages.alone("runs", run=waiting[1])
-    assert away in [bar.proto.text for bar in app.get("progress")]
+def test_an_unreachable_cluster_is_shown_in_the_queue_and_in_the_run(runs: RunStore, waiting: list[str]) -> None:
+    message = "the Ray cluster at http://127.0.0.1:9 does not respond; the request is repeated"
+    runs.get(waiting[1]).update_status(backend="ray", message=message)
+    assert f"{waiting[1]} · {message}" in page_text(open_page("runs"))
+    app = open_page("runs", run=waiting[1])
+    assert message in [bar.proto.text for bar in app.get("progress")]
 
 
-def test_a_title_counts_what_waits() -> None:
-    assert queue_panel.sentence([], 2, paused=False) == "Queue: nothing waits, 2 at a time"
-    assert queue_panel.sentence(["a"], 1, paused=False) == "Queue: 1 run waits, 1 at a time"
+def test_the_title_counts_waiting_runs() -> None:
+    assert queue.title([], 2, paused=False) == "Queue: no run waiting, 2 at a time"
+    assert queue.title(["a"], 1, paused=False) == "Queue: 1 run waiting, 1 at a time"
 
 
-def test_a_group_shows_its_runs_only_with_its_axes_and_its_summary(
-    pages: type, finished: Run, sweep: list[Run]
-) -> None:
-    app = pages.alone("runs", group=GROUP)
+def test_a_group_shows_its_runs_with_axes_and_summary(finished: Run, sweep: list[Run]) -> None:
+    app = open_page("runs", group=GROUP)
     assert not app.exception
     assert app.dataframe[0].value["Run"].tolist() == [run.id for run in sweep]
-    assert "sweep-0001: 3 of 4 runs done, 1 failed" in shown(app)
+    assert "sweep-0001: 3 of 4 runs done, 1 failed" in page_text(app)
     figure = json.loads(app.get("vega_lite_chart")[0].proto.spec)
     assert figure["title"] == ["The best of 4 runs reaches mrr 0.800", "with temperature 0.5"]
-    assert len(pages.alone("runs").dataframe[0].value) == 5
+    assert len(open_page("runs").dataframe[0].value) == 5
 
 
-def part(pages: type, name: str) -> AppTest:
-    app = pages.alone("runs", group=GROUP)
+def open_tab(name: str) -> AppTest:
+    """Open a tab of the group."""
+    app = open_page("runs", group=GROUP)
     app.session_state[f"runs.sweep.{GROUP}"] = name
     app.run()
     assert not app.exception
     return app
 
 
-def test_the_settings_have_mean_and_deviation_over_their_seeds(pages: type, sweep: list[Run]) -> None:
-    table = part(pages, "Settings").dataframe[-1].value.to_dict("records")
-    told = [(row["loss.temperature"], row["mrr, mean"], row["Deviation"], row["Best"]) for row in table]
-    assert told == [("0.5", "0.800", "one value", "0.800"), ("0.05", "0.650", "0.071", "0.700")]
+def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:
+    table = open_tab("Settings").dataframe[-1].value.to_dict("records")
+    reported = [(row["loss.temperature"], row["mrr, mean"], row["Std. dev."], row["Best"]) for row in table]
+    assert reported == [("0.5", "0.800", "one value", "0.800"), ("0.05", "0.650", "0.071", "0.700")]
     assert [(row["Runs"], row["Seeds"]) for row in table] == [(2, "0, 1"), (2, "0, 1")]
 
 
-def test_the_best_setting_is_a_config_to_train_with(pages: type, sweep: list[Run]) -> None:
-    app = part(pages, "Best setting")
-    assert "temperature = 0.5" in shown(app)
-    assert "loss.temperature 0.5: mrr 0.800 over 2 seeds" in shown(app)
-    pressed(app, f"runs.best.train.{GROUP}")
-    assert app.session_state["plan"]["loss"]["temperature"] == 0.5
+def test_the_best_setting_is_a_config_to_train_with(sweep: list[Run]) -> None:
+    app = open_tab("Best setting")
+    assert "temperature = 0.5" in page_text(app)
+    assert "loss.temperature 0.5: mrr 0.800 over 2 seeds" in page_text(app)
+    click(app, f"runs.best.train.{GROUP}")
+    assert app.session_state["sent_settings"]["loss"]["temperature"] == 0.5
 
 
-def measured(run: Run, trained: Run, lost: float, *, other_data: bool = False) -> None:
-    """The run is measured as the trained one, less so much of the MRR of its first query."""
+def add_results(run: Run, trained: Run, loss_of_mrr: float, *, other_data: bool = False) -> None:
+    """Copy the results of the trained run, with the MRR of the first query reduced."""
     shutil.copytree(trained.folder / "evaluation", run.folder / "evaluation")
     queries = np.array(run.array("evaluation/after-dev-queries"))
-    queries["mrr"][0] -= lost
+    queries["mrr"][0] -= loss_of_mrr
     run.write_array("evaluation/after-dev-queries", queries)
     if other_data:
         about = run.read_json("evaluation/measured") or {}
@@ -199,63 +179,63 @@ def measured(run: Run, trained: Run, lost: float, *, other_data: bool = False) -
 
 
 @pytest.mark.parametrize(
-    ("other_data", "told"),
+    ("other_data", "sentence"),
     [
         (
             False,
-            "The best cannot be told apart from the next one (loss.temperature 0.05): +0.100 [+0.000, +0.300], p = 1.",
+            "Best against next setting (loss.temperature 0.05): inconclusive, +0.100 [+0.000, +0.300], p = 1.",
         ),
         (
             True,
-            "The best is not held against the next one (loss.temperature 0.05): the runs were measured on other dev",
+            "Best against next setting (loss.temperature 0.05): not compared, the runs were evaluated on different dev",
         ),
     ],
 )
-def test_the_best_setting_is_held_against_the_next_one(
-    pages: type, sweep: list[Run], trained: Run, other_data: bool, told: str
+def test_the_best_setting_is_compared_with_the_next_one(
+    sweep: list[Run], trained: Run, other_data: bool, sentence: str
 ) -> None:
-    for run, lost in zip(sweep, (0.4, 0.4, 0.0), strict=False):
-        measured(run, trained, lost, other_data=other_data and lost > 0)
+    for run, loss_of_mrr in zip(sweep, (0.4, 0.4, 0.0), strict=False):
+        add_results(run, trained, loss_of_mrr, other_data=other_data and loss_of_mrr > 0)
     for name in ("Settings", "Best setting"):
-        assert told in shown(part(pages, name))
-    assert "loss.temperature 0.5: mrr 1.000 [1.000, 1.000] over 2 seeds" in shown(part(pages, "Best setting"))
-    rows = part(pages, "Settings").dataframe[-1].value.to_dict("records")
+        assert sentence in page_text(open_tab(name))
+    assert "loss.temperature 0.5: mrr 1.000 [1.000, 1.000] over 2 seeds" in page_text(open_tab("Best setting"))
+    rows = open_tab("Settings").dataframe[-1].value.to_dict("records")
     for row in rows:
         low, high = (float(end) for end in row["95% interval"].strip("[]").split(", "))
         assert low <= float(row["mrr, mean"]) <= high
 
 
-def test_settings_whose_runs_keep_no_values_have_no_interval(pages: type, sweep: list[Run]) -> None:
-    app = part(pages, "Settings")
+def test_settings_without_stored_results_have_no_interval(sweep: list[Run]) -> None:
+    app = open_tab("Settings")
     assert app.dataframe[-1].value["95% interval"].tolist() == ["no interval"] * 2
-    assert "The best is not held against the next one (loss.temperature 0.05): run " in shown(app)
+    assert "Best against next setting (loss.temperature 0.05): not compared, run " in page_text(app)
 
 
-def test_a_setting_above_the_next_one_is_called_so_where_that_is_more_than_chance() -> None:
-    gained = np.linspace(0.01, 0.03, 40)
-    above = sweep_sure.sentence(compare(np.zeros(40), gained, seed=0), "temperature 0.1")
-    assert above.startswith("The best is above the next one (temperature 0.1) by +0.020 [+0.0")
+def test_the_best_setting_is_better_only_if_that_is_significant() -> None:
+    gains = np.linspace(0.01, 0.03, 40)
+    above = sweep_view.best_sentence(compare(np.zeros(40), gains, seed=0), "temperature 0.1")
+    assert above.startswith("Best against next setting (temperature 0.1): better, +0.020 [+0.0")
     assert above.endswith("p < 0.001.")
-    one = sweep_sure.sentence(compare([0.1], [0.3], seed=0), "temperature 0.1")
-    assert one == "The best cannot be told apart from the next one (temperature 0.1): there is one query."
-    same = sweep_sure.sentence(compare(gained, gained, seed=0), "temperature 0.1")
-    assert same == "The best cannot be told apart from the next one (temperature 0.1): no query differs."
+    one = sweep_view.best_sentence(compare([0.1], [0.3], seed=0), "temperature 0.1")
+    assert one == "Best against next setting (temperature 0.1): inconclusive, there is one query."
+    same = sweep_view.best_sentence(compare(gains, gains, seed=0), "temperature 0.1")
+    assert same == "Best against next setting (temperature 0.1): inconclusive, no query differs."
 
 
-def test_the_curves_of_all_runs_lie_in_one_picture(pages: type, sweep: list[Run]) -> None:
-    charts = [json.loads(chart.proto.spec) for chart in part(pages, "Curves").get("vega_lite_chart")]
+def test_the_curves_of_all_runs_share_one_figure(sweep: list[Run]) -> None:
+    charts = [json.loads(chart.proto.spec) for chart in open_tab("Curves").get("vega_lite_chart")]
     assert [chart["title"] for chart in charts] == [
-        "The loss; the best is sweep-0001-003",
-        "mrr on dev; the best is sweep-0001-003",
+        "Loss; best run sweep-0001-003",
+        "mrr on dev; best run sweep-0001-003",
     ]
 
 
-def test_a_group_of_which_nothing_is_done_says_so(pages: type, runs: RunStore, trained: Run) -> None:
+def test_a_group_without_a_finished_run_is_reported(runs: RunStore, trained: Run) -> None:
     launch_group(runs, [trained.config(), _warmer(trained)], GROUP)
-    app = pages.alone("runs", group=GROUP)
+    app = open_page("runs", group=GROUP)
     assert not app.exception
-    assert "sweep-0001: 0 of 2 runs done, 2 queued" in shown(app)
-    assert "when the first run is done" in shown(part(pages, "Best setting"))
+    assert "sweep-0001: 0 of 2 runs done, 2 queued" in page_text(app)
+    assert "when the first run is done" in page_text(open_tab("Best setting"))
 
 
 def _warmer(run: Run) -> Any:
@@ -263,26 +243,26 @@ def _warmer(run: Run) -> Any:
     return config.model_copy(update={"loss": config.loss.model_copy(update={"temperature": 0.9})})
 
 
-def test_runs_of_one_setting_lie_on_the_axis_of_their_seeds() -> None:
+def test_runs_of_one_setting_differ_by_seed_on_the_axes() -> None:
     cell = {"setting": {}, "runs": ["a", "b"], "seeds": [0, 1], "values": [0.5, None]}
-    chosen, results = sweep_view.of_runs({"settings": [cell]})
+    chosen, results = sweep_view.run_values({"settings": [cell]})
     assert chosen == {"a": {"training.seed": 0}, "b": {"training.seed": 1}}
     assert results == {"a": 0.5, "b": None}
 
 
-def test_a_run_of_a_group_is_shown_when_it_is_chosen(pages: type, sweep: list[Run]) -> None:
-    app = pages.alone("runs", group=GROUP, run=sweep[2].id)
+def test_a_selected_run_of_a_group_is_shown(sweep: list[Run]) -> None:
+    app = open_page("runs", group=GROUP, run=sweep[2].id)
     assert not app.exception
-    assert "best on dev: mrr 0.800" in shown(app)
+    assert "best on dev: mrr 0.800" in page_text(app)
     assert f"runs.duplicate.{sweep[2].id}" in [button.key for button in app.button]
 
 
-def test_a_run_outside_the_group_is_not_chosen_in_it(pages: type, finished: Run, sweep: list[Run]) -> None:
-    app = pages.alone("runs", group=GROUP, run=finished.id)
+def test_a_run_outside_the_group_is_not_selected_in_it(finished: Run, sweep: list[Run]) -> None:
+    app = open_page("runs", group=GROUP, run=finished.id)
     assert not app.exception
-    assert "3 of 4 runs done" in shown(app)
+    assert "3 of 4 runs done" in page_text(app)
 
 
-def test_without_groups_the_table_has_no_such_column(pages: type, finished: Run, tmp_path: Path) -> None:
-    app = pages.alone("runs")
-    assert not any(box.key == run_list.GROUP for box in app.selectbox)
+def test_without_groups_there_is_no_group_box(finished: Run, tmp_path: Path) -> None:
+    app = open_page("runs")
+    assert not any(box.key == table.GROUP for box in app.selectbox)

@@ -1,4 +1,4 @@
-"""Runs: what is shown of a run in each state, and of several beside each other."""
+"""Runs page: the table, run states, tabs, stop and resume."""
 
 from __future__ import annotations
 
@@ -9,76 +9,69 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.runs import Run, RunStore
-from pages.ui import run_list
-
-
-def shown(app: AppTest) -> str:
-    """Every word on the page outside tables."""
-    kinds = ("title", "subheader", "markdown", "text", "caption", "code")
-    return "\n".join(str(element.value) for kind in kinds for element in app.get(kind))
+from pages.ui.runs import table
+from tests.helpers.pages import open_page, page_text
 
 
 def test_without_a_run_the_page_offers_the_first(visit: Callable[..., AppTest], runs: RunStore) -> None:
     app = visit("runs")
     assert not app.exception
-    assert "No run yet" in shown(app)
-    assert app.button(key="runs.first").label == "Launch one on the sample data"
+    assert "There are no runs yet" in page_text(app)
+    assert app.button(key="runs.first").label == "Launch a run on the sample data"
 
 
 def test_a_finished_run_shows_its_metrics_log_and_config(visit: Callable[..., AppTest], finished: Run) -> None:
     app = visit("runs", run=finished.id)
     assert not app.exception
-    tables = [table.value for table in app.dataframe]
+    tables = [one.value for one in app.dataframe]
     assert tables[0]["State"].tolist() == ["✓ done"]
-    metrics = next(table for table in tables if "Before" in table.columns)
+    metrics = next(one for one in tables if "Before" in one.columns)
     assert metrics["Metric"].tolist()[0] == "mrr"
     assert all("nan" not in str(value).lower() for column in metrics.columns for value in metrics[column])
-    assert "best on dev" in shown(app)
+    assert "best on dev" in page_text(app)
     assert not any(button.label == "Stop" for button in app.button)
 
 
-def test_without_a_choice_only_the_table_is_shown(pages: type, finished: Run) -> None:
-    app = pages.alone("runs")
+def test_without_a_choice_only_the_table_is_shown(finished: Run) -> None:
+    app = open_page("runs")
     assert not app.exception
     assert len(app.dataframe) == 1
-    assert "Choose a run" in shown(app)
+    assert "Select a run" in page_text(app)
 
 
-@pytest.mark.parametrize("state", sorted(run_list.STATES))
-def test_every_state_has_its_look_and_an_error_its_box(pages: type, runs: RunStore, trained: Run, state: str) -> None:
+@pytest.mark.parametrize("state", sorted(table.STATES))
+def test_every_state_has_a_style_and_an_error_a_box(runs: RunStore, trained: Run, state: str) -> None:
     run = runs.create(trained.config(), f"run-{state}")
-    words = "step 3 went wrong" if state in ("failed", "lost") else None
+    error = "step 3 went wrong" if state in ("failed", "lost") else None
     now = run.status().updated
-    run.update_status(state=state, step=3, steps=10, epoch=1, epochs=2, error=words, eta_seconds=42.0, finished=now)
-    if state in ("starting", "running", "stopping"):  # a process that lives: this one
+    run.update_status(state=state, step=3, steps=10, epoch=1, epochs=2, error=error, eta_seconds=42.0, finished=now)
+    if state in ("starting", "running", "stopping"):  # as if this process trained it
         import os
 
         import psutil
 
         run.update_status(pid=os.getpid(), process_created=psutil.Process().create_time())
-    app = pages.alone("runs", run=run.id)
+    app = open_page("runs", run=run.id)
     assert not app.exception
-    assert f"{run_list.STATES[state].mark} {state}" in app.dataframe[0].value["State"].tolist()
-    assert "step 3 of 10" in shown(app)
-    assert ("step 3 went wrong" in shown(app)) == (words is not None)
+    assert f"{table.STATES[state].mark} {state}" in app.dataframe[0].value["State"].tolist()
+    assert "step 3 of 10" in page_text(app)
+    assert ("step 3 went wrong" in page_text(app)) == (error is not None)
     assert any(button.label == "Stop" for button in app.button) == (state in ("queued", "starting", "running"))
-    assert ("42 s left" in shown(app)) == (state in ("queued", "starting", "running", "stopping"))
+    assert ("42 s left" in page_text(app)) == (state in ("queued", "starting", "running", "stopping"))
 
 
-def test_a_run_whose_process_is_gone_is_shown_as_lost_with_its_last_line(
-    pages: type, runs: RunStore, trained: Run
-) -> None:
+def test_a_run_whose_process_is_gone_is_lost_and_shows_its_log(runs: RunStore, trained: Run) -> None:
     run = runs.create(trained.config(), "gone")
     run.log_file.write_text("reading\nthe very last line\n", encoding="utf-8")
     run.update_status(state="running", pid=2**22 + 1, process_created=1.0)
-    app = pages.alone("runs", run="gone")
+    app = open_page("runs", run="gone")
     assert app.dataframe[0].value["State"].tolist() == ["? lost"]
-    assert "the very last line" in shown(app)
+    assert "the very last line" in page_text(app)
 
 
-def test_stop_asks_the_run_to_stop(pages: type, runs: RunStore, trained: Run) -> None:
+def test_stop_stops_a_queued_run(runs: RunStore, trained: Run) -> None:
     run = runs.create(trained.config(), "waiting")
-    app = pages.alone("runs", run="waiting")
+    app = open_page("runs", run="waiting")
     app.button(key="runs.stop.waiting").click().run()
     assert not app.exception
     assert run.status().state == "stopped"
@@ -87,74 +80,72 @@ def test_stop_asks_the_run_to_stop(pages: type, runs: RunStore, trained: Run) ->
 @pytest.mark.parametrize(
     ("part", "words"), [("Config", "[training]"), ("Log", "The last 200 lines"), ("Model", "SentenceTransformer(")]
 )
-def test_a_part_of_a_run_is_made_when_its_tab_is_open(pages: type, finished: Run, part: str, words: str) -> None:
-    app = pages.alone("runs", run=finished.id)
-    assert words not in shown(app)
+def test_a_tab_is_drawn_when_it_is_open(finished: Run, part: str, words: str) -> None:
+    app = open_page("runs", run=finished.id)
+    assert words not in page_text(app)
     app.session_state[f"runs.part.{finished.id}.Overview"] = part
     app.run()
     assert not app.exception
-    assert words in shown(app)
+    assert words in page_text(app)
 
 
-def test_two_runs_show_only_what_differs(pages: type, finished: Run, runs: RunStore) -> None:
+def test_two_runs_show_only_the_keys_that_differ(finished: Run, runs: RunStore) -> None:
     shutil.copytree(finished.folder, runs.root / "other-run")
     other = runs.get("other-run")
     config = finished.config()
     warmer = config.model_copy(update={"loss": config.loss.model_copy(update={"temperature": 0.5})})
     other.write_json("config", warmer.model_dump(mode="json"))
-    app = pages.alone("runs", run=finished.id, compare="other-run")
+    app = open_page("runs", run=finished.id, compare="other-run")
     assert not app.exception
-    different = next(table.value for table in app.dataframe if "Setting" in table.value.columns)
-    assert different["Setting"].tolist() == ["loss.temperature"]
+    different = next(one.value for one in app.dataframe if "Key" in one.value.columns)
+    assert different["Key"].tolist() == ["loss.temperature"]
     assert different.iloc[0].tolist()[1:] == ["0.1", "0.5"]
     assert len(app.get("vega_lite_chart")) == 3
 
 
-def test_a_run_in_the_url_that_is_not_there_chooses_nothing(pages: type, finished: Run) -> None:
-    app = pages.alone("runs", run="no-such-run")
+def test_an_unknown_run_in_the_url_selects_nothing(finished: Run) -> None:
+    app = open_page("runs", run="no-such-run")
     assert not app.exception
-    assert "Choose a run" in shown(app)
+    assert "Select a run" in page_text(app)
 
 
-def test_a_damaged_config_does_not_take_the_page_down(pages: type, finished: Run) -> None:
+def test_a_damaged_status_is_reported(finished: Run) -> None:
     (finished.folder / "status.json").write_text("{", encoding="utf-8")
-    app = pages.alone("runs", run=finished.id)
+    app = open_page("runs", run=finished.id)
     assert not app.exception
-    assert "cannot be read" in shown(app)
+    assert "cannot be read" in page_text(app)
 
 
 def test_only_new_bytes_of_the_metrics_are_read(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     import streamlit as st
 
     monkeypatch.setattr(st, "session_state", {})
-    first = run_list.metric_rows(finished)
+    first = table.metric_rows(finished)
     finished.append_metrics({"kind": "step", "step": 99, "loss": 1.0})
-    assert run_list.metric_rows(finished) == [*first, {"kind": "step", "step": 99, "loss": 1.0}]
+    assert table.metric_rows(finished) == [*first, {"kind": "step", "step": 99, "loss": 1.0}]
 
 
-def test_resume_goes_on_as_a_new_run(
-    pages: type, runs: RunStore, trained: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from bsc_core.jobs import launching
+def test_resume_creates_a_new_run(runs: RunStore, trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from bsc_core.jobs.actions import launching
 
     monkeypatch.setattr(launching, "ensure_supervisor", lambda store, *, start: None)
     run = Run(runs.root / "ended-early")
     shutil.copytree(trained.folder, run.folder)
     run.update_status(state="stopped")
-    app = pages.alone("runs", run=run.id)
+    app = open_page("runs", run=run.id)
     app.button(key=f"runs.resume.{run.id}").click().run()
     assert not app.exception
     following = [one for one in runs.list() if one.status().resumed_from == run.id]
     assert [one.status().state for one in following] == ["queued"]
     shutil.rmtree(run.checkpoints_folder)
-    assert not any(button.label == "Resume" for button in pages.alone("runs", run=run.id).button)
+    assert not any(button.label == "Resume" for button in open_page("runs", run=run.id).button)
 
 
-def test_a_late_click_of_a_table_that_is_gone_changes_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_click_on_a_replaced_table_changes_no_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     clicked = {"selection": {"rows": [0]}}
-    state = {run_list.DRAWN: "table.new", "table.old": clicked, "table.new": clicked, "run": "resumed"}
-    monkeypatch.setattr(run_list.st, "session_state", state)
-    run_list._keep("table.old", ["stopped"])
+    state = {table.CURRENT_TABLE: "table.new", "table.old": clicked, "table.new": clicked, "run": "resumed"}
+    monkeypatch.setattr(table.st, "session_state", state)
+    table._apply_selection("table.old", ["stopped"])
     assert state["run"] == "resumed"
-    run_list._keep("table.new", ["stopped"])
+    table._apply_selection("table.new", ["stopped"])
     assert state["run"] == "stopped"

@@ -1,4 +1,4 @@
-"""Start: living thumbnails that agree with the core, one button that launches, and the recent runs."""
+"""Start page: previews that agree with the core, the launch button, and recent runs."""
 
 from __future__ import annotations
 
@@ -13,26 +13,22 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import EncoderConfig
 from bsc_core.jobs.queue import Queue
-from bsc_core.recipes.presets import recommended
-from bsc_core.recipes.sample import sample_config
+from bsc_core.presets.catalog import recommended
+from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
-from pages.ui import estimates
+from pages.ui.home import cards
+from tests.helpers.pages import click, open_page, page_text
 
 
-def told(app: AppTest) -> str:
-    return "\n".join(str(element.value) for kind in ("caption", "markdown", "text") for element in app.get(kind))
-
-
-def test_the_three_doors_and_their_thumbnails_are_there(visit: Callable[..., AppTest], runs: RunStore) -> None:
+def test_the_three_cards_have_their_previews_and_buttons(visit: Callable[..., AppTest], runs: RunStore) -> None:
     app = visit("start")
-    assert not app.exception
     assert len(app.get("vega_lite_chart")) == 2
-    assert {button.label for button in app.button} >= {"Bring your own pairs", "Open the batches", "Launch"}
-    assert "No run yet" in told(app)
+    assert {button.label for button in app.button} >= {"Import your data", "Inspect batches", "Launch run"}
+    assert "There are no runs yet" in page_text(app)
 
 
-def test_the_slider_of_the_thumbnail_lives_in_the_browser(pages: type, runs: RunStore) -> None:
-    app = pages.alone("start")
+def test_the_slider_of_the_preview_runs_in_the_browser(runs: RunStore) -> None:
+    app = open_page("start")
     spec = json.loads(app.get("vega_lite_chart")[0].proto.spec)
     assert any(param.get("bind", {}).get("input") == "range" for param in spec["params"])
     assert not app.slider
@@ -40,63 +36,64 @@ def test_the_slider_of_the_thumbnail_lives_in_the_browser(pages: type, runs: Run
 
 def test_launch_queues_the_recommended_run_on_the_sample_data(visit: Callable[..., AppTest], runs: RunStore) -> None:
     app = visit("start")
-    app.button(key="start.launch").click().run()
-    assert not app.exception
+    click(app, "start.launch")
     launched = runs.list()
     assert [run.config() for run in launched] == [recommended(sample_config())]
     assert launched[0].status().state == "queued"
 
 
-def test_a_second_click_of_the_same_intent_launches_nothing_more(pages: type, runs: RunStore) -> None:
-    app = pages.alone("start")
-    app.button(key="start.launch").click().run()
-    app.button(key="start.launch").click().run()
+def test_a_second_click_does_not_launch_another_run(runs: RunStore) -> None:
+    app = open_page("start")
+    click(app, "start.launch")
+    click(app, "start.launch")
     assert len(runs.list()) == 1
 
 
-def test_recent_runs_show_state_and_result(pages: type, finished: Run) -> None:
-    table = pages.alone("start").dataframe[0].value
+def test_recent_runs_show_state_and_result(finished: Run) -> None:
+    table = open_page("start").dataframe[0].value
     assert table["State"].tolist() == ["done"]
     assert table["Best on dev"][0].startswith("mrr ")
 
 
-def test_a_run_that_was_done_here_tells_its_time(finished: Run, runs: RunStore) -> None:
+def test_a_finished_run_gives_the_time_estimate(finished: Run, runs: RunStore) -> None:
     finished.update_status(started=100.0, finished=148.0)
-    measured = estimates.measured(runs, finished.config())
-    assert measured is not None
-    assert (measured.seconds, measured.here) == (48.0, True)
+    estimate = cards.estimate(runs, finished.config())
+    assert estimate is not None
+    assert (estimate.seconds, estimate.here) == (48.0, True)
 
 
-def test_without_such_a_run_the_time_is_the_one_measured_before(runs: RunStore) -> None:
-    measured = estimates.measured(runs, recommended(sample_config()))
-    assert measured is None or (measured.here is False and measured.seconds > 0)
+def test_without_a_finished_run_the_shipped_estimate_is_used(runs: RunStore) -> None:
+    estimate = cards.estimate(runs, recommended(sample_config()))
+    assert estimate is None or (estimate.here is False and estimate.seconds > 0)
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, object]:
-    """The thumbnails computed again with the bundled encoder."""
+def recomputed() -> dict[str, object]:
+    """The previews computed again with the bundled encoder."""
     from bsc_core.data import load_data
     from bsc_core.encoders import embed
-    from bsc_core.recipes.thumbnails import make_thumbnails
+    from bsc_core.presets.thumbnails import make_thumbnails
 
     data = load_data(sample_config(), seed=0)
     return make_thumbnails(data, embed(EncoderConfig(), data.texts))
 
 
-def test_the_shipped_matrix_is_what_the_encoder_says(made: dict[str, dict]) -> None:
-    shipped = estimates.thumbnails()["matrix"]
-    assert shipped["queries"] == made["matrix"]["queries"]
-    assert shipped["documents"] == made["matrix"]["documents"]
-    np.testing.assert_allclose(shipped["similarity"], made["matrix"]["similarity"], atol=1e-3)
+def test_the_shipped_matrix_is_that_of_the_encoder(recomputed: dict[str, dict]) -> None:
+    shipped = cards.thumbnails()["matrix"]
+    assert shipped["queries"] == recomputed["matrix"]["queries"]
+    assert shipped["documents"] == recomputed["matrix"]["documents"]
+    np.testing.assert_allclose(shipped["similarity"], recomputed["matrix"]["similarity"], atol=1e-3)
 
 
-def test_the_shipped_histograms_are_what_the_strategies_give(made: dict[str, dict]) -> None:
-    shipped = estimates.thumbnails()["hardness"]
-    for strategy in ("random", "examples"):
+def test_the_shipped_histograms_are_those_of_the_strategies(recomputed: dict[str, dict]) -> None:
+    shipped = cards.thumbnails()["hardness"]
+    for strategy in ("random", "nearest"):
         assert sum(shipped["shares"][strategy]) == pytest.approx(1, abs=2e-3)
-        moved = np.abs(np.array(shipped["shares"][strategy]) - made["hardness"]["shares"][strategy]).sum()
-        assert moved <= 4 / shipped["pairs"] + 1e-3  # a cosine on the edge of a bin may fall to either side
-        assert shipped["closer_share"][strategy] == pytest.approx(made["hardness"]["closer_share"][strategy], abs=6e-3)
+        difference = np.abs(np.array(shipped["shares"][strategy]) - recomputed["hardness"]["shares"][strategy]).sum()
+        assert difference <= 4 / shipped["pairs"] + 1e-3  # a cosine on the edge of a bin may fall to either side
+        assert shipped["closer_share"][strategy] == pytest.approx(
+            recomputed["hardness"]["closer_share"][strategy], abs=6e-3
+        )
 
 
 def test_thumbnails_are_small(runs: RunStore) -> None:
@@ -104,15 +101,14 @@ def test_thumbnails_are_small(runs: RunStore) -> None:
     assert path.stat().st_size < 20_000
 
 
-def test_a_launch_that_the_queue_refused_is_the_same_run_at_the_next_click(
-    pages: type, runs: RunStore, queue_held: AbstractContextManager[object]
+def test_a_launch_refused_by_the_queue_is_the_same_run_on_the_next_click(
+    runs: RunStore, locked_queue: AbstractContextManager[object]
 ) -> None:
-    app = pages.alone("start")
-    with queue_held:
-        app.button(key="start.launch").click().run()
-    assert not app.exception
-    assert "is kept but not queued yet" in told(app)
+    app = open_page("start")
+    with locked_queue:
+        click(app, "start.launch")
+    assert "was created but not queued yet" in page_text(app)
     app.run()
-    app.button(key="start.launch").click().run()
+    click(app, "start.launch")
     assert Queue(runs.root).waiting() == [run.id for run in runs.list()]
     assert len(runs.list()) == 1

@@ -1,92 +1,71 @@
-"""New run: chains, what other pages send, and the preflight that is watched beside the plan."""
+"""New run page: LoRA, runs that start from another run, settings from other pages, and the preflight."""
 
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from bsc_core.config import RunConfig, to_toml
-from bsc_core.jobs.queue import Queue
+from bsc_core import background_task
+from bsc_core.config import RunConfig, make_config
 from bsc_core.jobs.states import advance
 from bsc_core.preflight import Preflight
-from bsc_core.preflight.job import result_file
-from bsc_core.recipes.presets import family_of, preset_config
-from bsc_core.recipes.sample import sample_config
+from bsc_core.preflight.task import result_file
+from bsc_core.presets.catalog import preset_config
+from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
-from pages.ui import preflight_view
+from pages.ui.new_run import preflight
+from tests.helpers.pages import (
+    click,
+    config_file,
+    open_page,
+    open_with_settings,
+    page_text,
+    prepare_page,
+    queued_configs,
+    select_preset,
+)
 
 
-def shown(app: AppTest) -> str:
-    kinds = ("markdown", "text", "caption", "code")
-    return "\n".join(str(element.value) for kind in kinds for element in app.get(kind))
-
-
-def start_from(app: AppTest, preset: str) -> None:
-    app.selectbox(key="train.family").set_value(family_of(preset)).run()
-    app.selectbox(key="train.preset").set_value(preset).run()
-
-
-def file_on(app: AppTest) -> dict[str, Any]:
-    return tomllib.loads(next(code.value for code in app.code if "[training]" in code.value))
-
-
-def file_of(preset: str) -> dict[str, Any]:
-    return tomllib.loads(to_toml(preset_config(preset, sample_config())))
-
-
-def launched(runs: RunStore) -> list[RunConfig]:
-    return [runs.get(run_id).config() for run_id in Queue(runs.root).waiting()]
-
-
-def test_lora_is_one_switch_and_its_settings(pages: type, runs: RunStore) -> None:
-    app = pages.alone("train")
+def test_lora_is_one_switch_and_its_settings(runs: RunStore) -> None:
+    app = open_page("train")
     app.toggle(key="train.more.encoder").set_value(True).run()
     app.toggle(key="train.encoder.lora").set_value(True).run()
     app.number_input(key="train.encoder.lora.rank").set_value(4).run()
-    assert not app.exception
-    assert file_on(app)["encoder"]["lora"]["rank"] == 4
+    assert config_file(app)["encoder"]["lora"]["rank"] == 4
     app.toggle(key="train.encoder.lora").set_value(False).run()
-    assert "lora" not in file_on(app)["encoder"]
+    assert "lora" not in config_file(app)["encoder"]
 
 
-def test_the_model_of_a_finished_run_can_be_trained_on(pages: type, finished: Run, runs: RunStore) -> None:
-    app = pages.alone("train")
+def test_a_run_can_start_from_a_finished_run(finished: Run, runs: RunStore) -> None:
+    app = open_page("train")
     box = app.selectbox(key="train.encoder.name")
     assert any(finished.id in option and "done" in option for option in box.options)
     box.set_value(f"run:{finished.id}").run()
-    assert f"Start from the model of run {finished.id}" in shown(app)
-    app.button(key="train.launch").click().run()
-    assert not app.exception
-    assert [config.encoder.name for config in launched(runs)] == [f"run:{finished.id}"]
+    assert f"Start from the model of run {finished.id}" in page_text(app)
+    click(app, "train.launch")
+    assert [config.encoder.name for config in queued_configs(runs)] == [f"run:{finished.id}"]
 
 
-def test_a_run_that_goes_on_can_be_waited_for(pages: type, runs: RunStore) -> None:
+def test_a_run_can_wait_for_an_active_run(runs: RunStore) -> None:
     before = runs.create(preset_config("lesson", sample_config()), "first")
     advance(before, "running")
-    app = pages.closed("train")
-    app.session_state["plan"] = {"encoder": {"name": "run:first"}}
-    app.run()
-    assert "waits in the queue until run first has ended (running)" in shown(app)
-    app.button(key="train.launch").click().run()
-    assert [config.encoder.name for config in launched(runs)] == ["run:first"]
+    app = open_with_settings({"encoder": {"name": "run:first"}})
+    assert "waits in the queue until run first has ended (running)" in page_text(app)
+    click(app, "train.launch")
+    assert [config.encoder.name for config in queued_configs(runs)] == ["run:first"]
 
 
-@pytest.mark.parametrize(("run", "said"), [("first", "failed"), ("nowhere", "nowhere")])
-def test_a_chain_that_leads_nowhere_is_said_calmly(pages: type, runs: RunStore, run: str, said: str) -> None:
+@pytest.mark.parametrize(("run", "message"), [("first", "failed"), ("nowhere", "nowhere")])
+def test_a_chain_to_a_run_without_a_model_is_reported(runs: RunStore, run: str, message: str) -> None:
     failed = runs.create(preset_config("lesson", sample_config()), "first")
     advance(failed, "running")
     advance(failed, "failed", error="no")
-    app = pages.closed("train")
-    app.session_state["plan"] = {"encoder": {"name": f"run:{run}"}}
-    app.run()
-    assert not app.exception
-    assert said in shown(app)
+    app = open_with_settings({"encoder": {"name": f"run:{run}"}})
+    assert message in page_text(app)
     assert app.button(key="train.launch").disabled
 
 
@@ -97,49 +76,41 @@ def _pickled(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("make", [lambda folder: "not a model folder", _pickled], ids=["no model", "pickled"])
-def test_a_folder_that_cannot_be_loaded_is_said_before_the_launch(
-    pages: type, runs: RunStore, tmp_path: Path, make: Callable[[Path], str]
+def test_an_invalid_model_folder_is_reported_before_the_launch(
+    runs: RunStore, tmp_path: Path, make: Callable[[Path], str]
 ) -> None:
-    said = make(tmp_path)
-    app = pages.closed("train")
-    app.session_state["plan"] = {"encoder": {"name": str(tmp_path)}}
-    app.run()
-    assert not app.exception
-    assert said in shown(app)
+    message = make(tmp_path)
+    app = open_with_settings({"encoder": {"name": str(tmp_path)}})
+    assert message in page_text(app)
     assert app.button(key="train.launch").disabled
 
 
-def test_the_labs_settings_can_be_taken_over_without_touching_the_rest(pages: type, runs: RunStore) -> None:
-    app = pages.closed("train")
+def test_loss_lab_settings_change_only_the_loss(runs: RunStore) -> None:
+    app = prepare_page("train")
     app.session_state["learn.written"] = {"temperature": "0.3", "symmetric": "0", "preset": "circle"}
     app.run()
     app.number_input(key="train.training.epochs").set_value(9).run()
     app.selectbox(key="train.loss.name").set_value("mnrl").run()
-    app.button(key="train.lab").click().run()
-    assert not app.exception
-    made = file_on(app)
-    assert (made["loss"]["name"], made["loss"]["temperature"], made["loss"]["symmetric"]) == ("bsc", 0.3, False)
-    assert made["training"]["epochs"] == 9
+    click(app, "train.lab")
+    config = config_file(app)
+    assert (config["loss"]["name"], config["loss"]["temperature"], config["loss"]["symmetric"]) == ("bsc", 0.3, False)
+    assert config["training"]["epochs"] == 9
 
 
-def test_a_whole_run_that_was_sent_fills_every_section_until_a_preset_is_chosen(pages: type, runs: RunStore) -> None:
-    sent = preset_config("paper_cqa_b_combined", sample_config()).model_copy()
+def test_a_complete_config_fills_every_section_until_a_preset_is_selected(runs: RunStore) -> None:
+    sent = preset_config("paper_cqa_b_combined", sample_config())
     sections = ("encoder", "batching", "loss", "training", "evaluation")
-    app = pages.closed("train")
-    app.session_state["plan"] = {
-        **{name: getattr(sent, name).model_dump() for name in sections},
-        "evaluation": {**sent.evaluation.model_dump(), "each_epoch": False},
-    }
-    app.run()
-    made = file_on(app)
-    assert not app.exception
-    assert (made["loss"]["mu"], made["training"]["epochs"], made["evaluation"]["each_epoch"]) == (0.9, 7, False)
-    start_from(app, "paper_triplet")
-    assert file_on(app) == file_of("paper_triplet")
+    settings = {name: getattr(sent, name).model_dump() for name in sections}
+    settings["evaluation"]["each_epoch"] = False
+    app = open_with_settings(settings)
+    config = config_file(app)
+    assert (config["loss"]["mu"], config["training"]["epochs"], config["evaluation"]["each_epoch"]) == (0.9, 7, False)
+    select_preset(app, "paper_triplet")
+    assert make_config(config_file(app)) == preset_config("paper_triplet", sample_config())
 
 
-def found(config: RunConfig, **changes: Any) -> None:
-    """Put the report of a preflight where the page looks for it."""
+def write_preflight(config: RunConfig, **changes: Any) -> None:
+    """Write the result of a preflight where the page reads it."""
     values = Preflight(
         rows=673,
         texts=1000,
@@ -157,37 +128,38 @@ def found(config: RunConfig, **changes: Any) -> None:
         device="cpu",
         precision="fp32",
         loss=1.0,
-        odd=("12% of the texts reach 90 tokens.",),
+        warnings=("12% of the texts reach 90 tokens.",),
     ).as_report()
-    folder = preflight_view.folder_of(config)
+    folder = preflight.preflight_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
     result_file(folder).write_text(json.dumps({**values, **changes}), encoding="utf-8")
 
 
-def test_what_a_preflight_found_stands_beside_the_plan_it_was_made_for(pages: type, runs: RunStore) -> None:
+def test_a_preflight_is_shown_for_its_config_only(runs: RunStore) -> None:
     config = preset_config("recommended", sample_config())
-    found(config)
-    app = pages.alone("train")
-    text = shown(app)
+    write_preflight(config)
+    app = open_page("train")
+    text = page_text(app)
     for words in ("673", "1 min 2 s", "1.4 GB", "600 MB", "12% of the texts reach 90 tokens", "steps 81%"):
         assert words in text
     app.number_input(key="train.training.epochs").set_value(4).run()
-    assert "12% of the texts" not in shown(app)
+    assert "12% of the texts" not in page_text(app)
     assert not app.button(key="train.preflight.begin").disabled
 
 
-def test_a_preflight_tells_the_time_and_disk_of_all_runs(pages: type, runs: RunStore) -> None:
-    app = pages.alone("train")
+def test_a_preflight_reports_time_and_disk_of_all_runs(runs: RunStore) -> None:
+    app = open_page("train")
     app.session_state["train.training.seeds"] = [0, 1, 2, 3, 4]
-    found(preset_config("recommended", sample_config()))
+    write_preflight(preset_config("recommended", sample_config()))
     app.run()
-    assert "5 min 10 s" in shown(app)
-    assert "So many runs fill the disk" in shown(app)
+    assert "5 min 10 s" in page_text(app)
+    assert "These runs may fill the disk" in page_text(app)
 
 
 class Child:
-    """A process that goes on until it is told how it ended."""
+    """A fake process that runs until `code` is set."""
 
+    pid = 0
     code: int | None = None
 
     def poll(self) -> int | None:
@@ -202,38 +174,34 @@ class Child:
 
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Child:
-    preflight_view._child.clear()
-    made = Child()
-    monkeypatch.setattr(preflight_view.subprocess, "Popen", lambda *_, **__: made)
-    return made
+    process = Child()
+    monkeypatch.setattr(background_task, "_children", {})
+    monkeypatch.setattr(background_task.subprocess, "Popen", lambda *_, **__: process)
+    return process
 
 
-def test_a_preflight_is_watched_while_the_run_can_be_launched(pages: type, runs: RunStore, child: Child) -> None:
-    app = pages.alone("train")
-    app.button(key="train.preflight.begin").click().run()
-    folder = Path(app.session_state[preflight_view.STATE])
+def test_the_run_can_be_launched_during_a_preflight(runs: RunStore, child: Child) -> None:
+    app = open_page("train")
+    click(app, "train.preflight.begin")
+    folder = Path(app.session_state[preflight.STATE])
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     assert RunConfig.model_validate(request["config"]) == preset_config("recommended", sample_config())
-    progress = {"done": 3, "of": 6, "doing": "planning an epoch", "error": None}
-    (folder / "progress.json").write_text(json.dumps(progress), encoding="utf-8")
+    background_task.write_progress(folder, 3, 6, "planning an epoch")
     app.run()
-    assert not app.exception
     assert not app.button(key="train.launch").disabled
-    app.button(key="train.preflight.end").click().run()
+    click(app, "train.preflight.end")
     assert child.code == -15
     assert not app.button(key="train.preflight.begin").disabled
 
 
-def test_a_preflight_that_was_refused_or_died_says_why(pages: type, runs: RunStore, child: Child) -> None:
-    app = pages.alone("train")
+def test_a_failed_preflight_reports_its_error(runs: RunStore, child: Child) -> None:
+    app = open_page("train")
     app.number_input(key="train.training.epochs").set_value(6).run()
-    app.button(key="train.preflight.begin").click().run()
+    click(app, "train.preflight.begin")
     child.code = -9
     app.run()
-    assert "the process ended early" in shown(app)
-    folder = Path(app.session_state[preflight_view.STATE])
-    told = {"done": 0, "of": 1, "doing": "refused", "error": "encoder: a folder that is no model"}
-    (folder / "progress.json").write_text(json.dumps(told), encoding="utf-8")
+    assert "the process ended early" in page_text(app)
+    folder = Path(app.session_state[preflight.STATE])
+    background_task.write_progress(folder, 0, 1, "refused", error="encoder: a folder that is no model")
     app.run()
-    assert not app.exception
-    assert "a folder that is no model" in shown(app)
+    assert "a folder that is no model" in page_text(app)

@@ -1,4 +1,4 @@
-"""Every loss of the family trains from a config on data of its shape, and says in a sentence what data it lacks."""
+"""Every loss trains from a config on suitable data, and refuses data that lack what it needs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from bsc_core.errors import ConfigError, DataError
 from bsc_core.losses import load_loss
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import RunStore
-from bsc_core.training.checkpoint import checkpoints, read_state
-from bsc_core.training.rows import check_views, training_rows
+from bsc_core.training.checkpoint import checkpoints, read_checkpoint
+from bsc_core.training.data import training_rows
+from bsc_core.training.setup import check_views
 
 ROOT = Path(__file__).resolve().parents[2]
 GRADED = {"train": str(ROOT / "sample_data" / "pairs.tsv")}
+TRAINING = {
+    **{"max_steps": 3, "batch_size": 8, "learning_rate": 1e-3, "warmup_ratio": 0},
+    **{"threads": 1, "precision": "fp32"},
+}
 CLASSES = {"train": str(ROOT / "sample_data" / "nli.tsv")}
 
 
@@ -28,13 +33,10 @@ def config_of(loss: dict[str, Any], data: dict[str, Any], encoder: Path | str, *
     return make_config(
         {
             "data": data,
-            "encoder": {"name": str(encoder), "max_length": 16},
+            "encoder": {"name": str(encoder), "max_seq_length": 16},
             "batching": {"strategy": "random"},
             "loss": loss,
-            "training": {
-                **{"steps": 3, "batch_size": 8, "learning_rate": 1e-3, "threads": 1, "precision": "fp32", "warmup": 0},
-                **training,
-            },
+            "training": {**TRAINING, **training},
             "evaluation": {"each_epoch": False},
         }
     )
@@ -80,7 +82,7 @@ def test_no_loss_is_left_out_of_the_cases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "data"), CASES, ids=[str(number) + case[0]["name"] for number, case in enumerate(CASES)]
+    ("loss", "data"), CASES, ids=[f"{number}{loss['name']}" for number, (loss, _) in enumerate(CASES)]
 )
 def test_the_loss_trains_from_a_config(
     loss: dict[str, Any], data: dict[str, str], tiny_encoder, tmp_path: Path
@@ -97,18 +99,15 @@ def test_the_loss_trains_from_a_config(
 
 
 def test_a_classifiers_head_is_trained_saved_and_restored(tiny_encoder, tmp_path: Path) -> None:
-    config = config_of({"name": "softmax"}, CLASSES, tiny_encoder, steps=6)
+    config = config_of({"name": "softmax"}, CLASSES, tiny_encoder, max_steps=6)
     run, result = run_of(config, tmp_path)
     saved = load_loss(run.folder / "loss")
-    state = read_state(checkpoints(run.checkpoints_folder)[-1])["loss"]
+    state = read_checkpoint(checkpoints(run.checkpoints_folder)[-1]).loss
     assert all(torch.equal(saved.state_dict()[name], value) for name, value in state.items())
-    torch.manual_seed(config.training.seed)
     assert 0 <= result["metrics"]["after"]["dev"]["class_accuracy"] <= 1
-    frozen, _ = run_of(config_of({"name": "softmax", "frozen_head": True}, CLASSES, tiny_encoder, steps=6), tmp_path)
-    frozen_early, _ = run_of(
-        config_of({"name": "softmax", "frozen_head": True}, CLASSES, tiny_encoder, steps=1), tmp_path
-    )
-    first, last = load_loss(frozen_early.folder / "loss"), load_loss(frozen.folder / "loss")
+    frozen = {"name": "softmax", "frozen_head": True}
+    runs = [run_of(config_of(frozen, CLASSES, tiny_encoder, max_steps=steps), tmp_path)[0] for steps in (1, 6)]
+    first, last = (load_loss(run.folder / "loss") for run in runs)
     assert all(torch.equal(first.state_dict()[name], value) for name, value in last.state_dict().items())
     assert not torch.equal(saved.state_dict()["head.0.weight"], last.state_dict()["head.0.weight"])
 
@@ -121,32 +120,30 @@ def test_a_learned_temperature_is_saved_with_the_best_model(tiny_encoder, tmp_pa
     assert last["temperature"] != pytest.approx(0.1, rel=1e-3)
 
 
-def test_a_margin_that_cannot_be_met_is_said_in_the_runs_log(tiny_encoder, tmp_path: Path, capsys) -> None:
-    run_of(config_of({"name": "triplet", "margin": 5}, GRADED, tiny_encoder, steps=1), tmp_path)
+def test_an_impossible_margin_is_reported_in_the_log(tiny_encoder, tmp_path: Path, capsys) -> None:
+    run_of(config_of({"name": "triplet", "margin": 5}, GRADED, tiny_encoder, max_steps=1), tmp_path)
     assert "Note: margin is 5, but cosine distances never exceed 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("loss", "rows", "words"),
+    ("name", "message"),
     [
-        ({"name": "mse"}, ["q", "d"], "learns from labels"),
-        ({"name": "softmax"}, ["q", "d"], r"learns from classes.*data\.columns\.class_label"),
-        ({"name": "triplet"}, ["q", "d"], r"data\.columns\.negative"),
+        ("mse", "learns from labels"),
+        ("softmax", r"learns from classes.*data\.columns\.class_label"),
+        ("triplet", r"data\.columns\.negative"),
     ],
 )
-def test_data_that_lack_what_the_loss_needs_are_refused_by_name(
-    loss, rows, words, tmp_path: Path, tiny_encoder
-) -> None:
+def test_data_that_lack_what_the_loss_needs_are_refused(name: str, message: str, tmp_path: Path, tiny_encoder) -> None:
     path = tmp_path / "pairs.csv"
-    path.write_text("query,document\n" + "".join(f"{rows[0]}{n},{rows[1]}{n}\n" for n in range(6)), encoding="utf-8")
-    config = config_of(loss, {"train": str(path)}, tiny_encoder)
-    with pytest.raises(DataError, match=words):
+    path.write_text("query,document\n" + "".join(f"q{n},d{n}\n" for n in range(6)), encoding="utf-8")
+    config = config_of({"name": name}, {"train": str(path)}, tiny_encoder)
+    with pytest.raises(DataError, match=message):
         training_rows(config, read_pairs(path))
 
 
 def test_a_class_beyond_the_head_is_refused(tiny_encoder) -> None:
     config = config_of({"name": "softmax", "num_classes": 2}, CLASSES, tiny_encoder)
-    with pytest.raises(DataError, match=r"class 2 has no row in a head of 2.*num_classes"):
+    with pytest.raises(DataError, match=r"class 2 does not fit a head of 2.*num_classes"):
         training_rows(config, read_pairs(CLASSES["train"]))
 
 
@@ -155,7 +152,7 @@ def test_two_views_of_an_encoder_without_dropout_are_refused() -> None:
         check_views(config_of({"name": "simcse"}, GRADED, "static"), torch.nn.EmbeddingBag(3, 2))
 
 
-def test_a_run_repeats_though_supcon_draws_its_negatives(tiny_encoder, tmp_path: Path) -> None:
+def test_a_run_is_repeatable_although_supcon_samples_negatives(tiny_encoder, tmp_path: Path) -> None:
     loss = {"name": "supcon", "max_negatives": 2, "mix": 1.0}
     losses = []
     for _ in range(2):

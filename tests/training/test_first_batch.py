@@ -1,4 +1,4 @@
-"""The first batch as the model saw it."""
+"""The first batch as the encoder sees it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tokenizers import Tokenizer
 from bsc_core.config import BSCLossConfig
 from bsc_core.config.losses import TripletLossConfig
 from bsc_core.data import PairDataset
-from bsc_core.encoders import tokenise
+from bsc_core.encoders import tokenize
 from bsc_core.encoders.pretrained import limit_length, load_folder, static_model
-from bsc_core.training.first_batch import SHOWN, first_batch
+from bsc_core.training.first_batch import MAX_PAIRS, first_batch
 
 QUERIES = ["how do i cook soup", "why the rain", "when the bike bike bike bike bike bike bike"]
 DOCUMENTS = ["boil water with salt", "wet and cold", "ride"]
@@ -27,40 +27,40 @@ def model(request, tiny_encoder):
     return model
 
 
-def test_texts_come_back_from_their_tokens_with_what_was_cut(model):
+def test_texts_are_decoded_from_their_tokens_after_truncation(model):
     pairs = PairDataset.from_pairs(QUERIES, DOCUMENTS, np.array([1, 0.5, 0], dtype=np.float32))
-    told = first_batch(model, pairs, np.array([2, 0, 1]), loss=BSCLossConfig(), max_length=8)
-    assert (told["epoch"], told["size"]) == (1, 3)
-    assert [pair["label"] for pair in told["pairs"]] == [0, 1, 0.5]
-    assert [pair["document"] for pair in told["pairs"]] == ["ride", "boil water with salt", "wet and cold"]
-    assert [pair["query_cut"] for pair in told["pairs"]] == [True, False, False]
-    assert not any(pair["document_cut"] for pair in told["pairs"])
-    first, second, _ = told["pairs"]
+    reported = first_batch(model, pairs, np.array([2, 0, 1]), loss=BSCLossConfig(), max_seq_length=8)
+    assert (reported["epoch"], reported["size"]) == (1, 3)
+    assert [pair["label"] for pair in reported["pairs"]] == [0, 1, 0.5]
+    assert [pair["document"] for pair in reported["pairs"]] == ["ride", "boil water with salt", "wet and cold"]
+    assert [pair["query_cut"] for pair in reported["pairs"]] == [True, False, False]
+    assert not any(pair["document_cut"] for pair in reported["pairs"])
+    first, second, _ = reported["pairs"]
     assert second["query"] == "how do i cook soup"
     assert QUERIES[2].startswith(first["query"])
     assert first["query_tokens"] == 8
-    table = tokenise(model, QUERIES, 8)
+    table = tokenize(model, QUERIES, 8)
     assert second["query_tokens"] == table.lengths[0]
 
 
-def test_looking_leaves_the_tokeniser_as_it_was(model):
-    before = tokenise(model, QUERIES, 8)
-    first_batch(model, PairDataset.from_pairs(QUERIES, DOCUMENTS), np.arange(3), loss=BSCLossConfig(), max_length=8)
-    after = tokenise(model, QUERIES, 8)
+def test_the_tokenizer_is_not_changed(model):
+    before = tokenize(model, QUERIES, 8)
+    first_batch(model, PairDataset.from_pairs(QUERIES, DOCUMENTS), np.arange(3), loss=BSCLossConfig(), max_seq_length=8)
+    after = tokenize(model, QUERIES, 8)
     np.testing.assert_array_equal(before.tokens, after.tokens)
     assert model.encode([QUERIES[2]]).shape == (1, model.get_embedding_dimension())
 
 
-def test_unlabelled_pairs_have_no_label_and_negatives_are_shown_where_the_loss_takes_them(model):
+def test_unlabeled_pairs_have_no_label_and_negatives_are_included_if_the_loss_takes_them(model):
     pairs = PairDataset.from_pairs(QUERIES, DOCUMENTS, negatives=["snow", "song", "exam"])
     rows = np.arange(3)
-    told = first_batch(model, pairs, rows, loss=TripletLossConfig(), max_length=8)["pairs"]
-    assert [pair["negative"] for pair in told] == ["snow", "song", "exam"]
-    assert {pair["label"] for pair in told} == {None}
+    reported = first_batch(model, pairs, rows, loss=TripletLossConfig(), max_seq_length=8)["pairs"]
+    assert [pair["negative"] for pair in reported] == ["snow", "song", "exam"]
+    assert {pair["label"] for pair in reported} == {None}
 
 
-def test_a_large_batch_is_counted_whole_and_shown_in_part(model):
+def test_a_large_batch_is_truncated_but_its_size_is_reported(model):
     pairs = PairDataset.from_pairs([f"soup {n}" for n in range(100)], [f"rain {n}" for n in range(100)])
-    told = first_batch(model, pairs, np.arange(100), loss=BSCLossConfig(), max_length=8)
-    assert told["size"] == 100
-    assert len(told["pairs"]) == SHOWN == 64
+    reported = first_batch(model, pairs, np.arange(100), loss=BSCLossConfig(), max_seq_length=8)
+    assert reported["size"] == 100
+    assert len(reported["pairs"]) == MAX_PAIRS == 64

@@ -1,4 +1,4 @@
-"""The optimiser's groups and the linear schedule."""
+"""The optimizer's groups and the linear schedule."""
 
 from __future__ import annotations
 
@@ -11,59 +11,58 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from bsc_core.config import BSCLossConfig, DataConfig, RunConfig, TrainingConfig
+from bsc_core.config import BSCLossConfig, TrainingConfig
 from bsc_core.errors import ConfigError
 from bsc_core.losses import build_loss
-from bsc_core.training.optim import clip_gradients, layer_rates, make_optimizer, make_schedule
-from bsc_core.training.precision import processor_gains_from_bf16, resolve_precision
+from bsc_core.training.loop.optim import clip_gradients, layer_rates, make_optimizer, make_schedule
 
 
 def rates(steps: int, warmup: float, **kind: Any) -> list[float]:
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     schedule = make_schedule(optimizer, steps=steps, warmup=warmup, **kind)
-    seen = []
+    values = []
     for _ in range(steps):
-        seen.append(schedule.get_last_lr()[0])
+        values.append(schedule.get_last_lr()[0])
         optimizer.step()
         schedule.step()
-    return seen
+    return values
 
 
 def test_a_tenth_of_the_steps_rises_and_the_rest_falls_to_zero():
-    seen = rates(100, 0.1)
-    assert all(a < b for a, b in pairwise(seen[:11]))
-    assert seen[10] == pytest.approx(1.0)
-    assert all(a > b for a, b in pairwise(seen[10:]))
-    assert seen[-1] == pytest.approx(1 / 90)
+    values = rates(100, 0.1)
+    assert all(a < b for a, b in pairwise(values[:11]))
+    assert values[10] == pytest.approx(1.0)
+    assert all(a > b for a, b in pairwise(values[10:]))
+    assert values[-1] == pytest.approx(1 / 90)
 
 
-def test_the_margins_papers_schedule_begins_anew_in_each_epoch_and_never_comes_to_its_peak():
-    seen = rates(5 * 782, 0.1, kind="restarts", in_epoch=782)  # 50,000 samples in batches of 64, five epochs
-    assert seen[:782] == seen[782:1564] == [step / 10_000 for step in range(782)]
-    assert 3e-5 * max(seen) == pytest.approx(2.34e-6, abs=5e-9)
+def test_the_schedule_of_the_margins_paper_restarts_in_each_epoch_and_never_reaches_its_peak():
+    values = rates(5 * 782, 0.1, kind="restarts", in_epoch=782)  # 50,000 samples in batches of 64, five epochs
+    assert values[:782] == values[782:1564] == [step / 10_000 for step in range(782)]
+    assert 3e-5 * max(values) == pytest.approx(2.34e-6, abs=5e-9)
     long = rates(12_000, 0.1, kind="restarts", in_epoch=12_000)
     assert (long[10_000], long[11_000]) == (1.0, 0.5)
 
 
 @given(steps=st.integers(1, 200), warmup=st.floats(0, 0.99))
-def test_no_step_is_wasted_at_rate_zero_or_above_the_peak(steps, warmup):
-    seen = rates(steps, warmup)
-    assert all(0 < rate <= 1 for rate in seen)
+def test_every_step_has_a_rate_above_zero_and_up_to_the_peak(steps, warmup):
+    values = rates(steps, warmup)
+    assert all(0 < rate <= 1 for rate in values)
 
 
-def test_decay_spares_biases_norms_and_the_temperature_which_has_its_own_rate():
+def test_biases_norms_and_the_temperature_have_no_decay_and_the_temperature_has_a_separate_rate():
     model = nn.Sequential(nn.Linear(3, 3), nn.LayerNorm(3))
     loss = build_loss(BSCLossConfig(learn_temperature=True))
     config = TrainingConfig(learning_rate=1e-4, temperature_learning_rate=0.3, weight_decay=0.01)
-    decayed, spared, own = make_optimizer(model, loss, config).param_groups
+    decayed, undecayed, temperature = make_optimizer(model, loss, config).param_groups
     assert [p.ndim for p in decayed["params"]] == [2]
-    assert all(p.ndim == 1 for p in spared["params"])
-    assert (decayed["weight_decay"], spared["weight_decay"], own["weight_decay"]) == (0.01, 0.0, 0.0)
-    assert own["lr"] == 0.3
-    assert len(own["params"]) == 1
+    assert all(p.ndim == 1 for p in undecayed["params"])
+    assert (decayed["weight_decay"], undecayed["weight_decay"], temperature["weight_decay"]) == (0.01, 0.0, 0.0)
+    assert temperature["lr"] == 0.3
+    assert len(temperature["params"]) == 1
 
 
-def test_clipping_reports_the_norm_before_and_leaves_small_gradients_alone():
+def test_clipping_returns_the_norm_before_and_does_not_change_small_gradients():
     model = nn.Linear(1, 1, bias=False)
     model.weight.grad = torch.full((1, 1), 5.0)
     assert clip_gradients(model, 1.0) == pytest.approx(5.0)
@@ -73,29 +72,10 @@ def test_clipping_reports_the_norm_before_and_leaves_small_gradients_alone():
     assert model.weight.grad.item() == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    ("flags", "gains"), [("fpu avx2 avx512f", False), ("fpu avx512_bf16", True), ("fpu amx_bf16 amx_tile", True)]
-)
-def test_auto_precision_asks_the_processor(tmp_path, flags, gains, monkeypatch):
-    monkeypatch.setattr("platform.system", lambda: "Linux")
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"processor : 0\nflags\t\t: {flags}\n")
-    assert processor_gains_from_bf16(torch.device("cpu"), cpuinfo) is gains
-
-
-def test_a_named_precision_is_taken_as_it_is():
-    assert resolve_precision("fp32", torch.device("cpu")) == "fp32"
-    assert resolve_precision("bf16", torch.device("cpu")) == "bf16"
-
-
-def test_every_run_config_has_a_valid_default_training_section():
-    assert RunConfig(data=DataConfig(train="x.csv")).training == TrainingConfig()
-
-
 def adamw(weight: float, gradients: list[float], config: TrainingConfig) -> list[float]:
     """AdamW (Loshchilov and Hutter 2019) for one number, from the equations."""
     first = second = 0.0
-    seen = []
+    values = []
     for step, gradient in enumerate(gradients, start=1):
         first = 0.9 * first + 0.1 * gradient
         second = 0.999 * second + 0.001 * gradient**2
@@ -103,16 +83,16 @@ def adamw(weight: float, gradients: list[float], config: TrainingConfig) -> list
         eps = 1e-8 if config.bias_correction else 1e-6
         weight *= 1 - config.learning_rate * config.weight_decay
         weight -= config.learning_rate * (first / one) / ((second / two) ** 0.5 + eps)
-        seen.append(weight)
-    return seen
+        values.append(weight)
+    return values
 
 
 def trained_number(gradients: list[float], config: TrainingConfig, *, reload_at: int | None = None) -> list[float]:
-    """The same, by the optimiser that runs use; at one step it is replaced by a new one with its state."""
+    """Compute the same with the optimizer of runs; at one step it is replaced by a new one with its state."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.constant_(model.weight, 0.5)
     optimizer = make_optimizer(model, nn.Module(), config)
-    seen = []
+    values = []
     for step, gradient in enumerate(gradients):
         if step == reload_at:
             state = optimizer.state_dict()
@@ -120,32 +100,32 @@ def trained_number(gradients: list[float], config: TrainingConfig, *, reload_at:
             optimizer.load_state_dict(state)
         model.weight.grad = torch.full((1, 1), gradient)
         optimizer.step()
-        seen.append(model.weight.item())
-    return seen
+        values.append(model.weight.item())
+    return values
 
 
 GRADIENTS = st.lists(st.floats(-3, 3, width=32).filter(lambda value: abs(value) > 1e-3), min_size=1, max_size=12)
 
 
 @given(gradients=GRADIENTS, corrected=st.booleans())
-def test_the_optimiser_is_adamw_with_or_without_bias_correction(gradients, corrected):
+def test_the_optimizer_is_adamw_with_or_without_bias_correction(gradients, corrected):
     config = TrainingConfig(learning_rate=0.01, weight_decay=0.1, bias_correction=corrected)
     assert trained_number(gradients, config) == pytest.approx(adamw(0.5, gradients, config), rel=1e-4, abs=1e-6)
 
 
-def test_without_correction_the_first_step_is_over_three_times_as_long():
+def test_without_correction_the_first_step_is_more_than_three_times_as_long():
     plain, uncorrected = (TrainingConfig(weight_decay=0, bias_correction=choice) for choice in (True, False))
     moved = [abs(trained_number([1.0], config)[0] - 0.5) for config in (plain, uncorrected)]
     assert moved[1] / moved[0] == pytest.approx(0.1 / 0.001**0.5, rel=1e-2)
 
 
-def test_a_state_that_was_saved_goes_on_to_the_bit_without_correction():
+def test_a_saved_state_continues_bit_for_bit_without_correction():
     config = TrainingConfig(learning_rate=0.01, bias_correction=False)
     gradients = [0.3, -1.0, 0.7, 0.2, -0.4]
     assert trained_number(gradients, config, reload_at=2) == trained_number(gradients, config)
 
 
-def test_each_layer_takes_its_share_of_the_rate_of_the_layer_above(tiny_encoder):
+def test_each_layer_has_a_share_of_the_rate_of_the_layer_above(tiny_encoder):
     from bsc_core.encoders.pretrained import load_folder
 
     model = load_folder(tiny_encoder, 16)
@@ -155,13 +135,13 @@ def test_each_layer_takes_its_share_of_the_rate_of_the_layer_above(tiny_encoder)
     decay_of = {id(parameter): group["weight_decay"] for group in groups for parameter in group["params"]}
     expected = {"pooler": 1e-3, "encoder.layer.1.": 1e-3, "encoder.layer.0.": 5e-4, "embeddings.": 2.5e-4}
     for name, parameter in model.named_parameters():
-        (place,) = [place for place in expected if place in name]
-        assert rate_of[id(parameter)] == pytest.approx(expected[place]), name
+        (group,) = [group for group in expected if group in name]
+        assert rate_of[id(parameter)] == pytest.approx(expected[group]), name
         assert decay_of[id(parameter)] == (0.0 if parameter.ndim == 1 else 0.01), name
 
 
 @given(decay=st.floats(0.1, 1), layers=st.integers(1, 30))
-def test_the_top_layer_has_the_rate_itself_and_no_layer_a_higher_one(decay, layers):
+def test_the_top_layer_has_the_full_rate_and_no_layer_a_higher_one(decay, layers):
     names = ["0.model.embeddings.word.weight", "0.model.final_norm.weight"]
     names += [f"0.model.layers.{number}.mlp.weight" for number in range(layers)]
     rates = layer_rates(names, TrainingConfig(learning_rate=1e-3, layer_decay=decay))
@@ -171,7 +151,7 @@ def test_the_top_layer_has_the_rate_itself_and_no_layer_a_higher_one(decay, laye
     assert rates[names[0]] == pytest.approx(1e-3 * decay**layers)
 
 
-def test_a_rate_for_each_layer_is_refused_where_there_are_no_layers():
-    with pytest.raises(ConfigError, match=r"layer_decay is 0\.9, and this encoder has no layers to tell apart"):
+def test_layer_decay_is_refused_without_layers():
+    with pytest.raises(ConfigError, match=r"layer_decay is 0\.9, and this encoder has no numbered layers"):
         layer_rates(["0.embedding.weight"], TrainingConfig(layer_decay=0.9))
     assert layer_rates(["0.embedding.weight"], TrainingConfig()) == {"0.embedding.weight": 2e-5}

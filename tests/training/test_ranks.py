@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bsc_core.training.ranks import PIECES_EACH, Ranks
+from bsc_core.training.loop.distributed import MICRO_BATCHES_EACH, Distributed
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("two_ranks.py")
@@ -27,15 +27,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def in_two_processes(command: list[str], folder: Path) -> None:
-    """Run a command as torchrun would, twice; {rank} in it is the process's number."""
+def run_two_processes(command: list[str], folder: Path) -> None:
+    """Run a command as torchrun would, twice; {rank} is replaced by the rank."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
     processes = []
     for rank in range(2):
         environment = {**os.environ, **shared, "PYTHONPATH": str(ROOT), "RANK": str(rank), "LOCAL_RANK": str(rank)}
         with (folder / f"log-{rank}.txt").open("w") as log:
-            words = [word.replace("{rank}", str(rank)) for word in command]
-            processes.append(subprocess.Popen(words, env=environment, stdout=log, stderr=log))
+            arguments = [argument.replace("{rank}", str(rank)) for argument in command]
+            processes.append(subprocess.Popen(arguments, env=environment, stdout=log, stderr=log))
     try:
         ended = [process.wait(timeout=200) for process in processes]
     finally:
@@ -46,45 +46,45 @@ def in_two_processes(command: list[str], folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def found(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
-    """What one process found, and each of two."""
+def results(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    """Results of one process, and of each of two."""
     folder = tmp_path_factory.mktemp("ranks")
     threads = torch.get_num_threads()
     runpy.run_path(str(SCRIPT))["main"](str(tiny_encoder), folder / "alone")
     torch.set_num_threads(threads)
-    in_two_processes([sys.executable, str(SCRIPT), str(tiny_encoder), str(folder / "{rank}")], folder)
+    run_two_processes([sys.executable, str(SCRIPT), str(tiny_encoder), str(folder / "{rank}")], folder)
     return [torch.load(folder / name, weights_only=True) for name in ("alone", "0", "1")]
 
 
-def test_each_process_knows_the_others(found: list[dict[str, torch.Tensor]]) -> None:
-    alone, first, second = found
-    assert [int(one["count"]) for one in found] == [1, 2, 2]
-    assert [bool(one["main"]) for one in found] == [True, True, False]
+def test_processes_share_decisions(results: list[dict[str, torch.Tensor]]) -> None:
+    alone, first, second = results
+    assert [int(result["count"]) for result in results] == [1, 2, 2]
+    assert [bool(result["main"]) for result in results] == [True, True, False]
     assert int(alone["shared"]) == int(first["shared"]) == int(second["shared"]) == 7
 
 
 @pytest.mark.parametrize("mode", ["never", "always", "auto"])
 @pytest.mark.parametrize("number", range(5), ids=["bsc", "columns", "softmax", "supcon", "simcse"])
-def test_two_processes_give_the_gradients_of_one(found, number: int, mode: str) -> None:
-    assert_same_gradients(found, f"{number} {mode} ")
+def test_two_processes_give_the_gradients_of_one(results, number: int, mode: str) -> None:
+    assert_same_gradients(results, f"{number} {mode} ")
 
 
 @pytest.mark.parametrize("mode", ["never", "always"])
-def test_a_process_may_have_nothing_to_encode(found, mode: str) -> None:
-    assert_same_gradients(found, f"small {mode} ")
+def test_a_process_may_have_nothing_to_encode(results, mode: str) -> None:
+    assert_same_gradients(results, f"small {mode} ")
 
 
-def assert_same_gradients(found: list[dict[str, torch.Tensor]], start: str) -> None:
-    names = [name for name in found[0] if name.startswith(start)]
+def assert_same_gradients(results: list[dict[str, torch.Tensor]], start: str) -> None:
+    names = [name for name in results[0] if name.startswith(start)]
     assert len(names) > 20
     for name in names:
-        alone, first, second = (one[name] for one in found)
+        alone, first, second = (result[name] for result in results)
         assert torch.allclose(first, alone, atol=1e-6, rtol=1e-4), name  # sums in another order
         assert torch.equal(first, second), name
 
 
-def test_two_processes_train_to_the_same_weights(found) -> None:
-    alone, first, second = found
+def test_two_processes_train_to_the_same_weights(results) -> None:
+    alone, first, second = results
     weights = [name for name in alone if name.startswith("weight ")]
     assert all(torch.equal(first[name], second[name]) for name in weights)
     assert all(torch.allclose(first[name], alone[name], atol=1e-4) for name in weights)
@@ -97,15 +97,17 @@ def test_two_processes_train_to_the_same_weights(found) -> None:
     count=st.integers(1, 5),
     rows=st.integers(1, 9),
 )
-def test_every_text_is_dealt_once_and_the_loads_are_even(lengths: list[int], count: int, rows: int) -> None:
+def test_every_text_is_assigned_once_and_the_loads_are_even(lengths: list[int], count: int, rows: int) -> None:
     tokens = np.array(sorted(lengths, reverse=True))
-    ranks = Ranks(0, count)
-    pieces = ranks.cut([np.arange(start, min(start + rows, len(tokens))) for start in range(0, len(tokens), rows)])
-    dealt = ranks.deal(pieces, tokens)
-    assert len(dealt) == count
-    assert sorted(number for numbers in dealt for number in numbers) == list(range(len(pieces)))
+    distributed = Distributed(0, count)
+    pieces = distributed.split(
+        [np.arange(start, min(start + rows, len(tokens))) for start in range(0, len(tokens), rows)]
+    )
+    assigned = distributed.assign(pieces, tokens)
+    assert len(assigned) == count
+    assert sorted(number for numbers in assigned for number in numbers) == list(range(len(pieces)))
     assert sorted(np.concatenate(pieces).tolist()) == list(range(len(tokens)))
-    if count > 1 and len(tokens) >= PIECES_EACH * count * rows:
-        assert len(pieces) >= PIECES_EACH * count
-    loads = [sum(int(tokens[pieces[number]].sum()) for number in numbers) for numbers in dealt]
+    if count > 1 and len(tokens) >= MICRO_BATCHES_EACH * count * rows:
+        assert len(pieces) >= MICRO_BATCHES_EACH * count
+    loads = [sum(int(tokens[pieces[number]].sum()) for number in numbers) for numbers in assigned]
     assert max(loads) - min(loads) <= max(int(tokens[piece].sum()) for piece in pieces)

@@ -1,4 +1,4 @@
-"""Training from shards: the steps of the whole plan, with a window of the pairs in memory."""
+"""Training from shards with a window of the pairs in memory: the same steps as with all pairs."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from torch import nn
 from bsc_core.batching import BatchPlan
 from bsc_core.config import RunConfig, make_config
 from bsc_core.data import read_pairs
-from bsc_core.data.shards import new_folder, write_manifest, write_part
-from bsc_core.encoders import load_encoder, tokenise
+from bsc_core.data.io.shards import new_shards_folder, write_manifest, write_part
+from bsc_core.encoders import load_encoder, tokenize
 from bsc_core.errors import DataError, FileFormatError
-from bsc_core.jobs.resuming import continue_run
+from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.losses import build_loss
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import RunStore
-from bsc_core.training.seeding import seed_everything
-from bsc_core.training.streamed import PairStream, StreamedTrainer, streams
-from bsc_core.training.trainer import StepReport, Trainer
+from bsc_core.training.callbacks import OnStep
+from bsc_core.training.data import PairStream, streams
+from bsc_core.training.loop.device import seed_everything
+from bsc_core.training.loop.trainer import StepReport, Trainer
+from bsc_core.training.sampler import CustomSampler, ShardSampler
 
 
 def write_shards(out: Path, pairs: Path, parts: int = 3) -> Path:
-    """Shards of the pairs in groups of three, in an order that is not the file's."""
+    """Write shards of the pairs in groups of three, in a random order."""
     dataset = read_pairs(pairs)
     order = np.random.default_rng(1).permutation(len(dataset))
     columns = {role: role for role in ("query", "document", "query_id", "label")}
-    with new_folder(out) as folder:
+    with new_shards_folder(out) as folder:
         written = []
         for number, rows in enumerate(np.array_split(order, parts)):
             table = pa.table(
@@ -58,7 +60,7 @@ def shards(tmp_path: Path, small_pairs: Path) -> Path:
 def config_of(shards: Path, dev: Path, encoder: Path, **changes: object) -> RunConfig:
     sections = {
         "data": {"train": str(shards), "dev": str(dev)},
-        "encoder": {"name": str(encoder), "max_length": 32},
+        "encoder": {"name": str(encoder), "max_seq_length": 32},
         "batching": {"strategy": "sequential"},
         "training": {"epochs": 2, "batch_size": 7, "learning_rate": 1e-3, "threads": 1, "precision": "fp32"},
     }
@@ -66,7 +68,7 @@ def config_of(shards: Path, dev: Path, encoder: Path, **changes: object) -> RunC
 
 
 def without_dropout(config: RunConfig) -> SentenceTransformer:
-    """The encoder; without dropout, since its draws follow the numbers of the texts, which differ by window."""
+    """Load the encoder without dropout: its random numbers depend on the ids of the texts, which differ by window."""
     model = load_encoder(config.encoder)
     for module in model.modules():
         if isinstance(module, nn.Dropout):
@@ -79,41 +81,40 @@ def trained(trainer: Trainer) -> tuple[list[StepReport], dict[str, torch.Tensor]
     return list(trainer), trainer.model.state_dict()
 
 
-def test_steps_are_those_of_the_whole_plan_whatever_the_window(shards: Path, small_pairs: Path, tiny_encoder: Path):
+def test_steps_equal_those_of_the_complete_plan_for_any_window(shards: Path, small_pairs: Path, tiny_encoder: Path):
     config = config_of(shards, small_pairs, tiny_encoder)
-    whole = read_pairs(shards)
-    plan = BatchPlan(np.arange(len(whole), dtype=np.int32), np.arange(len(whole), dtype=np.int32))
+    pairs = read_pairs(shards)
+    plan = BatchPlan(np.arange(len(pairs), dtype=np.int32), np.arange(len(pairs), dtype=np.int32))
     model = without_dropout(config)
     reports, weights = trained(
         Trainer(
             model,
             build_loss(config.loss),
-            dataset=whole,
-            tokens=tokenise(model, whole.texts.texts, 32),
-            config=config.training,
-            plan_for=lambda epoch: plan,
+            CustomSampler(pairs, tokenize(model, pairs.texts.texts, 32), lambda epoch: plan.batches(7)),
+            config.training,
         )
     )
     for window in (1000, 10):
         stream = PairStream(config, window=window)
-        streamed = StreamedTrainer(without_dropout(config), build_loss(config.loss), stream=stream)
-        found, others = trained(streamed)
-        assert [report.pairs for report in found] == [7, 7, 7, 7, 7, 5] * 2
-        assert [report.ends_epoch for report in found] == [report.ends_epoch for report in reports]
-        assert [report.tokens for report in found] == [report.tokens for report in reports]
-        assert [report.loss for report in found] == pytest.approx([report.loss for report in reports], rel=1e-3)
+        model = without_dropout(config)
+        streamed = Trainer(model, build_loss(config.loss), ShardSampler(stream, model), config.training)
+        result, others = trained(streamed)
+        assert [report.pairs for report in result] == [7, 7, 7, 7, 7, 5] * 2
+        assert [report.ends_epoch for report in result] == [report.ends_epoch for report in reports]
+        assert [report.tokens for report in result] == [report.tokens for report in reports]
+        assert [report.loss for report in result] == pytest.approx([report.loss for report in reports], rel=1e-3)
         assert all(torch.allclose(others[name], weights[name], atol=1e-3) for name in weights)
-        assert window == 1000 or len(streamed.dataset) <= 20  # of 40
+        assert window == 1000 or len(streamed.sampler.dataset) <= 20  # of 40
 
 
-def test_a_run_streams_shards_and_measures_on_dev(
+def test_a_run_streams_shards_and_evaluates_on_dev(
     shards: Path, small_pairs: Path, tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def refuse(path: Path) -> None:
-        raise AssertionError(f"{path} is read whole")
+        raise AssertionError(f"{path} is read completely")
 
-    monkeypatch.setattr("bsc_core.training.streamed.SAMPLE", 12)
-    monkeypatch.setattr("bsc_core.data.tables._read_shards", refuse)
+    monkeypatch.setattr("bsc_core.training.data.SAMPLE", 12)
+    monkeypatch.setattr("bsc_core.data.io.tables.open_shards", refuse)
     config = config_of(shards, small_pairs, tiny_encoder)
     result = run_experiment(config, RunStore(tmp_path / "runs").create(config))
     assert result["state"] == "done"
@@ -121,16 +122,16 @@ def test_a_run_streams_shards_and_measures_on_dev(
     assert result["metrics"]["after"]["dev"]["mrr"] is not None
 
 
-def test_a_streamed_run_does_not_go_on_with_other_shards(
+def test_a_streamed_run_does_not_resume_with_other_shards(
     shards: Path, small_pairs: Path, tiny_encoder: Path, tmp_path: Path
 ):
     config, store = config_of(shards, small_pairs, tiny_encoder), RunStore(tmp_path / "runs")
     run = store.create(config)
-    run_experiment(config, run, on_report=lambda report: run.request_stop())
+    run_experiment(config, run, callbacks=[OnStep(lambda report: run.request_stop())])
     run.update_status(state="stopped")
     shutil.move(shards, tmp_path / "first")
     write_shards(shards, small_pairs, parts=2)
-    with pytest.raises(DataError, match="until step 1; bring its data files back as they were"):
+    with pytest.raises(DataError, match="until step 1; restore its data files"):
         run_experiment(config, refused := continue_run(store, run))
     refused.update_status(state="failed")
     shutil.rmtree(shards)
@@ -138,27 +139,27 @@ def test_a_streamed_run_does_not_go_on_with_other_shards(
     assert run_experiment(config, continue_run(store, run))["state"] == "done"
 
 
-def test_shards_are_read_whole_where_all_rows_are_needed(shards: Path, small_pairs: Path, tiny_encoder: Path):
+def test_shards_are_read_completely_if_all_rows_are_needed(shards: Path, small_pairs: Path, tiny_encoder: Path):
     streamed = config_of(shards, small_pairs, tiny_encoder)
     assert streams(streamed)
     assert not streams(config_of(small_pairs, small_pairs, tiny_encoder))
     for changes in (
         {"data": {"dev": None}},
-        {"data": {"remedies": ("drop_repeats",)}},
+        {"data": {"filters": ("drop_duplicates",)}},
         {"batching": {"strategy": "random"}},
-        {"batching": {"forbid_collisions": True}},
+        {"batching": {"no_duplicates": True}},
     ):
         assert not streams(config_of(shards, small_pairs, tiny_encoder, **changes))
 
 
 def test_rows_that_the_loss_does_not_train_on_are_refused(shards: Path, small_pairs: Path, tiny_encoder: Path):
     config = config_of(shards, small_pairs, tiny_encoder)
-    loss = config.loss.model_copy(update={"labelled_negatives": False})
-    with pytest.raises(DataError, match="hold rows that bsc does not train on"):
+    loss = config.loss.model_copy(update={"labeled_negatives": False})
+    with pytest.raises(DataError, match="contain rows that bsc does not train on"):
         PairStream(config.model_copy(update={"loss": loss}))
 
 
-def test_shards_that_are_not_whole_are_refused_before_any_work(shards: Path, small_pairs: Path, tiny_encoder: Path):
+def test_incomplete_shards_are_refused_before_any_work(shards: Path, small_pairs: Path, tiny_encoder: Path):
     (shards / "manifest.json").unlink()
     config = config_of(shards, small_pairs, tiny_encoder)
     assert streams(config)

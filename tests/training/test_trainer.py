@@ -1,4 +1,4 @@
-"""The loop: how many steps, what each reports, that it repeats, and what it refuses."""
+"""The training loop: steps, reports, repeatability, resuming, and refusals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from torch import nn
 from bsc_core.batching import build_plan
 from bsc_core.config import BatchingConfig, BSCLossConfig, EncoderConfig, TrainingConfig
 from bsc_core.data import read_pairs
-from bsc_core.encoders import load_encoder, tokenise
-from bsc_core.errors import CheckpointError, ConfigError, TrainingError
+from bsc_core.encoders import load_encoder, tokenize
+from bsc_core.errors import ConfigError, TrainingError
 from bsc_core.losses import LossParts, build_loss
-from bsc_core.training.checkpoint import checkpoints, read_state, save_checkpoint
-from bsc_core.training.seeding import seed_everything
-from bsc_core.training.trainer import Start, StepReport, Trainer
+from bsc_core.training.checkpoint import checkpoints, read_checkpoint, save_checkpoint
+from bsc_core.training.loop.device import seed_everything
+from bsc_core.training.loop.trainer import StepReport, Trainer, TrainerState
+from bsc_core.training.sampler import CustomSampler
 
 TRAINING = {"batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"}
 
@@ -30,24 +31,25 @@ def make(small_pairs, tiny_encoder):
         loss: nn.Module | None = None,
         strategy: str = "random",
         seed: int = 3,
-        start: Start | None = None,
-        begin: dict[str, torch.Tensor] | None = None,
+        resume: TrainerState | None = None,
+        initial: dict[str, torch.Tensor] | None = None,
         **changes,
     ) -> Trainer:
         seed_everything(seed)
         config = TrainingConfig(**{**TRAINING, **changes})
-        model = load_encoder(EncoderConfig(name=str(tiny_encoder), max_length=32))
-        model.load_state_dict(model.state_dict() if begin is None else begin)
+        model = load_encoder(EncoderConfig(name=str(tiny_encoder), max_seq_length=32))
+        model.load_state_dict(model.state_dict() if initial is None else initial)
+
+        def batches(epoch: int) -> list[np.ndarray]:
+            plan = build_plan(BatchingConfig(strategy=strategy), dataset, None, seed=config.seed, epoch=epoch)
+            return plan.batches(config.batch_size)
+
         return Trainer(
             model,
             loss or build_loss(BSCLossConfig(learn_temperature=True)),
-            dataset=dataset,
-            tokens=tokenise(model, dataset.texts.texts, 32),
-            config=config,
-            plan_for=lambda epoch: build_plan(
-                BatchingConfig(strategy=strategy), dataset, None, seed=config.seed, epoch=epoch
-            ),
-            start=start,
+            CustomSampler(dataset, tokenize(model, dataset.texts.texts, 32), batches),
+            config,
+            resume=resume,
         )
 
     return trainer
@@ -72,14 +74,14 @@ def test_a_fixed_number_of_steps_replaces_epochs(make, steps, ends):
     assert [report.step for report in reports if report.ends_epoch] == ends
 
 
-def test_restarts_begin_each_epoch_with_a_rate_of_0_and_new_moments(make):
-    trainer, begun = make(epochs=2, schedule="restarts"), []
+def test_restarts_reset_rate_and_moments_in_each_epoch(make):
+    trainer, starts = make(epochs=2, schedule="restarts"), []
     for report in trainer:
         moments = next(iter(trainer.optimizer.state.values()))
-        begun.append((report.learning_rate, int(moments["step"])))
-    assert [rate for rate, _ in begun[:5]] == [rate for rate, _ in begun[5:]]
-    assert begun[0][0] == 0 < begun[1][0]
-    assert [steps for _, steps in begun] == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
+        starts.append((report.learning_rate, int(moments["step"])))
+    assert [rate for rate, _ in starts[:5]] == [rate for rate, _ in starts[5:]]
+    assert starts[0][0] == 0 < starts[1][0]
+    assert [steps for _, steps in starts] == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
 
 
 def test_training_lowers_the_loss_and_moves_the_temperature(make):
@@ -108,7 +110,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_with_the_step(make):
         list(make(loss=Broken()))
 
 
-def test_evaluating_between_steps_does_not_switch_dropout_off(make):
+def test_evaluating_between_steps_does_not_disable_dropout(make):
     trainer = make(epochs=1)
     modes = []
     for _ in trainer:
@@ -117,29 +119,21 @@ def test_evaluating_between_steps_does_not_switch_dropout_off(make):
     assert modes == [True] * 5
 
 
-def test_a_checkpoint_holds_weights_loss_and_optimiser_and_only_the_newest_stays(make, tmp_path):
+def test_a_checkpoint_has_weights_loss_and_optimizer_and_old_ones_are_deleted(make, tmp_path):
     trainer = make(epochs=1)
     for report in trainer:
         save_checkpoint(tmp_path, trainer, report, keep=2)
     assert [path.name for path in checkpoints(tmp_path)] == ["step-000004", "step-000005"]
     newest = checkpoints(tmp_path)[-1]
-    loaded = load_encoder(EncoderConfig(name=str(newest / "model"), max_length=32)).state_dict()
+    loaded = load_encoder(EncoderConfig(name=str(newest / "model"), max_seq_length=32)).state_dict()
     assert all(torch.equal(loaded[name], value) for name, value in weights(trainer).items())
-    state = read_state(newest)
-    assert state["loss"].keys() == trainer.loss.state_dict().keys()
-    assert state["optimizer"]["param_groups"][0]["lr"] == trainer.optimizer.param_groups[0]["lr"]
+    saved = read_checkpoint(newest)
+    assert saved.loss.keys() == trainer.loss.state_dict().keys()
+    assert saved.state["optimizer"]["param_groups"][0]["lr"] == trainer.optimizer.param_groups[0]["lr"]
     moments = trainer.optimizer.state_dict()["state"]
-    assert all(torch.equal(state["optimizer"]["state"][key]["exp_avg"], moments[key]["exp_avg"]) for key in moments)
-
-
-def test_a_truncated_checkpoint_is_refused_by_name(make, tmp_path):
-    trainer = make(steps=1)
-    for report in trainer:
-        checkpoint = save_checkpoint(tmp_path, trainer, report)
-    state = checkpoint / "state.pt"
-    state.write_bytes(state.read_bytes()[: state.stat().st_size // 2])
-    with pytest.raises(CheckpointError, match="step-000001"):
-        read_state(checkpoint)
+    assert all(
+        torch.equal(saved.state["optimizer"]["state"][key]["exp_avg"], moments[key]["exp_avg"]) for key in moments
+    )
 
 
 def without_dropout(trainer: Trainer) -> Trainer:
@@ -149,7 +143,7 @@ def without_dropout(trainer: Trainer) -> Trainer:
     return trainer
 
 
-def test_accumulated_batches_are_averaged_also_in_a_partial_last_step(make):
+def test_accumulated_batches_are_averaged_also_in_a_smaller_last_step(make):
     still = {"epochs": 1, "learning_rate": 1e-12, "temperature_learning_rate": 1e-12, "max_grad_norm": 1e9}
     singles: list[dict[str, torch.Tensor]] = []
     trainer = without_dropout(make(**still))
@@ -162,7 +156,7 @@ def test_accumulated_batches_are_averaged_also_in_a_partial_last_step(make):
 
     trainer._update = remember
     losses = [report.loss for report in trainer]
-    reports = list(without_dropout(make(accumulation=2, **still)))
+    reports = list(without_dropout(make(gradient_accumulation_steps=2, **still)))
     assert [report.pairs for report in reports] == [16, 16, 8]
     assert [report.position for report in reports] == [2, 4, 5]
     assert [report.steps for report in reports] == [3, 3, 3]
@@ -173,44 +167,45 @@ def test_accumulated_batches_are_averaged_also_in_a_partial_last_step(make):
         assert report.grad_norm == pytest.approx(float(sum(part.square().sum() for part in mean) ** 0.5), rel=1e-3)
 
 
-def test_accumulated_steps_run_over_epochs_and_end_with_each(make):
-    reports = list(make(epochs=2, accumulation=3))
+def test_accumulated_steps_end_with_each_epoch(make):
+    reports = list(make(epochs=2, gradient_accumulation_steps=3))
     assert [(report.epoch, report.position) for report in reports] == [(1, 3), (1, 5), (2, 3), (2, 5)]
     assert [report.last for report in reports] == [False, False, False, True]
 
 
 @pytest.mark.parametrize("stop", [1, 2, 4, 5])
-def test_a_trainer_goes_on_bit_for_bit_where_another_stopped(make, stop):
-    options = {"epochs": 2, "accumulation": 2, "gradient_cache": "auto"}
-    whole, left = make(**options), None
-    for report in whole:
+def test_a_trainer_resumes_bit_for_bit_where_another_stopped(make, stop):
+    options = {"epochs": 2, "gradient_accumulation_steps": 2, "gradient_cache": "auto"}
+    complete, state = make(**options), None
+    for report in complete:
         if report.step == stop:
-            left = copy.deepcopy((whole.model.state_dict(), whole.loss.state_dict(), whole.state()))
-            place = (report.step, report.epoch, report.position)
-    assert left is not None
-    step, epoch, position = place
-    following = make(start=Start(step, epoch, position, False, left[2]), begin=left[0], **options)
-    following.loss.load_state_dict(left[1])
-    reports = list(following)
+            model, loss, state = copy.deepcopy(
+                (complete.model.state_dict(), complete.loss.state_dict(), complete.state())
+            )
+            position = (report.step, report.epoch, report.position)
+    assert state is not None
+    resumed = make(resume=TrainerState(*position, False, state), initial=model, **options)
+    resumed.loss.load_state_dict(loss)
+    reports = list(resumed)
     assert [report.step for report in reports] == list(range(stop + 1, 7))
-    expected, found = weights(whole), weights(following)
-    assert all(torch.equal(found[name], value) for name, value in expected.items())
-    assert following.loss.temperature.value == whole.loss.temperature.value
+    expected, result = weights(complete), weights(resumed)
+    assert all(torch.equal(result[name], value) for name, value in expected.items())
+    assert resumed.loss.temperature.value == complete.loss.temperature.value
 
 
-def test_computing_activations_twice_trains_to_the_same_bits(make):
-    kept = make(gradient_cache="never", micro_tokens=64)
-    reports = list(kept)
-    twice = make(gradient_cache="always", micro_tokens=64)
-    cached = list(twice)
+def test_recomputing_activations_gives_the_same_weights(make):
+    storing = make(gradient_cache="never", micro_tokens=64)
+    reports = list(storing)
+    recomputing = make(gradient_cache="always", micro_tokens=64)
+    cached = list(recomputing)
     assert [report.loss for report in cached] == [report.loss for report in reports]
     assert {report.recomputed for report in reports} == {0.0}
     assert {report.recomputed for report in cached} == {1.0}
-    others = weights(twice)
-    assert all(torch.equal(others[name], value) for name, value in weights(kept).items())
+    others = weights(recomputing)
+    assert all(torch.equal(others[name], value) for name, value in weights(storing).items())
 
 
-def test_a_report_tells_hardness_tokens_and_memory(make):
+def test_a_report_has_hardness_tokens_and_memory(make):
     reports: list[StepReport] = list(make(epochs=1, micro_tokens=64))
     assert all(-2 <= report.hardness <= 2 for report in reports)
     assert all(0 < report.distinct_tokens < report.tokens for report in reports)
@@ -218,27 +213,27 @@ def test_a_report_tells_hardness_tokens_and_memory(make):
     assert all(10**7 < report.memory_bytes < 10**11 for report in reports)
 
 
-def test_half_precision_of_sixteen_bits_is_refused_on_a_processor(make):
-    with pytest.raises(ConfigError, match=r"training\.precision is fp16.*choose auto"):
+def test_fp16_is_refused_on_a_cpu(make):
+    with pytest.raises(ConfigError, match=r"training\.precision is fp16.*use auto"):
         make(precision="fp16")
 
 
 def test_a_scaled_loss_trains_as_an_unscaled_one(make):
-    plain = make(steps=3)
+    plain = make(max_steps=3)
     norms = [report.grad_norm for report in plain]
-    scaled = make(steps=3)
+    scaled = make(max_steps=3)
     scaled.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     assert [report.grad_norm for report in scaled] == pytest.approx(norms, rel=1e-3)
     others = weights(scaled)
     assert all(torch.allclose(others[name], value, atol=1e-4) for name, value in weights(plain).items())
 
 
-def test_a_step_whose_scaled_gradient_overflows_is_left_out(make):
+def test_a_step_with_an_overflow_is_skipped(make):
     class Steep(nn.Module):
         def forward(self, queries, documents, labels=None, **ids):
             return LossParts(1e4 * (queries * documents).sum(), {})
 
-    trainer = make(loss=Steep(), steps=2)
+    trainer = make(loss=Steep(), max_steps=2)
     trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
     before = weights(trainer)
     steps = iter(trainer)
@@ -250,7 +245,7 @@ def test_a_step_whose_scaled_gradient_overflows_is_left_out(make):
     assert trainer.state()["schedule"]["last_epoch"] == 0
 
 
-def test_a_loss_that_turns_nan_leaves_the_weights_of_the_step_before(make):
+def test_a_loss_that_becomes_nan_does_not_change_the_weights(make):
     class BreaksLater(nn.Module):
         seen = 0
 
@@ -262,7 +257,7 @@ def test_a_loss_that_turns_nan_leaves_the_weights_of_the_step_before(make):
     trainer = make(loss=BreaksLater())
     steps = iter(trainer)
     next(steps), next(steps)
-    kept = weights(trainer)
+    before = weights(trainer)
     with pytest.raises(TrainingError, match="step 3"):
         next(steps)
-    assert all(torch.equal(value, weights(trainer)[name]) for name, value in kept.items())
+    assert all(torch.equal(value, weights(trainer)[name]) for name, value in before.items())

@@ -1,9 +1,5 @@
-"""Ten guided lessons: what each claims, what one moves in it, and the numbers behind its words."""
+"""Ten guided lessons: a claim, a control, a question with its answer, and the numbers in them."""
 
-from bsc_core.lab.lessons.batch_softmax import BATCH_SOFTMAX
-from bsc_core.lab.lessons.further import FURTHER
-from bsc_core.lab.lessons.lesson import LabLesson, Lesson
-
-LESSONS: dict[str, Lesson] = {lesson.slug: lesson for lesson in (*BATCH_SOFTMAX, *FURTHER)}
+from bsc_core.lab.lessons.lesson import LESSONS, LabLesson, Lesson
 
 __all__ = ["LESSONS", "LabLesson", "Lesson"]

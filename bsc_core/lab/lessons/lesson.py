@@ -1,23 +1,25 @@
-"""What a lesson is: sentences with places for numbers, and the function that computes them."""
+"""Lessons: sentences with placeholders for numbers; the texts are in lessons.toml."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from bsc_core.lab.batch import LabBatch
+from bsc_core.lab.lessons.facts import FACTS, Facts, stretched
+from bsc_core.lab.presets import preset_batch
 from bsc_core.lab.settings import LabSettings
-from bsc_core.losses.explain import Explanation, explain
-
-Facts = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Lesson:
     """One claim, one control, one question with an answer.
 
-    claim, move, question, answer: sentences whose {places} `facts` fills; no number is written in them. link: the URL
-    parameters with which the loss lab opens the same thing.
+    claim, move, question, answer: sentences whose {placeholders} `facts` fills; they contain no literal numbers. link:
+    URL parameters that open the same batch in the loss lab.
     """
 
     slug: str
@@ -26,44 +28,41 @@ class Lesson:
     move: str
     question: str
     answer: str
-    facts: Callable[[], Facts]
-    link: Mapping[str, str] = field(default_factory=dict)
+    link: Mapping[str, str]
 
-    def said(self) -> dict[str, str]:
-        """Claim, move, question and answer with their numbers."""
+    def facts(self) -> Facts:
+        """Compute the numbers of the sentences."""
+        return FACTS[self.slug]()
+
+    def sentences(self) -> dict[str, str]:
+        """Return claim, move, question and answer with their numbers."""
         facts = dict(self.facts())
-        sentences = {name: getattr(self, name) for name in ("claim", "move", "question", "answer")}
-        return {name: text.format(**facts) for name, text in sentences.items()}
+        return {name: getattr(self, name).format(**facts) for name in ("claim", "move", "question", "answer")}
 
 
 @dataclass(frozen=True)
 class LabLesson(Lesson):
-    """A lesson whose picture is the loss lab with one control: the batch, where it starts, and what can be moved."""
+    """A lesson that displays the loss lab with one control: preset batch, initial settings, controls and panels."""
 
-    batch: Callable[[], LabBatch] = field(kw_only=True)
+    preset: str
+    controls: tuple[str, ...]
     settings: LabSettings = field(default_factory=LabSettings)
-    controls: tuple[str, ...] = ("temperature",)
     panels: tuple[str, ...] = ("similarity", "softmax", "gradient")
 
-
-def seen(batch: LabBatch, **settings: object) -> Explanation:
-    """What the loss sees in a batch under some settings of the lab."""
-    chosen = LabSettings(**settings)  # type: ignore[arg-type]
-    return explain(
-        batch.queries,
-        batch.documents,
-        batch.labels,
-        config=chosen.config(),
-        query_ids=batch.query_ids,
-        document_ids=batch.document_ids,
-    )
+    def batch(self) -> LabBatch:
+        """Return the batch of the lesson."""
+        return stretched() if self.preset == "stretched" else preset_batch(self.preset)
 
 
-def decimal(value: float, digits: int = 3) -> str:
-    """A number as a sentence holds it: `0.917`, with a true minus sign."""
-    return f"{value:.{digits}f}".replace("-", "\N{MINUS SIGN}")
+def _lesson(slug: str, table: dict[str, Any]) -> Lesson:
+    if "preset" not in table:
+        return Lesson(slug, **table)
+    shown: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}
+    shown["settings"] = LabSettings(**table.get("settings", {}))
+    return LabLesson(slug, **table | shown)
 
 
-def percent(value: float) -> str:
-    """A share as a sentence holds it: `42%`."""
-    return f"{100 * value:.0f}%"
+LESSONS: dict[str, Lesson] = {
+    slug: _lesson(slug, table)
+    for slug, table in tomllib.loads(Path(__file__).with_name("lessons.toml").read_text(encoding="utf-8")).items()
+}

@@ -7,8 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.lab.batch import LabBatch
-from bsc_core.lab.circle import circle_batch
+from bsc_core.lab.batch import LabBatch, circle_batch
 
 MARGINS = (0.01, 0.1, 1.0, 5.0, 7.5, 10.0)
 """The margins that the paper on margins tries for triplets."""
@@ -19,39 +18,39 @@ GRID = tuple(np.round(np.geomspace(0.01, 10, 61), 3).tolist())
 
 
 def margin_batch() -> LabBatch:
-    """Twelve pairs on a circle; each query's negative is the document of the query two places on."""
+    """Return twelve pairs on a circle; the negative of a query is the document of the second query after it."""
     return circle_batch(pairs=12, spread=50, seed=3)
 
 
 def triplet_distances(batch: LabBatch) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(B,) cosine distances of each query from its document and from its negative, in [0, 2]."""
+    """Return (B,) cosine distances of each query from its document and from its negative, in [0, 2]."""
     negatives = np.roll(batch.documents, -2, axis=0)
     near = 1 - (batch.queries * batch.documents).sum(axis=1)  # points of length 1
     return near, 1 - (batch.queries * negatives).sum(axis=1)
 
 
 def active(batch: LabBatch, margin: float) -> NDArray[np.bool_]:
-    """(B,) triplets that do not meet the margin yet, and so still have a gradient."""
+    """Return (B,) whether a triplet violates the margin and so has a gradient."""
     near, far = triplet_distances(batch)
     return near - far + margin > 0
 
 
 def active_share(batch: LabBatch, margin: float) -> float:
-    """Share of the triplets that still pull and push."""
+    """Return the share of active triplets."""
     return float(active(batch, margin).mean())
 
 
 def triplet_loss(batch: LabBatch, margin: float) -> float:
-    """Mean of max(0, d+ - d- + margin)."""
+    """Return the mean of max(0, d+ - d- + margin)."""
     near, far = triplet_distances(batch)
     return float(np.maximum(0, near - far + margin).mean())
 
 
 def query_gradient(batch: LabBatch, margin: float) -> NDArray[np.float64]:
-    """(B, 2) gradient of the mean triplet loss with respect to the queries, along the circle.
+    """Return (B, 2) the gradient of the mean triplet loss with respect to the queries, along the circle.
 
-    d = 1 - q . a on the circle, so that each active triplet pulls with (negative - document) / B, less its part along
-    the query, which does not turn it.
+    d = 1 - q . a on the circle, so each active triplet contributes (negative - document) / B, minus the component along
+    the query, which does not rotate it.
     """
     negatives = np.roll(batch.documents, -2, axis=0)
     raw = (negatives - batch.documents) * active(batch, margin)[:, None] / len(batch)
@@ -60,5 +59,5 @@ def query_gradient(batch: LabBatch, margin: float) -> NDArray[np.float64]:
 
 
 def gradient_difference(batch: LabBatch, margin: float, other: float) -> float:
-    """Largest difference of the two margins' gradients in any coordinate."""
+    """Return the largest difference between the gradients of two margins in any coordinate."""
     return float(np.abs(query_gradient(batch, margin) - query_gradient(batch, other)).max())

@@ -1,6 +1,6 @@
-"""The toy trainings of two lessons: a linear map over fixed vectors, small enough to train while one looks."""
+"""Toy training for two lessons: a linear map over fixed vectors, trained while the page loads."""
 
-# N rows, D dimensions of the shipped vectors, K of the map's output
+# N rows, D dimensions of the stored vectors, K of the map's output
 
 from __future__ import annotations
 
@@ -20,99 +20,93 @@ from bsc_core.config import (
     SoftmaxLossConfig,
     SupConLossConfig,
 )
-from bsc_core.lab.presets import shipped_rows
+from bsc_core.lab.presets import sample_rows
+from bsc_core.losses.explain import first_largest
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from bsc_core.data.pairs import PairDataset
+    from bsc_core.data.dataset import PairDataset
 
 STEPS = 150
 LEARNING_RATE = 0.01
 GRADED_WIDTH, CLASS_WIDTH = 2, 8
+TIE = 1e-6
+"""Cosines this close are equal: the documents may be the same text, and rounding must not rank them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Graded:
-    """What a loss made of graded pairs, on the rows it was trained on.
-
-    mrr: of the positive pairs' documents among all documents; spearman: of cosines and grades; error: mean squared
-    difference of cosine and grade; cosines, grades: (N,).
-    """
+class GradedResult:
+    """Metrics of a loss on graded pairs, on the training rows."""
 
     rows: int
-    mrr: float
-    spearman: float
-    error: float
-    cosines: NDArray[np.float64]
-    grades: NDArray[np.float64]
+    mrr: float  # mean reciprocal rank of the positive pairs' documents among all documents
+    spearman: float  # Spearman correlation of cosines and grades
+    error: float  # mean squared difference of cosine and grade
+    cosines: NDArray[np.float64]  # (N,)
+    grades: NDArray[np.float64]  # (N,)
 
 
 @dataclass(frozen=True, eq=False)
-class Classed:
-    """What a loss made of NLI rows, on the rows it was trained on.
-
-    accuracy: of the head's classes; nearest: share of premises whose nearest hypothesis of all is the entailed one;
-    cosines: mean cosine of premise and hypothesis by class; similarity: (N,) cosine of each row; classes: (N,).
-    """
+class ClassResult:
+    """Metrics of a loss on NLI rows, on the training rows."""
 
     premises: int
-    accuracy: float
-    nearest: float
-    cosines: tuple[float, float, float]
-    similarity: NDArray[np.float64]
-    classes: NDArray[np.int32]
+    accuracy: float  # of the classification head
+    nearest: float  # share of premises whose nearest hypothesis is the entailed one
+    cosines: tuple[float, float, float]  # mean cosine of premise and hypothesis by class
+    similarity: NDArray[np.float64]  # (N,) cosine of each row
+    classes: NDArray[np.int32]  # (N,)
 
 
 @cache
-def trained_on_grades(mu: float) -> Graded:
-    """A linear map to two dimensions trained with mu * bsc + (1 - mu) * mse; mu 0 and 1 are the losses alone."""
-    dataset, vectors = shipped_rows("graded")
+def train_on_grades(mu: float) -> GradedResult:
+    """Train a linear map to two dimensions with mu * BSC + (1 - mu) * MSE; mu 0 and 1 are the losses alone."""
+    dataset, vectors = sample_rows("graded")
     assert dataset.label is not None
     config: LossConfig = CombinedLossConfig(mu=mu) if 0 < mu < 1 else BSCLossConfig() if mu else MSELossConfig()
-    queries, documents, _ = _trained(dataset, vectors, config, GRADED_WIDTH)
+    queries, documents, _ = _train(dataset, vectors, config, GRADED_WIDTH)
     similarity = _unit(queries) @ _unit(documents).T  # (N, N)
-    own = np.diag(similarity)
-    asked = np.flatnonzero(dataset.positive)
-    ranks = 1 + (similarity[asked] > own[asked, None]).sum(axis=1)
+    cosines = np.diag(similarity)
+    positives = np.flatnonzero(dataset.positive)
+    ranks = 1 + (similarity[positives] > cosines[positives, None] + TIE).sum(axis=1)
     grades = dataset.label.astype(np.float64)
-    return Graded(
+    return GradedResult(
         rows=len(dataset),
         mrr=float((1 / ranks).mean()),
-        spearman=float(spearmanr(own, grades).statistic),
-        error=float(np.square(own - grades).mean()),
-        cosines=own,
+        spearman=float(spearmanr(cosines, grades).statistic),
+        error=float(np.square(cosines - grades).mean()),
+        cosines=cosines,
         grades=grades,
     )
 
 
 @cache
-def trained_on_classes(mix: float) -> Classed:
-    """A linear map to eight dimensions trained with (1 - mix) * cross-entropy + mix * SCL; mix 0 is the former "
-    "alone."""
-    dataset, vectors = shipped_rows("classes")
+def train_on_classes(mix: float) -> ClassResult:
+    """Train a linear map to eight dimensions with (1 - mix) * cross-entropy + mix * SCL; mix 0 is the former alone."""
+    dataset, vectors = sample_rows("classes")
     assert dataset.classes is not None
     config: LossConfig = SupConLossConfig(mix=mix) if mix else SoftmaxLossConfig()
-    premises, hypotheses, loss = _trained(dataset, vectors, config, CLASS_WIDTH)
+    premises, hypotheses, loss = _train(dataset, vectors, config, CLASS_WIDTH)
     similarity = _unit(premises) @ _unit(hypotheses).T  # (N, N)
-    own = np.diag(similarity)
+    cosines = np.diag(similarity)
     entailed = np.flatnonzero(dataset.classes == 0)
-    told = _told(loss, premises, hypotheses)
-    means = [float(own[dataset.classes == number].mean()) for number in range(3)]
-    return Classed(
+    predicted = _predict(loss, premises, hypotheses)
+    means = [float(cosines[dataset.classes == number].mean()) for number in range(3)]
+    return ClassResult(
         premises=len(entailed),
-        accuracy=float((told == dataset.classes).mean()),
-        nearest=float((similarity[entailed].argmax(axis=1) == entailed).mean()),
+        accuracy=float((predicted == dataset.classes).mean()),
+        nearest=float((first_largest(similarity[entailed]) == entailed).mean()),
         cosines=(means[0], means[1], means[2]),
-        similarity=own,
+        similarity=cosines,
         classes=dataset.classes,
     )
 
 
-def _trained(
+def _train(
     dataset: PairDataset, vectors: NDArray[np.float32], config: LossConfig, width: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], nn.Module]:
-    """Queries and documents (N, K) under the trained map, and the loss with its head."""
+    """Train; return queries and documents (N, K) under the map, and the loss with its head."""
     import torch
 
     from bsc_core.losses import build_loss
@@ -139,16 +133,16 @@ def _trained(
     return mapped[0], mapped[1], loss
 
 
-def _told(loss: nn.Module, premises: NDArray[np.float64], hypotheses: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(N,) the class that the loss's head tells for each row."""
+def _predict(loss: nn.Module, premises: NDArray[np.float64], hypotheses: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return (N,) the class that the head of the loss predicts for each row."""
     import torch
 
     from bsc_core.losses import SoftmaxLoss
 
     head = next(module for module in loss.modules() if isinstance(module, SoftmaxLoss))
     sides = [torch.from_numpy(side.astype(np.float32)) for side in (premises, hypotheses)]
-    told: NDArray[np.int64] = head.predict(sides[0], sides[1]).argmax(dim=1).numpy()
-    return told
+    predicted: NDArray[np.int64] = head.predict(sides[0], sides[1]).argmax(dim=1).numpy()
+    return predicted
 
 
 def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,145 @@
+"""Background tasks: one child process per request, with progress, a log, and cancellation.
+
+A task has a folder with request.json, progress.json and log.txt. The parent calls `start`, `read_progress`, `cancel`
+and `reset`; the child's module calls `run_task`. Result files are named by the task itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bsc_core.errors import BscError, InputError
+from bsc_core.files import as_json, atomic_write
+
+REQUEST = "request.json"
+PROGRESS = "progress.json"
+LOG = "log.txt"
+_children: dict[Path, subprocess.Popen[bytes]] = {}
+_children_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of a task: `done` of `total` units, the current activity, and the reason if it failed."""
+
+    done: float = 0
+    total: float = 1
+    doing: str = "starting"
+    error: str | None = None
+
+    @property
+    def fraction(self) -> float:
+        """Completed fraction, in [0, 1]."""
+        return min(1.0, self.done / max(1, self.total))
+
+
+def start(folder: Path, module: str, request: Any, environment: Mapping[str, str] | None = None) -> None:
+    """Start `python -m MODULE FOLDER`, unless this process has started it before.
+
+    folder: created if missing. module: its main function calls `run_task`, which reads the request. environment:
+    variables added to those of this process.
+    """
+    with _children_lock:
+        if folder in _children:
+            return
+        atomic_write(folder / REQUEST, as_json(request))
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
+        command = [sys.executable, "-m", module, str(folder)]
+        with (folder / LOG).open("ab") as log:
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
+        _children[folder] = child
+    reap(child)
+
+
+def read_progress(folder: Path) -> Progress:
+    """Return the progress of a task; `error` is also set if its process ended early."""
+    try:
+        stored = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
+        progress = Progress(**{name: stored[name] for name in ("done", "total", "doing", "error")})
+    except (OSError, ValueError, KeyError):  # not written yet, or by another version
+        progress = Progress()
+    child = _children.get(folder)
+    exit_code = child.poll() if child is not None else None
+    if exit_code and not progress.error:
+        error = f"the process ended early (exit status {exit_code}), possibly out of memory; see {folder / LOG}"
+        return replace(progress, error=error)
+    return progress
+
+
+def elapsed_seconds(folder: Path) -> float:
+    """Return the seconds since the task was started."""
+    return time.time() - (folder / REQUEST).stat().st_mtime
+
+
+def wait(folder: Path, timeout: float | None = None) -> int:
+    """Wait for the process of a task that this process started, and return its exit status."""
+    return _children[folder].wait(timeout)
+
+
+def cancel(folder: Path) -> None:
+    """End the process of a task and wait for it; does nothing if it has ended."""
+    child = _children.get(folder)
+    if child is not None and child.poll() is None:
+        child.terminate()
+        child.wait()
+
+
+def reset(folder: Path) -> None:
+    """Cancel a task and remove its request and progress, so that `start` starts it again."""
+    cancel(folder)
+    with _children_lock:
+        _children.pop(folder, None)
+    for name in (PROGRESS, REQUEST):
+        (folder / name).unlink(missing_ok=True)
+
+
+def write_progress(folder: Path, done: float, total: float, doing: str, error: str | None = None) -> None:
+    """Replace the progress file of a task."""
+    draft = folder / f"progress.{os.getpid()}.json"  # not synced to disk: it is short-lived and written often
+    draft.write_text(json.dumps(asdict(Progress(done, total, doing, error))), encoding="utf-8")
+    draft.replace(folder / PROGRESS)
+
+
+def run_task(perform: Callable[[Path, Any], object], arguments: Sequence[str]) -> int:
+    """Perform the request of a task; the main function of its process.
+
+    perform: called with the folder and the request. arguments: command-line arguments, the folder. Returns the exit
+    status: 0 done, 1 failed or canceled, 2 invalid input; the reason is in the progress file.
+    """
+    folder = Path(arguments[0])
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that temporary files are removed
+    try:
+        perform(folder, json.loads((folder / REQUEST).read_text(encoding="utf-8")))
+    except BscError as error:
+        write_progress(folder, 0, 1, "refused", error=str(error))
+        return 2 if isinstance(error, InputError) else 1
+    except KeyboardInterrupt:
+        return 1
+    except Exception as error:  # the traceback goes to the log
+        write_progress(folder, 0, 1, "failed", error=f"{type(error).__name__}: {error}")
+        raise
+    return 0
+
+
+def remove_oldest(base: Path, pattern: str, keep: int) -> None:
+    """Remove all but the `keep` newest folders under `base`, by the modification time of their file `pattern`."""
+    newest_first = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in newest_first[keep:]:
+        shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def reap(child: subprocess.Popen[bytes]) -> None:
+    """Collect the exit status of a child when it ends, so that it does not remain as a zombie."""
+    threading.Thread(target=child.wait, name=f"reap {child.pid}", daemon=True).start()

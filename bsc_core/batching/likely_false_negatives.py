@@ -1,0 +1,114 @@
+"""Likely false negatives: in-batch negatives that texts or labels suggest to be positive."""
+
+# B rows of a batch, U distinct texts, D dimensions, V distinct words of a batch
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from bsc_core.batching.collisions import KnownPairs
+from bsc_core.batching.hardness import similarity_matrix
+from bsc_core.data import PairDataset
+from bsc_core.types import Ids, Mask, Vectors
+
+NEARLY_EQUAL = 0.8
+"""Jaccard similarity of words from which two texts count as nearly equal."""
+WORD = re.compile(r"\w+")
+
+
+class Reason(StrEnum):
+    """Why a pair is suspected, strongest reason first."""
+
+    MARKED = "marked by hand"
+    SAME_DOCUMENT = "same document"
+    SAME_QUERY = "same query"
+    LABELED = "labeled positive elsewhere"
+    NEAR_DOCUMENT = "nearly the same document"
+    NEAR_QUERY = "nearly the same query"
+    CLOSER = "closer than the positive"
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A likely false negative."""
+
+    query_row: int
+    document_row: int
+    similarity: float  # cosine of query and document
+    positive_similarity: float  # cosine of query and positive
+    reasons: tuple[Reason, ...]  # strongest first
+
+
+def marked_cells(dataset: PairDataset, rows: Ids) -> Mask:
+    """Return bool (B, B): query i and document j were marked as a false negative by hand. rows: (B,)."""
+    marks = dataset.marked_pairs.astype(np.int64)
+    keys = marks[:, 0] * len(dataset.texts) + marks[:, 1]
+    pairs = dataset.query[rows].astype(np.int64)[:, None] * len(dataset.texts) + dataset.document[rows]
+    cells: Mask = np.isin(pairs, keys)
+    return cells
+
+
+def likely_false_negatives(dataset: PairDataset, embeddings: Vectors, rows: Ids, top: int = 50) -> list[Suspect]:
+    """Return the `top` most likely false negatives of a batch, by reason and then by similarity.
+
+    Only queries of positive rows are considered, and no pairs labeled negative. embeddings: (U, D), row t for text t of
+    dataset.texts. rows: (B,).
+    """
+    similarities = similarity_matrix(dataset, embeddings, rows)  # (B, B)
+    pair_similarity = similarities.diagonal()
+    evidence = _evidence(dataset, rows) | {Reason.CLOSER: similarities > pair_similarity[:, None]}
+    considered = dataset.positive[rows][:, None] & ~np.eye(len(rows), dtype=np.bool_)
+    considered &= evidence[Reason.MARKED] | ~KnownPairs(dataset).negative(rows)
+    strength = np.full(considered.shape, len(Reason), dtype=np.int8)
+    for rank, reason in reversed(list(enumerate(Reason))):
+        strength[evidence[reason] & considered] = rank
+    queries, documents = np.nonzero(strength < len(Reason))
+    ranked = np.lexsort((-similarities[queries, documents], strength[queries, documents]))[:top]
+    return [
+        Suspect(
+            int(rows[i]),
+            int(rows[j]),
+            float(similarities[i, j]),
+            float(pair_similarity[i]),
+            tuple(reason for reason in Reason if evidence[reason][i, j]),
+        )
+        for i, j in zip(queries[ranked].tolist(), documents[ranked].tolist(), strict=True)
+    ]
+
+
+def _evidence(dataset: PairDataset, rows: Ids) -> dict[Reason, Mask]:
+    """Return bool (B, B) for each reason."""
+    query, document, group = dataset.query[rows], dataset.document[rows], dataset.query_group[rows]
+    positive = dataset.positive[rows][None, :]  # (1, B), of the document's row
+    same_document = document[:, None] == document[None, :]
+    same_query = (query[:, None] == query[None, :]) | (group[:, None] == group[None, :])
+    marked = marked_cells(dataset, rows)
+    return {
+        Reason.MARKED: marked,
+        Reason.SAME_DOCUMENT: same_document,
+        Reason.SAME_QUERY: same_query & positive,
+        Reason.LABELED: KnownPairs(dataset).positive(rows) & ~same_document & ~(same_query & positive) & ~marked,
+        Reason.NEAR_DOCUMENT: nearly_equal(dataset.texts.take(document)) & ~same_document,
+        Reason.NEAR_QUERY: nearly_equal(dataset.texts.take(query)) & ~same_query & positive,
+    }
+
+
+def nearly_equal(texts: list[str]) -> Mask:
+    """Return bool (B, B): the Jaccard similarity of the case-folded words is at least NEARLY_EQUAL.
+
+    A text without words equals no other.
+    """
+    words = [set(WORD.findall(text.casefold())) for text in texts]
+    index = {word: column for column, word in enumerate(sorted(set().union(*words)))}
+    occurs = np.zeros((len(texts), max(1, len(index))), dtype=np.float32)  # (B, V)
+    for row, distinct in enumerate(words):
+        occurs[row, [index[word] for word in distinct]] = 1
+    common = occurs @ occurs.T  # (B, B)
+    sizes = occurs.sum(axis=1)
+    union = sizes[:, None] + sizes[None, :] - common
+    cells: Mask = (common > 0) & (common >= NEARLY_EQUAL * union - 1e-4)
+    return cells

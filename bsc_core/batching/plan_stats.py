@@ -1,0 +1,136 @@
+"""Statistics of a batch plan: its batches and their hardness, their file, and warnings about its settings."""
+
+# M rows of the plan, U distinct texts, D dimensions
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsc_core.batching.hardness import Hardness, plan_hardness
+from bsc_core.batching.plan import UNREADABLE, BatchPlan
+from bsc_core.config import BatchingConfig
+from bsc_core.data import PairDataset
+from bsc_core.errors import FileFormatError
+from bsc_core.files import save_arrays
+from bsc_core.types import Ids, Vectors
+
+HARDNESS_ARRAYS = {
+    "hardest": "hardest",
+    "own": "pair_similarity",
+    "batch_collisions": "batch_collisions",
+    "batch_suspects": "batch_suspects",
+}
+"""Names of the stored arrays, and the fields of `Hardness` that they hold."""
+HARDNESS_NUMBERS = ("closer_share", "collisions", "intact")
+"""The other fields of `Hardness`."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanStats:
+    """A plan, its batches and their hardness.
+
+    Attributes:
+        plan: The plan.
+        positions: Positions in the plan's order, one array for each batch.
+        hardness: Hardness of the batches.
+        seconds: Time to build and evaluate the plan.
+    """
+
+    plan: BatchPlan
+    positions: tuple[Ids, ...]
+    hardness: Hardness
+    seconds: float
+
+    @property
+    def batches(self) -> list[Ids]:
+        """Row numbers of each batch."""
+        return [self.plan.order[positions] for positions in self.positions]
+
+    def batch(self, number: int) -> tuple[Ids, Ids]:
+        """Return row numbers and group ids of one batch, counted from 0."""
+        positions = self.positions[number]
+        return self.plan.order[positions], self.plan.groups[positions]
+
+    def group_sizes(self) -> dict[int, int]:
+        """Return the number of groups by group size."""
+        sizes, counts = np.unique(np.unique(self.plan.groups, return_counts=True)[1], return_counts=True)
+        return dict(zip(sizes.tolist(), counts.tolist(), strict=True))
+
+    def crossed_pairs(self) -> int:
+        """Return the number of pairs of rows that share a batch."""
+        return sum(len(batch) * (len(batch) - 1) // 2 for batch in self.positions)
+
+    def hardest_batch(self, dataset: PairDataset) -> int:
+        """Return the batch with the highest mean similarity of positive queries and their hardest negatives."""
+        counted = dataset.positive[self.plan.order] & ~np.isnan(self.hardness.hardest)
+        values = np.where(counted, self.hardness.hardest, 0).astype(np.float64)
+        means = [values[batch].sum() / max(1, counted[batch].sum()) for batch in self.positions]
+        defined = [bool(counted[batch].any()) for batch in self.positions]
+        return int(np.argmax(np.where(defined, means, -np.inf)))
+
+    def most_suspicious_batch(self) -> int:
+        """Return the batch with the most likely false negatives."""
+        return int(np.argmax(self.hardness.batch_suspects))
+
+    def save(self, path: Path) -> None:
+        """Save as an .npz file."""
+        lengths = [len(batch) for batch in self.positions]
+        facts = {"facts": self.plan.facts, "seconds": self.seconds, "keep_groups": self.plan.keep_groups}
+        facts |= {name: getattr(self.hardness, name) for name in HARDNESS_NUMBERS}
+        columns: dict[str, NDArray[Any]] = {
+            "order": self.plan.order,
+            "groups": self.plan.groups,
+            "places": np.concatenate(self.positions) if lengths else np.empty(0, dtype=np.int32),
+            "lengths": np.array(lengths, dtype=np.int32),
+            "facts": np.array(json.dumps(facts)),
+        }
+        save_arrays(path, columns | {name: getattr(self.hardness, field) for name, field in HARDNESS_ARRAYS.items()})
+
+    @classmethod
+    def load(cls, path: Path) -> PlanStats:
+        """Load a file written by `save`. Raises FileFormatError for another file."""
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                columns = {name: arrays[name] for name in arrays.files}
+            facts = json.loads(str(columns["facts"]))
+            ends = np.cumsum(columns["lengths"])
+            positions = np.split(columns["places"], ends[:-1]) if len(ends) else []
+            plan = BatchPlan(columns["order"], columns["groups"], facts["keep_groups"], facts["facts"])
+            hardness = {field: columns[name] for name, field in HARDNESS_ARRAYS.items()}
+            hardness |= {name: facts[name] for name in HARDNESS_NUMBERS}
+        except UNREADABLE as error:
+            raise FileFormatError(f"{path}: not plan statistics ({error}); build it again") from error
+        return cls(plan, tuple(positions), Hardness(**hardness), facts["seconds"])
+
+
+def plan_stats(build: Callable[[], BatchPlan], dataset: PairDataset, embeddings: Vectors, batch_size: int) -> PlanStats:
+    """Build a plan and compute its statistics. embeddings: (U, D), row t for text t of dataset.texts."""
+    start = time.perf_counter()
+    plan = build()
+    positions = tuple(plan.positions(batch_size))
+    hardness = plan_hardness(plan, dataset, embeddings, batch_size)
+    return PlanStats(plan, positions, hardness, time.perf_counter() - start)
+
+
+def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
+    """Return one sentence for each setting that exceeds the dataset."""
+    texts = len(np.unique(dataset.query if config.group_by == "query" else dataset.document))
+    grouped = config.strategy in ("words", "clusters", "neighbors", "nearest")
+    warnings = []
+    if grouped and config.group_size > len(dataset):
+        warnings.append(
+            f"group_size is {config.group_size:,} and there are {len(dataset):,} rows: no group can reach this size"
+        )
+    requested = {"nearest": config.neighbors, "neighbors": config.shingle_neighbors}.get(config.strategy, 0)
+    name = "neighbors" if config.strategy == "nearest" else "shingle_neighbors"
+    if requested > texts - 1 and name in config.model_fields_set:
+        warnings.append(f"{name} is {requested:,} and a text has {texts - 1:,} others: all of them are searched")
+    return warnings

@@ -1,0 +1,1 @@
+"""Batch strategies: one module for each order of rows."""

@@ -1,0 +1,38 @@
+"""Config of the encoder."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from bsc_core.config.section import Section
+
+
+class LoRAConfig(Section):
+    """Low-rank adaptation (Hu et al. 2021): W + (alpha / rank) B A, with trainable A and B only."""
+
+    rank: int = Field(8, ge=1, le=1024)
+    """Rank of the update B A."""
+    alpha: float = Field(16.0, gt=0)
+    """Scale of the update; divided by the rank."""
+    dropout: float = Field(0.0, ge=0, lt=1, title="LoRA dropout")
+    """Dropout on the input of the adapters."""
+    targets: tuple[str, ...] = Field((), title="Target modules")
+    """Names of linear layers to adapt; empty: the default of the architecture."""
+
+
+class EncoderConfig(Section):
+    """Sentence encoder to start from."""
+
+    aliases: ClassVar = {"max_length": "max_seq_length"}
+
+    name: str = Field("bundled", min_length=1, title="Encoder")
+    """bundled (all-MiniLM-L6-v2), bundled_raw (the same without normalization), static (fast, for lessons), a folder, a
+    hub id, or run:RUN for the model of another run."""
+    max_seq_length: int = Field(90, ge=2, le=8192, title="Maximum sequence length")
+    """Tokens per text; longer texts are truncated. The BSC paper uses 90."""
+    lora: LoRAConfig | None = Field(None, title="LoRA")
+    """Train low-rank adapters instead of all weights; merged when saved."""
+    unpadded: bool = Field(False, title="No padding")
+    """Padding-free attention on a GPU; not yet verified on one."""

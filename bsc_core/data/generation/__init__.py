@@ -1,0 +1,1 @@
+"""Training rows generated from other data."""

@@ -1,0 +1,196 @@
+"""Negatives for positive pairs: documents that a reference encoder ranks near the query (BSC paper), and triplets.
+
+The ranking itself is in `bsc_core.preparation.generate`. A query's negatives exclude its positives, documents with the
+same words as these, marked false negatives, and the query itself.
+"""
+
+# N rows, Q distinct queries, M documents, n of them ranked for a query, C negatives of a query, T triplets
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from bsc_core.config import NegativesConfig
+from bsc_core.data.dataset import Corpus, PairDataset, concatenate_rows
+from bsc_core.data.splits import connected_queries
+from bsc_core.data.text_normalization import normalized_ids
+from bsc_core.errors import DataError
+from bsc_core.types import Ids, Indices, Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Documents that may be negatives, and those that are excluded for each query.
+
+    query: (Q,) text ids of the distinct queries; query_of_row: (N,) the query of each row; document: (M,) distinct text
+    ids; available: (Q,) number of documents that are not excluded; words_of_document: (M,) equal for documents with the
+    same words; set_of_query: (Q,) equal for queries that share their documents; excluded: sorted codes, query set *
+    `codes` + words.
+    """
+
+    query: Ids
+    query_of_row: Indices
+    document: Ids
+    available: Indices
+    words_of_document: Indices
+    set_of_query: Indices
+    excluded: Indices
+    codes: int
+
+    @property
+    def most_excluded(self) -> int:
+        """Largest number of excluded documents of a query."""
+        return len(self.document) - int(self.available.min())
+
+    def is_excluded(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> Mask:
+        """Return which documents (Q', n) are excluded for the queries (Q', 1) or (Q',), both given by index."""
+        code = self.set_of_query[np.asarray(queries)] * self.codes + self.words_of_document[np.asarray(documents)]
+        index = np.minimum(np.searchsorted(self.excluded, code), len(self.excluded) - 1)
+        return np.asarray(self.excluded[index] == code, dtype=bool)
+
+
+def find_candidates(dataset: PairDataset, corpus: Corpus | None) -> Candidates:
+    """Return the documents of the corpus, else of the pairs, and which of them are excluded for each query.
+
+    Rows that share a query text or a query id share their documents.
+
+    Raises:
+        DataError: A pair is labeled negative or has a negative already.
+    """
+    if dataset.has_negatives or dataset.negative is not None:
+        what = "are labeled negative" if dataset.negative is None else "have a column of negatives"
+        raise DataError(
+            f"{dataset.report.source}: pairs {what}, and data.negatives is for pairs that are all positive; "
+            "leave one of the two out"
+        )
+    query, query_of_row = np.unique(dataset.query, return_inverse=True)
+    document = np.unique(dataset.document if corpus is None else corpus.document)
+    words = normalized_ids(dataset.texts)  # (U,)
+    codes = len(words)
+    sets = connected_queries(dataset).astype(np.int64)  # (N,)
+    set_of_query = np.zeros(len(query), dtype=np.int64)
+    set_of_query[query_of_row] = sets
+    set_of_text = np.full(len(words), -1, dtype=np.int64)
+    set_of_text[query] = set_of_query
+    marked = dataset.marked_pairs[set_of_text[dataset.marked_pairs[:, 0]] >= 0]
+    excluded = np.unique(
+        np.concatenate(
+            [
+                sets * codes + words[dataset.document],
+                sets * codes + words[dataset.query],
+                set_of_text[marked[:, 0]] * codes + words[marked[:, 1]],
+            ]
+        )
+    )
+    same_words = np.bincount(words[document], minlength=codes)  # documents with these words
+    counts = np.bincount(excluded // codes, weights=same_words[excluded % codes], minlength=int(sets.max()) + 1)
+    available = len(document) - counts[set_of_query].astype(np.int64)
+    return Candidates(query, query_of_row, document, available, words[document], set_of_query, excluded, codes)
+
+
+def negative_ranks(config: NegativesConfig) -> Indices:
+    """Return (C,) the ranks first_rank + 2^k for k = 0, 1, ..., counted from 1; k is at most 40."""
+    return config.first_rank + 2 ** np.minimum(np.arange(config.count, dtype=np.int64), 40)
+
+
+def at_ranks(ranked: npt.NDArray[np.integer], excluded: Mask, available: Indices, ranks: Indices) -> Ids:
+    """Return (Q, C) the documents at these ranks among those that are not excluded, -1 for a repeated one.
+
+    Args:
+        ranked: (Q, n) documents, nearest first; n covers the largest rank plus the excluded documents.
+        excluded: (Q, n) which of them are excluded.
+        available: (Q,) number of documents that are not excluded; larger ranks are replaced by it.
+        ranks: (C,) from 1.
+    """
+    wanted = np.minimum(ranks, available[:, None])  # (Q, C), from 1
+    order = np.argsort(excluded, axis=1, kind="stable")  # the excluded last
+    result = np.take_along_axis(np.take_along_axis(ranked, order, axis=1), np.maximum(wanted - 1, 0), axis=1)
+    repeated = np.zeros(wanted.shape, dtype=bool)
+    repeated[:, 1:] = wanted[:, 1:] == wanted[:, :-1]
+    return np.where(repeated | (wanted < 1), -1, result).astype(np.int32)
+
+
+def hardest_below(ranked: npt.NDArray[np.integer], allowed: Mask, count: int) -> tuple[Ids, Indices]:
+    """Return (P, C) the first `count` allowed documents of each row, -1 where there are fewer, and (P,) their number.
+
+    ranked: (P, n) documents, nearest first; allowed: (P, n) those below the positive by the margin and not excluded.
+    """
+    order = np.argsort(~allowed, axis=1, kind="stable")[:, :count]
+    result = np.full((len(ranked), count), -1, dtype=np.int32)
+    chosen = np.take_along_axis(allowed, order, axis=1)
+    result[:, : order.shape[1]] = np.where(chosen, np.take_along_axis(ranked, order, axis=1), -1)
+    return result, chosen.sum(axis=1, dtype=np.int64)
+
+
+def with_negative_rows(dataset: PairDataset, negatives: Ids, corpus: Corpus | None, *, oversample: bool) -> PairDataset:
+    """Return the positive rows and, after the first row of each query, its negatives as rows labeled 0.
+
+    Args:
+        dataset: N positive pairs.
+        negatives: (N, C) text ids, -1 for none; each document is labeled once per query.
+        corpus: Source of the negatives' document ids, if not the pairs.
+        oversample: Repeat positive rows, in turn, until there are as many as negatives.
+    """
+    row, column = np.nonzero(negatives >= 0)
+    code = dataset.query[row].astype(np.int64) * len(dataset.texts) + negatives[row, column]
+    first = np.sort(np.unique(code, return_index=True)[1])
+    row, document = row[first], negatives[row[first], column[first]]
+    copies = np.ones(len(dataset), dtype=np.int64)
+    if oversample and len(row) > len(dataset):
+        copies = len(row) // len(dataset) + (np.arange(len(dataset)) < len(row) % len(dataset)).astype(np.int64)
+    source = np.repeat(np.arange(len(dataset)), copies)
+    positives = dataset.take(source)
+    if positives.label is None:
+        positives = replace(positives, label=np.ones(len(source), dtype=np.float32))
+    negative_rows = replace(
+        dataset.take(row),
+        document=document.astype(np.int32),
+        label=np.zeros(len(row), dtype=np.float32),
+        document_key=_keys(dataset, document, corpus),
+    )
+    order = np.argsort(np.concatenate([source, row]), kind="stable")
+    return replace(concatenate_rows([positives, negative_rows]).take(order), classes=None, class_names=None)
+
+
+def with_negative_column(dataset: PairDataset, negatives: Ids) -> PairDataset:
+    """Return each row once per negative, in the negative column. negatives: (N, C) text ids, -1 for none."""
+    row, column = np.nonzero(negatives >= 0)
+    return replace(dataset.take(row), negative=negatives[row, column].astype(np.int32))
+
+
+def triplets(dataset: PairDataset) -> PairDataset:
+    """Return T rows of query, positive and negative document, in the order of the positive rows.
+
+    A dataset with a negative column keeps its positive rows. Otherwise each positive row is combined with every
+    negative row of its query group, as in the released BSC code.
+
+    Raises:
+        DataError: No query has a negative.
+    """
+    if dataset.negative is not None:
+        return dataset if not dataset.has_negatives else dataset.take(dataset.positive)
+    positives, negatives = np.flatnonzero(dataset.positive), np.flatnonzero(~dataset.positive)
+    by_group: dict[int, list[int]] = {}
+    for row in negatives.tolist():
+        by_group.setdefault(int(dataset.query_group[row]), []).append(row)
+    pairs = [(row, other) for row in positives.tolist() for other in by_group.get(int(dataset.query_group[row]), ())]
+    if not pairs:
+        raise DataError(
+            f"{dataset.report.source}: triplets need a negative for each query; name a column of wrong documents in "
+            "data.columns.negative, or give queries with both positive and negative labels"
+        )
+    chosen = np.asarray(pairs, dtype=np.int64)  # (T, 2)
+    return replace(dataset.take(chosen[:, 0]), negative=dataset.document[chosen[:, 1]])
+
+
+def _keys(dataset: PairDataset, documents: Ids, corpus: Corpus | None) -> tuple[str, ...] | None:
+    """Return the documents' ids in the corpus, else in the pairs; None where the pairs have none."""
+    if dataset.document_key is None:
+        return None
+    known = dict(zip(dataset.document.tolist(), dataset.document_key, strict=True))
+    if corpus is not None and corpus.key is not None:
+        known |= dict(zip(corpus.document.tolist(), corpus.key, strict=True))
+    return tuple(known.get(document, "") for document in documents.tolist())

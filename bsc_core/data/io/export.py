@@ -1,0 +1,72 @@
+"""Export of an experiment's rows, filtered and generated, in columns that are recognized when read again."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bsc_core.data.dataset import DatasetSplits, PairDataset
+
+# N rows of the chosen splits
+
+
+def exported_columns(
+    data: DatasetSplits, splits: Sequence[str] = ("train", "dev", "test"), *, rows: int | None = None
+) -> dict[str, list[Any]]:
+    """Return (N,) cells by column: split, query_id, query, document and optionally negative, label, class, doc_id.
+
+    A query id is the split's name and the number of the query in it. Missing splits are skipped, and a column that some
+    split lacks is left out. rows: Most rows of each split.
+    """
+    chosen = {name: data.splits[name] for name in splits if name in data.splits}
+    if rows is not None:
+        chosen = {name: split.take(np.arange(min(rows, len(split)))) for name, split in chosen.items()}
+    columns: dict[str, list[Any]] = {}
+    for name, split in chosen.items():
+        for column, cells in _columns(name, split).items():
+            columns.setdefault(column, []).extend(cells)
+    total = len(columns.get("query", ()))
+    return {name: cells for name, cells in columns.items() if len(cells) == total}
+
+
+def as_tsv(columns: dict[str, list[Any]]) -> bytes:
+    """Return the columns as a UTF-8 TSV file with a header."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue().encode()
+
+
+def as_parquet(columns: dict[str, list[Any]]) -> bytes:
+    """Return the columns as a Parquet file."""
+    import pyarrow
+    import pyarrow.parquet
+
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table(columns), sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _columns(name: str, split: PairDataset) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {
+        "split": [name] * len(split),
+        "query_id": [f"{name}-{number}" for number in split.query_group.tolist()],
+        "query": split.texts.take(split.query),
+        "document": split.texts.take(split.document),
+    }
+    if split.negative is not None:
+        columns["negative"] = split.texts.take(split.negative)
+    if split.label is not None:
+        columns["label"] = [round(float(label), 6) for label in split.label]
+    if split.classes is not None:
+        names = split.class_names
+        columns["class"] = [names[number] if names else number for number in split.classes.tolist()]
+    if split.document_key is not None:
+        columns["doc_id"] = list(split.document_key)
+    return columns

@@ -1,0 +1,359 @@
+"""Tables of text cells, read from any source at once or in chunks; `null` and `NA` stay texts."""
+
+# R rows of a chunk
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from bsc_core.data.io.hub import dataset_batches, load_from_hub, load_saved
+from bsc_core.data.io.shards import open_shards
+from bsc_core.data.io.sources import Source, check_signature, check_text_start, open_source
+from bsc_core.data.read_report import Rejection
+from bsc_core.errors import FileFormatError, PathError
+from bsc_core.files import error_reason
+from bsc_core.paths import check_path
+
+CHUNK_ROWS = 65_536
+LONGEST_FIELD = 2**31 - 1
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+HEAD_BYTES = 4096
+BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a source as columns of text.
+
+    Attributes:
+        source: Name of the source, for messages.
+        names: Column names.
+        columns: The cells of each column; a missing cell is "".
+        line: Position of each row in the source.
+        rejected: Rows of the wrong shape.
+        nested: Columns that contain lists, objects or bytes, whose cells are "" here.
+        unit: Unit of `line`.
+        roles: The column of each role where the source itself names them, as shards do.
+    """
+
+    source: str
+    names: tuple[str, ...]
+    columns: dict[str, list[str]]
+    line: list[int]
+    rejected: tuple[Rejection, ...] = ()
+    nested: frozenset[str] = frozenset()
+    unit: Literal["line", "row"] = "line"
+    roles: Mapping[str, str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def examples(self, count: int = 5) -> dict[str, list[str]]:
+        """Return the first non-empty cells of each column."""
+        return {name: list(islice(filter(str.strip, cells), count)) for name, cells in self.columns.items()}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Progress of reading a source. done, total: bytes of a text file, rows of another source; rows: rows so far."""
+
+    rows: int
+    done: int
+    total: int
+
+
+OnProgress = Callable[[Progress], object]
+
+
+def read_table(path: Path | str | Source) -> Table:
+    """Read a CSV, TSV, JSONL (each also .gz) or Parquet file, a folder of shards, or a dataset of Hugging Face.
+
+    Raises:
+        PathError: The path cannot be read.
+        FileFormatError: The file is unusable: empty, without rows, not UTF-8, of another format, or with unmatched
+            quotation marks.
+    """
+    source = open_source(path)
+    return _concatenate(list(read_chunks(source, rows=sys.maxsize)))
+
+
+def read_chunks(
+    path: Path | str | Source,
+    columns: Sequence[str] | None = None,
+    *,
+    rows: int | None = None,
+    on_progress: OnProgress = lambda progress: None,
+) -> Iterator[Table]:
+    """Yield the rows of `read_table` in tables of at most `rows` rows, with the same lines, rejections and errors.
+
+    rows: CHUNK_ROWS by default. columns: None for all; for JSON lines, those of the first chunk.
+    """
+    source = open_source(path)
+    rows = rows or CHUNK_ROWS
+    if source.format in ("saved", "hub"):
+        splits = load_saved(source.name, source.path) if source.format == "saved" else load_from_hub(source.name)
+        total = sum(len(split) for split in splits.values())
+        yield from _value_chunks(source, dataset_batches(source.name, splits, rows), total, columns, on_progress)
+    elif source.format == "shards":
+        shards = open_shards(source.name)
+        batches = (batch.to_pydict() for batch in shards.batches(rows=rows))
+        for table in _value_chunks(source, batches, len(shards), columns, on_progress):
+            yield replace(table, roles=shards.columns)
+    elif source.format == "parquet":
+        yield from _parquet_chunks(source, columns, rows, on_progress)
+    else:
+        yield from _text_chunks(source, columns, rows, on_progress)
+
+
+def read_text(path: Path | str) -> str:
+    """Read a plain text file as UTF-8. Raises PathError or FileFormatError."""
+    with _open_text(str(path), check_path(path), "text", gzipped=False) as (_, text):
+        content = text.read()
+    if not content.strip():
+        raise FileFormatError(f"{path}: the file is empty; give one with text")
+    return content
+
+
+def _concatenate(tables: list[Table]) -> Table:
+    first, *others = tables
+    if not others:
+        return first
+    names = tuple(dict.fromkeys(name for table in tables for name in table.names))
+    return replace(
+        first,
+        names=names,
+        columns={
+            name: [cell for table in tables for cell in table.columns.get(name, [""] * len(table))] for name in names
+        },
+        line=[line for table in tables for line in table.line],
+        rejected=tuple(rejection for table in tables for rejection in table.rejected),
+        nested=frozenset().union(*(table.nested for table in tables)),
+    )
+
+
+def _text_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress) -> Iterator[Table]:
+    path = source.path
+    read = _json_chunks if source.format == "jsonl" else _delimited_chunks
+    with _open_text(source.name, path, source.format, gzipped=source.gzipped) as (raw, text):
+        total, count = path.stat().st_size, 0
+        for table in read(text, source, columns, rows):
+            count += len(table) + len(table.rejected)
+            on_progress(Progress(count, raw.tell(), total))
+            yield table
+
+
+def _delimited_chunks(
+    text: io.TextIOWrapper, source: Source, columns: Sequence[str] | None, rows: int
+) -> Iterator[Table]:
+    parsed = _delimited_rows(text, source.name, DELIMITERS[source.format])
+    names = next(parsed, None)
+    if names is None:
+        raise FileFormatError(f"{source.name}: the file is empty; it needs a header and at least one row")
+    chosen = [number for number, name in enumerate(names) if columns is None or name in columns]
+    empty = True
+    for lines, values, rejected in _chunks(parsed, rows):
+        empty = False
+        cells = {names[number]: [fields[number] for fields in values] for number in chosen}
+        yield Table(source.name, tuple(cells), cells, lines, rejected)
+    if empty:
+        raise FileFormatError(f"{source.name}: there is a header but no row below it; add rows")
+
+
+def _json_chunks(text: io.TextIOWrapper, source: Source, columns: Sequence[str] | None, rows: int) -> Iterator[Table]:
+    names = None if columns is None else tuple(columns)
+    empty = True
+    for lines, objects, rejected in _chunks(_json_rows(text), rows):
+        empty = empty and not objects
+        if names is None and objects:
+            names = tuple({name: None for value in objects for name in value})
+        values = {name: [value.get(name) for value in objects] for name in names or ()}
+        yield Table(source.name, names or (), cells_of(values), lines, rejected, nested_columns(values))
+    if empty:
+        raise FileFormatError(
+            f'{source.name}: no line is a JSON object; write one object per line, such as {{"query": "..."}}'
+        )
+
+
+def _chunks(rows: Iterator[Any], size: int) -> Iterator[tuple[list[int], list[Any], tuple[Rejection, ...]]]:
+    """Yield the lines and values of the rows, and the rejections, of each chunk."""
+    while chunk := list(islice(rows, size)):
+        valid = [row for row in chunk if not isinstance(row, Rejection)]
+        rejected = tuple(row for row in chunk if isinstance(row, Rejection))
+        yield [line for line, _ in valid], [value for _, value in valid], rejected
+
+
+def _parquet_chunks(
+    source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress
+) -> Iterator[Table]:
+    import pyarrow
+    import pyarrow.parquet
+
+    path = source.path
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        file.seek(max(0, path.stat().st_size - 4))
+        check_signature(head + file.read(4), source.name, "parquet")
+    try:
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES) as file:
+            names = _check_names([str(name) for name in file.schema_arrow.names], source.name)
+            chosen = [name for name in names if columns is None or name in columns]
+            total = file.metadata.num_rows
+            if not total:
+                raise FileFormatError(f"{source.name}: there is a header but no row below it; add rows")
+            batches = file.iter_batches(min(rows, total), columns=chosen, use_threads=False)
+            yield from _value_chunks(source, (batch.to_pydict() for batch in batches), total, None, on_progress)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise FileFormatError(
+            f"{source.name}: the Parquet file cannot be read ({error_reason(error)}); write it again"
+        ) from None
+
+
+def _value_chunks(
+    source: Source,
+    batches: Iterable[dict[str, list[Any]]],
+    total: int,
+    columns: Sequence[str] | None,
+    on_progress: OnProgress,
+) -> Iterator[Table]:
+    """Yield tables of batches of values; rows are numbered from 1."""
+    if not total:
+        raise FileFormatError(f"{source.name}: it has no rows; choose another split or dataset")
+    count = 0
+    for batch in batches:
+        size = len(next(iter(batch.values()), ()))
+        names = _check_names(list(batch), source.name) if columns is None else [n for n in columns if n in batch]
+        values = {name: batch[name] for name in names}
+        lines = list(range(count + 1, count + size + 1))
+        count += size
+        on_progress(Progress(count, count, total))
+        yield Table(source.name, tuple(values), cells_of(values), lines, (), nested_columns(values), "row")
+
+
+def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterator[Any]:
+    """Yield the names in the header, then each row with its first line, or its rejection; nothing for an empty text."""
+    csv.field_size_limit(LONGEST_FIELD)  # a long document is valid
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    start = 1
+    names: tuple[str, ...] = ()
+    try:
+        for fields in reader:
+            if not names:
+                if len(fields) > 1 or any(field.strip() for field in fields):
+                    names = _header(fields, source, delimiter)
+                    yield names
+            elif len(fields) == len(names):
+                yield start, fields
+            elif fields:
+                yield Rejection(start, "", f"has {len(fields)} fields where the header has {len(names)}")
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise FileFormatError(
+            f"{source}: the row that starts at line {start} has unmatched quotation marks ({error}); "
+            'put a field that begins with " in quotes and write "" for each " in it'
+        ) from None
+
+
+def _json_rows(lines: Iterable[str]) -> Iterator[Any]:
+    """Yield each JSON object with its line, or the rejection of a line; blank lines are skipped."""
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        yield (number, value) if isinstance(value, dict) else Rejection(number, "", "is not a JSON object")
+
+
+def _check_names(names: list[str], source: str) -> tuple[str, ...]:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise FileFormatError(f"{source}: the header names {', '.join(repeated)} more than once; rename one of them")
+    return tuple(names)
+
+
+def cells_of(values: dict[str, list[Any]]) -> dict[str, list[str]]:
+    """Convert columns of JSON or Arrow values to text; a missing or nested value becomes ""."""
+    return {name: [_cell(value) for value in column] for name, column in values.items()}
+
+
+def nested_columns(values: dict[str, list[Any]]) -> frozenset[str]:
+    """Return the names of columns that contain lists, objects or bytes."""
+    return frozenset(
+        name for name, column in values.items() if any(isinstance(cell, list | dict | bytes | tuple) for cell in column)
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "1" if value else "0"  # so that a label may be true or false
+    return "" if value is None or isinstance(value, list | dict | bytes | tuple) else str(value)
+
+
+def _header(fields: list[str], source: str, delimiter: str) -> tuple[str, ...]:
+    if "\x00" in "".join(fields):
+        raise FileFormatError(f"{source}: the first line contains zero bytes and is not UTF-8; save the file as UTF-8")
+    if len(fields) == 1:
+        for other, name in SEPARATOR_NAMES.items():
+            if other != delimiter and other in fields[0]:
+                wanted = SEPARATOR_NAMES[delimiter]
+                raise FileFormatError(
+                    f"{source}: the header has {name} but no {wanted}; "
+                    f"save the file with {wanted}, or use .csv for commas and .tsv for tabs"
+                )
+    return _check_names([name.strip() or f"column {number}" for number, name in enumerate(fields, 1)], source)
+
+
+@contextmanager
+def _open_text(
+    name: str, path: Path, kind: str, *, gzipped: bool
+) -> Iterator[tuple[io.BufferedReader, io.TextIOWrapper]]:
+    """Yield the raw file, for its position, and its text; convert the errors of reading."""
+    try:
+        with path.open("rb") as raw:
+            stream: Any = gzip.GzipFile(fileobj=raw) if gzipped and path.stat().st_size else raw
+            head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+            if not head:
+                raise FileFormatError(f"{name}: the file is empty; it needs a header and at least one row")
+            check_signature(head, name, kind)
+            check_text_start(head.decode("utf-8-sig", "ignore")[:200], name, kind)
+            newline: Literal["", "\n"] = "\n" if kind == "jsonl" else ""
+            yield raw, io.TextIOWrapper(stream, encoding="utf-8-sig", newline=newline)
+    except UnicodeDecodeError:
+        line, byte = _first_undecodable(path, gzipped=gzipped)
+        raise FileFormatError(f"{name}: line {line} (byte {byte:,}) is not UTF-8; save the file as UTF-8") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise FileFormatError(
+            f"{name}: not a complete gzip file, though its name ends in .gz; compress it again or rename it"
+        ) from None
+    except OSError as error:
+        raise PathError(
+            f"{name}: cannot be read ({error_reason(error)}); give a file that this user may read"
+        ) from None
+
+
+def _first_undecodable(path: Path, *, gzipped: bool) -> tuple[int, int]:
+    """Return line, from 1, and byte, from 0, of the first byte that is not UTF-8."""
+    start = 0
+    with gzip.open(path) if gzipped else path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return number, start + error.start
+            start += len(line)
+    return 1, 0

@@ -1,0 +1,153 @@
+"""Near-duplicate texts: equal up to case, punctuation, spaces and Unicode forms, or with mostly the same words.
+
+The shingles of a text are its words and pairs of adjacent words. MinHash bands give candidate pairs, which count when
+the exact Jaccard similarity of their shingles is high enough.
+"""
+
+# U texts, F distinct normalized texts, W words of all of them, P candidate pairs
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from bsc_core.data.text_normalization import normalize_text
+from bsc_core.types import Ids, Indices
+
+Hashes = npt.NDArray[np.uint64]
+
+JACCARD = 0.8
+MIN_WORDS = 5  # shorter texts are near duplicates only when equal after normalization
+BANDS, ROWS = 6, 4  # a pair of Jaccard 0.8 is a candidate with probability 0.96, one of 0.9 with 0.998
+BLOCK = 100_000
+SEED = 2024
+MIX = np.uint64(0x9E3779B97F4A7C15)
+MAX_HASH = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def near_groups(texts: Iterable[str]) -> Ids:
+    """Return (U,) the number of each text's set of near duplicates; chains of near duplicates are one set."""
+    numbers: dict[str, int] = {}
+    form = np.fromiter((numbers.setdefault(_form(text), len(numbers)) for text in texts), dtype=np.int32)
+    forms = list(numbers)
+    left, right = _near_pairs(forms)
+    if not len(left):
+        return form
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(left), dtype=np.int8), (left, right)), shape=(len(forms), len(forms)))
+    _, component = connected_components(graph, directed=False)
+    groups: Ids = component.astype(np.int32)[form]
+    return groups
+
+
+def _form(text: str) -> str:
+    return normalize_text(text if text.isascii() else unicodedata.normalize("NFKC", text))
+
+
+def _near_pairs(forms: list[str]) -> tuple[Indices, Indices]:
+    """Return (P,) and (P,) numbers of near-duplicate forms; enough pairs to connect each set."""
+    words = [form.split() for form in forms]
+    long = np.asarray([row for row, form in enumerate(words) if len(form) >= MIN_WORDS], dtype=np.int64)
+    none = np.empty(0, dtype=np.int64)
+    if len(long) < 2:
+        return none, none
+    shingles = _Shingles([words[row] for row in long.tolist()])
+    left, right = _candidates(shingles.bands())
+    near = shingles.jaccard(left, right) >= JACCARD
+    return long[left[near]], long[right[near]]
+
+
+class _Shingles:
+    """Hashed words and word pairs of many texts, concatenated."""
+
+    def __init__(self, words: list[list[str]]) -> None:
+        vocabulary: dict[str, int] = {}
+        flat = [vocabulary.setdefault(word, len(vocabulary)) for form in words for word in form]
+        hashes = hash_texts(list(vocabulary))
+        self.counts = np.asarray([len(form) for form in words], dtype=np.int64)
+        self.starts = np.cumsum(self.counts) - self.counts
+        self.single: Hashes = hashes[np.asarray(flat, dtype=np.int64)]  # (W,)
+        self.pair: Hashes = np.full_like(self.single, MAX_HASH)  # (W,), MAX_HASH after a text's last word
+        self.pair[:-1] = self.single[:-1] * MIX + self.single[1:]
+        self.pair[self.starts + self.counts - 1] = MAX_HASH
+
+    def bands(self) -> list[Hashes]:
+        """Return BANDS arrays with one number per text, equal where ROWS smallest hashes are equal."""
+        generator = np.random.default_rng(SEED)
+        salts = generator.integers(1, 2**63, size=(BANDS, ROWS), dtype=np.uint64) | np.uint64(1)
+        blocks = [self._bands_of(start, salts) for start in range(0, len(self.counts), BLOCK)]
+        return [np.concatenate(bands) for bands in zip(*blocks, strict=True)]
+
+    def _bands_of(self, start: int, salts: Hashes) -> list[Hashes]:
+        stop = min(start + BLOCK, len(self.counts))
+        first, last = self.starts[start], self.starts[stop - 1] + self.counts[stop - 1]
+        single, pair, starts = self.single[first:last], self.pair[first:last], self.starts[start:stop] - first
+        keys = []
+        for band in salts:
+            key = np.zeros(stop - start, dtype=np.uint64)
+            for salt in band:
+                smallest = np.minimum.reduceat(mix_bits(single ^ salt), starts)
+                pairs = np.where(pair == MAX_HASH, MAX_HASH, mix_bits(pair ^ salt))
+                key = mix_bits((key + np.minimum(smallest, np.minimum.reduceat(pairs, starts))) ^ MIX)
+            keys.append(key)
+        return keys
+
+    def jaccard(self, left: Indices, right: Indices) -> npt.NDArray[np.float64]:
+        """Return (P,) the shared shingles of two texts as a share of all shingles of both."""
+        from scipy.sparse import csr_array
+
+        used, inverse = np.unique(np.concatenate([left, right]), return_inverse=True)
+        if not len(used):
+            return np.empty(0)
+        shingles = [self._of(row) for row in used.tolist()]
+        sizes = np.asarray([len(hashes) for hashes in shingles], dtype=np.int64)
+        known, column = np.unique(np.concatenate(shingles), return_inverse=True)
+        ends = np.concatenate([[0], np.cumsum(sizes)])
+        matrix = csr_array((np.ones(len(column), dtype=np.int32), column, ends), shape=(len(used), len(known)))
+        one, other = np.split(inverse, 2)
+        blocks = [slice(start, start + BLOCK) for start in range(0, len(one), BLOCK)]
+        products = [matrix[one[block]].multiply(matrix[other[block]]).sum(axis=1) for block in blocks]
+        shared = np.concatenate([np.asarray(counts).ravel() for counts in products])
+        similarity: npt.NDArray[np.float64] = shared / (sizes[one] + sizes[other] - shared)
+        return similarity
+
+    def _of(self, row: int) -> Hashes:
+        """Return the distinct shingles of a text."""
+        start, stop = self.starts[row], self.starts[row] + self.counts[row]
+        return np.unique(np.concatenate([self.single[start:stop], self.pair[start : stop - 1]]))
+
+
+def _candidates(bands: list[Hashes]) -> tuple[Indices, Indices]:
+    """Return pairs of texts with equal keys in a band: each text with the previous and with the first of its bucket."""
+    lefts, rights = [], []
+    for keys in bands:
+        order = np.argsort(keys, kind="stable")
+        same = np.concatenate([[False], keys[order][1:] == keys[order][:-1]])
+        first = np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))
+        rows = np.flatnonzero(same)
+        lefts += [order[rows - 1], order[first[rows]]]
+        rights += [order[rows], order[rows]]
+    pairs = np.unique(np.stack([np.concatenate(lefts), np.concatenate(rights)]), axis=1)
+    return pairs[0], pairs[1]
+
+
+def hash_texts(texts: list[str]) -> Hashes:
+    """Return (U,) hashes, equal for equal texts in every process."""
+    from pandas.util import hash_array
+
+    hashes: Hashes = hash_array(np.asarray(texts, dtype=object), categorize=False)
+    return hashes
+
+
+def mix_bits(values: Hashes) -> Hashes:
+    """Return the values with mixed bits (the finalizer of MurmurHash3 from its first multiplication on)."""
+    mixed = values * np.uint64(0xFF51AFD7ED558CCD)
+    mixed ^= mixed >> np.uint64(33)
+    mixed *= np.uint64(0xC4CEB9FE1A85EC53)
+    mixed ^= mixed >> np.uint64(33)
+    return mixed

@@ -1,0 +1,1 @@
+"""Audit of a dataset and filters for the problems it finds."""

@@ -1,0 +1,80 @@
+"""User-supplied queries with optional relevant documents, from a file or pasted lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bsc_core.data.io.tables import read_table, read_text
+from bsc_core.data.io.validation import RowChecks, no_valid_row
+from bsc_core.data.read_report import Rejection
+from bsc_core.data.schema.columns import guess_query_columns
+from bsc_core.errors import InputError
+
+MAX_QUERIES = 2000
+"""Maximum number of queries in one search."""
+
+
+@dataclass(frozen=True)
+class QuerySet:
+    """Distinct queries in their order. gold: the texts of the relevant documents of each, if given."""
+
+    source: str
+    texts: tuple[str, ...]
+    gold: tuple[tuple[str, ...], ...]
+    rejected: tuple[Rejection, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def with_gold(self) -> int:
+        """Number of queries with a relevant document."""
+        return sum(bool(documents) for documents in self.gold)
+
+
+def read_queries(path: Path | str) -> QuerySet:
+    """Read queries from a .txt file, one per line, or from a table with a query and optionally a document column.
+
+    A query in several rows has the documents of all of them.
+
+    Raises:
+        PathError: The path cannot be read.
+        FileFormatError: The file is unusable.
+        ColumnError: The query column cannot be guessed.
+        DataError: No row is left.
+        InputError: There are more than MAX_QUERIES queries.
+    """
+    if Path(path).suffix.lower() == ".txt":
+        return parse_queries(read_text(path), source=str(path))
+    table = read_table(path)
+    query, document = guess_query_columns(table.names)
+    golds = table.columns[document] if document else [""] * len(table)
+    checks = RowChecks(table)
+    queries = checks.texts(query)
+    return _distinct(table.source, [(queries[row], golds[row]) for row in checks.rows], checks.rejected)
+
+
+def parse_queries(text: str, *, source: str = "pasted lines") -> QuerySet:
+    """Parse one query per line, optionally with a tab and its relevant document; blank lines are skipped."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    pairs = [(query, gold) for query, _, gold in (line.partition("\t") for line in lines)]
+    empty = tuple(
+        Rejection(number, "query", "the text is empty") for number, pair in enumerate(pairs, 1) if not pair[0].strip()
+    )
+    return _distinct(source, [pair for pair in pairs if pair[0].strip()], empty)
+
+
+def _distinct(source: str, pairs: Sequence[tuple[str, str]], rejected: tuple[Rejection, ...]) -> QuerySet:
+    gold_of: dict[str, dict[str, None]] = {}
+    for query, gold in pairs:
+        documents = gold_of.setdefault(query.strip(), {})
+        if gold.strip():
+            documents[gold.strip()] = None
+    if not gold_of:
+        first = rejected[0].sentence() if rejected else "there is no line with text"
+        raise no_valid_row(source, len(rejected), first)
+    if len(gold_of) > MAX_QUERIES:
+        raise InputError(f"{source}: {len(gold_of):,} queries exceed the limit of {MAX_QUERIES:,}; give fewer")
+    return QuerySet(source, tuple(gold_of), tuple(map(tuple, gold_of.values())), rejected)

@@ -1,0 +1,1 @@
+"""Column roles, their mapping and class labels."""

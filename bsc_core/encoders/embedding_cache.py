@@ -1,0 +1,138 @@
+"""Disk cache of the vectors of a text table.
+
+Torch and the model are imported only to encode, so a page that shows cached vectors starts fast.
+"""
+
+# U distinct texts, D dimensions
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from bsc_core.config import EncoderConfig
+from bsc_core.data.dataset import TextTable
+from bsc_core.encoders.pretrained import load_folder
+from bsc_core.encoders.registry import encoder_folder
+from bsc_core.files import atomic_write
+from bsc_core.paths import cache_folder
+from bsc_core.types import Progress, Vectors
+
+if TYPE_CHECKING:
+    from bsc_core.encoders.forward import Precision
+
+MAX_ARRAYS = 64
+MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
+
+
+def embed(encoder: EncoderConfig | Path | str, texts: TextTable, *, progress: Progress | None = None) -> Vectors:
+    """Return the vectors of all texts, from the cache if they are there.
+
+    The cache file is named by the digests of model folder and texts and by the maximum length, and is written
+    atomically, so several processes may call this at once.
+
+    Args:
+        encoder: A config, or the name or folder of an encoder with the default maximum length.
+        texts: The texts.
+        progress: Called with the number of encoded texts and U.
+
+    Returns:
+        (U, D), row i for text i.
+
+    Raises:
+        ModelError, PathError, ConfigError: As `load_encoder`.
+    """
+    config = _config(encoder)
+
+    def encode_texts(folder: Path) -> Vectors:
+        from bsc_core.encoders.encoding import encode
+        from bsc_core.encoders.tokens import tokenize
+
+        model = load_folder(folder, config.max_seq_length)
+        return encode(model, tokenize(model, texts.texts, config.max_seq_length), progress=progress)
+
+    return get_or_compute(config, texts, encode_texts)
+
+
+def get_or_compute(
+    config: EncoderConfig,
+    texts: TextTable,
+    compute: Callable[[Path], Vectors],
+    *,
+    precision: Precision = "fp32",
+) -> Vectors:
+    """Return the cached vectors of all texts, (U, D), or compute and cache them.
+
+    compute: called with the model's folder; encodes the texts in `precision`, which is part of the cache key.
+    """
+    folder = encoder_folder(config.name)
+    path = _cache_path(folder, config, texts, precision)
+    vectors = _read(path, len(texts))
+    if vectors is None:
+        vectors = compute(folder)
+        _write(path, vectors)
+    return vectors
+
+
+def cached_vectors(config: EncoderConfig, texts: TextTable) -> Vectors | None:
+    """Return the cached vectors that `embed` would return, memory-mapped and read-only; None if there are none."""
+    return _read(_cache_path(encoder_folder(config.name), config, texts), len(texts), mmap_mode="r")
+
+
+def store_vectors(encoder: EncoderConfig | Path | str, texts: TextTable, vectors: Vectors) -> None:
+    """Cache vectors, shape (U, D), for `embed` to return for these texts."""
+    config = _config(encoder)
+    path = _cache_path(encoder_folder(config.name), config, texts)
+    if not path.is_file():
+        _write(path, vectors)
+
+
+def _config(encoder: EncoderConfig | Path | str) -> EncoderConfig:
+    return encoder if isinstance(encoder, EncoderConfig) else EncoderConfig.model_validate({"name": str(encoder)})
+
+
+def _cache_path(folder: Path, config: EncoderConfig, texts: TextTable, precision: Precision = "fp32") -> Path:
+    suffix = "" if precision == "fp32" else f" {precision}"
+    key = f"{folder_digest(folder)} {texts.digest} {config.max_seq_length}{suffix}"
+    return cache_folder() / "embeddings" / f"{hashlib.sha256(key.encode()).hexdigest()}.npy"
+
+
+def folder_digest(folder: Path) -> str:
+    """Return the SHA-256 (hex) of a model folder's weights, tokenizer and settings, without its model card."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in MODEL_FILES and path.is_file()):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _read(path: Path, rows: int, *, mmap_mode: Literal["r"] | None = None) -> Vectors | None:
+    try:
+        vectors: Vectors = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+        os.utime(path)  # the least recently used files are removed first
+    except (FileNotFoundError, ValueError, EOFError):  # missing or damaged
+        return None
+    is_valid = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.ndim == 2
+    return vectors if is_valid and len(vectors) == rows else None
+
+
+def _write(path: Path, vectors: Vectors) -> None:
+    atomic_write(path, lambda file: np.save(file, vectors))
+    _remove_oldest(path.parent)
+
+
+def _remove_oldest(folder: Path) -> None:
+    ages = []
+    for path in folder.glob("*.npy"):
+        try:
+            ages.append((path.stat().st_mtime, path))
+        except FileNotFoundError:  # another process removed it
+            continue
+    for _, path in sorted(ages, reverse=True)[MAX_ARRAYS:]:
+        path.unlink(missing_ok=True)

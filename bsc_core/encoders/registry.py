@@ -1,0 +1,73 @@
+"""Encoders by name: the built-in ones, a model folder, or a hub id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bsc_core.config import EncoderConfig
+from bsc_core.encoders.bundled import bundled_folder, unnormalized_folder
+from bsc_core.encoders.pretrained import check_folder, fetch, load_folder
+from bsc_core.encoders.static import static_folder
+from bsc_core.errors import ModelError
+from bsc_core.paths import check_path
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+ENCODERS: dict[str, Callable[[], Path]] = {
+    "bundled": bundled_folder,
+    "bundled_raw": unnormalized_folder,
+    "static": static_folder,
+}
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+def encoder_folder(name: str) -> Path:
+    """Return the model folder of an encoder: a built-in one, an existing folder, or a download of a hub id.
+
+    Raises:
+        PathError: The folder is missing or may not be read.
+        ModelError: There is no such encoder.
+    """
+    if name in ENCODERS:
+        return ENCODERS[name]()
+    if _is_hub_id(name):
+        return fetch(name if "/" in name else f"sentence-transformers/{name}")
+    if name.startswith("run:"):
+        raise ModelError(f"{name}: the model of a run can only be resolved in its runs folder; give the model's folder")
+    folder = check_path(name)
+    if not folder.is_dir():
+        raise ModelError(f"{name}: a file, not a model folder; give the folder that contains it")
+    return folder
+
+
+def check_encoder(name: str) -> None:
+    """Check a name without loading a model; a hub id is looked up only when it is loaded.
+
+    Raises:
+        PathError: The folder is missing or may not be read.
+        ModelError: The folder contains no model that is safe to load.
+    """
+    if name not in ENCODERS and not _is_hub_id(name):
+        check_folder(encoder_folder(name))
+
+
+def load_encoder(config: EncoderConfig) -> SentenceTransformer:
+    """Load the encoder of a config in evaluation mode on the best available device.
+
+    Texts are truncated to `config.max_seq_length` tokens.
+
+    Raises:
+        ModelError: There is no such model, or it is not safe to load.
+        PathError: The folder is missing or may not be read.
+        ConfigError: The model cannot read texts of that length.
+    """
+    return load_folder(encoder_folder(config.name), config.max_seq_length)
+
+
+def _is_hub_id(name: str) -> bool:
+    return HUB_ID.fullmatch(name) is not None and not Path(name).exists()

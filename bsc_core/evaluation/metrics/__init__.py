@@ -1,0 +1,1 @@
+"""Metrics of rankings, scored pairs and embedding spaces."""

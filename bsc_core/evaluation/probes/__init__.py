@@ -1,0 +1,1 @@
+"""Probing classifiers and semantic textual similarity."""

@@ -1,0 +1,1 @@
+"""Search over a corpus and analysis of its results."""

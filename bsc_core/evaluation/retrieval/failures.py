@@ -1,0 +1,116 @@
+"""Retrieval failures by query, with a likely cause for each.
+
+A dataset labels only some of the relevant documents, so a failure may be an error of the model or a missing label. The
+causes are derived from texts and labels; a person makes the final decision.
+"""
+
+# Q queries, M documents of the corpus, U distinct texts, D dimensions
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from bsc_core.batching.likely_false_negatives import WORD, nearly_equal
+from bsc_core.data.dataset import PairDataset
+from bsc_core.evaluation.retrieval.rank import RetrievalResult, RetrievalTask
+from bsc_core.neighbors import TIE, finite_unit_rows, first_highest
+from bsc_core.types import Vectors
+
+
+class Cause(StrEnum):
+    """Likely reason why a document ranks above gold; the first one that applies is reported."""
+
+    ABSENT = "the relevant document is not in the corpus"
+    LABELED = "labeled negative of this query"
+    NEAR_GOLD = "nearly the same text as the relevant document, may be relevant"
+    NEAR_QUERY = "relevant to a nearly equal query, may be relevant"
+    TIE = "tied with the relevant document"
+    WORDS = "shares more words with the query than the relevant document"
+    UNJUDGED = "no label for this query"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A query whose gold document is not ranked first."""
+
+    query: int  # its number in the task
+    rank: int  # rank of its best gold document, from 1; 0 if the corpus contains none
+    gold: int | None  # corpus position of that document; None if there is none
+    first: int  # corpus position of the best document that is not gold
+    gold_cosine: float | None  # cosine of the gold document with the query
+    first_cosine: float  # cosine of the other document with the query
+    cause: Cause  # likely cause
+
+
+def find_failures(
+    task: RetrievalTask, result: RetrievalResult, dataset: PairDataset, vectors: Vectors, *, max_failures: int = 200
+) -> list[Failure]:
+    """Return the queries whose gold document is not first, worst first.
+
+    Queries without gold in the corpus come before all others. Queries without any document that is not gold are
+    excluded.
+
+    dataset: the pairs from which the task was built. vectors: (U, D) the ranked vectors, row i for text i.
+    max_failures: number of failing queries to analyze.
+    """
+    search = _Search(task, result, dataset, vectors)
+    ranks = np.where(result.first_rank > 0, result.first_rank, len(task.corpus) + 1)
+    worst = [query for query in np.argsort(-ranks, kind="stable").tolist() if ranks[query] != 1]
+    return [failure for query in worst[:max_failures] if (failure := search.failure(query)) is not None]
+
+
+class _Search:
+    """A retrieval task with its labels."""
+
+    def __init__(self, task: RetrievalTask, result: RetrievalResult, dataset: PairDataset, vectors: Vectors) -> None:
+        self.task, self.result, self.dataset, self.vectors = task, result, dataset, vectors
+        self.queries_of: defaultdict[int, list[int]] = defaultdict(list)  # position -> queries it is relevant for
+        for query, position in zip(task.owner.tolist(), task.gold.tolist(), strict=True):
+            self.queries_of[position].append(query)
+        rows = np.flatnonzero(~dataset.positive)
+        self.negatives = set(zip(dataset.query_group[rows].tolist(), dataset.document[rows].tolist(), strict=True))
+
+    def failure(self, query: int) -> Failure | None:
+        """Return the failure of a query; None if every listed document is gold."""
+        relevant = self.task.relevant(query).tolist()
+        others = self.task.others(query, self.result.top_positions[query]).tolist()
+        if not others:
+            return None
+        texts = np.r_[self.task.query[query], self.task.corpus[[*relevant, others[0]]]]
+        units = finite_unit_rows(self.vectors[texts])
+        cosines = (units[1:] @ units[0]).tolist()
+        best = first_highest(np.asarray(cosines[:-1])) if relevant else None
+        gold = None if best is None else relevant[best]
+        gold_cosine = None if best is None else cosines[best]
+        cause = self._cause(query, gold, others[0], (gold_cosine, cosines[-1]))
+        return Failure(query, int(self.result.first_rank[query]), gold, others[0], gold_cosine, cosines[-1], cause)
+
+    def _cause(self, query: int, gold: int | None, first: int, cosines: tuple[float | None, float]) -> Cause:
+        if gold is None or cosines[0] is None:
+            return Cause.ABSENT
+        texts, task = self.dataset.texts, self.task
+        group = int(self.dataset.query_group[task.rows[query]])
+        query_text, gold_text, first_text = texts.take([task.query[query], task.corpus[gold], task.corpus[first]])
+        others = texts.take(task.query[self.queries_of[first]])
+        causes = {
+            Cause.LABELED: (group, int(task.corpus[first])) in self.negatives,
+            Cause.NEAR_GOLD: _nearly_equal(gold_text, first_text),
+            Cause.NEAR_QUERY: any(_nearly_equal(query_text, other) for other in others),
+            Cause.TIE: cosines[1] - cosines[0] <= TIE,
+            Cause.WORDS: _shared_words(query_text, first_text) > _shared_words(query_text, gold_text),
+        }
+        return next((cause for cause, applies in causes.items() if applies), Cause.UNJUDGED)
+
+
+def _nearly_equal(left: str, right: str) -> bool:
+    return left == right or bool(nearly_equal([left, right])[0, 1])
+
+
+def _shared_words(query: str, document: str) -> int:
+    """Count the distinct words, ignoring case, that a query and a document share."""
+    left, right = (set(WORD.findall(text.casefold())) for text in (query, document))
+    return len(left & right)

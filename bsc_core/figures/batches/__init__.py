@@ -1,0 +1,1 @@
+"""Figures of batches, batch plans and datasets."""

@@ -1,0 +1,1 @@
+"""Figures of metrics, embeddings and retrieval results."""

@@ -1,0 +1,113 @@
+"""Alignment against uniformity of one or more models."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import altair as alt
+import pandas as pd
+
+from bsc_core import formatting
+from bsc_core.figures import theme
+
+PADDING = 0.15  # share of the axis range
+TITLE_WIDTH = 34  # characters per title line
+METRICS = ("alignment", "uniformity")
+
+
+class Change(NamedTuple):
+    """Difference between the last and the first model, with its 95% confidence interval if there is one."""
+
+    difference: float
+    low: float | None
+    high: float | None
+    significant: bool
+
+    def describe(self, less: str, more: str, unchanged: str, inconclusive: str) -> str:
+        """Return the phrase that applies: `unchanged` if the difference is 0 to three decimals."""
+        if round(self.difference, 3) == 0:
+            return unchanged
+        if not self.significant:
+            return inconclusive
+        return less if self.difference < 0 else more
+
+    def text(self) -> str:
+        """Format the change with its interval, such as `+0.041 [+0.012, +0.070]`."""
+        if self.low is None or self.high is None:
+            return f"{formatting.signed(self.difference)} [no interval]"
+        return f"{formatting.signed(self.difference)} [{formatting.signed(self.low)}, {formatting.signed(self.high)}]"
+
+
+GeometryChanges = tuple[Change, Change]
+"""Changes of alignment and uniformity."""
+
+
+def alignment_table(
+    names: Sequence[str], alignments: Sequence[float], uniformities: Sequence[float], runs: Sequence[str]
+) -> pd.DataFrame:
+    """Build the table of models, in training order; the title of the figure describes the first run.
+
+    Returns:
+        One row per model, with columns order (from 0), model, run, alignment and uniformity.
+    """
+    columns = {"order": range(len(names)), "model": names, "run": runs}
+    return pd.DataFrame({**columns, "alignment": list(alignments), "uniformity": list(uniformities)})
+
+
+def alignment_summary(table: pd.DataFrame, changes: GeometryChanges | None) -> list[str]:
+    """Summarize the change from the first to the last model of the first run, as title lines.
+
+    Args:
+        table: output of `alignment_table`.
+        changes: changes of alignment and uniformity; None for a single model, whose values are reported.
+
+    Returns:
+        One clause for alignment and one for uniformity.
+    """
+    if changes is None:
+        first = table.iloc[0]
+        return [f"Alignment {first['alignment']:.3f}", f"uniformity {first['uniformity']:.3f}"]
+    pairs = ("Pairs closer together", "Pairs further apart", "Pairs unchanged", "Pairs: change not significant")
+    spread = ("more evenly", "less evenly", "unchanged")
+    texts = (*(f"texts spread {how}" for how in spread), "spread: change not significant")
+    return [changes[0].describe(*pairs), changes[1].describe(*texts)]
+
+
+def alignment_figure(
+    table: pd.DataFrame, changes: GeometryChanges | None = None, *, height: int = 360
+) -> alt.LayerChart:
+    """Plot alignment against uniformity, connecting the models of a run; down and to the left is better.
+
+    Args:
+        table: output of `alignment_table`.
+        changes: changes as in `alignment_summary`, shown with intervals in the subtitle.
+        height: height in pixels.
+    """
+    names = list(table["model"])
+    colors = [theme.REFERENCE, *theme.cycle(theme.CATEGORIES[:7], len(names) - 1)]
+    legend = alt.Legend(orient="bottom", columns=1, labelLimit=220)
+    base = alt.Chart(table).encode(
+        x=alt.X("uniformity:Q", title="uniformity (lower: more even)", **_axis(table["uniformity"])),
+        y=alt.Y("alignment:Q", title="alignment (lower: closer)", **_axis(table["alignment"])),
+        order="order:Q",
+    )
+    line = base.mark_line(color=theme.REFERENCE, strokeWidth=1, opacity=0.7).encode(detail="run:N")
+    points = base.mark_point(filled=True, size=90, opacity=1).encode(
+        color=alt.Color("model:N", title=None, scale=alt.Scale(domain=names, range=colors), legend=legend),
+        tooltip=["model:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in METRICS)],
+    )
+    lines = [line for clause in alignment_summary(table, changes) for line in textwrap.wrap(clause, TITLE_WIDTH)]
+    subtitle = [] if changes is None else [f"{name} {one.text()}" for name, one in zip(METRICS, changes, strict=True)]
+    title = alt.TitleParams(
+        lines, subtitle=subtitle, fontSize=13, subtitleFontSize=11, subtitleColor=theme.REFERENCE, anchor="start"
+    )
+    return alt.layer(line, points).properties(height=height + 18 * len(names), title=title)
+
+
+def _axis(values: pd.Series) -> dict[str, alt.Scale | alt.Axis]:
+    low, high = float(values.min()), float(values.max())
+    padding = max(0.02, PADDING * (high - low))
+    scale = alt.Scale(domain=[low - padding, high + padding], nice=False)
+    return {"scale": scale, "axis": alt.Axis(tickCount=4, format=".2f")}

@@ -1,0 +1,143 @@
+"""Embedding maps as data for a canvas: points of all maps in one frame, category colors, and selections as bitmasks."""
+
+# N texts, F maps
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bsc_core.figures import theme
+
+Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int32]
+
+PALETTE = theme.CATEGORIES[:7]
+SYMBOLS = ("circle", "diamond")
+OTHER = "other"
+SIDES = {"query": theme.QUERY, "document": theme.DOCUMENT, "both": theme.FALSE_NEGATIVE}
+LABELS = {"positive": theme.POSITIVE, "negative": theme.HARD_NEGATIVE, "not labeled": theme.REFERENCE}
+FAINT = (OTHER, "not labeled", "not searched", "no group", "corpus only")
+MAX_COORDINATE = 65535  # largest coordinate; each coordinate is a uint16
+TEXT_LENGTH = 90
+
+
+@dataclass(frozen=True)
+class Coloring:
+    """The category of each of the N texts of a map, and the color of each category in legend order."""
+
+    values: Sequence[str]
+    colors: dict[str, str]
+
+    def mark(self, name: str) -> dict[str, str]:
+        """Return the color and symbol of a category."""
+        cycle = list(self.colors).index(name) // len(PALETTE)
+        symbol = SYMBOLS[cycle] if cycle < len(SYMBOLS) and name != OTHER else SYMBOLS[0]
+        return {"color": self.colors[name], "symbol": symbol}
+
+
+def coloring(values: Sequence[str], fixed: dict[str, str] | None = None) -> Coloring:
+    """Assign a color to each category.
+
+    With the default palette, categories 8 to 14 repeat its seven colors and are shown as diamonds; all further
+    categories become a gray "other".
+
+    Args:
+        values: N category names.
+        fixed: category name to color; by default the palette, in order of decreasing category size.
+    """
+    if fixed is not None:
+        return Coloring(values, {name: color for name, color in fixed.items() if name in set(values)})
+    names, sizes = np.unique(np.array(values, dtype=object).astype(str), return_counts=True)
+    ordered = [str(names[position]) for position in np.lexsort((names, -sizes))]
+    colors = dict(zip(ordered, PALETTE * len(SYMBOLS), strict=False))
+    if len(ordered) > len(colors):
+        values = [value if value in colors else OTHER for value in values]
+        colors[OTHER] = theme.REFERENCE
+    return Coloring(values, colors)
+
+
+@dataclass(frozen=True)
+class MapPoints:
+    """Encoded points of F maps of the same N texts.
+
+    Attributes:
+        id: hash of the points.
+        size: width and height of the frame that contains every map; the larger is 65535.
+        frames: F base64 strings of uint16 (N, 2), x to the right and y down, with equal units on both axes.
+        count: number of texts, N.
+    """
+
+    id: str
+    size: tuple[int, int]
+    frames: tuple[str, ...]
+    count: int
+
+
+def map_points(maps: Sequence[Floats]) -> MapPoints:
+    """Encode F maps (N, 2) as integer coordinates in one frame; all share one scale, equal on both axes."""
+    stacked = np.concatenate(list(maps)) if len(maps) else np.zeros((0, 2), np.float32)
+    low = stacked.min(axis=0) if len(stacked) else np.zeros(2)
+    span = (stacked.max(axis=0) - low if len(stacked) else np.zeros(2)).astype(np.float64)
+    step = float(span.max()) / MAX_COORDINATE or 1.0
+    size = np.rint(span / step).astype(int)
+    frames, digest = [], hashlib.sha256()
+    for points in maps:
+        coordinates = np.rint((points - low) / step)
+        coordinates[:, 1] = size[1] - coordinates[:, 1]  # the y-axis of a canvas points down
+        content = np.clip(coordinates, 0, MAX_COORDINATE).astype("<u2").tobytes()
+        digest.update(content)
+        frames.append(base64.b64encode(content).decode("ascii"))
+    width, height = max(1, int(size[0])), max(1, int(size[1]))
+    return MapPoints(digest.hexdigest()[:24], (width, height), tuple(frames), len(maps[0]) if len(maps) else 0)
+
+
+def map_picture(
+    points: MapPoints, names: Sequence[str], colors: Sequence[Coloring], *, ids: Rows, selected: Rows, trails: Rows
+) -> dict[str, Any]:
+    """Build the JSON-serializable data of the map canvas: about 5 F bytes per text, without the texts.
+
+    Args:
+        points: encoded points of F maps.
+        names: F map names.
+        colors: one coloring for all maps, or one per map with the same categories.
+        ids: (N,) ascending text ids.
+        selected: ids of highlighted texts; if empty, no text is faded.
+        trails: ids of texts whose path between maps is shown.
+
+    Returns:
+        The canvas data. `values` are indices into `categories`, whose items are [name, color, symbol, whether the
+        category is faint and in the background].
+    """
+    marks = {name: coloring.mark(name) for coloring in reversed(colors) for name in coloring.colors}
+    categories = list(dict.fromkeys(name for coloring in colors for name in coloring.colors))
+    order = {name: number for number, name in enumerate(categories)}
+    values = [np.array([order[value] for value in coloring.values], dtype=np.uint8) for coloring in colors]
+    return {
+        "id": points.id,
+        "count": points.count,
+        "size": list(points.size),
+        "frames": list(points.frames),
+        "names": list(names),
+        "categories": [[name, *marks[name].values(), name in FAINT] for name in categories],
+        "values": [base64.b64encode(one.tobytes()).decode("ascii") for one in values],
+        "selected": pack(np.isin(ids, selected)) if len(selected) else "",
+        "trails": np.flatnonzero(np.isin(ids, trails)).tolist(),
+    }
+
+
+def pack(mask: npt.NDArray[np.bool_]) -> str:
+    """Encode a (N,) boolean mask as base64, one bit per text."""
+    return base64.b64encode(np.packbits(mask).tobytes()).decode("ascii")
+
+
+def unpack(mask: str, count: int) -> npt.NDArray[np.int64]:
+    """Decode a mask of `pack` to ascending indices below `count`; padding bits are ignored."""
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(mask), dtype=np.uint8))
+    return np.flatnonzero(bits[:count])

@@ -1,0 +1,99 @@
+"""Forest plot of a claim's statements; differences to the right of 0 agree with the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from bsc_core import formatting
+from bsc_core.figures import theme
+
+LABEL_LENGTH = 96
+ROW_HEIGHT = 48
+MARGIN_HEIGHT = 140  # pixels of title, legend and axis
+COLUMNS = {  # of the table, with their keys in a statement
+    "statement": "text",
+    "metric": "metric",
+    "split": "split",
+    "difference": "difference",
+    "low": "low",
+    "high": "high",
+    "paper": "paper",
+    "expects": "expects",
+    "p": "p_holm",
+    "verdict": "verdict",
+}
+
+
+def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Build the table of a finding's statements.
+
+    Returns:
+        One row per statement. Columns: statement, metric, split, difference (`better` minus `worse`, in units of the
+        metric), low and high (confidence interval; NaN without one), paper (difference in the paper; NaN if not
+        reported), expects, p (Holm-corrected over the statements), verdict and informational (not stated in the
+        paper).
+    """
+    rows = [{column: one[key] for column, key in COLUMNS.items()} for one in statements]
+    table = pd.DataFrame(rows).astype(dict.fromkeys(("difference", "low", "high", "paper", "p"), "float64"))
+    return table.assign(informational=[one.get("informational", False) for one in statements])
+
+
+def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
+    """Plot the differences (output of `statements_table`) with confidence intervals, colored by verdict.
+
+    Diamonds are the paper's values.
+    """
+    rows = table.assign(name=_names(table))
+    verdicts = {name: color for name, color in theme.VERDICTS.items() if name in set(table["verdict"])}
+    color = alt.Color(
+        "verdict:N",
+        scale=alt.Scale(domain=list(verdicts), range=list(verdicts.values())),
+        legend=alt.Legend(orient="top", title=None, symbolType="circle"),
+    )
+    titles = {"difference": "difference", "low": "from", "high": "to", "paper": "in the paper"}
+    numbers = [alt.Tooltip(f"{name}:Q", title=title, format="+.3f") for name, title in titles.items()]
+    p_value = alt.Tooltip("p:Q", title="p, corrected", format=".2g")
+    base = alt.Chart(rows).encode(
+        y=alt.Y("name:N", title=None, sort=None, axis=None), tooltip=["statement:N", "verdict:N", *numbers, p_value]
+    )
+    axis = alt.X("low:Q", title=_axis_title(table), axis=alt.Axis(format="+.3f", tickCount=6))
+    zero = alt.Chart(rows.head(1)).mark_rule(color=theme.REFERENCE, strokeDash=[4, 3]).encode(x=alt.datum(0))
+    intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
+    points = base.mark_point(filled=True, size=90, opacity=1).encode(x="difference:Q", color=color)
+    diamonds = base.transform_filter("isValid(datum.paper)").mark_point(
+        shape="diamond", size=110, strokeWidth=1.6, color=theme.QUERY, filled=False
+    )
+    names = base.mark_text(align="left", dy=-15, fontSize=12, color=theme.REFERENCE)
+    return alt.layer(
+        zero,
+        intervals.encode(x=axis, x2="high:Q", color=color),
+        points,
+        diamonds.encode(x="paper:Q"),
+        names.encode(x=alt.value(0), text="name:N"),
+    ).properties(height=MARGIN_HEIGHT + ROW_HEIGHT * len(rows), title=headline(table))
+
+
+def headline(table: pd.DataFrame) -> str:
+    """Return the title: the number of supported statements, not counting informational ones."""
+    claimed = table[~table["informational"]]
+    supported = int((claimed["verdict"] == "supported").sum())
+    title = f"{supported} of {formatting.plural(len(claimed), 'statement')} supported"
+    return f"{title}; diamonds: the paper" if table["paper"].notna().any() else title
+
+
+def _axis_title(table: pd.DataFrame) -> str:
+    claimed = "within the margin" if (table["expects"] == "same").all() else "right of 0"
+    return "difference in the metric" if table["expects"].nunique() > 1 else f"difference; as claimed: {claimed}"
+
+
+def _names(table: pd.DataFrame) -> list[str]:
+    """Return unique statement labels, shortened to fit; the metric is appended where the statement does not name it."""
+    result = []
+    for text, metric in zip(table["statement"], table["metric"], strict=True):
+        suffix = "" if metric in text else f" ({metric})"
+        result.append(f"{formatting.shorten(text, LABEL_LENGTH - len(suffix))}{suffix}")
+    return result if len(set(result)) == len(result) else [f"{n}. {name}" for n, name in enumerate(result, start=1)]

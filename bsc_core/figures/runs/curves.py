@@ -1,0 +1,187 @@
+"""Training curves and dev metrics of one or more settings; a setting is a run, or runs with different seeds.
+
+Rows are the metric lines of a run: {"kind": "step", "step", "epoch", "loss", "temperature", ...} and
+{"kind": "evaluation", "step", "epoch", "dev": {...}}. The first setting is solid, the second dashed. Several seeds are
+shown as their mean, with a band from minimum to maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+import numpy as np
+
+from bsc_core.figures import theme
+
+MetricRows = Sequence[Mapping[str, Any]]
+Points = list[dict[str, Any]]
+Settings = Mapping[str, Sequence[MetricRows]]
+"""Setting name to the metric rows of each of its runs."""
+
+MAX_POINTS = 512
+HEIGHT = 260
+LABEL = "datum.value && abs(datum.value) < 0.001 ? format(datum.value, '~e') : format(datum.value, ',~r')"
+
+
+class Field(NamedTuple):
+    """A value logged at every step: its noun phrase, axis title, and divisor from the logged to the displayed unit."""
+
+    noun: str
+    axis: str
+    unit: float = 1.0
+
+
+STEP_FIELDS: dict[str, Field] = {
+    "loss": Field("The loss", "loss"),
+    "temperature": Field("The temperature", "temperature τ"),
+    "learning_rate": Field("The learning rate", "learning rate"),
+    "grad_norm": Field("The gradient norm", "norm before clipping"),
+    "tokens_per_second": Field("The speed", "tokens per second"),
+    "hardness": Field("The hardness of the batch", "difference of cosines"),
+    "memory_bytes": Field("The peak memory", "MiB", float(2**20)),
+}
+
+
+class BestAndLast(NamedTuple):
+    """Highest and last value of a metric after training started; epochs count from 1."""
+
+    best: float
+    best_epoch: int
+    last: float
+    last_epoch: int
+
+
+def series(rows: MetricRows, field: str, *, max_points: int = MAX_POINTS, unit: float = 1.0) -> Points:
+    """Return the values of a field by step, divided by `unit` and averaged over bins beyond `max_points`.
+
+    The bin width is a power of two, so that a growing curve does not flicker. Missing values are omitted.
+
+    Returns:
+        Points with keys step and value.
+    """
+    result = [
+        (int(row["step"]), float(row[field]))
+        for row in rows
+        if row.get("kind") == "step" and isinstance(row.get(field), int | float)
+    ]
+    width = 1
+    while len(result) > max_points * width:
+        width *= 2
+    bins = [result[start : start + width] for start in range(0, len(result), width)]
+    return [{"step": part[-1][0], "value": sum(value for _, value in part) / len(part) / unit} for part in bins]
+
+
+def evaluations(rows: MetricRows, metric: str, *, split: str = "dev") -> Points:
+    """Return a metric after each epoch as points with keys step, epoch and value, without undefined values."""
+    return [
+        {"step": row.get("step", row.get("epoch", 0)), "epoch": row.get("epoch", 0), "value": row[split][metric]}
+        for row in rows
+        if row.get("kind") == "evaluation"
+        and isinstance(row.get(split), Mapping)
+        and row[split].get(metric) is not None
+    ]
+
+
+def logged_fields(rows: MetricRows) -> list[str]:
+    """Return the names of STEP_FIELDS that are present in the rows, in the order of STEP_FIELDS."""
+    names = {name for row in rows if row.get("kind") == "step" for name, value in row.items() if value is not None}
+    return [name for name in STEP_FIELDS if name in names]
+
+
+def mean_curve(curves: Sequence[Points], *, across: str) -> Points:
+    """Average curves at the values of `across` that all of them share; several curves get keys low and high."""
+    curves = [curve for curve in curves if curve]
+    if len(curves) < 2:
+        return curves[0] if curves else []
+    by_x = [{point[across]: point["value"] for point in curve} for curve in curves]
+    values = {x: [curve[x] for curve in by_x] for x in sorted(set(by_x[0]).intersection(*by_x[1:]))}
+    return [{across: x, "value": float(np.mean(y)), "low": min(y), "high": max(y)} for x, y in values.items()]
+
+
+def best_and_last(curve: Points) -> BestAndLast | None:
+    """Return the best and last value of a curve by epoch; None without an epoch after the untrained encoder."""
+    trained = [point for point in curve if point["epoch"] > 0]
+    if not trained:
+        return None
+    top, end = max(trained, key=lambda point: (point["value"], -point["epoch"])), trained[-1]
+    return BestAndLast(top["value"], top["epoch"], end["value"], end["epoch"])
+
+
+def step_curve(settings: Settings, field: str) -> alt.LayerChart:
+    """Plot a field of STEP_FIELDS for each setting."""
+    noun, axis, unit = STEP_FIELDS[field]
+    curves = {
+        name: mean_curve([series(rows, field, unit=unit) for rows in runs], across="step")
+        for name, runs in settings.items()
+    }
+    last = [curve[-1]["value"] for curve in curves.values() if curve]
+    return lines(curves, title=_title(noun, curves, f"ends at {_join(last)}"), value=axis)
+
+
+def metric_curve(settings: Settings, metric: str, *, split: str = "dev") -> alt.LayerChart:
+    """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder."""
+    curves = {
+        name: mean_curve([evaluations(rows, metric, split=split) for rows in runs], across="epoch")
+        for name, runs in settings.items()
+    }
+    best = [result.best for curve in curves.values() if (result := best_and_last(curve)) is not None]
+    title = _title(f"{metric} on {split}", curves, f"reaches {_join(best)}" if best else "has no trained epoch yet")
+    return lines(curves, title=title, value=f"{metric} ({split})", across="epoch", points=True)
+
+
+def lines(
+    curves: Mapping[str, Points], *, title: str, value: str, across: str = "step", points: bool = False
+) -> alt.LayerChart:
+    """Plot curves, one line per name; the first is solid, the second dashed.
+
+    Args:
+        curves: name to points; points with `low` and `high` also get a band.
+        title: chart title.
+        value: y-axis title.
+        across: key of the x values.
+        points: whether to mark the points.
+    """
+    names = list(curves)
+    table = [{"run": name, **point} for name, curve in curves.items() for point in curve]
+    legend = alt.Legend(orient="bottom", title=None, columns=1, labelLimit=320, symbolType="stroke", symbolSize=400)
+    channels = theme.series("run", names, theme.RUNS, legend if len(names) > 1 else None)
+    axis, scale = alt.Axis(labelExpr=LABEL, tickCount=5), alt.Scale(zero=False, nice=True)
+    base = alt.Chart(alt.Data(values=table)).encode(
+        x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
+        y=alt.Y("value:Q", title=value, axis=axis, scale=scale),
+        tooltip=["run:N", alt.Tooltip(f"{across}:Q", format=",d"), alt.Tooltip("value:Q", title=value, format=".5~g")],
+        **channels,
+    )
+    few = points or len(table) <= 2 * len(names)  # a line with a single point is invisible without a marker
+    layers = [base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=45, filled=True) if few else False)]
+    if any("low" in point for point in table):
+        fill = alt.Fill("run:N", scale=channels["color"]["scale"], legend=None)
+        band = alt.Chart(alt.Data(values=table)).transform_filter("isValid(datum.low)").mark_area(opacity=0.16)
+        layers.append(band.encode(x=f"{across}:Q", y="low:Q", y2="high:Q", fill=fill))
+    return alt.layer(*layers).properties(title=title, height=HEIGHT + (24 * len(names) if len(names) > 1 else 0))
+
+
+def _title(noun: str, curves: Mapping[str, Points], summary: str) -> str:
+    """Return the title: from where to where a single curve goes, or `summary` for several curves."""
+    if not any(curves.values()):
+        return f"{noun}: no value yet"
+    if len(curves) > 1:
+        return f"{noun} {summary}"
+    (curve,) = curves.values()
+    first, last = _format(curve[0]["value"]), _format(curve[-1]["value"])
+    if first == last:
+        return f"{noun} is {last}" if len(curve) == 1 else f"{noun} stays at {last}"
+    return f"{noun} {'rises' if curve[-1]['value'] > curve[0]['value'] else 'falls'} from {first} to {last}"
+
+
+def _join(values: Sequence[float]) -> str:
+    return " and ".join(", ".join(map(_format, group)) for group in (values[:-1], values[-1:]) if group)
+
+
+def _format(value: float) -> str:
+    """Format a value: `0.812`, `12,345`, or `2.5e-5` if it is below 0.001."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 0.001 else f"{value:.3f}"

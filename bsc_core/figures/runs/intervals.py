@@ -1,0 +1,39 @@
+"""Dot plot of settings by one metric, with 95% confidence intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import pandas as pd
+
+from bsc_core.figures import theme
+
+UNTRAINED = "Untrained"
+ROW_HEIGHT = 34
+
+
+def intervals_table(rows: Sequence[tuple[str, float, float | None, float | None, str]]) -> pd.DataFrame:
+    """Return a table with columns setting, value, low, high (None without an interval) and verdict."""
+    columns = ["setting", "value", "low", "high", "verdict"]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:4], "float64"))
+
+
+def intervals_figure(table: pd.DataFrame, *, title: str, metric: str) -> alt.LayerChart:
+    """Plot settings (output of `intervals_table`) with their intervals, in order; the untrained encoder is gray."""
+    names = table["setting"].tolist()
+    trained = [name for name in names if name != UNTRAINED]
+    colors = {UNTRAINED: theme.REFERENCE} | dict(zip(trained, theme.cycle(theme.RUNS, len(trained)), strict=True))
+    scale = alt.Scale(domain=names, range=[colors[name] for name in names])
+    titles = {"value": metric, "low": "from", "high": "to"}
+    numbers = [alt.Tooltip(f"{name}:Q", title=title, format=".3f") for name, title in titles.items()]
+    base = alt.Chart(table).encode(
+        y=alt.Y("setting:N", title=None, sort=names, axis=alt.Axis(labelLimit=260, ticks=False, labelPadding=8)),
+        color=alt.Color("setting:N", scale=scale, legend=None),
+        tooltip=["setting:N", *numbers, "verdict:N"],
+    )
+    axis = alt.Axis(format=".3~f", tickCount=6)
+    x = alt.X("value:Q", title=metric, scale=alt.Scale(zero=False, nice=True), axis=axis)
+    spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3).encode(x="low:Q", x2="high:Q")
+    points = base.mark_point(filled=True, size=110, opacity=1).encode(x=x)
+    return alt.layer(spans, points).properties(title=title, height=86 + ROW_HEIGHT * len(names))

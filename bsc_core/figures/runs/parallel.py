@@ -1,0 +1,204 @@
+"""Parallel coordinates and curves of the runs of a sweep.
+
+Each setting has an axis; the last axis is the result. The best run is shown on top of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import altair as alt
+
+from bsc_core import formatting
+from bsc_core.figures import theme
+from bsc_core.figures.runs import curves
+
+Settings = Mapping[str, Mapping[str, Any]]
+
+WORSE, BETTER = theme.MODELS  # color range from lowest to highest result, readable in light and dark themes
+OTHERS_OPACITY = 0.55
+HEIGHT = 320
+MANY_POINTS = 64  # number of distinct values above which curves have no point markers
+FEW = 8  # number of values up to which each has a tick
+LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
+NOT_SET = "not set"
+
+
+class Axis(NamedTuple):
+    """An axis of the parallel coordinates: the position of each run in [0, 1] (None without a value), and its ticks."""
+
+    name: str
+    positions: dict[str, float | None]
+    ticks: list[tuple[float, str]]
+
+
+def axis(name: str, values: Mapping[str, Any]) -> Axis:
+    """Build the axis of a setting from the value of each run.
+
+    Numbers are placed to scale, logarithmic if all are positive and span a factor of 10. Other values are evenly
+    spaced in order of first occurrence. A single value is placed in the middle.
+    """
+    given = [value for value in values.values() if value is not None]
+    if given and len(given) == len(values) and all(_is_number(value) for value in given):
+        return _numeric(name, values)
+    distinct = list(dict.fromkeys(format_value(value) for value in values.values()))
+    spread = {label: _scale(float(number), 0.0, len(distinct) - 1.0) for number, label in enumerate(distinct)}
+    ticks = [(position, label) for label, position in spread.items()]
+    return Axis(name, {run: spread[format_value(value)] for run, value in values.items()}, ticks)
+
+
+def result_axis(name: str, values: Mapping[str, float | None]) -> Axis:
+    """Build the axis of a metric, to scale, from the result of each run (None without one)."""
+    results = [value for value in values.values() if value is not None]
+    if not results:
+        return Axis(name, dict.fromkeys(values), [])
+    low, high = min(results), max(results)
+    positions = {run: None if value is None else _scale(value, low, high) for run, value in values.items()}
+    ends = dict.fromkeys([low, (low + high) / 2, high])
+    return Axis(name, positions, [(_scale(value, low, high), f"{value:.3f}") for value in ends])
+
+
+def parallel(settings: Settings, results: Mapping[str, float | None], *, metric: str) -> alt.LayerChart:
+    """Plot every run as a line over the axes of its settings and its result; the best run is thick.
+
+    Args:
+        settings: run to {setting: value}, with the same settings for all runs.
+        results: run to value of `metric`; for None, the line ends at the last setting.
+        metric: name of the metric.
+    """
+    names = list(next(iter(settings.values()), {}))
+    axes = [axis(name, {run: chosen.get(name) for run, chosen in settings.items()}) for name in names]
+    axes.append(result_axis(metric, results))
+    top = best(results)
+    points = [
+        {"run": run, "axis": one.name, "position": one.positions[run], "result": results.get(run), "best": run == top}
+        | {"value": format_value(chosen[one.name]) if one.name in chosen else formatting.metric(results.get(run))}
+        for run, chosen in settings.items()
+        for one in axes
+        if one.positions[run] is not None
+    ]
+    layers = [_rules(axes), *_run_lines(points, [one.name for one in axes], metric), _ticks(axes)]
+    return alt.layer(*layers).properties(title=headline(settings, results, metric=metric), height=HEIGHT)
+
+
+def best(results: Mapping[str, float | None]) -> str | None:
+    """Return the run with the highest result, the first of ties; None without results."""
+    known = {run: value for run, value in results.items() if value is not None}
+    return max(known, key=known.__getitem__) if known else None
+
+
+def headline(settings: Settings, results: Mapping[str, float | None], *, metric: str) -> list[str]:
+    """Return the title lines: number of runs, best result, and the settings of the best run."""
+    top, runs = best(results), formatting.plural(len(settings), "run")
+    if top is None:
+        return [f"{runs}, none evaluated yet"]
+    chosen = [f"{name.rpartition('.')[2]} {format_value(value)}" for name, value in settings[top].items()]
+    return [f"The best of {runs} reaches {metric} {formatting.metric(results[top])}", f"with {', '.join(chosen)}"]
+
+
+def sweep_curves(
+    points: Mapping[str, curves.Points], *, title: str, value: str, across: str, top: str | None
+) -> alt.LayerChart:
+    """Plot the curves of many runs in one color, with the best run on top.
+
+    Args:
+        points: run to points, as returned by `curves.series`.
+        title: chart title.
+        value: y-axis title.
+        across: key of the x values.
+        top: name of the best run; None without one.
+    """
+    table = [{"run": run, "best": run == top, **point} for run, curve in points.items() for point in curve]
+    base = alt.Chart(alt.Data(values=table)).encode(
+        x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
+        y=alt.Y("value:Q", title=value, axis=alt.Axis(format=",~r", tickCount=5), scale=alt.Scale(zero=False)),
+        detail="run:N",
+        tooltip=[alt.Tooltip("run:N"), alt.Tooltip(f"{across}:Q"), alt.Tooltip("value:Q", title=value, format=".5~g")],
+    )
+    dots = len({point["value"] for point in table}) <= MANY_POINTS
+    layers = [
+        base.transform_filter(chosen).mark_line(
+            point=alt.OverlayMarkDef(size=40, filled=True, color=mark["color"]) if dots else False, **mark
+        )
+        for chosen, mark in (
+            ("!datum.best", {"color": theme.REFERENCE, "opacity": OTHERS_OPACITY}),
+            ("datum.best", {"color": BETTER, "strokeWidth": 3}),
+        )
+    ]
+    return alt.layer(*layers).properties(title=title, height=curves.HEIGHT)
+
+
+def _numeric(name: str, values: Mapping[str, Any]) -> Axis:
+    distinct = sorted(set(values.values()))
+    scaled = math.log if distinct[0] > 0 and distinct[-1] >= LOG_FROM * distinct[0] else float
+    low, high = scaled(distinct[0]), scaled(distinct[-1])
+    positions = {value: _scale(scaled(value), low, high) for value in distinct}
+    labeled = distinct if len(distinct) <= FEW else [distinct[0], distinct[len(distinct) // 2], distinct[-1]]
+    ticks = [(positions[value], format_value(value)) for value in labeled]
+    return Axis(name, {run: positions[value] for run, value in values.items()}, ticks)
+
+
+def _scale(value: float, low: float, high: float) -> float:
+    return (value - low) / (high - low) if high > low else 0.5
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def format_value(value: Any) -> str:
+    """Format a value for an axis label."""
+    if value is None:
+        return NOT_SET
+    if isinstance(value, list | tuple):
+        return ", ".join(map(format_value, value)) or "none"
+    if isinstance(value, Mapping):  # a config section, such as a loss
+        return str(value.get("name", dict(value)))
+    return f"{value:g}" if _is_number(value) else str(value)
+
+
+def _xy(names: Sequence[str]) -> dict[str, alt.X | alt.Y]:
+    axis = alt.Axis(title=None, orient="top", labelAngle=0, labelLimit=180, domain=False, ticks=False, labelPadding=10)
+    return {
+        "x": alt.X("axis:N", sort=list(names), axis=axis, scale=alt.Scale(type="point", padding=0.4)),
+        "y": alt.Y("position:Q", axis=None, scale=alt.Scale(domain=[-0.04, 1.04], nice=False)),
+    }
+
+
+def _rules(axes: Sequence[Axis]) -> alt.Chart:
+    names = [one.name for one in axes]
+    ends = [{"axis": name, "position": 0.0, "end": 1.0} for name in names]
+    rules = alt.Chart(alt.Data(values=ends)).mark_rule(color=theme.REFERENCE, opacity=0.6)
+    return rules.encode(**_xy(names), y2="end:Q")
+
+
+def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> list[alt.Chart]:
+    """Return the lines and points of runs without and with a result, the best run on top.
+
+    The two are separate layers because a mark whose color field is missing is not rendered.
+    """
+    base = alt.Chart(alt.Data(values=list(points))).transform_calculate(index=f"indexof({list(names)!r}, datum.axis)")
+    base = base.encode(
+        **_xy(names), detail="run:N", tooltip=["run:N", alt.Tooltip("axis:N", title="setting"), "value:N"]
+    )
+    evaluated, others = (base.transform_filter(f"{sign}isValid(datum.result)") for sign in ("", "!"))
+    gray = {"color": theme.REFERENCE, "opacity": OTHERS_OPACITY}
+    order, color = alt.Order("index:Q"), alt.Color("result:Q", title=metric, scale=alt.Scale(range=[WORSE, BETTER]))
+    color = color.legend(None)
+    return [
+        others.mark_line(strokeWidth=1.5, **gray).encode(order=order),
+        others.mark_point(size=50, filled=True, **gray),
+        evaluated.mark_line(strokeWidth=2, opacity=0.85).encode(order=order, color=color),
+        evaluated.transform_filter("datum.best").mark_line(strokeWidth=4, color=BETTER).encode(order=order),
+        evaluated.mark_point(size=60, filled=True, opacity=1).encode(color=color),
+    ]
+
+
+def _ticks(axes: Sequence[Axis]) -> alt.Chart:
+    table = [{"axis": one.name, "position": position, "label": label} for one in axes for position, label in one.ticks]
+    text = alt.Chart(alt.Data(values=table)).mark_text(
+        align="left", dx=9, dy=-8, fontSize=12, limit=130, color=theme.REFERENCE
+    )
+    return text.encode(**_xy([one.name for one in axes]), text="label:N")

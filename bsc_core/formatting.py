@@ -1,0 +1,58 @@
+"""Formats of figures and pages: metrics, percentages, counts, durations, shortened texts."""
+
+from __future__ import annotations
+
+NOT_DEFINED = "not defined"
+
+
+def metric(value: float | None, interval: tuple[float, float] | None = None, *, why: str = "no positives") -> str:
+    """Format a metric: `0.812`, `0.812 [0.790, 0.831]` with its interval, `not defined: no positives` for None."""
+    if value is None or value != value:
+        return f"{NOT_DEFINED}: {why}"
+    return f"{value:.3f}" if interval is None else f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+
+
+def signed(value: float | None) -> str:
+    """Format a difference: `+0.041`, a true minus sign below 0, `+0.000` for 0 and an empty text for None."""
+    if value is None or value != value:
+        return ""
+    return f"{round(value, 3) + 0.0:+.3f}".replace("-", "\N{MINUS SIGN}")
+
+
+def count(number: int) -> str:
+    """Format a count with thousands separators: `12,345`."""
+    return f"{number:,}"
+
+
+def plural(number: int, noun: str, plural: str | None = None) -> str:
+    """Format a count with its noun: `1 row`, `12,345 rows`."""
+    return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def percent(value: float | None, *, why: str = "nothing to count") -> str:
+    """Format a share in [0, 1] as `31%`, below 10% with one decimal."""
+    if value is None or value != value:
+        return f"{NOT_DEFINED}: {why}"
+    percent = 100 * value
+    return f"{percent:.1f}%" if 0 < percent < 10 else f"{percent:.0f}%"
+
+
+def duration(seconds: float | None) -> str:
+    """Format seconds as `0.4 s`, `48 s`, `3 min 12 s`, `2 h 5 min`; `unknown` for None."""
+    if seconds is None or seconds != seconds:
+        return "unknown"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def shorten(text: str, length: int = 40) -> str:
+    """Return the text on one line, cut at a word with an ellipsis when it is longer than `length` characters."""
+    line = " ".join(text.split())
+    if len(line) <= length:
+        return line
+    space = line.rfind(" ", 0, length)
+    return line[: space if space > length // 2 else length - 1].rstrip(" ,;:.") + "…"

@@ -1,0 +1,1 @@
+"""What users do with runs: launch, stop, resume, delete, change the queue."""

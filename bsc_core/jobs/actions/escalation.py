@@ -1,0 +1,60 @@
+"""Escalation: make a run stop with the stop flag, then SIGTERM, then SIGKILL.
+
+Runs as a process, since a page can neither wait nor be relied on to finish:
+`python -m bsc_core.jobs.actions.escalation RUN_FOLDER GRACE_SECONDS TERMINATE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from bsc_core.jobs.actions.stopping import GRACE_SECONDS, TERMINATE_SECONDS, request_stop
+from bsc_core.jobs.backends import BackendUnavailableError, backend_of
+from bsc_core.jobs.local.processes import wait_until
+from bsc_core.jobs.states import STOPPED_MESSAGE, advance
+from bsc_core.runs import Run, RunStatus
+
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows SIGTERM ends a process at once
+_KILL_SECONDS = 5.0
+
+
+def stop_and_wait(
+    run: Run, *, grace_seconds: float = GRACE_SECONDS, terminate_seconds: float = TERMINATE_SECONDS
+) -> RunStatus:
+    """Stop a run, wait for it, and return its final status.
+
+    If it does not finish its step within `grace_seconds`, its process group gets SIGTERM and, `terminate_seconds`
+    later, SIGKILL.
+    """
+    try:
+        return _escalate(run, grace_seconds, terminate_seconds)
+    except BackendUnavailableError as error:
+        return advance(run, "lost", error=f"{error}; whether the run is still active there is unknown")
+
+
+def _escalate(run: Run, grace_seconds: float, terminate_seconds: float) -> RunStatus:
+    if not request_stop(run):
+        return run.status()
+    if not _ends_within(run, grace_seconds):
+        backend_of(run).send_signal(run, signal.SIGTERM)
+        if not _ends_within(run, terminate_seconds):
+            backend_of(run).send_signal(run, _KILL)
+            _ends_within(run, _KILL_SECONDS)
+    return advance(run, "stopped", message=STOPPED_MESSAGE)
+
+
+def _ends_within(run: Run, seconds: float) -> bool:
+    backend = backend_of(run)
+
+    def has_ended() -> bool:
+        process_ended = backend.inspect(run).state == "ended"
+        status = run.status()
+        return process_ended and (status.is_finished or status.pid is not None)
+
+    return wait_until(has_ended, seconds)
+
+
+if __name__ == "__main__":
+    stop_and_wait(Run(Path(sys.argv[1])), grace_seconds=float(sys.argv[2]), terminate_seconds=float(sys.argv[3]))

@@ -1,0 +1,128 @@
+"""Groups of runs that are launched together, such as a sweep or several seeds of one setting, and their summary."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from bsc_core.config import RunConfig, flatten
+from bsc_core.errors import JobError
+from bsc_core.jobs.actions.launching import Start, create_run, enqueue
+from bsc_core.jobs.local.processes import start_supervisor
+from bsc_core.runs import GROUP, Run, RunStore
+
+_SEED = "training.seed"
+_EXCLUDED = frozenset({_SEED, "training.seeds", "name"})
+
+
+def group_members(
+    configs: Sequence[RunConfig], group: str, over: Iterable[str] = ()
+) -> Iterator[tuple[str, RunConfig, dict[str, Any]]]:
+    """Yield id, config and content of `group.json` (group, setting, seed) of each run of a group.
+
+    Args:
+        configs: Config of each run.
+        group: Id of the group; the ids of its runs are `GROUP-001` and so on.
+        over: Keys in which the settings differ; empty: determined by comparing the configs.
+    """
+    keys = [key for key in over if key != _SEED] or differing_keys(configs)
+    width = max(3, len(str(len(configs))))
+    for number, config in enumerate(configs, start=1):
+        values = config.model_dump(mode="json")
+        setting = {key: _value(values, key) for key in keys}
+        yield f"{group}-{number:0{width}d}", config, {"group": group, "setting": setting, "seed": config.training.seed}
+
+
+def launch_group(
+    store: RunStore,
+    configs: Sequence[RunConfig],
+    group: str,
+    *,
+    over: Iterable[str] = (),
+    backend: str | None = None,
+    start: Start = start_supervisor,
+) -> list[Run]:
+    """Queue runs as a group, in their order, and return at once.
+
+    Launching a group again launches its missing runs. See `launch` and `group_members` for the arguments and errors; if
+    the queue fails, all runs are created nevertheless.
+    """
+    runs: list[Run] = []
+    try:
+        for run_id, config, about in group_members(configs, group, over):
+            runs.append(create_run(store, config, run_id, backend=backend, about=about))
+    except JobError as error:
+        with suppress(JobError):
+            enqueue(store, runs, f"group {group}", start=start)
+        raise JobError(f"group {group}: {len(runs)} of {len(configs)} runs were created; {error}") from error
+    enqueue(store, runs, f"group {group} of {len(runs)} runs", start=start)
+    return runs
+
+
+def differing_keys(configs: Sequence[RunConfig]) -> list[str]:
+    """Return the keys whose values differ between configs, except seeds and names."""
+    flat = [flatten(config) for config in configs]
+    keys = dict.fromkeys(key for values in flat for key in values if key not in _EXCLUDED)
+    return [key for key in keys if any(values.get(key) != flat[0].get(key) for values in flat)]
+
+
+def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
+    """Summarize a group: its settings, best mean over seeds first.
+
+    A value is the best main metric on dev of a finished run; higher is better. `deviation` is the sample standard
+    deviation, None for fewer than two values. A run that was resumed is represented by the run that resumes it.
+    """
+    statuses = {run.id: run.status() for run in runs}
+    resumed = {status.resumed_from for status in statuses.values()}
+    runs = [run for run in runs if run.id not in resumed]
+    by_setting: dict[str, list[Run]] = {}
+    for run in runs:
+        by_setting.setdefault(repr(_about(run)["setting"]), []).append(run)
+    settings = [_summary(group) for group in by_setting.values()]
+    settings.sort(key=lambda summary: (summary["mean"] is None, -(summary["mean"] or 0.0)))
+    evaluated = [summary for summary in settings if summary["best"] is not None]
+    best = max(evaluated, key=lambda summary: summary["best"], default=None)
+    return {
+        "group": next((statuses[run.id].group for run in runs), None),
+        "metric": next((status.metric_name for status in statuses.values() if status.metric_name), None),
+        "runs": len(runs),
+        "done": sum(statuses[run.id].state == "done" for run in runs),
+        "states": dict(Counter(statuses[run.id].state for run in runs)),
+        "keys": list(dict.fromkeys(key for summary in settings for key in summary["setting"])),
+        "settings": settings,
+        "best_run": best["best_run"] if best else None,
+        "best_setting": evaluated[0]["setting"] if evaluated else None,
+    }
+
+
+def _summary(runs: Sequence[Run]) -> dict[str, Any]:
+    statuses = [run.status() for run in runs]
+    values = [status.metric_best if status.state == "done" else None for status in statuses]
+    known = [value for value in values if value is not None]
+    best = max(known, default=None)
+    return {
+        "setting": _about(runs[0])["setting"],
+        "runs": [run.id for run in runs],
+        "seeds": [_about(run)["seed"] for run in runs],
+        "states": [status.state for status in statuses],
+        "values": values,
+        "mean": statistics.fmean(known) if known else None,
+        "deviation": statistics.stdev(known) if len(known) > 1 else None,
+        "best": best,
+        "best_run": runs[values.index(best)].id if best is not None else None,
+    }
+
+
+def _about(run: Run) -> dict[str, Any]:
+    return run.read_json(GROUP) or {"setting": {}, "seed": None}
+
+
+def _value(values: Mapping[str, Any], key: str) -> Any:
+    """Return the value of a dotted key; None if there is none, as for a key of another loss."""
+    value: Any = values
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,167 @@
+"""Resuming a stopped, lost or failed run: a new run that starts from its last good checkpoint.
+
+The old run is not changed. What the new one needs is copied, so either may be deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from bsc_core.errors import InputError, JobError
+from bsc_core.jobs.actions.launching import default_backend, launch, write_launch_environment
+from bsc_core.jobs.actions.stopping import check_ended, has_live_process
+from bsc_core.jobs.backends import get_backend
+from bsc_core.jobs.local.processes import start_supervisor
+from bsc_core.runs import DRAFT, LAUNCHED, RESUMED, Run, RunStore, new_run_id
+
+COPIED = (
+    *("model", "loss", "evaluation", "plans", "vectors", "marks", "embeddings_before.npy", "embeddings_after.npy"),
+    *("texts.json", "group.json", "first_batch.json", "metrics.jsonl"),
+)
+_BUSY_SECONDS = 5.0
+
+
+def can_resume(run: Run) -> bool:
+    """Return whether a run ended early and has a checkpoint."""
+    return run.status().state in ("stopped", "lost", "failed") and _checkpoint_names(run) != []
+
+
+def continue_run(store: RunStore, run: Run) -> Run:
+    """Create the run that resumes `run`, with the same config and the metrics up to the checkpoint; start nothing.
+
+    Raises:
+        InputError: The run did not end early, has no checkpoint, or is resumed by a run that has not ended.
+        JobError: The run cannot be copied.
+    """
+    _check(run)
+    with _resume_lock(run):
+        other = _active_continuation(store, run)
+        if other is not None:
+            raise InputError(
+                f"run {run.id} is resumed by run {other.id}, which is {other.status().state}; stop that one first"
+            )
+        return _create(store, run)
+
+
+def resume(store: RunStore, run: Run, *, start: Callable[[RunStore], None] = start_supervisor) -> Run:
+    """Queue a run that resumes `run` and return it at once. Raises as `continue_run` does.
+
+    If a run that resumes it has not ended, as after a click in two tabs, that one is returned.
+    """
+    _check(run)
+    with _resume_lock(run):
+        resumed = _active_continuation(store, run) or _create(store, run, is_queued=True)
+    if not (resumed.folder / f"{LAUNCHED}.json").is_file():  # executed by the process that created it
+        return resumed
+    return launch(store, resumed.config(), resumed.id, start=start)
+
+
+def _check(run: Run) -> None:
+    """Raise InputError if a run cannot be resumed."""
+    check_ended(run)
+    if run.status().state == "done":
+        raise InputError(f"run {run.id} is done; there is nothing to resume")
+    if not _checkpoint_names(run):
+        raise InputError(f"run {run.id} has no checkpoint to resume from; launch a new run")
+    _checkpoint_position(run)
+
+
+@contextmanager
+def _resume_lock(run: Run) -> Iterator[None]:
+    """Hold the lock for creating a run that resumes this one. Raises JobError if another process holds it for long."""
+    lock = FileLock(run.folder / ".resume.lock", timeout=_BUSY_SECONDS, poll_interval=0.005)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise JobError(
+            f"run {run.id}: another process is copying it in order to resume it; check the runs again in a minute"
+        ) from None
+    except OSError as error:
+        raise JobError(
+            f"run {run.id}: its folder cannot be written to ({error}); make it writable or free disk space"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _active_continuation(store: RunStore, run: Run) -> Run | None:
+    """Return the run that resumes this one and has not ended, if any."""
+    resumed = (other for other in store.list() if other.status().resumed_from == run.id)
+    return next((other for other in resumed if not other.status().is_finished or has_live_process(other)), None)
+
+
+def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
+    """Create the run and copy what it needs; with `is_queued`, it belongs in the queue once it is visible."""
+    _remove_unfinished(store, run)
+    config, status = run.config(), run.status()
+    names = [*COPIED, *(f"checkpoints/{name}" for name in _checkpoint_names(run))]
+
+    def fill(draft: Run) -> None:
+        draft.update_status(resumed_from=run.id)  # identifies the draft if this process is killed
+        draft.write_json(RESUMED, {"from": run.id})
+        for name in names:
+            _copy(run, draft, name)
+        draft.rewind_metrics(**_checkpoint_position(run))
+        if is_queued:
+            _copy_launch_environment(run, draft)
+        draft.update_status(group=status.group, message=f"resumes run {run.id}")
+
+    try:
+        return store.create(config, new_run_id(config), fill)
+    except OSError as error:
+        raise JobError(f"run {run.id}: it could not be copied ({error}); free disk space, then retry") from error
+
+
+def _copy_launch_environment(run: Run, draft: Run) -> None:
+    """Give the new run the launch environment and backend of the old one."""
+    launched = run.read_json(LAUNCHED)
+    backend = default_backend() if launched is None else run.status().backend
+    get_backend(backend)
+    draft.update_status(backend=backend)
+    if launched is None:
+        write_launch_environment(draft, backend)
+    else:
+        draft.write_json(LAUNCHED, launched)
+
+
+def _remove_unfinished(store: RunStore, run: Run) -> None:
+    """Remove the unfinished files of a killed process: a checkpoint, the best model, or a copy of the run."""
+    for scratch in (*run.checkpoints_folder.glob(".step-*"), *run.folder.glob(".model-*")):
+        shutil.rmtree(scratch, ignore_errors=True)
+    for draft in store.root.glob(f"{DRAFT}*"):
+        if Run(draft).status().resumed_from == run.id:  # the lock excludes others
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def _checkpoint_names(run: Run) -> list[str]:
+    folders = run.checkpoints_folder.glob("step-*")
+    complete = (path.name for path in folders if (path / "progress.json").is_file())
+    return sorted(complete, key=lambda name: (len(name), name))  # names are longer from 1,000,000 steps
+
+
+def _copy(run: Run, draft: Run, name: str) -> None:
+    source, target = run.folder / name, draft.folder / name
+    if source.is_dir():
+        shutil.copytree(source, target, dirs_exist_ok=True)
+    elif source.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def _checkpoint_position(run: Run) -> dict[str, Any]:
+    """Return the position of the newest readable checkpoint: step, epoch, and whether it ends the epoch."""
+    for name in reversed(_checkpoint_names(run)):
+        try:
+            values = json.loads((run.checkpoints_folder / name / "progress.json").read_text(encoding="utf-8"))
+            return {key: values[key] for key in ("step", "epoch", "ends_epoch")}
+        except (OSError, ValueError, KeyError, TypeError):  # damaged: the run's process will report and skip it
+            continue
+    raise InputError(f"run {run.id}: none of its checkpoints can be read, so it cannot be resumed; launch a new run")

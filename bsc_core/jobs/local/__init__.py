@@ -1,0 +1,1 @@
+"""Runs as detached processes of this machine."""

@@ -1,0 +1,170 @@
+"""Toy training of one batch, with the values that the lab displays at each step."""
+
+# B pairs, T steps, D dimensions, V distinct tokens of the texts
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsc_core.config import LossConfig
+from bsc_core.errors import ConfigError
+from bsc_core.lab.batch import LabBatch
+from bsc_core.losses.explain import first_largest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = NDArray[np.float32]
+MAX_STEPS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTrace:
+    """T + 1 states of a batch, from before the first step to after the last."""
+
+    points: Array  # (T + 1, 2B, 2) queries, then documents, in the plane
+    moves: Array  # (T + 1, 2B, 2) negative gradient of the loss at each point
+    similarity: Array  # (T + 1, B, B) cosine similarities
+    loss: Array  # (T + 1,)
+    temperature: Array  # (T + 1,), NaN for losses without one
+    correct: Array  # (T + 1,) share of the positive queries whose most similar document is their positive
+
+
+def train_points(batch: LabBatch, loss: LossConfig, *, steps: int = 100, learning_rate: float = 0.03) -> TrainingTrace:
+    """Train the vectors of the batch directly, as free parameters.
+
+    Vectors of more than two dimensions are projected on their two main axes for display.
+
+    Args:
+        batch: The pairs to train.
+        loss: The loss.
+        steps: 1 to 500 steps of Adam.
+        learning_rate: For points in the plane; in D dimensions, where Adam's steps are longer, it is divided by
+            sqrt(D / 2).
+
+    Raises:
+        ConfigError: A setting is out of range, or the loss needs data that the batch does not have.
+        TrainingError: The loss became infinite or NaN.
+    """
+    import torch
+
+    start = np.concatenate([batch.queries, batch.documents])  # (2B, D)
+    vectors = torch.tensor(start, dtype=torch.float32, requires_grad=True)
+    return _train(batch, loss, [vectors], lambda: vectors, (steps, learning_rate))
+
+
+def train_tokens(batch: LabBatch, loss: LossConfig, *, steps: int = 100, learning_rate: float = 0.03) -> TrainingTrace:
+    """Train the static encoder's vectors of the tokens of the batch; a text is the mean of its tokens.
+
+    As `train_points`, but texts that share tokens move together. The first use creates the static encoder.
+    """
+    import torch
+
+    shares, table = _tokens([*batch.query_texts, *batch.document_texts])
+    weights = torch.tensor(table, dtype=torch.float32, requires_grad=True)  # (V, D)
+    mean = torch.tensor(shares, dtype=torch.float32)  # (2B, V)
+    return _train(batch, loss, [weights], lambda: mean @ weights, (steps, learning_rate))
+
+
+def _tokens(texts: list[str]) -> tuple[Array, Array]:
+    """Return the share of each token in each text (2B, V), and the vectors of the tokens (V, D)."""
+    from bsc_core.config import EncoderConfig
+    from bsc_core.encoders import load_encoder, tokenize
+
+    model = load_encoder(EncoderConfig(name="static"))
+    table = tokenize(model, texts, 90)
+    used, index = np.unique(table.tokens, return_inverse=True)
+    shares = np.zeros((len(texts), len(used)), dtype=np.float32)
+    rows = np.repeat(np.arange(len(texts)), table.lengths)
+    np.add.at(shares, (rows, index), 1.0)
+    shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
+    module: Any = model[0]
+    return shares, module.embedding.weight.detach().cpu().numpy()[used]
+
+
+def _train(
+    batch: LabBatch,
+    config: LossConfig,
+    parameters: list[Tensor],
+    vectors_now: Callable[[], Tensor],
+    schedule: tuple[int, float],
+) -> TrainingTrace:
+    import torch
+
+    from bsc_core.losses import build_loss
+
+    steps, learning_rate = schedule
+    if not 1 <= steps <= MAX_STEPS:
+        raise ConfigError(f"steps is {steps}; it must be 1 to {MAX_STEPS}")
+    if not 0 < learning_rate <= 1:
+        raise ConfigError(f"learning_rate is {learning_rate:g}; it must be above 0 and at most 1")
+    if config.needs - {"labels"}:
+        raise ConfigError(
+            f"{config.name} needs {', '.join(sorted(config.needs))}, which a batch of the lab does not have"
+        )
+    torch.manual_seed(0)
+    width = int(vectors_now().shape[1])
+    loss = build_loss(config, dimensions=width)
+    groups: list[dict[str, Any]] = [{"params": parameters, "lr": learning_rate / math.sqrt(max(1.0, width / 2))}]
+    if trained := list(loss.parameters()):
+        groups.append({"params": trained})
+    optimizer = torch.optim.Adam(groups, lr=learning_rate)
+    pairs = len(batch)
+    ids = {"query_ids": torch.from_numpy(batch.query_ids), "document_ids": torch.from_numpy(batch.document_ids)}
+    labels = torch.tensor(batch.labels, dtype=torch.float32)
+    states = []
+    for _ in range(steps + 1):
+        vectors = vectors_now()
+        vectors.retain_grad()
+        value: Tensor = loss(vectors[:pairs], vectors[pairs:], labels, **ids).total
+        optimizer.zero_grad()
+        vectors.grad = None
+        value.backward()  # type: ignore[no-untyped-call]
+        gradient = torch.zeros_like(vectors) if vectors.grad is None else vectors.grad
+        temperature = getattr(loss, "temperature", None)
+        states.append(
+            (
+                vectors.detach().numpy().copy(),
+                -gradient.detach().numpy().copy(),
+                float(value.detach()),
+                math.nan if temperature is None else float(temperature.value),
+            )
+        )
+        optimizer.step()
+    return _trace(states, batch.labels > 0.5)
+
+
+def _trace(states: list[tuple[Array, Array, float, float]], positive: NDArray[np.bool_]) -> TrainingTrace:
+    vectors = np.stack([state[0] for state in states])  # (T + 1, 2B, D)
+    moves = np.stack([state[1] for state in states])
+    pairs = len(positive)
+    lengths = np.linalg.norm(vectors, axis=2, keepdims=True)
+    unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    similarity = np.einsum("tid,tjd->tij", unit[:, :pairs], unit[:, pairs:])
+    if vectors.shape[2] != 2:
+        axes = _main_axes(unit)
+        unit, moves = unit @ axes, moves @ axes
+    nearest = first_largest(similarity) == np.arange(pairs)
+    correct = nearest[:, positive] if positive.any() else np.zeros((len(states), 1))
+    return TrainingTrace(
+        points=unit.astype(np.float32),
+        moves=moves.astype(np.float32),
+        similarity=similarity.astype(np.float32),
+        loss=np.asarray([state[2] for state in states], dtype=np.float32),
+        temperature=np.asarray([state[3] for state in states], dtype=np.float32),
+        correct=correct.mean(axis=1).astype(np.float32),
+    )
+
+
+def _main_axes(vectors: Array) -> Array:
+    """Return (D, 2) the two main axes of all states together, so that the states are comparable."""
+    flat = vectors.reshape(-1, vectors.shape[2])
+    _, _, axes = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
+    main: Array = axes[:2].T
+    return main

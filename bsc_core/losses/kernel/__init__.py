@@ -1,0 +1,1 @@
+"""Masked softmax over in-batch similarities, dense and tiled."""

@@ -1,0 +1,101 @@
+"""Masked softmax: negative log probability of the positives among the candidates of each row."""
+
+# B queries, M candidates, D dimensions
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bsc_core.losses.kernel.masks import Diagonal, Rule
+from bsc_core.losses.kernel.tiled import TiledSoftmax
+
+SMALL_SCORES = 128 * 128
+"""Matrices up to this size use torch's cross-entropy, which has less overhead."""
+
+
+def logits(left: Tensor, right: Tensor, temperature: Tensor | float) -> Tensor:
+    """Return similarities divided by the temperature, (B, M); the diagonal holds the given pairs.
+
+    Args:
+        left: (B, D), normalized.
+        right: (M, D), normalized.
+        temperature: tau > 0.
+    """
+    return left @ right.T / temperature  # (B, M)
+
+
+def softmax_losses(scores: Tensor, positives: Tensor, candidates: Tensor | None = None) -> Tensor:
+    """Return the negative log probability of each row's positives, averaged over them outside the logarithm, (B,).
+
+    For row i with positives P and candidates C: log sum_{j in C} exp(s_ij) - mean_{j in P} s_ij, equation 2 of the BSC
+    paper, with the averaging of its equation 3 (Khosla et al., 2020) for rows with several positives. A row without
+    positives gives exactly 0 and no gradient (equation 5).
+
+    Args:
+        scores: (B, M), finite.
+        positives: bool (B, M).
+        candidates: bool (B, M); positives are always candidates. None if every column is one.
+    """
+    counts = positives.sum(dim=1)  # (B,)
+    counted = counts > 0
+    allowed = scores
+    if candidates is not None:
+        allowed = scores.masked_fill(~(candidates | positives), -torch.inf)
+    attracted = torch.where(positives, scores, torch.zeros_like(scores)).sum(dim=1) / counts.clamp(min=1)
+    losses = allowed.logsumexp(dim=1) - attracted
+    return torch.where(counted, losses, torch.zeros_like(losses))
+
+
+def masked_softmax(
+    left: Tensor,
+    right: Tensor,
+    temperature: Tensor | float,
+    rows: Rule,
+    columns: Rule | None = None,
+    *,
+    tile: int | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Compute `softmax_losses` of `logits` without the full matrix, in one or both directions.
+
+    Memory is O((B + M) D) plus one tile; a small matrix is stored for the backward pass instead of recomputed.
+    Differentiable once.
+
+    Args:
+        left: (B, D), normalized, float32 or float64.
+        right: (M, D), normalized.
+        temperature: tau > 0, a number or a scalar tensor, which then receives its gradient.
+        rows: Mask rule with the rows as anchors.
+        columns: Mask rule with the columns as anchors, its tiles in the same (rows, columns) orientation; None for
+            one direction.
+        tile: Rows and columns of a tile; None to choose.
+
+    Returns:
+        The losses of the rows (B,) and, with `columns`, of the columns (M,).
+    """
+    if tile is None and len(left) * len(right) <= SMALL_SCORES:
+        losses = _small(left, right, temperature, rows, columns)
+        if losses is not None:
+            return losses
+    tau = torch.as_tensor(temperature, dtype=left.dtype, device=left.device)
+    row_losses, column_losses = TiledSoftmax.apply(left, right, tau, rows, columns, tile)  # type: ignore[no-untyped-call]
+    return row_losses, column_losses
+
+
+def _small(
+    left: Tensor, right: Tensor, temperature: Tensor | float, rows: Rule, columns: Rule | None
+) -> tuple[Tensor, Tensor | None] | None:
+    """Return the losses of a small batch with diagonal rules over all candidates; None for other rules."""
+    rules = [rows] if columns is None else [rows, columns]
+    if len(left) > len(right) or (columns is not None and len(left) != len(right)):
+        return None
+    if not all(isinstance(rule, Diagonal) and rule.candidates is None for rule in rules):
+        return None
+    scores = logits(left, right, temperature)
+    target = torch.arange(len(left), device=left.device)
+    losses = []
+    for rule, oriented in zip(rules, (scores, scores.T), strict=False):
+        loss = torch.nn.functional.cross_entropy(oriented, target, reduction="none")
+        counted = rule.counted if isinstance(rule, Diagonal) else None
+        losses.append(loss if counted is None else torch.where(counted, loss, 0.0))
+    return losses[0], losses[1] if columns is not None else None

@@ -1,0 +1,61 @@
+"""Folders of the cache and the app, and the check of paths that may be read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bsc_core.errors import PathError
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+def cache_folder() -> Path:
+    """Return the cache folder: BSC_CACHE, else the system's cache folder. It may not exist yet."""
+    if folder := os.environ.get("BSC_CACHE"):
+        return Path(folder).expanduser().resolve()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("bsc-lab", appauthor=False)
+
+
+def app_folder() -> Path:
+    """Return the folder of app.py, pages and sample_data: the checkout, or `_app` inside an installed package."""
+    checkout = PACKAGE.parent
+    return checkout if (checkout / "app.py").is_file() and (checkout / "pages").is_dir() else PACKAGE / "_app"
+
+
+def sample_data_folder() -> Path:
+    """Return the folder of the bundled sample files."""
+    return app_folder() / "sample_data"
+
+
+def allowed_roots() -> tuple[Path, ...]:
+    """Return the folders that may be read, from BSC_ROOTS; empty means all that the user may read."""
+    parts = os.environ.get("BSC_ROOTS", "").split(os.pathsep)
+    return tuple(dict.fromkeys(Path(part).expanduser().resolve() for part in parts if part.strip()))
+
+
+def check_path(path: Path | str) -> Path:
+    """Resolve a path, following links, and check that it exists and may be read.
+
+    Raises:
+        PathError: The path is missing or outside the allowed roots; the latter does not reveal whether it exists.
+    """
+    if not str(path).strip():
+        raise PathError("the path is empty; give the path of a file")
+    try:
+        resolved = Path(path).expanduser().resolve()
+        roots = allowed_roots()
+        if roots and not any(resolved.is_relative_to(root) for root in roots):
+            names = ", ".join(str(root) for root in roots)
+            raise PathError(
+                f"{path}: outside the folders that may be read ({names}); "
+                "move the file there, or add its folder to BSC_ROOTS"
+            )
+        exists = resolved.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown ~user, a zero byte
+        raise PathError(f"{str(path)!r}: not a valid path ({error}); correct it") from None
+    if not exists:
+        raise PathError(f"{path}: there is no such file or folder; check its spelling and its folder")
+    return resolved

@@ -1,0 +1,34 @@
+"""Preflight in a background task: `python -m bsc_core.preflight.task FOLDER`.
+
+Request: `{"config": {...}, "runs": folder}`. The report is written to result.json.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bsc_core.background_task import run_task, write_progress
+from bsc_core.config import make_config
+from bsc_core.files import as_json, atomic_write
+from bsc_core.preflight import preflight
+from bsc_core.runs import RunStore
+
+
+def result_file(folder: Path) -> Path:
+    """Return the path of the report."""
+    return folder / "result.json"
+
+
+def perform(folder: Path, request: Any) -> None:
+    """Run the preflight of a request and write the report."""
+    write_progress(folder, 0, 1, "loading the libraries")
+    store, config = RunStore(request["runs"]), make_config(request["config"])
+    report = preflight(config, store=store, say=partial(write_progress, folder))
+    atomic_write(result_file(folder), as_json(report.as_report()))
+
+
+if __name__ == "__main__":
+    sys.exit(run_task(perform, sys.argv[1:]))

@@ -1,0 +1,219 @@
+"""Neighbor searches for generated examples and negatives."""
+
+# N rows or sentences, Q distinct queries, M documents, U distinct texts, D dimensions, C negatives of a query
+# k neighbors of a kind
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bsc_core.config import ExamplesConfig, NegativesConfig
+from bsc_core.data.dataset import Corpus, PairDataset, Stage
+from bsc_core.data.generation.from_classes import Neighbors
+from bsc_core.data.generation.negatives import (
+    Candidates,
+    at_ranks,
+    find_candidates,
+    hardest_below,
+    negative_ranks,
+    with_negative_column,
+    with_negative_rows,
+)
+from bsc_core.errors import DataError
+from bsc_core.neighbors import NeighborSearch, unit_rows
+from bsc_core.types import Ids, Indices, Vectors
+
+Facts = list[dict[str, float | str]]
+
+SMALL_CLASS = 256  # sentences up to which the neighbors in other classes come from one search among all sentences
+BLOCK = 4_000_000  # neighbors in memory at a time
+MAX_NEIGHBORS = 200_000_000  # of all sentences together
+FIRST_DEPTH = 64  # documents ranked at first; eight times as many for rows that lack negatives
+
+
+def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: ExamplesConfig) -> Neighbors:
+    """Return the nearest other sentences of each: k of all, k of every class, or k of its class and k of the others.
+
+    A sentence is never its own neighbor; another one with the same text may be. vectors: (U, D), row i for text i.
+
+    Raises:
+        DataError: There would be more than MAX_NEIGHBORS.
+    """
+    rows = vectors[sentences.query]  # (N, D)
+    sides = {"all": 1, "own_and_others": 2, "each_class": len(np.unique(sentences.class_ids))}[config.neighbors_of]
+    if sides * config.neighbors * len(rows) > MAX_NEIGHBORS:
+        raise DataError(
+            f"{sentences.report.source}: {config.neighbors:,} neighbors of each of {sides:,} classes for "
+            f"{len(rows):,} sentences do not fit into memory; lower data.examples.neighbors, or set "
+            'neighbors_of = "own_and_others"'
+        )
+    ids = np.full((len(rows), sides * config.neighbors), -1, dtype=np.int64)
+    cosines = np.full(ids.shape, -np.inf, dtype=np.float32)
+    facts: Facts = []
+    for queries, searched, first in _searches(sentences, config):
+        nearest, scores = _nearest_others(rows, queries, searched, config.neighbors, facts)
+        width = nearest.shape[1]
+        ids[queries, first : first + width] = nearest
+        cosines[queries, first : first + width] = scores
+    if config.neighbors_of == "own_and_others":
+        _fill_small_classes(
+            rows, sentences.class_ids, ids[:, config.neighbors :], cosines[:, config.neighbors :], facts
+        )
+    return Neighbors.of(ids, cosines, _recall_note(facts))
+
+
+def add_negatives(
+    dataset: PairDataset, corpus: Corpus | None, vectors: Vectors, config: NegativesConfig
+) -> tuple[PairDataset, tuple[Stage, ...]]:
+    """Return positive pairs with ranked documents of the corpus, else of the pairs, as negatives, and the stages.
+
+    vectors: (U, D) of the reference encoder, row i for text i.
+
+    Raises:
+        DataError: No query has a negative.
+    """
+    candidates = find_candidates(dataset, corpus)
+    rank = _by_rank if config.method == "ranks" else _hardest
+    result, note = rank(dataset, candidates, unit_rows(vectors), config)  # (N, C) documents, -1 for none
+    negatives = np.where(result >= 0, candidates.document[result], -1).astype(np.int32)
+    if not (negatives >= 0).any():
+        raise DataError(
+            f"{dataset.report.source}: no query has a negative among {len(candidates.document):,} documents; give a "
+            "corpus" + (", or lower data.negatives.margin" if config.method == "hardest" else "")
+        )
+    triplets = with_negative_column(dataset, negatives)
+    rows = triplets
+    if not config.as_triplets:
+        rows = with_negative_rows(dataset, negatives, corpus, oversample=config.oversample)
+    without = int((negatives < 0).all(axis=1).sum())
+    without_note = f"{without:,} pairs have none" if without else ""
+    return rows, (
+        _pair_stage("positive pairs", dataset),
+        Stage("queries", len(candidates.query), (), ""),
+        Stage("documents", len(candidates.document), (), "of the corpus" if corpus is not None else "of the pairs"),
+        _pair_stage("negatives", triplets, "; ".join(filter(None, (note, without_note)))),
+        _pair_stage("training rows", rows, _label_note(rows)),
+    )
+
+
+def _searches(sentences: PairDataset, config: ExamplesConfig) -> list[tuple[Indices, Indices, int]]:
+    """Return query rows, searched rows and the first result column of each search.
+
+    Neighbors of small classes in other classes are searched by `_fill_small_classes`.
+    """
+    every = np.arange(len(sentences))
+    if config.neighbors_of == "all":
+        return [(every, every, 0)]
+    searches = []
+    for index, number in enumerate(np.unique(sentences.class_ids)):
+        inside = sentences.class_ids == number
+        if config.neighbors_of == "each_class":
+            first = index * config.neighbors
+            searches += [(every[inside], every[inside], first), (every[~inside], every[inside], first)]
+            continue
+        searches.append((every[inside], every[inside], 0))
+        if inside.sum() > SMALL_CLASS:
+            searches.append((every[inside], every[~inside], config.neighbors))
+    return searches
+
+
+def _nearest_others(
+    rows: Vectors, queries: Indices, searched: Indices, k: int, facts: Facts
+) -> tuple[Indices, Vectors]:
+    """Return the k nearest other rows of each query row, or all if there are fewer, and their cosines."""
+    includes_query = 1 if np.array_equal(searched[:1], queries[:1]) else 0  # the queries are among the searched rows
+    k = min(k, len(searched) - includes_query)
+    if k < 1 or not len(queries):
+        return np.empty((len(queries), 0), dtype=np.int64), np.empty((len(queries), 0), dtype=np.float32)
+    search = NeighborSearch(rows, "cosine", rows=searched.astype(np.int32))
+    nearest, cosines = search.nearest(rows[queries], k + includes_query)
+    facts.append(search.facts)
+    ids = searched[nearest]
+    if includes_query:
+        other = ids != queries[:, None]
+        other[other.all(axis=1), -1] = False  # equal vectors displaced the query itself
+        ids, cosines = ids[other].reshape(-1, k), cosines[other].reshape(-1, k)
+    return ids, cosines
+
+
+def _fill_small_classes(rows: Vectors, classes: Ids, ids: Indices, cosines: Vectors, facts: Facts) -> None:
+    """Write the nearest sentences of other classes for the members of small classes, from one search for all of them.
+
+    Among the k + s nearest of all, where s is the size of the class, at least k are of other classes. ids, cosines:
+    (N, k).
+    """
+    sizes = np.bincount(classes)[classes]
+    queries = np.flatnonzero(sizes <= SMALL_CLASS)
+    if not len(queries) or len(np.unique(classes)) < 2:
+        return
+    k = ids.shape[1]
+    depth = min(k + int(sizes[queries].max()), len(rows))
+    search = NeighborSearch(rows, "cosine")
+    for block in _blocks(queries, depth):
+        nearest, scores = search.nearest(rows[block], depth)
+        other = classes[nearest] != classes[block][:, None]
+        order = np.argsort(~other, axis=1, kind="stable")[:, :k]
+        chosen = np.take_along_axis(other, order, axis=1)
+        width = order.shape[1]
+        ids[block, :width] = np.where(chosen, np.take_along_axis(nearest, order, axis=1), -1)
+        cosines[block, :width] = np.where(chosen, np.take_along_axis(scores, order, axis=1), -np.inf)
+    facts.append(search.facts)
+
+
+def _blocks(rows: Indices, depth: int) -> Iterator[Indices]:
+    """Yield the rows in blocks whose `depth` neighbors per row fit into memory."""
+    size = max(1, BLOCK // depth)
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _recall_note(facts: Facts) -> str:
+    recalls = [float(fact["recall"]) for fact in facts if "recall" in fact]
+    return f"approximate search, recall {min(recalls):.3f}" if recalls else ""
+
+
+def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:
+    ranks = negative_ranks(config)
+    depth = min(len(candidates.document), int(ranks.max()) + candidates.most_excluded)
+    result = np.full((len(candidates.query), len(ranks)), -1, dtype=np.int32)
+    search = NeighborSearch(unit, "cosine", rows=candidates.document)
+    for queries in _blocks(np.arange(len(result)), depth):
+        ranked, _ = search.nearest(unit[candidates.query[queries]], depth)
+        excluded = candidates.is_excluded(queries[:, None], ranked)
+        result[queries] = at_ranks(ranked, excluded, candidates.available[queries], ranks)
+    clipped = int((ranks > candidates.available[:, None]).any(axis=1).sum())
+    last = int(candidates.available.max())
+    note = "at the ranks " + ", ".join(f"{rank:,}" for rank in ranks[:8]) + (" and on" if len(ranks) > 8 else "")
+    if clipped:
+        note += f"; for {clipped:,} queries some exceed the {last:,} documents and are replaced by the last rank"
+    return result[candidates.query_of_row], note
+
+
+def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:
+    search = NeighborSearch(unit, "cosine", rows=candidates.document)
+    positive = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document])
+    limit = positive - np.float32(config.margin)  # (N,)
+    result = np.full((len(dataset), config.count), -1, dtype=np.int32)
+    waiting, depth = np.arange(len(dataset)), min(FIRST_DEPTH, len(candidates.document))
+    while len(waiting):
+        short = []
+        for rows in _blocks(waiting, depth):
+            ranked, cosines = search.nearest(unit[dataset.query[rows]], depth)
+            excluded = candidates.is_excluded(candidates.query_of_row[rows][:, None], ranked)
+            result[rows], count = hardest_below(ranked, (cosines <= limit[rows, None]) & ~excluded, config.count)
+            short.append(rows[count < config.count])
+        if depth == len(candidates.document):
+            break
+        waiting, depth = np.concatenate(short), min(8 * depth, len(candidates.document))
+    return result, f"the nearest at least {config.margin:g} below the positive"
+
+
+def _label_note(rows: PairDataset) -> str:
+    if rows.negative is not None:
+        return "each with a negative"
+    return f"{int(rows.positive.sum()):,} positive, {int((~rows.positive).sum()):,} negative"
+
+
+def _pair_stage(name: str, rows: PairDataset, note: str = "") -> Stage:
+    return Stage(name, len(rows), rows.examples(), note)

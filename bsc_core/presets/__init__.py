@@ -1,0 +1,1 @@
+"""Starting points of the New run page."""

@@ -1,0 +1,124 @@
+"""Numbers for the thumbnails of the Start page, computed once from the sample data.
+
+`python -m bsc_core.presets.thumbnails` writes them to sample_data/thumbnails.json, so that the Start page loads no
+encoder.
+"""
+
+# B questions displayed, N rows, U distinct texts, D dimensions
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsc_core.batching import build_plan, plan_hardness, similarity_matrix
+from bsc_core.config import BatchingConfig, DataConfig
+from bsc_core.data.dataset import PairDataset
+from bsc_core.data.load import SPLIT_SEED, DatasetSplits, load_data
+from bsc_core.paths import sample_data_folder
+from bsc_core.presets.catalog import recommended
+from bsc_core.presets.sample_data import sample_config
+
+QUESTIONS = 6
+BINS = 25
+BATCH_SIZE = 8
+STRATEGIES = ("random", "nearest")
+
+
+def make_thumbnails(data: DatasetSplits, vectors: NDArray[np.float32], *, seed: int = 0) -> dict[str, Any]:
+    """Return a small matrix of easily confused questions, and the hardness of two strategies.
+
+    vectors: (U, D), row t for text t of data.texts. The values are JSON-serializable, rounded to 4 decimals.
+    """
+    rows = confusable_rows(data.train, vectors, QUESTIONS)
+    texts = data.train.texts
+    return {
+        "matrix": {
+            "queries": texts.take(data.train.query[rows]),
+            "documents": texts.take(data.train.document[rows]),
+            "similarity": _rounded(similarity_matrix(data.train, vectors, rows)),
+        },
+        "hardness": _hardness(data.train.take(data.train.positive), vectors, seed),
+    }
+
+
+def confusable_rows(dataset: PairDataset, vectors: NDArray[np.float32], number: int) -> NDArray[np.int32]:
+    """Return (number,) positive rows: the one with the closest other answers, and the rows of those answers."""
+    positive = np.flatnonzero(dataset.positive).astype(np.int32)
+    _, first = np.unique(dataset.query_group[positive], return_index=True)
+    rows = positive[np.sort(first)]  # one row per question
+    values = similarity_matrix(dataset, vectors, rows)
+    np.fill_diagonal(values, -1)
+    nearest = np.argsort(-values, axis=1, kind="stable")[:, : number - 1]
+    anchor = int(np.take_along_axis(values, nearest, axis=1).mean(axis=1).argmax())
+    return rows[np.r_[anchor, nearest[anchor]]]
+
+
+def _hardness(dataset: PairDataset, vectors: NDArray[np.float32], seed: int) -> dict[str, Any]:
+    edges = np.linspace(0, 1, BINS + 1)
+    shares: dict[str, list[float]] = {}
+    closer: dict[str, float | None] = {}
+    for strategy in STRATEGIES:
+        config = BatchingConfig.model_validate({"strategy": strategy})
+        plan = build_plan(config, dataset, vectors, seed=seed, epoch=1)
+        hardness = plan_hardness(plan, dataset, vectors, BATCH_SIZE)
+        counts, _ = np.histogram(np.clip(hardness.hardest[np.isfinite(hardness.hardest)], 0, 1), edges)
+        shares[strategy] = _rounded(counts / counts.sum())
+        closer[strategy] = None if hardness.closer_share is None else round(hardness.closer_share, 4)
+    return {
+        "pairs": len(dataset),
+        "batch_size": BATCH_SIZE,
+        "edges": _rounded(edges),
+        "shares": shares,
+        "closer_share": closer,
+    }
+
+
+def _rounded(values: NDArray[Any]) -> list[Any]:
+    rounded: list[Any] = np.asarray(values, dtype=np.float64).round(4).tolist()
+    return rounded
+
+
+def time_run(data: DataConfig) -> dict[str, Any]:
+    """Train the recommended preset; return its seconds, and the main metric on dev before and after."""
+    from bsc_core.evaluation import main_metric
+    from bsc_core.pipeline import run_experiment
+    from bsc_core.runs import RunStore
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = recommended(data)
+        started = time.perf_counter()
+        metrics = run_experiment(config, RunStore(folder).create(config))["metrics"]
+        seconds = round(time.perf_counter() - started, 1)
+    name, after = main_metric(metrics["after"]["dev"], config.evaluation.metric)
+    before = metrics["before"]["dev"][name]
+    return {"seconds": seconds, "metric": name, "before": round(before, 4), "after": round(after, 4)}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write sample_data/thumbnails.json; with --measure also time the recommended run."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--measure", action="store_true", help="also run the recommended preset and store its time")
+    measure = parser.parse_args(arguments).measure
+    from bsc_core.config import EncoderConfig
+    from bsc_core.encoders import embed
+
+    config = sample_config()
+    path = sample_data_folder() / "thumbnails.json"
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    data = load_data(config, seed=SPLIT_SEED)
+    values = make_thumbnails(data, embed(EncoderConfig(), data.texts))
+    values["run"] = time_run(config) if measure else stored.get("run")
+    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    sys.stderr.write(f"wrote {path}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Optional extra: everything that imports or talks to Ray."""

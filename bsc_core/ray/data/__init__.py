@@ -1,0 +1,1 @@
+"""Batch plans over Parquet files with Ray Data."""

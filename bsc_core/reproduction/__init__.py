@@ -1,0 +1,1 @@
+"""Claims of the papers, the runs that test them, and their verdicts."""

@@ -1,0 +1,133 @@
+"""Claims of the papers as data: the schema of the files in `claims/`, and their loader."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from bsc_core.errors import ConfigError
+from bsc_core.reproduction.subsets import Subset
+
+CLAIM_FILES = Path(__file__).parent / "claims"
+UNTRAINED = "untrained"
+"""Arm of every claim: the encoder before training, on the data of the arm it is compared with."""
+FormName = Literal["full", "small"]
+Sections = dict[str, dict[str, Any]]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Arm(_Record):
+    """One setting of a comparison.
+
+    values: config sections, without `data`, that override those of the claim. data: the name of one of the claim's
+    subsets, the first by default. after: the arm whose model, with the same seed, this one starts from.
+    """
+
+    title: str
+    values: Sections = {}
+    data: str = ""
+    after: str | None = None
+
+
+class Statement(_Record):
+    """One comparison of a claim: `better` is above `worse` in a metric on a split.
+
+    expects: `better`, or `same` within `margin` either way. text: the statement for a reader, by default built from the
+    titles of the arms. paper: the difference that the paper reports, in units of the metric. informational: not stated
+    in the paper; displayed, but not part of the verdict.
+    """
+
+    better: str
+    worse: str
+    metric: str
+    split: Literal["dev", "test"] = "test"
+    expects: Literal["better", "same"] = "better"
+    margin: float | None = None
+    text: str = ""
+    paper: float | None = None
+    informational: bool = False
+
+
+class Claim(_Record):
+    """A claim of a paper and the experiment that tests it.
+
+    paper: key of PAPERS; table: where the paper reports it; claim: the claim as a sentence. values: config sections
+    shared by all arms. subsets: the data by name. metrics: displayed for every arm. metrics_source: key of
+    METRICS_SOURCES. seeds: of the full form. budget: training budget that is equal for all arms. note: remarks on the
+    result. extra_data: data sets that only the metrics source reads, by name.
+    """
+
+    name: str
+    title: str
+    paper: str
+    table: str
+    claim: str
+    subsets: dict[str, Subset]
+    arms: dict[str, Arm]
+    statements: tuple[Statement, ...]
+    metrics: tuple[str, ...]
+    values: Sections = {}
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    budget: str = ""
+    note: str = ""
+    metrics_source: Literal["run", "nli", "polarity"] = "run"
+    extra_data: dict[str, Subset] = {}
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        known = {*self.arms, UNTRAINED}
+        unknown = [name for one in self.statements for name in (one.better, one.worse) if name not in known]
+        if unknown:
+            raise ValueError(f"claim {self.name}: a statement names the unknown arm {unknown[0]!r}")
+        missing = [arm.data for arm in self.arms.values() if arm.data and arm.data not in self.subsets]
+        if missing:
+            raise ValueError(f"claim {self.name}: an arm names the unknown subset {missing[0]!r}")
+        return self
+
+    def subset_of(self, arm: str) -> str:
+        """Return the name of the subset that an arm is trained and evaluated on."""
+        return self.arms[arm].data or next(iter(self.subsets))
+
+    def untrained_arm(self, subset: str) -> str:
+        """Return an arm on the subset whose runs start from the untrained encoder. Raises ConfigError without one."""
+        for name, arm in self.arms.items():
+            if self.subset_of(name) == subset and arm.after is None:
+                return name
+        raise ConfigError(f"claim {self.name}: no arm on {subset} starts from the untrained encoder")
+
+
+def read_claims(path: Path) -> tuple[str, dict[str, Claim]]:
+    """Return the citation of a paper and its claims by name, in the order of the file.
+
+    A claim has the fields of its task and those of its entry, which override them; the entry lists names of the task's
+    arms and subsets (by default all subsets).
+
+    Raises:
+        ValueError: the file does not follow the schema, or names an unknown task, arm or subset.
+    """
+    file = tomllib.loads(path.read_text(encoding="utf-8"))
+    return file["citation"], {entry["name"]: _claim(file, entry, path) for entry in file["claims"]}
+
+
+def _claim(file: Mapping[str, Any], entry: dict[str, Any], path: Path) -> Claim:
+    try:
+        task = file["tasks"][entry.pop("task")]
+        arms = {name: task["arms"][name] for name in entry["arms"]}
+        subsets = {name: task["subsets"][name] for name in entry.get("subsets", task["subsets"])}
+    except KeyError as error:
+        raise ValueError(f"{path}: claim {entry['name']} names {error}, which is not in the file") from None
+    return Claim.model_validate({**task, **entry, "paper": file["paper"], "arms": arms, "subsets": subsets})
+
+
+_FILES = {paper: read_claims(CLAIM_FILES / f"{paper}.toml") for paper in ("bsc", "article", "margins", "scl")}
+PAPER_CLAIMS: dict[str, Claim] = {name: claim for _, claims in _FILES.values() for name, claim in claims.items()}
+"""The claims of the papers by name, in the order in which they are listed."""
+PAPERS: dict[str, str] = {paper: citation for paper, (citation, _) in _FILES.items()} | {"best": "Recommended settings"}
+"""Citations by the key of the paper; `best` means the recommended settings."""

@@ -1,0 +1,157 @@
+"""Runs of a claim: each arm is trained as an ordinary run, once for all claims that share it.
+
+The id of a run is a function of its settings and data, so an interrupted reproduction resumes with the missing runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bsc_core.config import make_config
+from bsc_core.errors import ConfigError, RunError
+from bsc_core.reproduction.claims import Claim, FormName, Sections
+from bsc_core.reproduction.metrics.nli import EXTRA_DATA_FILE
+from bsc_core.reproduction.subsets import prepare_subset
+from bsc_core.runs import GROUP, Run, RunStore
+
+Train = Callable[[Run], object]
+"""Trains a queued run in this process, such as `jobs.worker.perform` does."""
+COST_FILE = "cost"
+"""The file of a run with its `processor_seconds`, which do not depend on other work on the machine."""
+SMALL_SEEDS = (0, 1)
+SMALL: Sections = {
+    "encoder": {"name": "static"},
+    "batching": {"clusters": 8},
+    "training": {"max_steps": 3, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"},
+}
+"""Config of the small form, which overrides that of every arm."""
+SMALL_BUDGET = "{max_steps} steps of {batch_size} pairs of the sample data".format(**SMALL["training"])
+BASE: Sections = {
+    "evaluation": {"each_epoch": False, "epoch_texts": 0},
+    "training": {"threads": 1, "save_total_limit": 1},
+}
+"""Default config of every arm: no epoch is chosen by its metrics, so dev and test are both held out."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of a claim before it is created.
+
+    values: its config without `name`. after: the id of the run whose model it starts from. extra_data: the `data`
+    section of each further data set that the metrics source reads.
+    """
+
+    claim: Claim
+    arm: str
+    seed: int
+    id: str
+    values: Mapping[str, Any]
+    after: str | None
+    extra_data: Mapping[str, Mapping[str, Any]]
+
+
+def plan_runs(claim: Claim, form: FormName, *, data: Path | None, runs: Path) -> list[PlannedRun]:
+    """Plan every run of a claim, parents of other runs first. Writes the subsets that do not exist yet.
+
+    Args:
+        claim: what to reproduce.
+        form: full or small.
+        data: the folder of data sets; not used by the small form.
+        runs: the runs folder.
+
+    Raises:
+        ConfigError: an arm starts from an unknown one.
+        PathError: a data set is missing.
+    """
+    small = form == "small"
+    sections, extra_data = (
+        {name: prepare_subset(subset, None if small else data, runs) for name, subset in subsets.items()}
+        for subsets in (claim.subsets, claim.extra_data)
+    )
+    planned: dict[tuple[str, int], PlannedRun] = {}
+    for seed in SMALL_SEEDS if small else claim.seeds:
+        waiting = dict(claim.arms)
+        while waiting:
+            ready = [name for name, arm in waiting.items() if arm.after is None or (arm.after, seed) in planned]
+            if not ready:
+                name, arm = next(iter(waiting.items()))
+                raise ConfigError(f"claim {claim.name}: arm {name} starts from {arm.after!r}, which is not an arm")
+            for name in ready:
+                arm = waiting.pop(name)
+                layers = [BASE, claim.values, arm.values, SMALL if small else {}, {"training": {"seed": seed}}]
+                values = {**merge_sections(layers), "data": sections[claim.subset_of(name)]}
+                after = None if arm.after is None else planned[arm.after, seed].id
+                run_id = _run_id(claim, name, values, after=after, runs=runs)
+                planned[name, seed] = PlannedRun(claim, name, seed, run_id, values, after, extra_data)
+    return list(planned.values())
+
+
+def _run_id(claim: Claim, arm: str, values: dict[str, Any], *, after: str | None, runs: Path) -> str:
+    """Return an id that depends on the settings and the data, and not on the path of the runs folder."""
+    content = json.dumps({**values, "after": after}, sort_keys=True, default=list).replace(str(runs), "")
+    digest = hashlib.sha256(content.encode()).hexdigest()[:8]
+    config = make_config(values, source=f"claim {claim.name}, arm {arm}")
+    folder = claim.subsets[claim.subset_of(arm)].folder
+    return f"{folder}-{config.loss.name}-{config.batching.strategy}-s{config.training.seed}-{digest}"
+
+
+def merge_sections(layers: Sequence[Mapping[str, Mapping[str, Any]]]) -> Sections:
+    """Merge config sections key by key; later layers win, and a `loss` with a name replaces the earlier `loss`."""
+    merged: Sections = {}
+    for layer in layers:
+        for section, values in layer.items():
+            base = {} if section == "loss" and "name" in values else merged.get(section, {})
+            merged[section] = {**base, **values}
+    return merged
+
+
+def train_planned(planned: PlannedRun, store: RunStore, train: Train) -> Run:
+    """Return the finished run of a plan, trained now unless it exists.
+
+    A run that was interrupted or failed is not changed; the next one of the same settings gets a numbered id.
+
+    Raises:
+        RunError: training did not finish.
+    """
+    run = _attempt(store, planned.id)
+    if not (run.exists and run.status().state == "done"):
+        _train(planned, run, store, train)
+    if planned.extra_data:
+        run.write_json(EXTRA_DATA_FILE, planned.extra_data)
+    return run
+
+
+def _attempt(store: RunStore, base: str) -> Run:
+    """Return the finished run of these settings, else the one to train: queued or not created yet."""
+    number, run = 1, Run(store.root / base)
+    while run.exists and run.status().state not in ("done", "queued"):
+        number += 1
+        run = Run(store.root / f"{base}-{number}")
+    return run
+
+
+def _train(planned: PlannedRun, run: Run, store: RunStore, train: Train) -> None:
+    claim, arm, values = planned.claim, planned.arm, dict(planned.values)
+    if planned.after is not None:
+        parent = _attempt(store, planned.after)
+        values["encoder"] = {**values.get("encoder", {}), "name": f"run:{parent.id}"}
+    name = f"{claim.arms[arm].title}, seed {planned.seed}"[:80]
+    run = store.create(make_config({**values, "name": name}, source=f"claim {claim.name}"), run.id)
+    group = f"{claim.name}-{arm}"
+    run.write_json(GROUP, {"group": group, "setting": {"arm": arm}, "seed": planned.seed})
+    run.update_status(group=group)
+    started = time.process_time()
+    train(run)
+    run.write_json(COST_FILE, {"processor_seconds": round(time.process_time() - started, 1)})
+    status = run.status()
+    if status.state != "done":
+        reason = status.error or "it was stopped; run the same command to resume"
+        raise RunError(f"run {run.id} is {status.state}: {reason}")
+    shutil.rmtree(run.checkpoints_folder, ignore_errors=True)  # a finished run is never resumed

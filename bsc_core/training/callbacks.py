@@ -1,0 +1,279 @@
+"""Callbacks of the training loop; subclass `Callback` to write another."""
+
+# N sampled texts, U distinct texts, D dimensions
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bsc_core.config import EvaluationConfig, RunConfig, flatten
+from bsc_core.data import DatasetSplits
+from bsc_core.encoders import model_card, save_model
+from bsc_core.evaluation import Evaluator, main_metric
+from bsc_core.losses import save_loss
+from bsc_core.losses.classification import class_accuracy
+from bsc_core.neighbors import unit_rows
+from bsc_core.projection import sample_texts
+from bsc_core.runs import EPOCH_TEXTS, TEXTS, Run, RunStore, epoch_array, epoch_name
+from bsc_core.training.checkpoint import fingerprint, save_checkpoint
+from bsc_core.training.data import TrainingData
+from bsc_core.training.embeddings import Embeddings
+from bsc_core.training.loop.trainer import Callback, StepReport, Trainer, TrainerState
+from bsc_core.training.run_logger import WEIGHT_SECTIONS, RunLogger
+
+__all__ = [
+    "Callback",
+    "EarlyStopping",
+    "Evaluate",
+    "OnStep",
+    "SaveBest",
+    "SaveCheckpoints",
+    "SaveEpochVectors",
+    "StopOnRequest",
+]
+
+Metrics = dict[str, dict[str, float | None]]
+BEST = "evaluation/kept"
+"""Name of the file with the epoch and the dev metric of the saved model."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics by split after an epoch (counted from 1), and the dev metric that epochs are compared by."""
+
+    epoch: int
+    metrics: Metrics
+    name: str
+    value: float
+
+
+class Evaluate(Callback):
+    """Evaluates the encoder before training, and after each epoch or, without `evaluation.each_epoch`, the last.
+
+    Attributes:
+        before: Metrics of the untrained encoder, by split.
+        latest: The evaluation of the current step; None if there was none.
+    """
+
+    def __init__(self, config: RunConfig, data: DatasetSplits, embeddings: Embeddings, log: RunLogger) -> None:
+        self.config, self.data, self.embeddings, self.log, self.run = config, data, embeddings, log, log.run
+        self.before: Metrics = {}
+        self.latest: Evaluation | None = None
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Evaluate the untrained encoder, or restore its metrics in a resumed run."""
+        if trainer.resume is None:
+            self._evaluate_untrained()
+            return
+        self.before = self.run.evaluation("before")
+        untrained = np.array(self.run.embeddings("before"))
+        self.embeddings.restore_steps(untrained if trainer.resume.memory is None else trainer.resume.memory)
+        if not (trainer.resume.ends_epoch and self.config.evaluation.each_epoch):  # else those after the epoch
+            self.embeddings.restore(untrained)
+
+    def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
+        """Evaluate after an epoch."""
+        self.latest = None
+        if not report.ends_epoch:
+            return
+        trainer.check_finite(report.step)
+        if self.config.evaluation.each_epoch or report.last:
+            self.latest = self.evaluate(trainer, report.epoch)
+            self.run.write_evaluation(epoch_name(report.epoch), self.latest.metrics)
+            self.log.evaluation(report.epoch, self.latest.metrics)
+
+    def evaluate(self, trainer: Trainer, epoch: int) -> Evaluation:
+        """Encode all texts and return the metrics; for a loss with a classifier also its accuracy."""
+        with self.log.timed("encode"):
+            self.embeddings.update()
+        vectors = self.embeddings.current
+        metrics = Evaluator(self.data, self.config.evaluation).evaluate(vectors)
+        for name, split in self.data.splits.items():
+            if name in metrics and (accuracy := class_accuracy(trainer.loss, split, vectors)) is not None:
+                metrics[name]["class_accuracy"] = accuracy
+        return Evaluation(epoch, metrics, *self.main_metric(metrics))
+
+    def main_metric(self, metrics: Metrics) -> tuple[str, float]:
+        """Return name and value of the dev metric that epochs are compared by."""
+        return main_metric(metrics["dev"], self.config.evaluation.metric)
+
+    def _evaluate_untrained(self) -> None:
+        encoder = RunStore(self.run.folder.parent).encoder(self.config.encoder)
+        with self.log.timed("encode"):
+            self.embeddings.load_or_encode(encoder, self.data.texts)
+        vectors = self.embeddings.current
+        self.before = Evaluator(self.data, self.config.evaluation).evaluate(vectors)
+        self.main_metric(self.before)  # raises an error for a metric that the data do not define
+        self.run.write_evaluation("before", self.before)
+        self.run.write_embeddings("before", vectors)
+        self.run.write_json(TEXTS, {"digest": self.data.texts.digest, "count": len(self.data.texts)})
+        self.log.evaluation(0, self.before)
+
+
+class SaveEpochVectors(Callback):
+    """Saves the vectors of at most `evaluation.epoch_texts` texts after each evaluated epoch, for the embedding map."""
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self.evaluate = evaluate
+
+    def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
+        """Save the vectors if this step was evaluated."""
+        evaluate = self.evaluate
+        if evaluate.latest is not None:
+            vectors, config = evaluate.embeddings.current, evaluate.config.evaluation
+            save_epoch_vectors(evaluate.run, report.epoch, vectors, evaluate.data, config)
+
+
+def save_epoch_vectors(
+    run: Run, epoch: int, vectors: NDArray[np.float32], data: DatasetSplits, config: EvaluationConfig
+) -> None:
+    """Write the vectors (U, D) of at most `config.epoch_texts` texts as unit rows, (N, D) float16.
+
+    Their text ids, (N,) int32, ascending and equal for every epoch, are the array `vectors/texts`. Nothing is written
+    without `each_epoch` or with `epoch_texts = 0`. Cosines of the stored vectors are exact to about 1e-3.
+    """
+    if not (config.each_epoch and config.epoch_texts):
+        return
+    texts = sample_texts(data, config.epoch_texts)
+    if run.array(EPOCH_TEXTS) is None:
+        run.write_array(EPOCH_TEXTS, texts)
+    run.write_array(epoch_array(epoch), unit_rows(vectors[texts]).astype(np.float16))
+
+
+class SaveBest(Callback):
+    """Saves the model, its vectors and its metrics whenever its dev metric is better than before.
+
+    Attributes:
+        value: Dev metric of the best epoch; None before the first evaluation.
+        epoch: The best epoch, counted from 1; 0 before the first evaluation.
+        metrics: Metrics of the best epoch, by split.
+    """
+
+    def __init__(self, config: RunConfig, evaluate: Evaluate) -> None:
+        self.config, self.evaluate, self.run = config, evaluate, evaluate.run
+        self.value: float | None = None
+        self.epoch = 0
+        self.metrics: Metrics = {}
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Restore the best epoch of a resumed run.
+
+        A process that was killed may have saved a better model after the checkpoint was written.
+        """
+        if trainer.resume is None:
+            return
+        self.value, self.epoch = trainer.resume.best, trainer.resume.best_epoch
+        saved = self.run.read_json(BEST)
+        if saved and saved["epoch"] > self.epoch:
+            self.value, self.epoch = saved["value"], saved["epoch"]
+        if self.epoch:
+            self.metrics = self.run.evaluation(epoch_name(self.epoch))
+        if self.metrics:
+            name, _ = self.evaluate.main_metric(self.metrics)
+            self.run.update_status(metric_name=name, metric_best=self.value)
+
+    def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
+        """Save the model if this step was evaluated and is the best so far."""
+        evaluation = self.evaluate.latest
+        if evaluation is not None and (self.value is None or evaluation.value > self.value):
+            self._save(trainer, evaluation)
+            self.run.write_json(BEST, {"epoch": self.epoch, "value": self.value})
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        """Save the current model if training was stopped before the first evaluation; a resumed run replaces it."""
+        if trainer.ending == "stopped" and trainer.report is not None and not self.metrics:
+            self._save(trainer, self.evaluate.evaluate(trainer, trainer.report.epoch))
+
+    def _save(self, trainer: Trainer, evaluation: Evaluation) -> None:
+        self.value, self.epoch, self.metrics = evaluation.value, evaluation.epoch, evaluation.metrics
+        self.run.update_status(metric_name=evaluation.name, metric_best=evaluation.value)
+        self.run.write_embeddings("after", self.evaluate.embeddings.current)
+        card = model_card(
+            f"bsc-lab {self.run.id}",
+            base=self.config.encoder.name,
+            settings=flatten(self.config, WEIGHT_SECTIONS, exclude_none=True),
+            before=self.evaluate.before,
+            after=self.metrics,
+        )
+        save_model(trainer.model, self.run.model_folder, card)
+        if any(True for _ in trainer.loss.parameters()):
+            save_loss(trainer.loss, self.run.loss_folder)
+
+
+class EarlyStopping(Callback):
+    """Ends training when `training.early_stopping_patience` epochs have passed without a better dev metric."""
+
+    def __init__(self, config: RunConfig, best: SaveBest, log: RunLogger) -> None:
+        self.patience, self.best, self.log = config.training.early_stopping_patience, best, log
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """End a resumed run at once if its checkpoint is of the step at which it stopped early."""
+        if trainer.resume is not None:
+            self._end_if_due(trainer, trainer.resume)
+
+    def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
+        """End training after an epoch if the patience is used up."""
+        if self._end_if_due(trainer, report):
+            self.log.say(f"Early stopping: dev has not improved since epoch {self.best.epoch}")
+
+    def _end_if_due(self, trainer: Trainer, at: StepReport | TrainerState) -> bool:
+        if self.patience is None or not at.ends_epoch or at.last or at.epoch - self.best.epoch < self.patience:
+            return False
+        self.log.run.update_status(steps=at.step, epochs=at.epoch)
+        trainer.stop("done")
+        return True
+
+
+class StopOnRequest(Callback):
+    """Stops training after the step in which a stop was requested; after the last step, the run is done instead."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
+        """Stop if requested."""
+        if not report.last and self.run.stop_requested():
+            trainer.stop("stopped")
+
+
+class SaveCheckpoints(Callback):
+    """Saves a checkpoint after each epoch, every `training.save_steps` steps, and where training is stopped.
+
+    Add it after the callbacks that stop training.
+    """
+
+    def __init__(self, config: RunConfig, data: TrainingData, best: SaveBest, log: RunLogger) -> None:
+        self.config, self.data, self.best, self.log = config, data, best, log
+
+    def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
+        """Save a checkpoint if it is due."""
+        every = self.config.training.save_steps
+        if not (report.ends_epoch or (every and report.step % every == 0) or trainer.ending):
+            return
+        if not report.ends_epoch:  # after an epoch, `Evaluate` has checked
+            trainer.check_finite(report.step)
+        with self.log.timed("checkpoint"):
+            save_checkpoint(
+                self.log.run.checkpoints_folder,
+                trainer,
+                report,
+                keep=self.config.training.save_total_limit,
+                best=(self.best.value, self.best.epoch),
+                config_fingerprint=fingerprint(self.config),
+                data=self.data.digest,
+            )
+
+
+class OnStep(Callback):
+    """Calls a function with the report of each step, for example to print progress."""
+
+    def __init__(self, function: Callable[[StepReport], object]) -> None:
+        self.function = function
+
+    def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
+        """Call the function."""
+        self.function(report)

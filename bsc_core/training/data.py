@@ -1,0 +1,266 @@
+"""Training data of a run: the rows that the loss trains on, in memory or streamed from shards."""
+
+# B rows of a batch, W rows of a window
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bsc_core.batching.shards import ShardedPlan
+from bsc_core.config import (
+    BSCLossConfig,
+    CombinedLossConfig,
+    MNRLConfig,
+    RunConfig,
+    SingleLossConfig,
+    SoftmaxLossConfig,
+    SupConLossConfig,
+)
+from bsc_core.data.dataset import PairDataset
+from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
+from bsc_core.data.generation.negatives import triplets
+from bsc_core.data.io.shards import open_shards
+from bsc_core.data.io.sources import open_source
+from bsc_core.data.load import DatasetSplits
+from bsc_core.errors import DataError, PathError
+from bsc_core.files import atomic_write
+from bsc_core.paths import check_path
+from bsc_core.types import Ids
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow
+
+    from bsc_core.runs import Run
+    from bsc_core.training.loop.distributed import Distributed
+
+WINDOW = 16_384
+SAMPLE = 1024
+_NUMERIC = ("row", "group", "label")
+NEEDS_ALL_ROWS = ("mix", "filters", "examples", "negatives", "nli")
+"""Keys of `data` that need all rows in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Data of a run."""
+
+    splits: DatasetSplits  # train, dev and test; where the pairs are streamed, `train` is a sample
+    train: PairDataset  # the rows of `splits.train` that the loss trains on
+    stream: PairStream | None = None  # the streamed training pairs, or None
+
+    @property
+    def rows(self) -> int:
+        """Number of training rows."""
+        return len(self.train if self.stream is None else self.stream)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of all rows: texts, labels, classes, negatives and marks; of streamed shards, their sizes."""
+        digest = hashlib.sha256(self.train.digest.encode())
+        for name, part in {**self.splits.splits, "corpus": self.splits.corpus}.items():
+            if part is not None and name != "train":
+                digest.update(f"{name} {part.digest}".encode())
+        if self.stream is not None:
+            digest.update(self.stream.signature.encode())
+        return digest.hexdigest()
+
+
+def streams(config: RunConfig) -> bool:
+    """Return whether the training pairs are streamed.
+
+    They are if they are shards that are read in order, with a dev file, and no setting needs all rows at once.
+    Other shards are read into memory.
+    """
+    needs_all = any(getattr(config.data, name) for name in NEEDS_ALL_ROWS) or config.batching.no_duplicates
+    ordered = config.batching.strategy == "sequential" and config.data.dev is not None
+    return ordered and not needs_all and open_source(config.data.train).format == "shards"
+
+
+class PairStream:
+    """Training pairs in shards, of which one window is in memory at a time.
+
+    Raises:
+        FileFormatError: The shards are incomplete.
+        DataError: They contain rows that the loss does not train on.
+    """
+
+    def __init__(self, config: RunConfig, window: int = WINDOW) -> None:
+        self.config = config
+        self.plan = ShardedPlan(open_shards(config.data.train), config.batching.keep_groups, window)
+        self.marks = read_false_negatives(config.data.false_negatives) if config.data.false_negatives else []
+        if len(training_rows(config, self.sample)) != len(self.sample):
+            self._refuse()
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    @cached_property
+    def sample(self) -> PairDataset:
+        """The first pairs, used where a run inspects its training pairs."""
+        return self._pairs(next(self.plan.shards.batches(rows=SAMPLE)))
+
+    @property
+    def signature(self) -> str:
+        """Identity of the pairs without reading them: sizes and origin of the shards, and the marks."""
+        shards = self.plan.shards
+        return repr((shards.parts, sorted(shards.columns.items()), sorted(shards.about.items()), self.marks))
+
+    def count_batches(self, batch_size: int) -> int:
+        """Return the number of batches of an epoch, without reading the texts."""
+        return sum(len(batches) for _, batches in self.plan.windows(batch_size, columns=("group",)))
+
+    def windows(self, batch_size: int) -> Iterator[tuple[PairDataset, list[Ids]]]:
+        """Yield the pairs of each window with a table of their texts, and the rows of its batches."""
+        for table, batches in self.plan.windows(batch_size):
+            yield self._pairs(table), batches
+
+    def _pairs(self, table: pyarrow.Table | pyarrow.RecordBatch) -> PairDataset:
+        data = self.config.data
+        columns = {name: table[name].to_pylist() for name in table.schema.names if name not in _NUMERIC}
+        labels = None
+        if "label" in table.schema.names:
+            raw = table["label"].to_numpy(zero_copy_only=False)
+            labels = ((raw - data.label_min) / (data.label_max - data.label_min)).astype(np.float32)
+        pairs = PairDataset.from_pairs(
+            columns["query"],
+            columns["document"],
+            labels,
+            query_ids=columns.get("query_id"),
+            negatives=columns.get("negative"),
+            threshold=data.threshold,
+        )
+        if not trains_on_negatives(self.config) and pairs.has_negatives:
+            self._refuse()
+        return with_false_negatives(pairs, self.marks) if self.marks else pairs
+
+    def _refuse(self) -> None:
+        raise DataError(
+            f"{self.config.data.train}: the shards contain rows that {self.config.loss.name} does not train on; "
+            "write them with `bsc shard` from a config with this loss, its labels and its negatives"
+        )
+
+
+def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
+    """Return the rows that the loss trains on.
+
+    These are all rows; only the positive ones with `loss.labeled_negatives = false`; triplets where the loss needs a
+    negative for each query. Rows whose negative is marked as a false negative are left out.
+
+    Raises:
+        DataError: The data lack what the loss needs: labels, classes, negatives, a positive pair, or a second row.
+    """
+    source, needs = config.data.train, config.loss.needs
+    if "labels" in needs and train.label is None:
+        raise DataError(
+            f"{source}: {config.loss.name} learns from labels, and these pairs have none; name the column in "
+            "data.columns.label, or choose a loss for positives only, such as bsc"
+        )
+    if "classes" in needs:
+        _check_classes(config, train)
+    if "negatives" in needs:
+        train = triplets(train)
+    if any(isinstance(loss, BSCLossConfig | MNRLConfig) for loss in _losses(config)) and not train.positive.any():
+        raise DataError(
+            f"{source}: no pair has a label above threshold {config.data.threshold:g}; "
+            "lower data.threshold or check label_min and label_max"
+        )
+    train = _without_marked(train)
+    if not trains_on_negatives(config):
+        train = train.take(np.flatnonzero(train.positive).astype(np.int32))
+    if len(np.unique(np.concatenate(train.text_columns))) == 1:
+        raise DataError(f"{source}: all texts of the training pairs are equal; check the columns")
+    if len(train) < 2:
+        raise DataError(f"{source}: one training pair is left; a batch needs at least 2")
+    _check_clusters(config, train)
+    return train
+
+
+def trains_on_negatives(config: RunConfig) -> bool:
+    """Return whether rows labeled negative are trained on. Only a run with a single loss can leave them out."""
+    return any(getattr(loss, "labeled_negatives", True) for loss in _losses(config))
+
+
+def _without_marked(train: PairDataset) -> PairDataset:
+    """Leave out rows labeled negative, and triplets, whose negative is marked as a false negative."""
+    if not len(train.marked_pairs):
+        return train
+    marks = train.marked_pairs.astype(np.int64) @ [len(train.texts), 1]
+    query = train.query.astype(np.int64) * len(train.texts)
+    wrong = ~train.positive & np.isin(query + train.document, marks)
+    if train.negative is not None:
+        wrong |= np.isin(query + train.negative, marks)
+    return train.take(np.flatnonzero(~wrong)) if wrong.any() else train
+
+
+def _check_clusters(config: RunConfig, train: PairDataset) -> None:
+    """Raise DataError for more clusters than texts, before encoding."""
+    batching = config.batching
+    texts = len(np.unique(train.query if batching.group_by == "query" else train.document))
+    if batching.strategy == "clusters" and batching.clusters > texts:
+        raise DataError(
+            f"{config.data.train}: batching.clusters is {batching.clusters} and there are {texts} distinct texts to "
+            f"cluster; choose at most {texts}"
+        )
+
+
+def _check_classes(config: RunConfig, train: PairDataset) -> None:
+    source = config.data.train
+    if train.classes is None:
+        raise DataError(
+            f"{source}: {config.loss.name} learns from classes, and these pairs have none; name the column in "
+            "data.columns.class_label"
+        )
+    present, highest = np.unique(train.classes), int(train.classes.max())
+    for loss in _losses(config):
+        if isinstance(loss, SupConLossConfig) and loss.positive_class not in present:
+            raise DataError(
+                f"{source}: no training pair is of class {loss.positive_class} (entailment), which supcon uses as "
+                "anchors; check the class column, or set loss.positive_class"
+            )
+        if isinstance(loss, SoftmaxLossConfig) and len(present) == 1:
+            raise DataError(
+                f"{source}: all training pairs are of class {present[0]}, and softmax needs at least 2 "
+                "classes; check the class column"
+            )
+        if isinstance(loss, SoftmaxLossConfig | SupConLossConfig) and highest >= loss.num_classes:
+            raise DataError(
+                f"{source}: class {highest} does not fit a head of {loss.num_classes} classes; "
+                "raise loss.num_classes or correct the class column"
+            )
+
+
+def _losses(config: RunConfig) -> list[SingleLossConfig]:
+    loss = config.loss
+    return [part.loss for part in loss.summands] if isinstance(loss, CombinedLossConfig) else [loss]
+
+
+def with_marks_of_run(config: RunConfig, run: Run, distributed: Distributed) -> RunConfig:
+    """Return the config with the run's copy of the marked false negatives, created now if there is none.
+
+    Marks that are added later concern later runs only. Where the file is missing or may not be read, the config is
+    unchanged, and reading the data reports it.
+    """
+    source = config.data.false_negatives
+    if source is None:
+        return config
+    copied = distributed.on_main(lambda: _copy_marks(source, run.marks_file(source)))
+    return config.model_copy(update={"data": run.data_config(config.data)}) if copied else config
+
+
+def _copy_marks(source: str, target: Path) -> bool:
+    """Copy the marks unless the run has a copy. Returns whether it has one that BSC_ROOTS allows it to read."""
+    try:
+        check_path(target.parents[1])
+        if not target.is_file() and check_path(source).is_file():
+            atomic_write(target, check_path(source).read_bytes())
+    except PathError:
+        return False
+    return target.is_file()

@@ -1,0 +1,16 @@
+"""Array type aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int32]  # row numbers, text ids or group ids
+Vectors = NDArray[np.float32]  # one row for each text
+Matrix = NDArray[np.float32]  # queries x documents
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.float64]  # metrics, weights
+Indices = NDArray[np.int64]
+Progress = Callable[[int, int], object]  # (done, total)

@@ -1,0 +1,130 @@
+"""Generate configuration.md and losses.md from the config schema and the catalog of losses.
+
+python docs/make_reference.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from bsc_core import config
+from bsc_core.losses.catalog import CATALOG
+
+SECTIONS: dict[str, type[config.Section]] = {
+    "[data]": config.DataConfig,
+    "[data.columns]": config.Columns,
+    "[data.corpus_columns]": config.CorpusColumns,
+    "[data.examples]": config.ExamplesConfig,
+    "[data.negatives]": config.NegativesConfig,
+    "[data.nli]": config.NLIConfig,
+    "[encoder]": config.EncoderConfig,
+    "[encoder.lora]": config.LoRAConfig,
+    "[batching]": config.BatchingConfig,
+    **{f'[loss] name = "{name}"': section for name, section in config.LOSS_CONFIGS.items()},
+    '[[loss.parts]] of name = "combined"': config.WeightedLoss,
+    "[training]": config.TrainingConfig,
+    "[evaluation]": config.EvaluationConfig,
+    "[sweep]": config.SweepConfig,
+}
+CONFIGURATION = """# Configuration
+
+All keys of a config file, generated from the schema by `python docs/make_reference.py`. Unknown keys are errors.
+
+- To change a key on the command line, use `--set section.key=value`; `--set section.key=none` unsets an optional key.
+- Relative paths in a file are resolved against its folder, those in `--set` against the working folder.
+- The keys of `[loss]` depend on its `name`, which is `bsc` by default. To set a custom sum on the command line, use
+  `--set loss.name=combined --set loss.preset=custom --set 'loss.parts=[{weight = 0.5, loss = {name = "mse"}},
+  {weight = 0.5, loss = {name = "bsc", temperature = 0.05}}]'`.
+- A file with a section `[sweep]` describes several runs; see `bsc sweep` in `docs/jobs.md`.
+- Old names of renamed keys and values are still accepted and logged as deprecated.
+"""
+LOSSES = """# Losses
+
+Generated from the catalog of losses and the config schema by `python docs/make_reference.py`.
+
+Set the loss by `loss.name` in a config file, or call it as `loss(queries, documents, labels=None, **ids)`, which
+returns `LossParts(total, terms)`. `bsc_core.integrations.sentence_transformers` provides each loss for
+`SentenceTransformerTrainer`.
+
+- Similarities are divided by the temperature tau; `scale` in sentence-transformers is 1 / tau.
+- A pair is positive if its label is above the threshold (strictly).
+- Losses compute in float32 or better, regardless of autocast.
+- A zero vector has cosine 0 with all other vectors and gradient 0. With column normalization, a constant column is 0.
+
+## Choose a loss for your data
+
+| your data | losses |
+| --- | --- |
+"""
+SHAPES = {
+    "positive pairs only": ("bsc", "mnrl"),
+    "pairs labeled positive or negative": ("bsc", "contrastive", "online_contrastive", "combined"),
+    "graded pairs": ("combined", "mse", "pearson", "bsc"),
+    "queries with positive and negative documents": ("bsc", "triplet", "mnrl"),
+    "triplets: a column of negatives": ("triplet", "mnrl", "bsc"),
+    "NLI rows: classes": ("softmax", "supcon", "mnrl on the entailed rows"),
+    "texts only": ("simcse",),
+}
+
+
+def configuration() -> str:
+    """Return configuration.md."""
+    parts = [CONFIGURATION]
+    renamed = ["## Renamed keys and values\n", "| old | new |\n| --- | --- |"]
+    for title, section in SECTIONS.items():
+        fields = sorted(section.model_fields.items(), key=lambda item: item[0] != "name")  # the name first
+        parts.append(f"## {title}\n\n{(section.__doc__ or '').splitlines()[0]}\n")
+        parts += [*_table(fields), ""]
+        prefix = title.strip("[]").partition("]")[0]
+        renamed += [f"| `{prefix}.{old}` | `{prefix}.{new}` |" for old, new in section.aliases.items()]
+        for key, values in section.value_aliases.items():
+            renamed += [f'| `{prefix}.{key} = "{old}"` | `"{new}"` |' for old, new in values.items()]
+    return "\n".join([*parts, *renamed]).rstrip() + "\n"
+
+
+def losses() -> str:
+    """Return losses.md."""
+    parts = [LOSSES]
+    parts += [f"| {shape} | {', '.join(map(_linked, names))} |\n" for shape, names in SHAPES.items()]
+    for name, card in CATALOG.items():
+        parts.append(f"\n## {name}\n\n**{card.title}.** {card.when}\n\n$${card.equation}$$\n\n*Paper:* {card.paper}.\n")
+        parts.append(f"\n*Data:* {card.data}.\n")
+        if card.deviation:
+            parts.append(f"\n*Paper and code:* {card.deviation}\n")
+        fields = [(key, field) for key, field in config.LOSS_CONFIGS[name].model_fields.items() if key != "name"]
+        if fields:
+            parts.append("\n" + "\n".join(_table(fields)) + "\n")
+    return "".join(parts)
+
+
+def _table(fields: Iterable[tuple[str, Any]]) -> list[str]:
+    lines = ["| key | default | meaning |", "| --- | --- | --- |"]
+    for key, field in fields:
+        title = "" if field.title.lower() == key.replace("_", " ") else f"{field.title}. "
+        meaning = f"{title}{field.description or ''}".replace("|", "\\|")
+        lines.append(f"| `{key}` | {_default(field.get_default())} | {meaning} |")
+    return lines
+
+
+def _linked(name: str) -> str:
+    return f"[`{name}`](#{name})" if name in CATALOG else f"`{name.split()[0]}` {name.partition(' ')[2]}"
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "required"
+    if value is None:
+        return "none"
+    if isinstance(value, BaseModel):
+        return f"defaults of `{getattr(value, 'name', 'the section')}`"
+    return f"`{list(value) if isinstance(value, tuple) else value}`".replace("True", "true").replace("False", "false")
+
+
+if __name__ == "__main__":
+    for path, text in (("configuration.md", configuration()), ("losses.md", losses())):
+        (Path(__file__).parent / path).write_text(text, encoding="utf-8")

@@ -1,0 +1,173 @@
+"""Controls of the Batches page, and the button that trains with a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bsc_core.batching import STRATEGIES
+from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
+from bsc_core.data import PairDataset
+from pages.ui.batches.plans import RUN_PLANS, PlanRequest
+from pages.ui.batches.source import Source
+from pages.ui.components import page_layout
+from pages.ui.components.glossary import TERMS, help_text
+
+URL = {"bind": "query-params"}
+ORDER = ("random", "sequential", "nearest", "words", "clusters", "neighbors", "premises")
+MAX_BATCH_SIZE = 2048
+GROUPED = {"nearest", "words", "clusters", "neighbors"}
+VECTOR_SEARCH = {"nearest", "neighbors"}
+USED_BY: dict[str, set[str]] = {
+    "group_by": GROUPED,
+    "neighbors": {"nearest"},
+    "distinct_texts": {"nearest"},
+    "easy_first": {"nearest"},
+    "shingle_size": {"words", "neighbors"},
+    "stop_count": {"words"},
+    "shingle_neighbors": {"neighbors"},
+    "clusters": {"clusters"},
+    "metric": VECTOR_SEARCH | {"clusters"},
+    "search": VECTOR_SEARCH,
+}
+"""Strategies that use a setting; every strategy uses the settings that are not listed."""
+LIMITS = {
+    "neighbors": (1, 5000),
+    "shingle_size": (1, 16),
+    "stop_count": (0, 10_000),
+    "shingle_neighbors": (1, 100),
+    "clusters": (1, 10**6),
+}
+OPTIONS = {"group_by": ["query", "document"], "metric": ["cosine", "l2"], "search": ["auto", "exact", "approximate"]}
+MIN_QUERIES_PER_CLUSTER = 4
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """Values of the controls: a config per strategy, and batch size, seed and epoch."""
+
+    strategies: dict[str, BatchingConfig]
+    batch_size: int
+    seed: int
+    epoch: int
+    labeled_negatives: bool
+
+    def training_rows(self, source: Source) -> PairDataset:
+        """Return all rows, or the positive ones if labeled negatives are switched off."""
+        train = source.train
+        if self.labeled_negatives or source.run is not None or train.positive.all():
+            return train
+        return train.take(np.flatnonzero(train.positive))
+
+    def requests(self, source: Source) -> dict[str, PlanRequest]:
+        """Return the plans to show. A run's plan is the one saved for the epoch, with the run's batch size."""
+        requests = {}
+        for name, config in self.strategies.items():
+            requests[name] = PlanRequest(config, self.batch_size, self.seed, self.epoch - 1)  # plans count from 0
+            if name == RUN_PLANS and source.run is not None:
+                training, saved = source.run.config().training, source.saved_plans()
+                epoch = min(self.epoch, len(saved)) - 1
+                requests[name] = PlanRequest(config, training.batch_size, training.seed, epoch, saved[epoch])
+        return requests
+
+
+def select_settings(source: Source) -> PlanSettings:
+    """Draw the controls, whose values the URL stores."""
+    default, names = BatchingConfig(), _select_strategies(source)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        group_size = _number_input("Group size", "group_size", (1, 64), default.group_size)
+        batch_size = _number_input("Batch size", "batch_size", (2, MAX_BATCH_SIZE), TrainingConfig().batch_size)
+        epoch = _number_input("Epoch", "epoch", (1, 100), 1)
+        seed = _number_input("Seed", "seed", (0, 2**31 - 1), 0)
+        with st.popover("More", icon=":material/tune:"):
+            more = _more_settings(default, set(names), source.train)
+            labeled = True if source.run is not None else _labeled_negatives()
+    configs = {name: _config(name, group_size, more) for name in names if name != RUN_PLANS}
+    if RUN_PLANS in names and source.run is not None:
+        configs[RUN_PLANS] = source.run.config().batching
+    return PlanSettings(configs, batch_size, seed, epoch, labeled)
+
+
+def _select_strategies(source: Source) -> list[str]:
+    known = [name for name in ORDER if name in STRATEGIES]
+    saved = [RUN_PLANS] if source.saved_plans() else []
+    default = [*(saved or ["nearest"]), "random"]
+    selected = st.pills(
+        "Strategies",
+        [*saved, *known],
+        selection_mode="multi",
+        default=default,
+        key="batches.strategies",
+        help=help_text("strategy"),
+        **URL,
+    )
+    return [name for name in [*known, *saved] if name in (selected or default[:1])] or ["nearest"]
+
+
+def _config(name: str, group_size: int, more: dict[str, Any]) -> BatchingConfig:
+    used = {field: value for field, value in more.items() if field not in USED_BY or name in USED_BY[field]}
+    return BatchingConfig.model_validate({"strategy": name, "group_size": group_size, **used})
+
+
+def _number_input(label: str, name: str, limits: tuple[int, int], value: int, *, width: int | str = 124) -> int:
+    field = BatchingConfig.model_fields.get(name)
+    about = help_text(name) if name in TERMS else field.description if field else None
+    return int(st.number_input(label, *limits, value, key=f"batches.{name}", help=about, width=width, **URL))
+
+
+def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset) -> dict[str, Any]:
+    """Draw the settings that any selected strategy uses, those that apply to every strategy last."""
+    clusters = max(1, min(default.clusters, len(pairs.distinct_queries) // MIN_QUERIES_PER_CLUSTER))
+    values = dict[str, Any]()
+    for name in [*USED_BY, "keep_groups", "no_duplicates"]:
+        if not names & USED_BY.get(name, names):
+            continue
+        field, value, key = BatchingConfig.model_fields[name], getattr(default, name), f"batches.{name}"
+        title, about = str(field.title), field.description
+        if name in LIMITS:
+            start = clusters if name == "clusters" else value
+            values[name] = _number_input(title, name, LIMITS[name], start, width="stretch")
+        elif isinstance(value, bool):
+            values[name] = st.toggle(title, value, key=key, help=about, **URL)
+        else:
+            values[name] = st.segmented_control(
+                title, OPTIONS[name], default=value, required=True, key=key, help=about, **URL
+            )
+    return values
+
+
+def _labeled_negatives() -> bool:
+    field, about = BSCLossConfig.model_fields["labeled_negatives"], help_text("labeled_negatives")
+    return st.toggle(str(field.title), field.default, key="batches.labeled", help=about, **URL)
+
+
+def select_strategy(names: list[str]) -> str:
+    """Return the strategy whose batch is shown, by default the last one."""
+    if st.session_state.get("batches.view") not in names:
+        st.session_state["batches.view"] = names[-1]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader("One batch of", anchor=False, width="content")
+        name = st.segmented_control("Strategy", names, key="batches.view", required=True, label_visibility="collapsed")
+    return name or names[-1]
+
+
+def draw_train_button(settings: PlanSettings, strategy: str) -> None:
+    """Draw the button that opens the New run page with the settings of the plan."""
+    if st.button(
+        "Train with this plan",
+        key="batches.train",
+        type="primary",
+        icon=":material/arrow_forward:",
+        icon_position="right",
+    ):
+        page_layout.send_settings(
+            {
+                "batching": settings.strategies[strategy].model_dump(),
+                "training": {"batch_size": settings.batch_size, "seed": settings.seed},
+                "loss": {"labeled_negatives": settings.labeled_negatives},
+            }
+        )
+        page_layout.switch_page("train")

@@ -1,0 +1,192 @@
+"""Comparison of strategies: hardness, group sizes, and both over the epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.batching import PlanStats, plan_warnings
+from bsc_core.data import PairDataset
+from bsc_core.figures.batches import plans as plan_figures
+from pages.ui.batches import plans
+from pages.ui.batches.plans import PlanRequest
+from pages.ui.batches.source import Source
+from pages.ui.components import display
+
+StatsByName = dict[str, PlanStats]
+EPOCHS = 5
+MAX_SIDE_BY_SIDE = 3  # strategies whose table fits next to the figure
+MAX_EPOCH_ROWS = 60_000
+"""Rows, summed over all epochs and strategies, up to which plans are built without a click on Build plans."""
+CLOSER = "closer than the positive"
+NEAREST = "median cosine of the hardest negative"
+COLLISIONS = "collisions"
+INTACT = "intact groups"
+EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = {  # value, whether it is a share
+    CLOSER: (lambda stats: stats.hardness.closer_share, True),
+    NEAREST: (lambda stats: _median(stats.hardness.hardest), False),
+    COLLISIONS: (lambda stats: float(stats.hardness.collisions), False),
+    INTACT: (lambda stats: stats.hardness.intact, True),
+}
+
+
+def draw(source: Source, pairs: PairDataset, requests: dict[str, PlanRequest], stats: StatsByName) -> None:
+    """Draw the figure on the left and the same statistics as a table on the right."""
+    st.subheader("Hardness of in-batch negatives", anchor=False)
+    left, right = display.columns(2) if len(stats) <= MAX_SIDE_BY_SIDE else (st.container(), st.container())
+    with left:
+        names = ("Hardness", "Group sizes", "Over epochs")
+        figure = st.segmented_control(
+            "Figure", names, default=names[0], required=True, key="batches.picture", label_visibility="collapsed"
+        )
+        if figure == "Group sizes":
+            _draw_group_sizes(stats)
+        elif figure == "Over epochs":
+            _draw_epochs(source, pairs, requests)
+        else:
+            _draw_hardness(stats, pairs)
+    with right:
+        st.table(comparison_table(stats), border="horizontal", hide_index=True, alt=summary_sentence(stats))
+        st.caption(summary_sentence(stats))
+        for name, request in requests.items():
+            for warning in plan_warnings(request.config, pairs):
+                st.caption(f"{name}: {warning}.")
+        if marked := len(pairs.marked_pairs):
+            st.caption(f"Marked as false negatives: {formatting.plural(marked, 'pair')}, which the loss leaves out.")
+
+
+def comparison_table(stats: StatsByName) -> pd.DataFrame:
+    """Return a row per statistic and a column per strategy, as formatted text."""
+    lines: dict[str, Callable[[PlanStats], str]] = {
+        CLOSER: lambda one: formatting.percent(one.hardness.closer_share),
+        NEAREST: lambda one: formatting.metric(_median(one.hardness.hardest)),
+        COLLISIONS: _collisions,
+        "groups of 2 or more rows": _groups,
+        INTACT: lambda one: formatting.percent(one.hardness.intact, why="no groups"),
+        "batches": lambda one: formatting.count(len(one.positions)),
+    }
+    values = {name: [line(one) for line in lines.values()] for name, one in stats.items()}
+    facts = list(dict.fromkeys(fact for one in stats.values() for fact in one.plan.facts))
+    facts_by_name = {name: [_fact(fact, one.plan.facts.get(fact)) for fact in facts] for name, one in stats.items()}
+    return pd.concat(
+        [
+            pd.DataFrame({"": list(lines), **values}),
+            pd.DataFrame({"": [fact.replace("_", " ") for fact in facts], **facts_by_name}),
+        ],
+        ignore_index=True,
+    )
+
+
+def _collisions(stats: PlanStats) -> str:
+    number, pairs = stats.hardness.collisions, stats.crossed_pairs()
+    share = f" ({formatting.percent(number / pairs)})" if number and pairs else ""
+    return formatting.count(number) + share
+
+
+def _groups(stats: PlanStats) -> str:
+    sizes = {size: count for size, count in stats.group_sizes().items() if size >= 2}
+    if not sizes:
+        return "none"
+    rows, groups = sum(size * count for size, count in sizes.items()), sum(sizes.values())
+    return f"{formatting.count(groups)}, of {rows / groups:.1f} rows"
+
+
+def _fact(name: str, value: float | str | None) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if "recall" in name or "share" in name:
+        return formatting.percent(value)
+    return formatting.count(int(value)) if float(value).is_integer() else f"{value:,.4g}"
+
+
+def _median(values: np.ndarray) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else None
+
+
+def summary_sentence(stats: StatsByName) -> str:
+    """Summarize the comparison in one sentence."""
+    shares = {name: one.hardness.closer_share for name, one in stats.items()}
+    parts = [f"{formatting.percent(share)} ({name})" for name, share in shares.items() if share is not None]
+    if not parts:
+        return "No positive query of these batches has a negative, so there is nothing to compare."
+    return f"Queries whose hardest negative is closer than the positive: {', '.join(parts)}."
+
+
+def _draw_hardness(stats: StatsByName, pairs: PairDataset) -> None:
+    """Draw the distribution of the hardest negatives of each strategy, and that of the positives."""
+    positive = {name: pairs.positive[one.plan.order] for name, one in stats.items()}
+    hardest = {name: one.hardness.hardest[positive[name]] for name, one in stats.items()}
+    first = next(iter(stats))
+    table = plan_figures.hardness_table(hardest, stats[first].hardness.pair_similarity[positive[first]])
+    figure = plan_figures.hardness_figure(table)
+    display.figure(figure, name="hardness", alt=summary_sentence(stats), data=table)
+
+
+def _draw_group_sizes(stats: StatsByName) -> None:
+    table = plan_figures.group_size_table({name: one.group_sizes() for name, one in stats.items()})
+    alt = f"Groups of {', '.join(f'{name}: {_groups(one)}' for name, one in stats.items())}"
+    display.figure(plan_figures.group_size_figure(table), name="group-sizes", alt=alt, data=table)
+
+
+def _draw_epochs(source: Source, pairs: PairDataset, requests: dict[str, PlanRequest]) -> None:
+    """Draw a line per strategy over the epochs; for a run's saved plans one line per model of the run.
+
+    Above MAX_EPOCH_ROWS rows the plans are built on request.
+    """
+    statistic = st.selectbox("Statistic", list(EPOCH_STATISTICS), key="batches.measure", label_visibility="collapsed")
+    number = len(source.saved_plans()) or EPOCHS
+    rows = number * len(pairs) * len(requests)
+    if rows > MAX_EPOCH_ROWS and not st.session_state.get("batches.epochs_requested"):
+        epochs = f"{formatting.plural(number, 'epoch')} of {formatting.plural(len(requests), 'strategy', 'strategies')}"
+        st.caption(f"The plans of {epochs} are not built yet.")
+        st.button("Build plans", key="batches.build_epochs", on_click=_request_epochs)
+        return
+    by_name = _epoch_stats(source, pairs, requests, number)
+    if not by_name:
+        return
+    value, percent = EPOCH_STATISTICS[statistic]
+    lines = [
+        {"series": name, "epoch": epoch, "value": value(stats)}
+        for name, by_epoch in by_name.items()
+        for epoch, stats in by_epoch.items()
+    ]
+    table = pd.DataFrame(lines).astype({"value": float})
+    ends = ", ".join(f"{name} {part['value'].iloc[-1]:.3g}" for name, part in table.groupby("series", sort=False))
+    figure = plan_figures.epoch_figure(table, value=statistic, percent=percent)
+    display.figure(figure, name="epochs", alt=f"{statistic} by epoch; in the last epoch: {ends}", data=table)
+    if source.run is None:
+        st.caption("All epochs use the same embeddings. Select a run to see how its plans changed during training.")
+    else:
+        st.caption("The run's saved plans, evaluated with its embeddings before and after training.")
+
+
+def _request_epochs() -> None:
+    st.session_state["batches.epochs_requested"] = True
+
+
+def _epoch_stats(
+    source: Source, pairs: PairDataset, requests: dict[str, PlanRequest], number: int
+) -> dict[str, dict[int, PlanStats]]:
+    """Return series -> epoch from 1 -> statistics; empty while a background task builds the plans."""
+    series: dict[str, tuple[Source, list[PlanRequest]]] = {}
+    for name, plan in requests.items():
+        if name == plans.RUN_PLANS:
+            saved = [replace(plan, saved=path, epoch=epoch) for epoch, path in enumerate(source.saved_plans())]
+            series |= {f"{name}, {model}": (source.with_model(model), saved) for model in source.models}
+        else:
+            series[name] = (source, [replace(plan, epoch=epoch) for epoch in range(number)])
+    by_name = {}
+    for name, (model_source, epochs) in series.items():
+        stats = plans.plan_stats(model_source, pairs, {f"{name} {one.epoch + 1}": one for one in epochs})
+        if not stats:
+            return {}
+        by_name[name] = {one.epoch + 1: stats[key] for one in epochs if (key := f"{name} {one.epoch + 1}") in stats}
+    return {name: by_epoch for name, by_epoch in by_name.items() if by_epoch}

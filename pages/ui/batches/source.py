@@ -1,0 +1,99 @@
+"""Rows of the Batches page: those of a dataset or a run, their vectors, and the marked false negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bsc_core.config import EncoderConfig
+from bsc_core.data import PairDataset, TextTable
+from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
+from bsc_core.runs import Run
+from bsc_core.training.data import training_rows
+from pages.ui.components import data_cache, page_layout, run_data
+
+MAX_TEXTS_INLINE = 3000
+"""Texts that are encoded while the page waits; more are encoded in a background task."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Rows to plan and the vectors of their texts."""
+
+    train: PairDataset
+    vectors: np.ndarray | None  # (U, D); None if a background task has to encode the texts
+    vectors_key: str  # identifies the vectors in cache keys
+    encoder: EncoderConfig
+    models: dict[str, np.ndarray]  # vectors of each model of the run, by name
+    marks: Path | None  # file of marked false negatives; None if there is no dataset to store marks for
+    run: Run | None
+
+    def saved_plans(self) -> list[Path]:
+        """Return the plan files of the run, by epoch."""
+        return sorted(self.run.plans_folder.glob("epoch-*.npz")) if self.run is not None else []
+
+    def with_model(self, name: str) -> Source:
+        """Return the same rows with the vectors of another model of the run."""
+        return replace(self, vectors=self.models[name], vectors_key=_vectors_key(self.models[name]))
+
+
+def load_source(context: page_layout.Context) -> Source:
+    """Load the run of the context bar if it has vectors, else the dataset and encoder of the bar."""
+    run = data_cache.run_store().get(context.run_id) if context.run_id else None
+    if run is not None and run_data.models(run):
+        return _run_source(run, context.dataset_key)
+    if run is not None:
+        st.caption("This run has no embeddings yet, so the dataset and encoder selected above are shown.")
+    data = data_cache.dataset_splits(context.dataset_key)
+    config = data_cache.encoder_config(context.encoder)
+    if len(data.texts) <= MAX_TEXTS_INLINE:
+        vectors: np.ndarray | None = data_cache.vectors(context.dataset_key, context.encoder)
+    else:
+        vectors = cached_vectors(config, data.texts)
+    key = str(data_cache.vectors_key(config, data.texts.digest))
+    return Source(data.train, vectors, key, config, {}, data_cache.marks_file(context.dataset_key), None)
+
+
+def _run_source(run: Run, dataset_key: str) -> Source:
+    config, by_name = run.config(), {run_data.PARTS[model.part]: model for model in run_data.models(run)}
+    train = training_rows(config, run_data.load_splits(run).train)
+    marks = _marks_file(run, dataset_key)
+    if marks is not None and marks.is_file():
+        train = with_false_negatives(train, read_false_negatives(marks))
+    models = {name: model.vectors() for name, model in by_name.items()}
+    names = list(models)
+    name = st.segmented_control(
+        "Embeddings from", names, default=names[-1], required=True, key="batches.part", bind="query-params"
+    )
+    name = name if name in models else names[-1]
+    vectors = models[name]
+    return Source(train, vectors, _vectors_key(vectors), by_name[name].encoder(), models, marks, run)
+
+
+def _marks_file(run: Run, dataset_key: str) -> Path | None:
+    """Return the marks file of a run: that of its config, else that of the dataset with the same config."""
+    data = run.config().data
+    if data.false_negatives:
+        return Path(data.false_negatives)
+    choices = data_cache.datasets()
+    for key in (dataset_key, *choices):
+        if key in choices and choices[key].data == data:
+            return data_cache.marks_file(key)
+    return None
+
+
+def _vectors_key(vectors: Any) -> str:
+    """Identify memory-mapped vectors by their file and its time."""
+    return str(data_cache.file_stamps(Path(str(vectors.filename))))
+
+
+def cached_vectors(config: EncoderConfig, texts: TextTable) -> np.ndarray | None:
+    """Return the vectors of these texts mapped from the disk cache; None when they are not encoded yet."""
+    from bsc_core import encoders
+
+    key = data_cache.vectors_key(config, texts.digest)
+    return data_cache.get_or_compute("mapped vectors", key, lambda: encoders.cached_vectors(config, texts))

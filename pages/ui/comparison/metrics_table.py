@@ -1,0 +1,166 @@
+"""Metrics of settings with their intervals, and whether differences are significant."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.errors import BscError
+from bsc_core.evaluation import Comparison, Interval, holm
+from bsc_core.figures.runs import intervals
+from pages.ui.comparison import settings
+from pages.ui.comparison.settings import ComparisonView, Setting
+from pages.ui.components import display
+
+MAIN_METRICS = ("mrr", "map", "has_positive@1", "has_positive@10", "ndcg@10", "recall@10")
+MAIN_METRICS += ("spearman", "pearson", "auc", "average_precision", "f1", "best_accuracy")
+ALPHA = 0.05
+NOT_COMPARED = "not compared"
+WINS = "Better / worse / equal"
+
+
+def draw_intervals(view: ComparisonView) -> None:
+    """Draw the metric of every setting with its interval, and the significance of each difference."""
+    if view.metric is None or not view.others:
+        missing = [one.name for one in view.settings if not one.is_evaluated(view.split)]
+        st.caption(f"Metrics with intervals appear here after the evaluation of {' and '.join(missing)}.")
+        return
+    rows, verdicts = [], significances(view, view.metric)
+    for setting in view.evaluated:
+        interval = interval_or_none(setting, view.split, view.metric)
+        if interval is not None:
+            verdict = verdicts.get(setting.key, "base of the comparison")
+            rows.append((setting.name, interval.value, interval.low, interval.high, verdict))
+    table = intervals.intervals_table(rows)
+    figure = intervals.intervals_figure(table, title=headline(view, verdicts), metric=f"{view.metric} ({view.split})")
+    alt = f"{view.metric} of {len(rows)} settings with 95% intervals"
+    display.figure(figure, alt=alt, name=f"compare.intervals.{view.metric}", data=table)
+    for setting in view.others:
+        st.caption(f"**{setting.name}** against {view.base.name}: {verdicts[setting.key]}")
+
+
+def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
+    """Summarize the figure in one sentence."""
+    metric, base = f"{view.metric} on {view.split}", view.base.name
+    if all(verdict.startswith(NOT_COMPARED) for verdict in verdicts.values()):
+        return f"{metric}: evaluated on other data than {base}, so differences cannot be tested"
+    if len(verdicts) > 1:
+        number = sum(verdict.startswith("yes") for verdict in verdicts.values())
+        return f"{metric}: {number} of {len(verdicts)} settings differ significantly from {base}"
+    (other,) = view.others
+    verdict = verdicts[other.key]
+    if not verdict.startswith("yes"):
+        return f"{metric}: no significant difference between {other.name} and {base}"
+    return f"{metric}: {other.name} is {'better' if verdict.startswith('yes, better') else 'worse'} than {base}"
+
+
+def significances(view: ComparisonView, metric: str) -> dict[str, str]:
+    """Return, by setting key, whether each other setting differs from the base; p is Holm-corrected for several."""
+    comparisons = {one.key: settings.compare_settings(view.base, one, view.split, metric) for one in view.others}
+    p_values = {key: one.p for key, one in comparisons.items() if not isinstance(one, str) and one.p is not None}
+    if len(comparisons) > 1:
+        p_values = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    corrected = len(p_values) > 1
+    return {key: significance(one, p=p_values.get(key), corrected=corrected) for key, one in comparisons.items()}
+
+
+def significance(comparison: Comparison | str, *, p: float | None = None, corrected: bool = False) -> str:
+    """Return a verdict: `yes, better: +0.041 [0.012, 0.070] (p = 0.003)`.
+
+    Args:
+        comparison: The comparison, or the reason why there is none.
+        p: Corrected p-value; by default that of the comparison.
+        corrected: Whether to say that p is corrected.
+    """
+    if isinstance(comparison, str):
+        return f"{NOT_COMPARED}: {comparison.removeprefix('comparison: ')}"
+    if comparison.p is None:
+        return "not tested: one query" if comparison.queries < 2 else "no difference"
+    p_value = comparison.p if p is None else p
+    change, test = format_difference(comparison.difference), format_p(p_value) + (", corrected" if corrected else "")
+    if not comparison.significant or p_value >= ALPHA:
+        return f"inconclusive: {change} ({test})"
+    return f"yes, {'better' if comparison.difference.value > 0 else 'worse'}: {change} ({test})"
+
+
+def format_p(p: float) -> str:
+    """Format a p-value: `p = 0.003`, `p < 0.001`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+
+
+def format_difference(difference: Interval) -> str:
+    """Format a difference with its interval: `+0.041 [+0.012, +0.070]`."""
+    if difference.low is None or difference.high is None:
+        return formatting.signed(difference.value)
+    low, high = formatting.signed(difference.low), formatting.signed(difference.high)
+    return f"{formatting.signed(difference.value)} [{low}, {high}]"
+
+
+def format_interval(interval: Interval) -> str:
+    """Format a metric with its interval: `0.812 [0.790, 0.831]`; without the range if there is one query."""
+    known = None if interval.low is None or interval.high is None else (interval.low, interval.high)
+    return formatting.metric(interval.value, known)
+
+
+def draw_table(view: ComparisonView) -> None:
+    """Draw the metrics of all settings."""
+    if not view.others:
+        return
+    st.subheader("Metrics and significance", anchor=False)
+    all_metrics = st.toggle("All metrics", key="runs.compare.all")
+    names = view.metrics if all_metrics else [one for one in view.metrics if one in MAIN_METRICS or one == view.metric]
+    rows = table_rows(view, names)
+    about = "Number of queries with a better, worse and equal value. Metrics over all pairs have none."
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key="runs.compared",
+        alt="Metrics of the settings, and whether they differ",
+        column_config={WINS: st.column_config.TextColumn(help=about)},
+    )
+    display.csv_button(rows, name="comparison", key="runs.compared.save")
+    resampled = "seeds and queries" if any(len(one.runs) > 1 for one in view.evaluated) else "queries"
+    corrected = ", corrected for several settings (Holm)" if len(view.others) > 1 else ""
+    st.caption(
+        f"Brackets: 95% bootstrap intervals over {resampled}. Each row is a separate test{corrected}: of 20 metrics "
+        "without a true difference, one is expected to appear significant."
+    )
+
+
+def table_rows(view: ComparisonView, metrics: list[str]) -> list[dict[str, str]]:
+    """Return a row per metric: the value of every setting, and whether each differs from the base."""
+    rows = [_table_row(view, metric) for metric in metrics]
+    if any(WINS in row for row in rows):
+        rows = [{**row, WINS: row.get(WINS, "not by query")} for row in rows]
+    return rows
+
+
+def _table_row(view: ComparisonView, metric: str) -> dict[str, str]:
+    row, verdicts = {"Metric": metric}, significances(view, metric)
+    for setting in view.evaluated:
+        row[setting.name] = _cell(setting, view, metric)
+    for other in view.others:
+        comparison = settings.compare_settings(view.base, other, view.split, metric)
+        label = "Significant?" if len(view.others) == 1 else f"{other.name}: significant?"
+        row[label] = NOT_COMPARED if isinstance(comparison, str) else verdicts[other.key]
+        if not isinstance(comparison, str) and comparison.wins is not None and len(view.others) == 1:
+            row[WINS] = f"{comparison.wins:,} / {comparison.losses:,} / {comparison.ties:,}"
+    return row
+
+
+def _cell(setting: Setting, view: ComparisonView, metric: str) -> str:
+    """Return the metric of a setting, with its interval if there is one."""
+    interval = interval_or_none(setting, view.split, metric)
+    if interval is not None:
+        return format_interval(interval)
+    results = [run.evaluation(setting.when).get(view.split) or {} for run in setting.runs]
+    values = [one[metric] for one in results if one.get(metric) is not None]
+    return formatting.metric(sum(values) / len(values)) if len(values) == len(results) else "not evaluated"
+
+
+def interval_or_none(setting: Setting, split: str, metric: str) -> Interval | None:
+    """Return a metric with its interval; None if it is not defined or can no longer be computed."""
+    try:
+        return settings.metric_interval(setting, split, metric)
+    except BscError:
+        return None

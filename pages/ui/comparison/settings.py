@@ -1,0 +1,276 @@
+"""Settings to compare, the controls that select them, and their cached metrics and tests.
+
+A setting is a run, or several runs that differ only in their seed. The URL stores every selection.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.config import flatten
+from bsc_core.errors import BscError
+from bsc_core.evaluation import Comparison, Interval
+from bsc_core.evaluation.comparison import (
+    QueryDifferences,
+    check_same_data,
+    compare_results,
+    query_differences,
+    setting_interval,
+)
+from bsc_core.evaluation.results import EvalResult
+from bsc_core.figures.runs.intervals import UNTRAINED
+from bsc_core.figures.runs.parallel import format_value
+from bsc_core.run_results import When, load_results, run_intervals
+from bsc_core.runs import Run
+from pages.ui.components import data_cache, display, glossary, run_data
+from pages.ui.runs import table
+
+UNTRAINED_KEY = "untrained"
+IGNORED_KEYS = frozenset({"name", "training.seed", "training.seeds"})
+MAX_KEYS_IN_NAME = 2
+MAX_VALUE_LENGTH = 28
+METRIC, SPLIT, AGAINST, SEEDS = "metric", "split", "against", "seeds"  # query parameters
+SEED_MODES = {"together": "as one setting", "apart": "as separate runs"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Runs that are compared as one: the seeds of one setting, or the encoder they started from."""
+
+    key: str  # unique, and valid in a URL
+    name: str  # unique among the compared settings
+    runs: tuple[Run, ...]
+    when: When = "after"  # whether the metrics are those after or before training
+
+    def is_evaluated(self, split: str) -> bool:
+        """Whether every run has metrics of this split."""
+        return all(split in run.evaluation(self.when) for run in self.runs)
+
+    @property
+    def cache_key(self) -> tuple[str, ...]:
+        """Key that changes when one of the runs is evaluated again."""
+        files = [run.folder / "evaluation" / f"{self.when}.json" for run in self.runs]
+        times = [str(path.stat().st_mtime_ns) if path.exists() else "none" for path in files]
+        return (self.when, *(str(run.folder) for run in self.runs), *times)
+
+
+CACHE_KEY = {Setting: lambda setting: setting.cache_key}
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """Selection of a comparison."""
+
+    settings: list[Setting]
+    base: Setting  # what the others are compared against: one of the settings, or the untrained encoder
+    untrained: Setting  # the untrained encoder of the first setting
+    split: str
+    metric: str | None  # None before any evaluation
+    metrics: list[str]  # all metrics of the split
+    separate_seeds: bool = False  # whether runs that differ only in their seed are separate settings
+
+    @property
+    def url_parameters(self) -> list[tuple[str, str]]:
+        """The selection as the URL stores it."""
+        seeds = [(SEEDS, SEED_MODES["apart"])] if self.separate_seeds else []
+        metric = [(METRIC, self.metric)] if self.metric else []
+        return [*seeds, (AGAINST, self.base.name), (SPLIT, self.split), *metric]
+
+    @property
+    def others(self) -> list[Setting]:
+        """The evaluated settings other than the base."""
+        return [one for one in self.settings if one.key != self.base.key and one.is_evaluated(self.split)]
+
+    @property
+    def evaluated(self) -> list[Setting]:
+        """All evaluated settings, the untrained encoder first."""
+        return [one for one in (self.untrained, *self.settings) if one.is_evaluated(self.split)]
+
+
+def select_view(runs: list[Run]) -> ComparisonView:
+    """Draw the controls and return the selection."""
+    several_seeds = len(group_by_setting(runs)) < len(runs)
+    cells = iter(display.columns(4 if several_seeds else 3, min_width=170))
+    merge_seeds = True
+    if several_seeds:
+        with next(cells):
+            mode = st.selectbox(
+                "Seeds",
+                list(SEED_MODES),
+                format_func=SEED_MODES.__getitem__,
+                key=SEEDS,
+                bind="query-params",
+                help="Runs that differ only in their seed can count as one setting, with an interval over seeds and "
+                "queries.",
+            )
+            merge_seeds = mode != "apart"
+    settings = group_by_setting(runs, merge_seeds=merge_seeds)
+    untrained = untrained_setting(settings)
+    with next(cells):
+        base = _select_base(settings, untrained)
+    with next(cells):
+        split = _select("Split", _splits(runs), SPLIT)
+    metrics = _metrics(settings, split)
+    with next(cells):
+        metric = _select_metric(runs, metrics)
+    return ComparisonView(settings, base, untrained, split, metric, metrics, separate_seeds=not merge_seeds)
+
+
+def _select_base(settings: list[Setting], untrained: Setting) -> Setting:
+    """Return what the others are compared against: by default the first setting, unless it is the only one."""
+    options = {one.key: one for one in ([*settings, untrained] if len(settings) > 1 else [untrained])}
+    key = _select("Compare against", list(options), AGAINST, {key: one.name for key, one in options.items()})
+    return options[key]
+
+
+def _select(label: str, options: list[str], key: str, names: dict[str, str] | None = None) -> str:
+    """Draw a select box stored in the URL; an unknown value in the URL is replaced by the first option."""
+    if st.session_state.get(key) not in options:
+        st.session_state.pop(key, None)
+    name = (names or {}).get
+    selected = st.selectbox(
+        label, options, format_func=lambda one: name(one, one) or one, key=key, bind="query-params", help=None
+    )
+    return selected if selected in options else options[0]
+
+
+def _select_metric(runs: Sequence[Run], metrics: list[str]) -> str | None:
+    if not metrics:
+        st.selectbox("Metric", ["not evaluated yet"], disabled=True, key="runs.compare.none")
+        return None
+    default = next((run.status().metric_name for run in runs if run.status().metric_name in metrics), metrics[0])
+    options = [default, *(name for name in metrics if name != default)]
+    current = st.session_state.get(METRIC, default)
+    if current not in options:
+        st.session_state.pop(METRIC, None)
+        current = default
+    about = glossary.metric_help(current or "") or None
+    selected = st.selectbox("Metric", options, key=METRIC, bind="query-params", help=about)
+    return selected if selected in options else default
+
+
+def _splits(runs: Sequence[Run]) -> list[str]:
+    """Return the splits that any run was evaluated on, dev first."""
+    evaluated = {split for run in runs for split in run.evaluation("before")}
+    return [split for split in ("dev", "test") if split in evaluated] or ["dev"]
+
+
+def _metrics(settings: Sequence[Setting], split: str) -> list[str]:
+    """Return the metrics of any setting, the main ones first."""
+    names: dict[str, None] = {}
+    for setting in settings:
+        results = setting.runs[0].evaluation("after") or setting.runs[0].evaluation("before")
+        names |= dict.fromkeys(name for name, value in (results.get(split) or {}).items() if value is not None)
+    return sorted((name for name in names if name not in table.NOT_METRICS), key=table.metric_order)
+
+
+def group_by_setting(runs: Sequence[Run], *, merge_seeds: bool = True) -> list[Setting]:
+    """Group runs into settings, in order; without `merge_seeds` every run is a setting."""
+    configs = {run.id: flatten(run.config()) for run in runs}
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        values = repr([(key, value) for key, value in configs[run.id].items() if key not in IGNORED_KEYS])
+        groups.setdefault(values if merge_seeds else run.id, []).append(run)
+    members = list(groups.values())
+    names = _names([configs[group[0].id] for group in members], [short_name(group[0]) for group in members])
+    return [
+        Setting(group[0].id, f"{name} · {len(group)} seeds" if len(group) > 1 else name, tuple(group))
+        for group, name in zip(members, names, strict=True)
+    ]
+
+
+def untrained_setting(settings: Sequence[Setting]) -> Setting:
+    """Return the encoder that the runs of the first setting started from."""
+    return Setting(UNTRAINED_KEY, UNTRAINED, settings[0].runs, "before")
+
+
+def untrained_and_trained(run: Run) -> tuple[Setting, Setting]:
+    """Return one run before and after training."""
+    return Setting(UNTRAINED_KEY, UNTRAINED, (run,), "before"), Setting(run.id, short_name(run), (run,))
+
+
+def _names(configs: Sequence[Mapping[str, Any]], run_names: Sequence[str]) -> list[str]:
+    """Name settings by what differs, such as `temperature 0.05`, if that is short and unique; else by their runs."""
+    keys = dict.fromkeys(key for config in configs for key in config if key not in IGNORED_KEYS)
+    different = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
+    if not 0 < len(different) <= MAX_KEYS_IN_NAME:
+        return list(run_names)
+    names = [", ".join(f"{_short_key(key)} {_short_value(config.get(key))}" for key in different) for config in configs]
+    return names if max(Counter(names).values()) == 1 else list(run_names)
+
+
+def _short_key(key: str) -> str:
+    """Return `temperature` for `loss.temperature`, and `loss` for `loss.name`."""
+    return key.removesuffix(".name").rpartition(".")[2]
+
+
+def _short_value(value: Any) -> str:
+    return formatting.shorten(format_value(value), MAX_VALUE_LENGTH)
+
+
+def short_name(run: Run) -> str:
+    """Return a run's name and the end of its id, or its id without the date if it has no name."""
+    config = run.config()
+    return f"{config.name} · {run.id[-4:]}" if config.name else data_cache.short_id(run.id)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CACHE_KEY)
+def eval_results(setting: Setting, split: str) -> tuple[EvalResult, ...]:
+    """Return the evaluation of each run of a setting, cached across sessions. Raises as `load_results` does."""
+    results = []
+    for run in setting.runs:
+        stored = ((run.read_json("evaluation/measured") or {}).get(setting.when) or {}).get(split)
+        data = None if stored else run_data.load_splits(run)
+        results.append(load_results(run, split, when=setting.when, data=data))
+    return tuple(results)
+
+
+def metric_interval(setting: Setting, split: str, metric: str) -> Interval | None:
+    """Return a metric with its interval over seeds and queries; None if the metric is not defined."""
+    if len(setting.runs) == 1:
+        return _run_intervals(setting, split).get(metric)
+    results = eval_results(setting, split)
+    if any(one.metrics.get(metric) is None for one in results):
+        return None
+    return _setting_interval(setting, split, metric, results)
+
+
+@st.cache_resource(max_entries=256, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
+def _run_intervals(setting: Setting, split: str) -> dict[str, Interval]:
+    (run,) = setting.runs
+    stored = ((run.read_json("evaluation/intervals") or {}).get(setting.when) or {}).get(split)
+    return run_intervals(run, split, when=setting.when, data=None if stored else run_data.load_splits(run))
+
+
+@st.cache_resource(max_entries=512, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
+def _setting_interval(setting: Setting, split: str, metric: str, _results: tuple[EvalResult, ...]) -> Interval:
+    return setting_interval(_results, metric)
+
+
+def compare_settings(first: Setting, second: Setting, split: str, metric: str) -> Comparison | str:
+    """Compare the second setting with the first; return the reason as a sentence if that is not possible."""
+    try:
+        sides = eval_results(first, split), eval_results(second, split)
+        return _compare(first, second, split, metric, sides)
+    except BscError as error:
+        return str(error)
+
+
+@st.cache_resource(max_entries=1024, show_spinner="Testing differences …", hash_funcs=CACHE_KEY)
+def _compare(
+    first: Setting, second: Setting, split: str, metric: str, _results: tuple[tuple[EvalResult, ...], ...]
+) -> Comparison:
+    return compare_results(*_results, metric)
+
+
+def query_changes(first: Setting, second: Setting, split: str, metric: str) -> QueryDifferences:
+    """Return the queries or pairs behind a difference. Raises DataError if the settings are not comparable."""
+    sides = eval_results(first, split), eval_results(second, split)
+    check_same_data([*sides[0], *sides[1]])
+    return query_differences(*sides, metric)

@@ -1,0 +1,154 @@
+"""The comparison of two or more settings: metrics, curves, config differences, and wins and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.config import RunConfig, flatten
+from bsc_core.figures.runs import curves
+from bsc_core.runs import Run
+from pages.ui.comparison import metrics_table, query_differences
+from pages.ui.comparison.settings import IGNORED_KEYS, ComparisonView, Setting, select_view
+from pages.ui.components import display
+from pages.ui.runs import table
+
+
+def draw(runs: list[Run]) -> None:
+    """Draw the comparison, live while a run is active; the first run is the solid line in every figure."""
+    table.draw_live(lambda: _draw(runs), runs)
+
+
+def _draw(runs: list[Run]) -> None:
+    with display.show_errors(stop=False):
+        view = select_view(runs)
+        metrics_table.draw_intervals(view)
+        _draw_curves(view)
+        _draw_differences(view.settings)
+        _draw_best_and_last(view)
+        parts: tuple[Callable[[ComparisonView], None], ...] = (
+            metrics_table.draw_table,
+            query_differences.draw,
+            _draw_more_curves,
+        )
+        for draw_part in parts:
+            with display.show_errors(stop=False):  # an error in one part does not hide the others
+                draw_part(view)
+        _draw_link(runs, view)
+
+
+def _draw_curves(view: ComparisonView) -> None:
+    rows = _metric_rows(view)
+    figures = [("loss", curves.step_curve(rows, "loss"))]
+    if view.metric:
+        figures.insert(0, (view.metric, curves.metric_curve(rows, view.metric, split=view.split)))
+    if any(_learns_temperature(lines) for group in rows.values() for lines in group):
+        figures.append(("temperature", curves.step_curve(rows, "temperature")))
+    _draw_figures(figures, len(view.settings))
+
+
+def _metric_rows(view: ComparisonView) -> dict[str, list[curves.MetricRows]]:
+    return {setting.name: [table.metric_rows(run) for run in setting.runs] for setting in view.settings}
+
+
+def _learns_temperature(lines: curves.MetricRows) -> bool:
+    return len({row["temperature"] for row in lines if row.get("temperature") is not None}) > 1
+
+
+def _draw_more_curves(view: ComparisonView) -> None:
+    if st.toggle("More curves", key="runs.compare.more"):
+        rows = _metric_rows(view)
+        logged = (curves.logged_fields(lines) for group in rows.values() for lines in group)
+        fields = dict.fromkeys(field for names in logged for field in names)
+        figures = [(field, curves.step_curve(rows, field)) for field in fields if field != "loss"]
+        _draw_figures(figures, len(view.settings))
+
+
+def _draw_figures(figures: list[tuple[str, Any]], settings: int) -> None:
+    """Draw named figures side by side."""
+    if not figures:
+        st.caption("There are no training steps yet.")
+        return
+    for cell, (name, figure) in zip(display.columns(len(figures), min_width=320), figures, strict=True):
+        with cell:
+            display.figure(figure, alt=f"{name} of {settings} settings", name=f"compare.{name}")
+
+
+def _draw_best_and_last(view: ComparisonView) -> None:
+    rows = best_and_last(view)
+    if rows:
+        seeds = ", mean over seeds" if any(len(setting.runs) > 1 for setting in view.settings) else ""
+        st.subheader(f"Best and last epoch: {view.metric} on {view.split}{seeds}", anchor=False)
+        st.dataframe(rows, hide_index=True, key="runs.compare.best", alt="Best and last epoch of each setting")
+
+
+def best_and_last(view: ComparisonView) -> list[dict[str, str]]:
+    """Return a table row per setting with at least one evaluated epoch."""
+    rows = []
+    for setting in view.settings if view.metric else ():
+        by_run = [
+            curves.evaluations(table.metric_rows(run), view.metric or "", split=view.split) for run in setting.runs
+        ]
+        ends = curves.best_and_last(curves.mean_curve(by_run, across="epoch"))
+        if ends is not None:
+            rows.append(
+                {
+                    "Setting": setting.name,
+                    "Best": f"{formatting.metric(ends.best)} in epoch {ends.best_epoch}",
+                    "Last": f"{formatting.metric(ends.last)} in epoch {ends.last_epoch}",
+                    "Change since best": formatting.signed(ends.last - ends.best) if ends.last != ends.best else "none",
+                    "Steps": ", ".join(dict.fromkeys(formatting.count(run.status().step) for run in setting.runs)),
+                    "Time": _total_time(setting),
+                }
+            )
+    return rows
+
+
+def _total_time(setting: Setting) -> str:
+    """Return the total time of the runs; empty while one is active."""
+    statuses = [run.status() for run in setting.runs]
+    seconds = [one.finished - one.started for one in statuses if one.finished and one.started]
+    return formatting.duration(sum(seconds)) if len(seconds) == len(statuses) else ""
+
+
+def _draw_differences(settings: list[Setting]) -> None:
+    if len(settings) < 2:
+        st.caption("These runs differ only in their seed.")
+        return
+    st.subheader("Config differences", anchor=False)
+    different = differences({one.name: one.runs[0].config() for one in settings})
+    if different:
+        st.dataframe(different, hide_index=True, key="runs.differences", alt="Settings that differ between the runs")
+    else:
+        st.caption("These runs have the same settings.")
+
+
+def differences(configs: Mapping[str, RunConfig]) -> list[dict[str, str]]:
+    """Return a table row per config key whose value differs."""
+    flat = {name: flatten(config) for name, config in configs.items()}
+    keys = dict.fromkeys(key for config in flat.values() for key in config)
+    rows = [(key, [config.get(key) for config in flat.values()]) for key in keys]
+    return [
+        {"Key": key} | dict(zip(flat, ["not set" if value is None else str(value) for value in values], strict=True))
+        for key, values in rows
+        if any(value != values[0] for value in values) and key not in IGNORED_KEYS - {"training.seed"}
+    ]
+
+
+def _draw_link(runs: list[Run], view: ComparisonView) -> None:
+    """Draw the URL of this comparison."""
+    with st.popover("Link to this comparison", icon=":material/link:", type="tertiary"):
+        page = (st.context.url or "").partition("?")[0]
+        st.code(f"{page}?{urlencode(url_parameters(runs, view))}", language=None, wrap_lines=True)
+        st.caption("This link opens the page with the same runs and selections.")
+
+
+def url_parameters(runs: list[Run], view: ComparisonView) -> list[tuple[str, str]]:
+    """Return the query parameters of a comparison: its runs and every selection."""
+    first, *others = [run.id for run in runs]
+    parameters = [("run", first), *(("compare", other) for other in others)]
+    return [*parameters, *view.url_parameters, *query_differences.url_parameters(view)]

@@ -1,0 +1,28 @@
+// Shared by all browser components: elements, numbers, colors and bytes.
+const SVG = "http://www.w3.org/2000/svg";
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }; // rows, columns
+const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
+const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const rgbOf = (color) => [1, 3, 5].map((start) => parseInt(color.slice(start, start + 2), 16));
+const number = (value, digits = 3) => (Object.is(value, -0) || Math.abs(value) < 0.5 * 10 ** -digits
+  ? (0).toFixed(digits) : value.toFixed(digits)).replace("-", "\u2212");
+
+// Functions become properties (onclick), other values become attributes.
+function filled(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node[name] = value;
+    else node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+const element = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
+const svg = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
+
+// The color at a share (0 to 1) of a scale of colors, as [red, green, blue].
+function colorAt(scale, share) {
+  const position = clamp(share, 0, 1) * (scale.length - 1);
+  const low = Math.min(scale.length - 2, Math.floor(position));
+  const [from, to] = [rgbOf(scale[low]), rgbOf(scale[low + 1])];
+  return from.map((value, channel) => Math.round(value + (to[channel] - value) * (position - low)));
+}

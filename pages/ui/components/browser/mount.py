@@ -1,0 +1,27 @@
+"""Browser components from JavaScript and CSS files; each script can use the functions of dom.js."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+HERE = Path(__file__).parent
+
+
+def mount(name: str, root: str, *scripts: Path) -> Callable[..., Any]:
+    """Register a component and return the function that draws it.
+
+    Args:
+        name: Name of the component in the page.
+        root: CSS class of the element that the component fills.
+        scripts: JavaScript files; the last one has the default export, and its CSS file the same name.
+    """
+    return st.components.v2.component(
+        name,
+        html=f'<div class="{root}"></div>',
+        css=scripts[-1].with_suffix(".css").read_text(encoding="utf-8"),
+        js="\n".join(path.read_text(encoding="utf-8") for path in (HERE / "dom.js", *scripts)),
+    )

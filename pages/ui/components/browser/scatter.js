@@ -1,0 +1,264 @@
+// Maps side by side, or one animated map, on one canvas with one selection. Points are indices of texts from 0 to N - 1.
+const NEAR = 9, MARGIN = 14, TITLE = 24, GAP = 10, MIN_WIDTH = 250; // CSS pixels
+const views = new WeakMap(); // root -> zoom, tool and frame, which survive a rerun of the page
+
+function viewOf(root, data) {
+  const previous = views.get(root);
+  if (previous?.id === data.id) {
+    previous.time = clamp(previous.time, 0, data.frames.length - 1);
+    return previous;
+  }
+  const frames = data.frames.map((frame) => new Uint16Array(bytesOf(frame).buffer));
+  const [x, y] = data.size.map((side) => side / 2);
+  const view = { id: data.id, frames, x, y, span: 1, tool: previous?.tool ?? "lasso", time: data.start, buffers: [] };
+  views.set(root, view);
+  return view;
+}
+
+export default function ({ data, parentElement, setTriggerValue }) {
+  const root = parentElement.querySelector(".map");
+  const N = data.count, view = viewOf(root, data), lastFrame = data.frames.length - 1;
+  const isSelected = unpackBits(data.selected, N);
+  const points = Uint32Array.from({ length: N }, (_, point) => point);
+  const selected = points.filter((point) => isSelected[point]), others = points.filter((point) => !isSelected[point]);
+  const marks = data.categories.map(([, color, symbol]) => ({ rgb: rgbOf(color), isDiamond: symbol === "diamond" }));
+  const isMuted = data.categories.map((category) => category[3]);
+  const colorings = data.values.map(bytesOf).map((categories) => ({
+    categories,
+    muted: others.filter((point) => isMuted[categories[point]]),
+    unmuted: others.filter((point) => !isMuted[categories[point]]),
+  }));
+  const coloringOf = (panel) => colorings[colorings.length > 1 ? Math.round(panel.time) : 0];
+  const categoryOf = (panel, point) => data.categories[coloringOf(panel).categories[point]];
+  let drag = null, hovered = -1, isWaiting = false, panels = [];
+
+  const { bar, canvas, legend, tip } = canvasFrame(root, data.label);
+  const tools = {
+    lasso: barButton(bar, "Lasso", "Draw a lasso to select texts", () => selectTool("lasso")),
+    move: barButton(bar, "Move", "Drag to move the map", () => selectTool("move")),
+  };
+  barButton(bar, "+", "Zoom in", () => zoom(0.6));
+  barButton(bar, "−", "Zoom out", () => zoom(1 / 0.6));
+  barButton(bar, "Reset", "Show the whole map", () => zoom(Infinity));
+  barButton(bar, "Save", "Save the map as PNG", save);
+  const counted = (count) => count.toLocaleString("en");
+  bar.append(element("span", {}, `${counted(N)} texts${selected.length ? `, ${counted(selected.length)} selected` : ""}`));
+  if (data.moving && lastFrame) legend.before(frameSlider(root, view, data.names, { draw, drawLater }));
+  for (const [name, color, symbol] of data.categories) legendEntry(legend, color, name, symbol);
+
+  function selectTool(name) {
+    view.tool = name;
+    for (const [tool, button] of Object.entries(tools)) button.setAttribute("aria-pressed", tool === name);
+    canvas.style.cursor = name === "lasso" ? "crosshair" : "grab";
+  }
+
+  // Computes the positions of all points in CSS pixels, interpolated between frames.
+  function placePoints(panel) {
+    const { xs, ys, scale } = panel, low = Math.floor(panel.time), share = panel.time - low;
+    const from = view.frames[low], to = view.frames[Math.min(lastFrame, low + 1)];
+    const left = panel.center[0] - view.x * scale, top = panel.center[1] - view.y * scale;
+    for (let point = 0, x = 0; point < N; point++, x += 2) {
+      xs[point] = left + scale * (share ? from[x] + (to[x] - from[x]) * share : from[x]);
+      ys[point] = top + scale * (share ? from[x + 1] + (to[x + 1] - from[x + 1]) * share : from[x + 1]);
+    }
+  }
+
+  // Arranges the panels in rows and returns the height of the canvas.
+  function layOut(canvasWidth) {
+    const count = data.moving ? 1 : data.frames.length;
+    const columns = clamp(Math.floor((canvasWidth + GAP) / (MIN_WIDTH + GAP)), 1, count), rows = Math.ceil(count / columns);
+    const width = (canvasWidth - GAP * (columns - 1)) / columns, height = clamp(width * 0.8, 260, count > 1 ? 440 : 500);
+    const fit = Math.min((width - 2 * MARGIN) / data.size[0], (height - 2 * MARGIN) / data.size[1]);
+    panels = Array.from({ length: count }, (_, number) => {
+      const left = (number % columns) * (width + GAP);
+      const top = Math.floor(number / columns) * (height + TITLE + GAP) + TITLE;
+      const buffers = (view.buffers[number] ??= { xs: new Float32Array(N), ys: new Float32Array(N) });
+      const time = data.moving ? view.time : number, center = [left + width / 2, top + height / 2];
+      return { ...buffers, left, top, width, height, time, center, scale: fit / view.span, number };
+    });
+    return rows * (height + TITLE) + (rows - 1) * GAP;
+  }
+
+  function draw() {
+    isWaiting = false;
+    const ratio = Math.min(2, window.devicePixelRatio || 1);
+    if (!root.clientWidth) return;
+    const start = performance.now(), height = layOut(root.clientWidth);
+    const size = { width: Math.round(root.clientWidth * ratio), height: Math.round(height * ratio) };
+    canvas.style.height = `${height}px`;
+    if (canvas.width !== size.width || canvas.height !== size.height) Object.assign(canvas, size);
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    const style = getComputedStyle(root), background = shownPixel(style.getPropertyValue("--st-background-color") || "#fff");
+    const isReusable = view.image?.width === canvas.width && view.image.height === canvas.height;
+    const image = (view.image = isReusable ? view.image : context.createImageData(canvas.width, canvas.height));
+    new Uint32Array(image.data.buffer).fill(new Uint32Array(background.buffer)[0]);
+    const pixels = new Uint8Array(image.data.buffer), hasSelection = selected.length > 0;
+    const radius = ratio * clamp(2.2 * (20000 / N) ** 0.25, 1.3, 3.6) * Math.min(2.2, view.span ** -0.35);
+    for (const panel of panels) {
+      placePoints(panel);
+      const { xs, ys, left, top } = panel, { categories, muted, unmuted } = coloringOf(panel);
+      const box = [left, top, left + panel.width, top + panel.height].map((edge) => Math.round(edge * ratio));
+      const paint = (indices, size, opacity) =>
+        blend(pixels, canvas.width, { points: indices, xs, ys, ratio, categories, marks, radius: size, opacity, box });
+      paint(muted, radius, hasSelection ? 0.1 : 0.4);
+      paint(unmuted, radius, hasSelection ? 0.13 : 0.8);
+      paint(selected, radius * 1.35, 0.8);
+    }
+    context.putImageData(image, 0, 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    for (const panel of panels) drawOverlay(context, panel, style);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    canvas.dataset.moment = view.time.toFixed(2);
+    canvas.dataset.milliseconds = (performance.now() - start).toFixed(1);
+  }
+
+  function drawLater() {
+    if (!isWaiting) requestAnimationFrame(draw);
+    isWaiting = true;
+  }
+
+  // Draws title, border, trails, the hovered text and the lasso of a panel.
+  function drawOverlay(context, panel, style) {
+    const { left, top, width, height } = panel, textColor = style.getPropertyValue("--st-text-color") || "#222";
+    context.font = `600 13px ${style.getPropertyValue("--st-font") || "sans-serif"}`;
+    context.fillStyle = textColor;
+    context.textBaseline = "middle";
+    context.fillText(data.names[Math.round(panel.time)], left, top - TITLE / 2 - 1, width);
+    context.save();
+    context.strokeStyle = "rgba(138,143,152,0.45)";
+    context.strokeRect(left + 0.5, top + 0.5, width - 1, height - 1);
+    context.beginPath();
+    context.rect(left, top, width, height);
+    context.clip();
+    if (data.moving && panel.time > 0) for (const point of data.trails) drawTrail(context, panel, point);
+    context.strokeStyle = textColor;
+    if (hovered >= 0) {
+      context.lineWidth = 2;
+      context.beginPath();
+      context.arc(panel.xs[hovered], panel.ys[hovered], 7, 0, 7);
+      context.stroke();
+    }
+    if (drag?.lasso && drag.panel === panel.number) {
+      context.setLineDash([4, 3]);
+      context.fillStyle = "rgba(0,114,178,0.12)";
+      context.fill(shapeOf(drag.lasso));
+      context.stroke(shapeOf(drag.lasso));
+    }
+    context.restore();
+  }
+
+  function drawTrail(context, panel, point) {
+    const { scale, center } = panel;
+    context.strokeStyle = categoryOf(panel, point)[1];
+    context.lineWidth = 1.4;
+    context.globalAlpha = 0.7;
+    context.beginPath();
+    for (const frame of view.frames.slice(0, Math.floor(panel.time) + 1))
+      context.lineTo(center[0] + (frame[2 * point] - view.x) * scale, center[1] + (frame[2 * point + 1] - view.y) * scale);
+    context.lineTo(panel.xs[point], panel.ys[point]);
+    context.stroke();
+    context.globalAlpha = 1;
+  }
+
+  const shapeOf = (lasso) => new Path2D(`M${lasso.join(" ")}Z`); // lasso: [x, y, x, y, ...]
+
+  function zoom(factor, x = view.x, y = view.y) {
+    const span = clamp(view.span * factor, 0.005, 1), share = span / view.span;
+    if (span === 1) [view.x, view.y] = [data.size[0] / 2, data.size[1] / 2];
+    else [view.x, view.y] = [x + (view.x - x) * share, y + (view.y - y) * share];
+    view.span = span;
+    drawLater();
+  }
+
+  function pointer(event) {
+    const [x, y] = pointerPosition(canvas, event);
+    const contains = ({ left, top, width, height }) => x >= left && x < left + width && y >= top && y < top + height;
+    return { x, y, panel: panels.find(contains) };
+  }
+
+  function nearestPoint({ x, y, panel }) {
+    let nearest = -1, least = NEAR * NEAR;
+    for (let point = 0; panel && point < N; point++) {
+      const distance = (panel.xs[point] - x) ** 2 + (panel.ys[point] - y) ** 2;
+      if (distance < least) [least, nearest] = [distance, point];
+    }
+    return nearest;
+  }
+
+  function hover(point, { x, y, panel } = {}) {
+    if (point !== hovered) drawLater();
+    hovered = point;
+    if (point < 0) tip.style.visibility = "hidden";
+    else showTip(tip, canvas, x, y, element("b", {}, categoryOf(panel, point)[0]), element("div", {}, data.texts.getChild("text").get(point)));
+  }
+
+  canvas.onpointerdown = (event) => {
+    const { x, y, panel } = pointer(event);
+    if (!panel) return;
+    const isMove = view.tool === "move" || event.button === 1 || event.altKey;
+    drag = { x, y, start: [view.x, view.y], panel: panel.number, lasso: isMove ? null : [x, y], moved: false };
+    canvas.setPointerCapture(event.pointerId);
+  };
+  canvas.onpointermove = (event) => {
+    const position = pointer(event), { x, y } = position;
+    if (!drag) return hover(nearestPoint(position), position);
+    if (Math.hypot(x - drag.x, y - drag.y) > 4) drag.moved = true;
+    if (!drag.moved) return;
+    hover(-1);
+    if (drag.lasso) {
+      const [lastX, lastY] = drag.lasso.slice(-2);
+      if (Math.hypot(x - lastX, y - lastY) > 2.5) drag.lasso.push(x, y);
+    } else {
+      const { scale } = panels[drag.panel];
+      [view.x, view.y] = [drag.start[0] - (x - drag.x) / scale, drag.start[1] - (y - drag.y) / scale];
+    }
+    drawLater();
+  };
+  canvas.onpointerup = (event) => {
+    if (!drag) return;
+    const { moved, lasso, panel } = drag, selection = event.shiftKey ? isSelected.slice() : new Uint8Array(N);
+    drag = null;
+    if (moved && lasso) {
+      const context = canvas.getContext("2d"), shape = shapeOf(lasso), { xs, ys } = panels[panel];
+      for (const point of points) if (context.isPointInPath(shape, xs[point], ys[point], "evenodd")) selection[point] = 1;
+    }
+    const clicked = moved ? -1 : nearestPoint(pointer(event));
+    if (clicked >= 0) selection[clicked] = 1;
+    if (selection.some(Boolean)) setTriggerValue("selected", { id: data.id, mask: packBits(selection) });
+    drawLater();
+  };
+  canvas.onpointerleave = () => hover(-1);
+  canvas.addEventListener("wheel", (event) => {
+    const { x, y, panel } = pointer(event);
+    if (!panel || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    const { center, scale } = panel;
+    zoom(Math.exp(event.deltaY / 300), view.x + (x - center[0]) / scale, view.y + (y - center[1]) / scale);
+  }, { passive: false });
+  canvas.onkeydown = (event) => {
+    const step = ARROWS[event.key];
+    if (event.key === "+") zoom(0.6);
+    else if (event.key === "-") zoom(1 / 0.6);
+    else if (step) {
+      view.y += step[0] * 0.1 * view.span * data.size[1];
+      view.x += step[1] * 0.1 * view.span * data.size[0];
+      drawLater();
+    } else return;
+    event.preventDefault();
+  };
+
+  function save() {
+    element("a", { download: "map.png", href: canvas.toDataURL("image/png") }).click();
+  }
+
+  selectTool(view.tool);
+  const resized = new ResizeObserver(drawLater), themed = new MutationObserver(drawLater);
+  resized.observe(root);
+  themed.observe(document.documentElement, { attributes: true, subtree: false });
+  draw();
+  return () => {
+    resized.disconnect();
+    themed.disconnect();
+    view.playing = false;
+  };
+}

@@ -1,0 +1,249 @@
+"""Datasets, their rows and their vectors, each loaded once for all sessions.
+
+Cache keys are names, file stamps and digests, never arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
+from bsc_core.errors import InputError
+from bsc_core.presets.sample_data import sample_config, sample_nli_config
+from bsc_core.runs import RunStore
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bsc_core.data import Table
+    from bsc_core.data.load import DatasetSplits
+
+SAMPLE = "sample"
+SAMPLE_NLI = "sample-nli"
+SAMPLES = (SAMPLE, SAMPLE_NLI)
+CACHE_SIZE = 8  # datasets, and sets of vectors, in memory at the same time
+TEXTS_PER_SECOND = 150  # of the bundled encoder on two processor cores
+
+FileStamps = tuple[tuple[str, int, int], ...]
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class DatasetChoice:
+    """A dataset that the context bar offers. key: its name in the URL; data: how it is read."""
+
+    key: str
+    label: str
+    data: DataConfig
+
+
+def run_store() -> RunStore:
+    """Return the runs folder of this process (environment BSC_RUNS, else ./runs)."""
+    return RunStore()
+
+
+def short_id(run_id: str) -> str:
+    """Return the id of a run or a group without its leading date and time."""
+    return run_id.split("-", 2)[-1]
+
+
+def datasets() -> dict[str, DatasetChoice]:
+    """Return the datasets by key: sample data first, then uploads, newest first."""
+    choices = {
+        SAMPLE: DatasetChoice(SAMPLE, "Sample questions and answers", _with_filters(SAMPLE, sample_config())),
+        SAMPLE_NLI: DatasetChoice(SAMPLE_NLI, "Sample NLI", _with_filters(SAMPLE_NLI, sample_nli_config())),
+    }
+    files = sorted(uploads_folder().glob("*/dataset.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in files:
+        key, values = path.parent.name, json.loads(path.read_text(encoding="utf-8"))
+        choices[key] = DatasetChoice(key, values["label"], DataConfig.model_validate(values["data"]))
+    return choices
+
+
+def _with_filters(key: str, data: DataConfig) -> DataConfig:
+    """Return the config of sample data with the filters that the user switched on."""
+    path = settings_file(key)
+    if not path.is_file():
+        return data
+    return data.model_copy(update={"filters": tuple(json.loads(path.read_text(encoding="utf-8"))["filters"])})
+
+
+def settings_file(key: str) -> Path:
+    """Return the file with the filters of sample data. Uploads store theirs in their `dataset.json`."""
+    return run_store().root / "settings" / f"{key}.json"
+
+
+def uploads_folder() -> Path:
+    """Return the folder of uploaded datasets inside the runs folder."""
+    return run_store().uploads_folder
+
+
+def data_config(key: str) -> DataConfig:
+    """Return how a dataset is read, with its marked false negatives. Raises InputError when it does not exist."""
+    choices = datasets()
+    if key not in choices:
+        raise InputError(f"dataset {key} does not exist; choose another in the bar at the top")
+    data, marks = choices[key].data, marks_file(key)
+    if data.false_negatives is None and marks.is_file():
+        return data.model_copy(update={"false_negatives": str(marks)})
+    return data
+
+
+def marks_file(key: str) -> Path:
+    """Return the file of the pairs marked as false negatives; it exists from the first mark on."""
+    configured = datasets()[key].data.false_negatives if key in datasets() else None
+    return Path(configured) if configured else run_store().root / "marks" / f"{key}.tsv"
+
+
+def dataset_splits(key: str, *, seed: int = 0) -> DatasetSplits:
+    """Return the rows of a dataset, read again when one of its files changes. Treat them as read-only."""
+    return load_splits(data_config(key), seed=seed)
+
+
+def load_splits(config: DataConfig, *, seed: int = 0) -> DatasetSplits:
+    """Return the rows that a config describes; a progress bar shows while texts are encoded for it."""
+    marks, stamps = config.false_negatives, data_stamps(config)
+    if marks is not None and (config.negatives is not None or config.examples is not None):
+        return _load(config, (*stamps, *file_stamps(marks)), seed)
+    unmarked = config.model_copy(update={"false_negatives": None})  # a new mark does not read the files again
+    data = _load(unmarked, stamps, seed)
+    if marks is None:
+        return data
+    return _marked(data, (unmarked.model_dump_json(), stamps, seed), marks, file_stamps(marks))
+
+
+def source_splits(key: str, *, filtered: bool = False) -> DatasetSplits:
+    """Return the rows as they are in the files, before rows are generated from them; with `filtered`, after filters."""
+    config = data_config(key)
+    changes: dict[str, object] = {"false_negatives": None, "negatives": None, "nli": None}
+    changes |= {} if filtered else {"filters": ()}
+    source = config.model_copy(update=changes)
+    if config.examples is None:
+        return load_splits(source)
+    columns = ExamplesConfig.model_validate(config.examples.model_dump(include={"text", "class_label", "split"}))
+    source = source.model_copy(update={"examples": columns})
+    return _sentences(source.model_dump_json(), data_stamps(source))
+
+
+def data_stamps(data: DataConfig) -> FileStamps:
+    """Return the stamps of the files of a dataset, without its marked false negatives."""
+    return file_stamps(data.train, data.dev, data.test, data.corpus, *data.mix)
+
+
+def file_stamps(*paths: Path | str | None) -> FileStamps:
+    """Return path, modification time and size of each file or folder that exists; they change when it does."""
+    existing = [(str(path), Path(path).stat()) for path in paths if path and Path(path).exists()]
+    return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in existing)
+
+
+def get_or_compute(kind: str, key: Hashable, compute: Callable[[], Value]) -> Value:
+    """Return a value that all sessions share; the oldest of CACHE_SIZE values of its kind is dropped.
+
+    Unlike `st.cache_resource`, elements that `compute` draws (progress bars) are not replayed, and None is not cached.
+    """
+    cache = _cache(kind)
+    if key in cache:
+        return cache[key]
+    value = compute()
+    if value is not None:
+        while len(cache) >= CACHE_SIZE:
+            cache.pop(next(iter(cache)), None)
+        cache[key] = value
+    return value
+
+
+@st.cache_resource
+def _cache(kind: str) -> dict[Hashable, Any]:
+    return {}
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _marked(_data: DatasetSplits, source: tuple[str, FileStamps, int], path: str, stamps: FileStamps) -> DatasetSplits:
+    from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
+
+    marks = read_false_negatives(path)
+    return replace(_data, **{name: with_false_negatives(part, marks) for name, part in _data.splits.items()})
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the dataset …")
+def _sentences(config_json: str, stamps: FileStamps) -> DatasetSplits:
+    """Return classified sentences, each as a pair with itself."""
+    from bsc_core.data import load_data
+
+    return load_data(DataConfig.model_validate_json(config_json), seed=0)
+
+
+def _load(config: DataConfig, stamps: FileStamps, seed: int) -> DatasetSplits:
+    return get_or_compute("datasets", (config.model_dump_json(), stamps, seed), lambda: _read(config, seed))
+
+
+def _read(config: DataConfig, seed: int) -> DatasetSplits:
+    from bsc_core.preparation.experiment import load_experiment
+
+    bar, start = st.empty(), time.monotonic()
+
+    def show_progress(done: int, total: int) -> None:
+        left = formatting.duration((time.monotonic() - start) * (total - done) / max(done, 1))
+        text = f"Encoding with the reference encoder: {done:,} of {total:,} texts, about {left} left"
+        bar.progress(done / max(total, 1), text=text if done < total else "Searching nearest neighbors …")
+
+    try:
+        with bar, st.spinner("Reading the dataset …"):
+            return load_experiment(config, seed=seed, progress=show_progress)
+    finally:
+        bar.empty()
+
+
+def table(path: str) -> Table:
+    """Return the cells of a file, read again when it changes."""
+    return _table(path, file_stamps(path))
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the file …")
+def _table(path: str, stamps: FileStamps) -> Table:
+    from bsc_core.data import read_table
+
+    return read_table(path)
+
+
+def vectors(key: str, encoder: str, *, seed: int = 0) -> np.ndarray:
+    """Return the vectors of the distinct texts of a dataset, from memory, the disk cache, or encoded now.
+
+    encoder: `bundled`, `static`, a folder, a Hub id, or `run:<id>` for the model that a run saved. Returns (U, D)
+    float32, aligned with `dataset_splits(key).texts`.
+    """
+    data, config = dataset_splits(key, seed=seed), encoder_config(encoder)
+    return get_or_compute("vectors", vectors_key(config, data.texts.digest), lambda: _encode(config, data))
+
+
+def vectors_key(encoder: EncoderConfig, texts_digest: str) -> tuple[str, str, int, FileStamps]:
+    """Return the cache key of the vectors of these texts; it changes when the model folder does."""
+    return texts_digest, encoder.name, encoder.max_seq_length, file_stamps(encoder.name)
+
+
+def encoder_config(encoder: str) -> EncoderConfig:
+    """Return how an encoder is loaded; `run:<id>` is the model that the run saved."""
+    if not encoder.startswith("run:"):
+        return EncoderConfig(name=encoder)
+    run = run_store().get(encoder.removeprefix("run:"))
+    return EncoderConfig(name=str(run.model_folder), max_seq_length=run.config().encoder.max_seq_length)
+
+
+def _encode(config: EncoderConfig, data: DatasetSplits) -> np.ndarray:
+    bar = st.progress(0.0, text="Loading the encoder …")
+    from bsc_core.encoders import embed
+
+    count = len(data.texts)
+    bar.progress(0.0, text=f"Encoding {count:,} texts once; about {max(1, count // TEXTS_PER_SECOND)} s")
+    try:
+        return embed(config, data.texts, progress=lambda done, total: bar.progress(done / max(total, 1)))
+    finally:
+        bar.empty()

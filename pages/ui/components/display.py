@@ -1,0 +1,106 @@
+"""Figures with alternative text and data, tables as CSV, and error boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from bsc_core.errors import BscError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Table = pd.DataFrame | Sequence[Mapping[str, Any]]
+
+
+def figure(
+    fig: Any,
+    *,
+    alt: str,
+    name: str,
+    data: Table | None = None,
+    select: bool | Callable[[], None] = False,
+    key: str | None = None,
+) -> Any:
+    """Draw an Altair or Plotly figure with its alternative text and, below, a button for its data as CSV.
+
+    The image is saved from the figure's toolbar (Altair: PNG, Plotly: SVG).
+
+    Args:
+        fig: The figure.
+        alt: Alternative text for screen readers.
+        name: File name of the downloads, and the widget key unless `key` is given.
+        data: The table behind the button.
+        select: True to return what the user clicks, or a callback to run before the page is rerun.
+        key: The widget key.
+    """
+    key = key or f"figure.{name}"
+    on_select = select if callable(select) else "rerun" if select else "ignore"
+    if type(fig).__module__.startswith("plotly"):
+        config = {"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": name}}
+        event = st.plotly_chart(fig, key=key, on_select=on_select, config=config, alt=alt)
+    else:
+        event = st.altair_chart(fig, key=key, on_select=on_select, alt=alt)
+    if data is not None:
+        csv_button(data, name=name, key=f"{key}.data")
+    return event
+
+
+def columns(number: int, *, min_width: int = 360, border: bool = False) -> list[Any]:
+    """Return cells side by side; a row with too little room stacks them instead of making one narrower (in pixels)."""
+    grid = st.grid(number, min_column_width=min_width, border=border)
+    return [grid.container(height="stretch") for _ in range(number)]
+
+
+def csv_button(data: Table | Callable[[], Table], *, name: str, key: str) -> None:
+    """Draw a small button that saves a table as CSV. The file, and a table given as a call, is built on click."""
+
+    def csv() -> bytes:
+        import pandas as pd
+
+        return pd.DataFrame(data() if callable(data) else data).to_csv(index=False).encode()
+
+    _download("Data (CSV)", csv, file_name=f"{name}.csv", mime="text/csv", key=key)
+
+
+def config_download(toml: str, *, key: str) -> None:
+    """Draw a small button that saves a config as `config.toml`."""
+    _download("Save config.toml", toml, file_name="config.toml", mime="application/toml", key=key)
+
+
+def _download(label: str, data: str | Callable[[], bytes], **options: str) -> None:
+    st.download_button(label, data, icon=":material/download:", type="tertiary", on_click="ignore", **options)  # type: ignore[arg-type]
+
+
+def error_box(error: BscError) -> None:
+    """Draw the message of an error in a box."""
+    with st.container(border=True):
+        st.markdown(":material/error: **Error**")
+        st.text(str(error))
+
+
+@contextmanager
+def show_errors(*, stop: bool = True) -> Iterator[None]:
+    """Show a BscError as an error box and, with `stop`, end the page; other exceptions pass through."""
+    try:
+        yield
+    except BscError as error:
+        error_box(error)
+        if stop:
+            st.stop()
+
+
+def plain_text(label: str, value: str) -> None:
+    """Draw a text of the dataset under a small label, character by character, never as HTML or Markdown."""
+    st.caption(label)
+    st.text(value)
+
+
+def labeled_values(values: Mapping[str, str], *, min_width: int) -> None:
+    """Draw short values side by side, each under its label."""
+    for cell, (label, value) in zip(columns(len(values), min_width=min_width), values.items(), strict=True):
+        with cell:
+            plain_text(label, value)

@@ -1,0 +1,58 @@
+"""Glossary of the field: the text behind every help icon. The texts are in glossary.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from bsc_core.losses.catalog import CATALOG, PAPERS
+
+AT_K = {"precision": "precision_at_k", "recall": "recall_at_k"}
+OF_PAIRS = {"precision": "pair_precision", "recall": "pair_recall", "accuracy": "pair_accuracy"}
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term: its definition, equation and paper, and how the paper's released code deviates from it."""
+
+    definition: str
+    equation: str = ""
+    paper: str = ""
+    deviation: str = ""
+
+
+_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_PAPERS = {**PAPERS, **_TEXTS["papers"]}
+
+
+def _terms(group: str) -> dict[str, Term]:
+    return {
+        name: Term(**{**term, "paper": term.get("paper", "").format_map(_PAPERS)})
+        for name, term in _TEXTS[group].items()
+    }
+
+
+METRIC_TERMS = _terms("metrics")
+TERMS = {
+    **{name: Term(_TEXTS["losses"][name], loss.equation, loss.paper, loss.deviation) for name, loss in CATALOG.items()},
+    **_terms("terms"),
+    **METRIC_TERMS,
+}
+
+
+def help_text(name: str) -> str:
+    """Return a term as Markdown for the `help` of a widget."""
+    term = TERMS[name]
+    parts = [term.definition]
+    parts += [f"$${term.equation}$$"] if term.equation else []
+    parts += [f"*Paper:* {term.paper}"] if term.paper else []
+    parts += [f"*Released code:* {term.deviation}"] if term.deviation else []
+    return "\n\n".join(parts)
+
+
+def metric_help(metric: str) -> str:
+    """Return the help text of a metric by its name in the results, such as `ndcg@10`; empty when it has none."""
+    base, _, cutoff = metric.partition("@")
+    name = (AT_K if cutoff else OF_PAIRS).get(base, base)
+    return help_text(name) if name in METRIC_TERMS else ""

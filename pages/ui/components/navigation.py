@@ -1,0 +1,70 @@
+"""Navigation of the app, and links that earlier versions wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+THROUGH_APP = "through_app"  # session key: app.py runs the current page
+LOGO = Path(__file__).parents[1] / "logo.svg"
+PAGE_CONFIG: dict[str, Any] = {
+    "page_icon": str(LOGO.with_name("icon.svg")),
+    "layout": "wide",
+    "initial_sidebar_state": 236,  # pixels
+}
+PARAMETERS = {  # old name -> current name
+    "batches.by": "batches.group_by",
+    "batches.forbid_collisions": "batches.no_duplicates",
+    "batches.labelled": "batches.labeled",
+    "batches.neighbours": "batches.neighbors",
+    "batches.reverse": "batches.easy_first",
+    "batches.shingle_neighbours": "batches.shingle_neighbors",
+    "embeddings.colour": "embeddings.color",
+    "labelled_negatives": "labeled_negatives",
+    "b_labelled_negatives": "b_labeled_negatives",
+}
+LESSONS = {"labelled-negatives": "labeled-negatives"}
+VALUES = {  # current parameter -> its old values -> current values
+    "batches.strategies": {"examples": "nearest", "neighbours": "neighbors"},
+    "retrieval.part": {
+        "Where it fails": "Errors",
+        "Your own queries": "Your queries",
+        "Gold by cut-off": "Hits by cutoff",
+    },
+    "embeddings.way": {"Beside": "Side by side", "Moving": "Animated"},
+    "embeddings.color": {"Error": "Search result"},
+    "seeds": {"as runs of their own": "as separate runs"},
+    "lesson": LESSONS,
+    "done": LESSONS,
+}
+
+
+def run(pages: Mapping[str, Sequence[StreamlitPage]]) -> None:
+    """Draw the logo and the menu, and run the selected page."""
+    st.session_state[THROUGH_APP] = True
+    st.set_page_config("BSC Lab", **PAGE_CONFIG)
+    st.logo(LOGO, size="large")
+    page = st.navigation(pages, expanded=True)
+    _redirect_old_link(page)
+    page.run()
+
+
+def _redirect_old_link(page: StreamlitPage) -> None:
+    """Open the page again when the URL has old parameters or values."""
+    given = {name: st.query_params.get_all(name) for name in st.query_params}
+    current = {name: [_current_value(name, value) for value in values] for name, values in given.items()}
+    for old, new in PARAMETERS.items():
+        if old in current:
+            values = current.pop(old)
+            current.setdefault(new, values)
+    if current != given:
+        st.switch_page(page, query_params=current)
+
+
+def _current_value(name: str, value: str) -> str:
+    renamed = VALUES.get(name, {})
+    return ",".join(renamed.get(item, item) for item in value.split(","))

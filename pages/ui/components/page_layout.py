@@ -1,0 +1,167 @@
+"""Layout of every page: title, context bar bound to the URL, jobs in the sidebar, and links to other pages."""
+
+from __future__ import annotations
+
+import runpy
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
+
+from bsc_core.errors import BscError
+from pages.ui.components import data_cache, display, navigation, sidebar_jobs
+
+ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
+NO_RUN = "none"
+OPEN = sidebar_jobs.OPEN
+CONTEXT = ("dataset", "encoder", "run")
+MAX_RUNS = 500  # that the bar offers
+STALE_SECONDS = 4.0  # a widget message sent before a jump may arrive this late
+APP = Path(__file__).parents[3] / "app.py"
+
+
+@dataclass(frozen=True)
+class Context:
+    """The selection in the context bar: key of the dataset, name of the encoder, id of the run or None."""
+
+    dataset_key: str
+    encoder: str
+    run_id: str | None
+
+
+def setup_page(title: str, heading: str, *, bar: bool = True) -> Context:
+    """Draw what all pages share and return the context. Call it first on every page; `bar=False` hides the bar."""
+    _run_through_app()
+    st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
+    sidebar_jobs.draw()
+    st.title(heading, anchor=False)
+    arrived = st.session_state.get("context_page") != title
+    st.session_state["context_page"], st.session_state["context_bar"] = title, bar
+    return _bar(arrived) if bar else saved_context()
+
+
+def _run_through_app() -> None:
+    """Run app.py first when a link opened the page of a fresh server, which Streamlit finds in `pages/`.
+
+    A page that is itself the main script (`streamlit run pages/data.py`) runs without app.py.
+    """
+    if st.session_state.pop(navigation.THROUGH_APP, False):
+        return
+    try:
+        st.Page("pages/start.py")  # relative to the main script
+    except StreamlitAPIException:
+        return
+    runpy.run_path(str(APP))
+    st.stop()
+
+
+def saved_context() -> Context:
+    """Return the context that was last selected in this session."""
+    context = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN} | st.session_state.get("context", {})
+    run = None if context["run"] == NO_RUN else context["run"]
+    return Context(context["dataset"], context["encoder"], run)
+
+
+def _bar(arrived: bool) -> Context:
+    runs = [NO_RUN, *(run.id for run in data_cache.run_store().list()[:MAX_RUNS])]
+    if OPEN in st.query_params:  # names the run to open; `run` itself is bound to a widget and cannot be set by a link
+        st.session_state.setdefault("context_next", {})["run"] = st.query_params[OPEN]
+        del st.query_params[OPEN]
+    dataset_cell, encoder_cell, run_cell = display.columns(3, min_width=160)
+    with dataset_cell:
+        choices = data_cache.datasets()
+        dataset = _choice("dataset", "Dataset", list(choices), arrived)
+        if dataset not in data_cache.SAMPLES:
+            st.caption(choices[dataset].label)
+    with encoder_cell:
+        encoder = _choice("encoder", "Encoder", list(ENCODERS), arrived, open_ended=True)
+    with run_cell:
+        run = _choice("run", "Run", runs, arrived)
+    st.session_state["context"] = {"dataset": dataset, "encoder": encoder, "run": run}
+    return saved_context()
+
+
+def _choice(key: str, label: str, options: list[str], arrived: bool, *, open_ended: bool = False) -> str:
+    """Draw a select box bound to the URL; without a value there, it keeps the selection of the previous page.
+
+    Options are shown without formatting, because the binding writes the shown text into the URL.
+    """
+    last = st.session_state.get("context", {}).get(key)
+    sent = st.session_state.get("context_next", {}).pop(key, None)
+    linked = st.query_params.get(key)
+    if sent and (open_ended or sent in options):
+        _jump(key, sent)
+    elif arrived and not linked and last and (open_ended or last in options):
+        st.session_state[key] = last
+        if last != options[0]:
+            with suppress(StreamlitAPIException):  # still bound by the previous page, whose widget has written it
+                st.query_params[key] = last
+    _ignore_stale_value(key, options)
+    if open_ended:
+        options = list(dict.fromkeys([*options, *(name for name in (sent, linked, last) if name)]))
+    value = st.selectbox(label, options, key=key, accept_new_options=open_ended, bind="query-params")
+    return value if value and (open_ended or value in options) else options[0]
+
+
+def _jump(key: str, value: str) -> None:
+    """Set a widget of the bar and store its previous value."""
+    jumps = st.session_state.setdefault("context_jumps", {})
+    jumps[key] = (st.session_state.get(key), value, time.monotonic())
+    st.session_state[key] = value
+
+
+def _ignore_stale_value(key: str, options: list[str]) -> None:
+    """Undo a browser message with the value from before a jump that arrives shortly after it."""
+    before, value, since = st.session_state.get("context_jumps", {}).get(key, (None, None, -STALE_SECONDS))
+    recent = time.monotonic() - since < STALE_SECONDS
+    if recent and value in options and st.session_state.get(key) == before:
+        st.session_state[key] = value
+
+
+def run_label(run_id: str) -> str:
+    """Return the name and id of a run, or its id alone when it has no name or its config cannot be read."""
+    try:
+        name = data_cache.run_store().get(run_id).config().name
+    except BscError:
+        return run_id
+    return f"{name} · {run_id}" if name else run_id
+
+
+def switch_page(name: str, **params: str) -> None:
+    """Switch to pages/<name>.py; `dataset`, `encoder` and `run` change the context bar, others go into the URL."""
+    changed = {key: params.pop(key) for key in CONTEXT if key in params}
+    if st.session_state["context_bar"]:  # its widgets are already drawn: they change in the next run
+        st.session_state["context_next"] = changed
+    else:
+        params |= changed
+    try:
+        st.switch_page(f"pages/{name}.py", query_params=params)
+    except StreamlitPageNotFoundError:
+        st.info(f"This page runs without the app; start it with `bsc app` to open {name}.", icon=":material/info:")
+
+
+def next_step_button(label: str, name: str, *, key: str, icon: str = ":material/arrow_forward:", **params: str) -> None:
+    """Draw the button at the end of a page that opens the next page."""
+    if st.button(label, key=key, type="primary", icon=icon, icon_position="right"):
+        switch_page(name, **params)
+
+
+def empty_state(text: str, button: str, name: str, *, key: str, **params: str) -> None:
+    """Describe what will be on this page, with a button to the page where it is created."""
+    with st.container(border=True):
+        st.markdown(f":material/hourglass_empty: {text}")
+        if st.button(button, key=key, type="primary"):
+            switch_page(name, **params)
+
+
+def send_settings(values: dict[str, dict[str, object]]) -> None:
+    """Store settings (sections of RunConfig, such as `batching` or `loss`) for the New run page; {} removes them."""
+    st.session_state["sent_settings"] = values
+
+
+def sent_settings() -> dict[str, dict[str, object]]:
+    """Return the settings that another page sent to the New run page, else {}."""
+    return dict(st.session_state.get("sent_settings", {}))

@@ -1,0 +1,56 @@
+"""Active jobs at the end of the sidebar, each with a link to its run."""
+
+from __future__ import annotations
+
+import streamlit as st
+from streamlit.errors import StreamlitPageNotFoundError
+
+from bsc_core import formatting
+from bsc_core.runs import Run, RunStatus
+from pages.ui.components import data_cache
+
+OPEN = "open"  # names a run in a link to the Runs page
+ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
+SHOWN = 5
+WIDE = 18  # characters of a link that fit into the sidebar
+
+
+def draw() -> None:
+    """Draw the active jobs in the sidebar, updated every 2 seconds while there are any."""
+    with st.sidebar:
+        refreshing = bool(_active())
+        st.fragment(_jobs, run_every="2s" if refreshing else None)(refreshing)
+
+
+def _active() -> list[tuple[Run, RunStatus]]:
+    """Return the active runs, running ones first."""
+    runs = [(run, run.status()) for run in data_cache.run_store().list()]
+    active = [(run, status) for run, status in runs if status.state in ACTIVE]
+    return sorted(active, key=lambda job: (ACTIVE.index(job[1].state), job[1].created))
+
+
+def _jobs(refreshing: bool) -> None:
+    active = _active()
+    if refreshing and not active:
+        st.rerun(scope="app")  # ends the refresh
+    if not active:
+        st.caption("No run is active.")
+    for run, status in active[:SHOWN]:
+        done = f"{100 * status.step // status.steps}%" if status.steps else status.state
+        left = f", {formatting.duration(status.eta_seconds)} left" if status.eta_seconds else ""
+        icon = ":material/schedule:" if status.state == "queued" else ":material/progress_activity:"
+        about = f"{data_cache.short_id(run.id)}: {status.state}{left}"
+        try:
+            st.page_link("pages/runs.py", label=label(done, run.id), icon=icon, query_params={OPEN: run.id}, help=about)
+        except StreamlitPageNotFoundError:
+            st.text(f"{done} · {data_cache.short_id(run.id)}{left}")
+    if len(active) > SHOWN:
+        st.caption(f"and {formatting.plural(len(active) - SHOWN, 'more run')}")
+
+
+def label(done: str, run_id: str) -> str:
+    """Return `30% · 9907-001`: the end of the run id, since the runs of a sweep differ only there."""
+    parts = data_cache.short_id(run_id).split("-")
+    while len(parts) > 1 and len(f"{done} · {'-'.join(parts)}") > WIDE:
+        parts = parts[1:]
+    return f"{done} · {'-'.join(parts)}"

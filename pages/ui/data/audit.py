@@ -1,0 +1,115 @@
+"""Audit of a dataset: findings in its rows as read, each with the filter that fixes it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.config import FilterName, SentenceColumns
+from bsc_core.data import DatasetSplits, Finding, audit
+from bsc_core.data.quality.filters import FILTERS
+from bsc_core.errors import BscError
+from pages.ui.components import data_cache, display
+from pages.ui.data import overview, uploads
+
+COUNTED_ROWS = 100_000  # with more rows, what a filter would drop is counted only when it is switched on
+PAIR_FINDINGS = (  # codes of findings that do not apply to sentences, each of which is read as a pair with itself
+    "self_pairs",
+    "queries_without_positive",
+    "no_labeled_negatives",
+    "shared_documents",
+    "texts_across_sides",
+)
+
+
+def audit_dataset(key: str, encoder: str) -> list[Finding]:
+    """Return the findings in the rows of a dataset as read, before filters and generation."""
+    rows = data_cache.source_splits(key)
+    return _audit(rows, _rows_key(rows), data_cache.encoder_config(encoder).max_seq_length)
+
+
+@st.cache_resource(max_entries=16, show_spinner="Auditing the rows …")
+def _audit(_rows: DatasetSplits, rows_key: tuple[str, ...], max_seq_length: int) -> list[Finding]:
+    findings = audit(_rows, max_seq_length=max_seq_length)
+    if not isinstance(_rows.train.report.columns, SentenceColumns):
+        return findings
+    return [finding for finding in findings if finding.code not in PAIR_FINDINGS]
+
+
+def _rows_key(rows: DatasetSplits) -> tuple[str, ...]:
+    reports = [str((report.source, len(report.rejected))) for report in rows.reports]
+    return (*(part.digest for part in rows.splits.values()), *reports)
+
+
+@st.cache_resource(max_entries=64, show_spinner="Counting the rows that each filter would drop …")
+def _dropped(_rows: DatasetSplits, rows_key: tuple[str, ...], name: FilterName) -> int | str:
+    """Return how many rows a filter would drop, or why it cannot be used."""
+    try:
+        return FILTERS[name](_rows)[1]
+    except BscError as error:
+        return str(error)
+
+
+def draw(key: str, data: DatasetSplits, findings: list[Finding]) -> None:
+    """Draw the findings, most severe first, each with its rows and the switch of its filter."""
+    if not findings:
+        st.caption("No problems found.")
+    rows = data_cache.source_splits(key)
+    if data.filtered:
+        dropped = ", ".join(f"{name.replace('_', ' ')} {formatting.count(rows)}" for name, rows in data.filtered)
+        st.markdown(f":green[:material/filter_alt:] **Rows dropped by filters, in this order:** {dropped}")
+    problems = [finding for finding in findings if finding.severity != "info" or len(finding.rows)]
+    notes = [finding for finding in findings if finding.severity == "info" and not len(finding.rows)]
+    for number, finding in enumerate(problems):
+        with st.container(border=True):
+            text, switch = display.columns(2, min_width=300)
+            with text:
+                overview.finding_text(finding, filtered=overview.is_filtered(data, finding))
+            with switch:
+                _switch(key, data, finding, number)
+            overview.finding_rows(rows, finding, number)
+    if notes:
+        with st.container(border=True):
+            for finding in notes:
+                overview.finding_text(finding)
+
+
+def _switch(key: str, data: DatasetSplits, finding: Finding, number: int) -> None:
+    """Draw the switch of a finding's filter; it is stored with the dataset, for all pages and later runs."""
+    name = finding.filter
+    if name is None:
+        return
+    widget, is_on = f"data.remedy.{key}.{number}", name in data_cache.data_config(key).filters
+    st.session_state[widget] = is_on
+    effect, usable = _effect(key, data, name, is_on)
+    st.toggle(
+        name.replace("_", " ").capitalize(),
+        key=widget,
+        disabled=not usable and not is_on,
+        on_change=_set_filter,
+        args=(key, name, not is_on),
+        help=f"Adds `{name}` to `data.filters` of this dataset. Batches, later runs and exports leave these rows out. "
+        "The file is not changed.",
+    )
+    st.caption(effect)
+
+
+def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tuple[str, bool]:
+    """Return what a filter dropped or would drop, in words, and whether it can be used."""
+    of_all = f" of {', '.join(data.splits)}"
+    if is_on:
+        return f"dropped {formatting.plural(dict(data.filtered).get(name, 0), 'row')}{of_all}", True
+    filtered = data_cache.source_splits(key, filtered=True)
+    if sum(len(part) for part in filtered.splits.values()) > COUNTED_ROWS:
+        return "switch it on to count the rows that it drops", True
+    dropped = _dropped(filtered, _rows_key(filtered), name)
+    if isinstance(dropped, str):
+        return dropped, False
+    if not dropped:
+        return "would drop no further rows: another filter already drops them", True
+    return f"would drop {formatting.plural(dropped, 'row')}{of_all}", True
+
+
+def _set_filter(key: str, name: FilterName, on: bool) -> None:
+    others = tuple(other for other in data_cache.data_config(key).filters if other != name)
+    uploads.save_filters(key, (*others, name) if on else others)

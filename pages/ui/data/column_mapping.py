@@ -1,0 +1,113 @@
+"""Columns of a dataset: the guess from the header, example values, and their correction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from bsc_core.config import Columns, DataConfig, SentenceColumns
+from bsc_core.data import Table, guess_columns
+from bsc_core.data.schema.columns import as_names
+from bsc_core.errors import ColumnError
+from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components.glossary import help_text
+from pages.ui.data import uploads
+
+NONE = "— none —"
+EXAMPLES = 3
+ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
+
+
+def draw(key: str) -> None:
+    """Draw the columns of a dataset: fixed for sample data and sentences, editable for uploaded pairs."""
+    choice = data_cache.datasets()[key]
+    data = choice.data
+    if key in data_cache.SAMPLES or data.examples is not None:
+        columns = data_cache.source_splits(key).train.report.columns
+        columns_table(data_cache.table(data.train), columns, key="data.columns")
+        if key in data_cache.SAMPLES:
+            st.caption("The columns of the sample data are fixed. For your own files you can change them here.")
+        else:
+            st.caption("Select the text, class and split columns under Generate rows.")
+        return
+    form(data_cache.uploads_folder() / key, choice.label, data.model_dump(), key=f"data.edit.{key}")
+
+
+def columns_table(table: Table, columns: Any, *, key: str) -> None:
+    """Draw every column of a file with its role and first values."""
+    examples = table.examples(EXAMPLES)
+    roles = {name: role for role, names in columns.model_dump(exclude_none=True).items() for name in as_names(names)}
+    lines = [(name, roles.get(name, "not used"), " · ".join(examples[name])) for name in table.names]
+    frame = pd.DataFrame(lines, columns=["column", "role", "examples"])
+    st.dataframe(frame, hide_index=True, key=key, alt="Columns, their roles and examples")
+
+
+def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
+    """Draw the guessed columns with examples, a select box for each role, and the button that saves them."""
+    table = data_cache.table(values["train"])
+    guess, guessed = _start(table, values.get("columns"))
+    st.markdown("**Columns guessed from the header; correct them if needed**" if guessed else "**Columns**")
+    columns_table(table, guess, key=f"{key}.table")
+    selected = select_columns(table, guess, ROLES, required=("query", "document"), key=key)
+    numbers = _label_numbers(values, key) if selected["label"] is not None else {}
+    name = st.text_input("Name", label, key=f"{key}.name", max_chars=60)
+    if st.button("Use these columns", key=f"{key}.use", type="primary"):
+        columns = Columns.model_validate(selected)
+        data = uploads.validate({**values, **numbers, "columns": columns.model_dump()})
+        data_cache.load_splits(data)  # an error shows here, not on the next page
+        open_dataset(folder, name or label, data)
+
+
+def select_columns(
+    table: Table, guess: Columns | SentenceColumns, roles: Sequence[str], *, required: Sequence[str], key: str
+) -> dict[str, str | tuple[str, ...] | None]:
+    """Draw a select box for each role and return the selected columns.
+
+    Several joined columns stay joined until another column is selected.
+    """
+    selected = {}
+    for cell, role in zip(display.columns(len(roles), min_width=150), roles, strict=True):
+        field, guessed = type(guess).model_fields[role], getattr(guess, role)
+        options = list(table.names) if role in required else [NONE, *table.names]
+        start = options.index(as_names(guessed)[0]) if guessed else 0
+        name = cell.selectbox(str(field.title), options, start, key=f"{key}.{role}", help=field.description)
+        is_joined = isinstance(guessed, tuple) and name == guessed[0]
+        selected[role] = guessed if is_joined else None if name == NONE else name
+    return selected
+
+
+def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, bool]:
+    if columns:
+        return Columns.model_validate(columns), False
+    try:
+        return guess_columns(table.names, table.examples(20)), True
+    except ColumnError as error:
+        if len(table.names) < 2:
+            raise
+        st.text(f"{error}.")
+        return Columns(query=table.names[0], document=table.names[1]), True
+
+
+def _label_numbers(values: dict[str, Any], key: str) -> dict[str, float]:
+    fields = DataConfig.model_fields
+    names = ("label_min", "label_max", "threshold")
+    return {
+        name: cell.number_input(
+            str(fields[name].title),
+            value=float(values.get(name, fields[name].default)),
+            key=f"{key}.{name}",
+            help=help_text("threshold") if name == "threshold" else fields[name].description,
+        )
+        for cell, name in zip(display.columns(3, min_width=150), names, strict=True)
+    }
+
+
+def open_dataset(folder: Path, label: str, data: DataConfig) -> None:
+    """Register a dataset and open it; the import form closes and empties."""
+    key = uploads.register(folder, label, data)
+    st.session_state["data.imports"] = st.session_state.get("data.imports", 0) + 1
+    page_layout.switch_page("data", dataset=key)

@@ -1,0 +1,145 @@
+"""Generation of training rows: settings, rows left after each step, and the resulting dataset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.config import DataConfig, ExamplesConfig, SentenceColumns
+from bsc_core.data import DatasetSplits
+from bsc_core.data.schema.classes import NLI
+from bsc_core.data.schema.columns import guess_sentence_columns
+from bsc_core.errors import ColumnError
+from bsc_core.paths import sample_data_folder
+from pages.ui.components import config_form, data_cache, display, page_layout
+from pages.ui.components.glossary import help_text
+from pages.ui.data import column_mapping, funnel, uploads
+
+DEFAULTS = {
+    "examples": {"min_percentile": 25.0, "cap": 8},  # the 25th percentile leaves positives and negatives in any data
+    "nli": {"augment": True},
+}
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A section of the data settings that generates rows: title, fields, fields under More, and the button."""
+
+    title: str
+    fields: tuple[str, ...]
+    more: tuple[str, ...]
+    button: str
+
+
+FORMS = {
+    "examples": Generator(
+        "Pairs or triplets from classified sentences",
+        ("kind", "neighbors", "min_percentile", "cap", "target", "encoder"),
+        ("neighbors_of", "min_similarity", "seed", "distinct"),
+        "Generate rows",
+    ),
+    "negatives": Generator(
+        "Hard negatives for positive pairs",
+        ("method", "count", "encoder"),
+        ("first_rank", "margin", "oversample", "as_triplets"),
+        "Mine negatives",
+    ),
+    "nli": Generator("Additional NLI pairs", ("negatives", "seed", "augment"), (), "Add pairs"),
+}
+
+
+def draw(context: page_layout.Context) -> None:
+    """Draw the generator that fits the dataset, or explain which data have one."""
+    choice = data_cache.datasets()[context.dataset_key]
+    kind = fitting(choice.data, data_cache.source_splits(context.dataset_key, filtered=True))
+    if kind is not None:
+        values = data_cache.data_config(context.dataset_key).model_dump()
+        form(kind, values, choice.label, key=f"data.make.{context.dataset_key}", encoder=context.encoder)
+        return
+    st.caption(
+        "This dataset already has labels or negatives, so no rows are generated. Here you build pairs or triplets "
+        "from classified sentences, hard negatives for positive pairs, and additional pairs for NLI data."
+    )
+    if st.toggle("Try the sample sentences", key="data.try", persist_state="session"):
+        sample = {"train": str(sample_data_folder() / "sentences.tsv")}
+        form("examples", sample, "Sample sentences", key="data.make.sample-sentences", encoder=context.encoder)
+
+
+def fitting(data: DataConfig, rows: DatasetSplits) -> str | None:
+    """Return the generator that fits the rows as read, or None."""
+    train = rows.train
+    if data.examples is not None:
+        return "examples"
+    if train.classes is not None and train.class_names == NLI:
+        return "nli"
+    return "negatives" if not train.has_negatives and train.negative is None else None
+
+
+def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: str = "bundled") -> None:
+    """Draw the settings of a generator, its button and the result.
+
+    kind: a key of FORMS. values: settings for DataConfig. label: name of the source dataset.
+    """
+    generator, section = FORMS[kind], f"data.{kind}"
+    st.markdown(f"**{generator.title}**", help=help_text(section))
+    columns = _columns(values, key) if kind == "examples" else {}
+    fields = {section: (*generator.fields, *generator.more)}
+    if not st.session_state.get(f"{key}.filled"):
+        has_encoder = "encoder" in generator.fields and encoder in page_layout.ENCODERS
+        default = DEFAULTS.get(kind, {}) | ({"encoder": encoder} if has_encoder else {})
+        config_form.fill(key, fields, {section: values.get(kind) or default})
+        st.session_state[f"{key}.filled"] = True
+    config_form.draw(key, section, generator.fields, columns=3)
+    if generator.more and st.toggle("More", key=f"{key}.more", persist_state="session"):
+        config_form.draw(key, section, generator.more, columns=3)
+    settings = {**config_form.read(key, fields)[section], **columns}
+    rest = dict.fromkeys(FORMS) | ({"columns": None} if kind == "examples" else {})
+    with display.show_errors(stop=False):
+        _result(kind, uploads.validate({**values, **rest, kind: settings}), label, key=key)
+
+
+def _columns(values: dict[str, Any], key: str) -> dict[str, Any]:
+    """Draw the select boxes of the sentence, class and split columns, and return the selection."""
+    table = data_cache.table(values["train"])
+    columns = ExamplesConfig.model_validate(values.get("examples") or {})
+    try:
+        guess = guess_sentence_columns(table.names, columns)
+    except ColumnError as error:
+        if len(table.names) < 2:
+            raise
+        st.text(f"{error}.")
+        guess = SentenceColumns(text=table.names[0], class_label=table.names[1])
+    table_cell, required = st.container(), ("text", "class_label")
+    selected = column_mapping.select_columns(table, guess, (*required, "split"), required=required, key=key)
+    with table_cell:
+        column_mapping.columns_table(table, SentenceColumns.model_validate(selected), key=f"{key}.table")
+    return selected | {"split": selected["split"] or ""}  # empty: no split column, instead of a guess
+
+
+def _result(kind: str, config: DataConfig, label: str, *, key: str) -> None:
+    """Draw the button and, after a click, the steps, their examples and the button that saves the rows."""
+    if st.button(FORMS[kind].button, key=f"{key}.make", type="primary", icon=":material/auto_awesome:"):
+        st.session_state[f"{key}.generated"] = config
+    generated = st.session_state.get(f"{key}.generated")
+    if generated is None:
+        return
+    if generated != config:
+        st.caption("The settings have changed; generate the rows again.")
+        return
+    data = data_cache.load_splits(config)
+    funnel.draw(data, name=key)
+    parts = ", ".join(f"{formatting.count(len(part))} {name}" for name, part in data.splits.items())
+    st.markdown(f"**Generated rows:** {parts}, over {formatting.count(len(data.texts))} texts.")
+    name = st.text_input("Name", f"{label} · {_suffix(kind, config)}", key=f"{key}.name", max_chars=80)
+    if st.button("Use this dataset", key=f"{key}.use", type="primary", icon=":material/check:"):
+        folder = uploads.folder_for(config.train, config.model_dump_json())
+        column_mapping.open_dataset(folder, name or label, config)
+
+
+def _suffix(kind: str, config: DataConfig) -> str:
+    if config.examples is not None:
+        return {"triplets": "triplets", "pairs": "pairs", "same_class": "same-class pairs"}[config.examples.kind]
+    return {"negatives": "with negatives", "nli": "with added pairs"}[kind]

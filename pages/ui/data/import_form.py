@@ -1,0 +1,85 @@
+"""Import form: uploaded files, local paths and datasets of the Hugging Face Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from bsc_core.config import ExamplesConfig
+from bsc_core.data import Table, guess_columns, guess_corpus_columns
+from bsc_core.data.schema.columns import guess_sentence_columns
+from bsc_core.errors import ColumnError
+from pages.ui.components import data_cache, display
+from pages.ui.data import column_mapping, generate, uploads
+
+KINDS = {"pairs": "Pairs of texts", "sentences": "Sentences with classes"}
+
+
+def draw() -> None:
+    """Draw the form; it shows the columns of what is imported before saving it."""
+    imports = st.session_state.get("data.imports", 0)  # a new key after each import closes and empties the form
+    with st.expander("Import a dataset", icon=":material/upload_file:", key=f"data.upload.{imports}"):
+        left, right = display.columns(2, min_width=240)
+        kinds = list(uploads.SUFFIXES)
+        files = left.file_uploader(
+            "Files: CSV, TSV, JSONL (also .gz) or Parquet", kinds, True, key=f"data.files_given.{imports}"
+        )
+        lines = left.text_area(
+            "or local paths and Hugging Face Hub datasets, one per line",
+            key=f"data.paths.{imports}",
+            height=68,
+            placeholder="/data/pairs.tsv\nhf://owner/name",
+            help="A file, a folder of shards or of a saved dataset, or a dataset of the Hugging Face Hub. Several "
+            "become one dataset; they need the same columns.",
+        )
+        corpus = right.file_uploader("Search corpus (optional)", kinds, key=f"data.corpus_file.{imports}")
+        corpus_path = right.text_input("or a local path", key=f"data.corpus_path.{imports}")
+        paths = [line for line in lines.splitlines() if line.strip()]
+        if not files and not paths:
+            st.caption(
+                "Each row is a pair (query, document, and optionally a label, a class or a negative) or a sentence "
+                "with its class. Your data stay on this machine."
+            )
+            return
+        with display.show_errors(stop=False):
+            saved = [uploads.save_file(file.name, file.getvalue()) for file in files]
+            sources = [*map(str, saved), *(uploads.check_source(path) for path in paths)]
+            values: dict[str, Any] = {"train": sources[0], "mix": tuple(sources[1:])}
+            if corpus or corpus_path:
+                path = (
+                    uploads.save_file(corpus.name, corpus.getvalue()) if corpus else uploads.check_source(corpus_path)
+                )
+                values["corpus"] = str(path)
+                table = data_cache.table(values["corpus"])
+                values["corpus_columns"] = guess_corpus_columns(table.names, table.examples(20)).model_dump()
+            one_upload = len(sources) == 1 and bool(saved)
+            _form(saved[0].parent if one_upload else uploads.folder_for(*sources), values)
+
+
+def _form(folder: Path, values: dict[str, Any]) -> None:
+    table = data_cache.table(values["train"])
+    label = values["train"].rstrip("/").rpartition("/")[2]
+    label += f" and {len(values['mix'])} more" if values["mix"] else ""
+    start = "sentences" if _looks_like_sentences(table) else "pairs"
+    kind = st.segmented_control(
+        "Rows", list(KINDS), default=start, required=True, format_func=KINDS.get, key=f"data.kind.{folder.name}"
+    )
+    if kind == "sentences":
+        generate.form("examples", values, label, key=f"data.new.{folder.name}")
+    else:
+        column_mapping.form(folder, label, values, key="data.new")
+
+
+def _looks_like_sentences(table: Table) -> bool:
+    """Whether the header has a text and a class, and no pair of texts."""
+    try:
+        guess_sentence_columns(table.names, ExamplesConfig())
+    except ColumnError:
+        return False
+    try:
+        guess_columns(table.names, table.examples(20))
+    except ColumnError:
+        return True
+    return False

@@ -1,0 +1,196 @@
+"""Overview of a dataset: summary cards, rows read, findings, shape, fitting losses and export."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.data import DatasetSplits, Finding, PairDataset
+from bsc_core.data.io.export import as_parquet, as_tsv, exported_columns
+from bsc_core.data.io.hub import is_hub_id
+from bsc_core.figures.batches import dataset as dataset_figures
+from bsc_core.losses.catalog import CATALOG
+from bsc_core.presets.suitable_losses import shape_of, suitable_losses
+from pages.ui.components import display, glossary
+from pages.ui.data import funnel
+
+ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
+SEVERITIES = {"error": "error", "warning": "warning", "info": "note"}
+ROWS_SHOWN = 200
+FORMATS = {
+    "TSV": ("tsv", "text/tab-separated-values", as_tsv),
+    "Parquet": ("parquet", "application/octet-stream", as_parquet),
+}
+EXPORT_PREVIEW = 5
+
+
+def summaries(data: DatasetSplits, findings: list[Finding]) -> None:
+    """Draw four cards: source, columns, audit and shape. findings: of the rows as read."""
+    rejected = sum(len(report.rejected) for report in data.reports)
+    counts = Counter(finding.severity for finding in findings if not is_filtered(data, finding))
+    counted = [formatting.plural(counts[name], noun) for name, noun in SEVERITIES.items() if counts[name]]
+    audit_detail = ", ".join(counted[1:]) or ("nothing else" if counted else "all checks passed")
+    if data.filtered:
+        dropped = formatting.plural(sum(rows for _, rows in data.filtered), "row")
+        audit_detail += f" · filters dropped {dropped}"
+    read = formatting.plural(sum(report.rows_read for report in data.reports), "row")
+    roles = data.train.report.columns.model_dump(exclude_none=True)
+    columns = ", ".join(role.replace("_", " ") for role in roles)
+    rows = formatting.plural(len(data.train), f"training {'pair' if data.train.negative is None else 'triplet'}")
+    others = [f"{formatting.count(len(part))} {name}" for name, part in data.splits.items() if name != "train"]
+    others += [f"{formatting.count(len(data.corpus))} in the corpus"] if data.corpus else []
+    cards = (
+        ("1 · Source", read, f"{formatting.count(rejected)} rejected"),
+        ("2 · Columns", columns, "guessed from the header" if data.train.report.guessed else "as configured"),
+        ("3 · Audit", counted[0] if counted else "no problems", audit_detail),
+        ("4 · Shape", rows, ", ".join(others)),
+    )
+    for cell, (title, value, detail) in zip(display.columns(4, min_width=200, border=True), cards, strict=True):
+        with cell:
+            st.caption(title)
+            st.markdown(f"**{value}**")
+            st.caption(detail)
+
+
+def is_filtered(data: DatasetSplits, finding: Finding) -> bool:
+    """Whether the filter of a finding is on."""
+    return finding.filter in dict(data.filtered)
+
+
+def source(data: DatasetSplits) -> None:
+    """Draw the rows read from each file, the rejected rows with their reasons, and the first pairs."""
+    files = [
+        {
+            "file": _file_name(report.source),
+            "rows read": report.rows_read,
+            "used": report.rows_kept,
+            "rejected": len(report.rejected),
+        }
+        for report in data.reports
+    ]
+    st.dataframe(files, hide_index=True, key="data.files", alt="Files with rows read, used and rejected")
+    rejected = [
+        {
+            "file": _file_name(report.source),
+            report.unit: row.line,
+            "field": row.field or "all fields",
+            "reason": row.reason,
+        }
+        for report in data.reports
+        for row in report.rejected
+    ]
+    if rejected:
+        st.markdown(f"**{formatting.plural(len(rejected), 'row')} could not be used**; all other rows are used.")
+        st.dataframe(rejected, hide_index=True, key="data.rejected", alt="Rejected rows with line, field and reason")
+    st.markdown("**First training pairs**")
+    pairs_table(data.train, range(min(ROWS_SHOWN, len(data.train))), key="data.first")
+
+
+def _file_name(source: str) -> str:
+    return source if is_hub_id(source) else Path(source).name
+
+
+def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> None:
+    """Draw rows of a dataset as a table; texts are shown character by character."""
+    ids, texts, names = list(rows), dataset.texts, dataset.class_names
+    table: dict[str, Any] = {"line": dataset.line[ids]}
+    if dataset.label is None and dataset.classes is not None and np.array_equal(dataset.query, dataset.document):
+        table["sentence"] = texts.take(dataset.query[ids])
+    else:
+        table |= {"query": texts.take(dataset.query[ids]), "document": texts.take(dataset.document[ids])}
+    if dataset.label is not None:
+        table["label"] = dataset.label[ids]
+    if dataset.negative is not None:
+        table["negative"] = texts.take(dataset.negative[ids])
+    if dataset.classes is not None:
+        table["class"] = [names[number] if names else str(number) for number in dataset.classes[ids]]
+    label = st.column_config.NumberColumn(format="%.2f", width="small")
+    st.dataframe(table, hide_index=True, height=280, key=key, column_config={"label": label}, alt="Pairs of texts")
+
+
+def finding_text(finding: Finding, *, filtered: bool = False) -> None:
+    """Draw what is wrong, why it matters, and what to do."""
+    severity = f"{ICONS[finding.severity]} **{SEVERITIES[finding.severity].capitalize()}**"
+    st.markdown(":green[:material/check_circle:] **Fixed**" if filtered else severity)
+    st.text(finding.title)
+    detail = finding.detail if finding.detail.endswith(".") else f"{finding.detail}."
+    st.text(f"{detail} {finding.suggestion}")
+
+
+def finding_rows(rows: DatasetSplits, finding: Finding, number: int) -> None:
+    """Draw the rows of a finding in an expander. rows: as read, which the finding's row numbers refer to."""
+    if not len(finding.rows):
+        return
+    label = f"{formatting.plural(len(finding.rows), 'row')} of {finding.split}"
+    with st.expander(label, key=f"data.finding.{number}"):
+        pairs_table(rows.splits[finding.split], finding.rows[:ROWS_SHOWN].tolist(), key=f"data.finding.{number}.rows")
+
+
+def shape(data: DatasetSplits) -> None:
+    """Draw the counts of a dataset and the losses that fit it."""
+    train = data.train
+    counts = {
+        "Distinct texts": formatting.count(len(data.texts)),
+        "Distinct queries": formatting.count(len(train.distinct_queries)),
+        "Positive pairs": formatting.percent(float(train.positive.mean())),
+        "Held out (dev)": formatting.count(len(data.dev)),
+        "Corpus": formatting.count(len(data.corpus)) if data.corpus else "none",
+    }
+    for cell, (name, value) in zip(display.columns(len(counts), min_width=150), counts.items(), strict=True):
+        cell.metric(name, value, help=glossary.help_text("threshold") if name == "Positive pairs" else None)
+    st.markdown("**Losses that fit this dataset**", help=glossary.help_text("loss"))
+    lines = [
+        {"loss": name, "title": CATALOG[name].title, "when to choose it": CATALOG[name].when}
+        for name in suitable_losses(shape_of(train))
+    ]
+    st.dataframe(lines, hide_index=True, key="data.losses", alt="Losses that fit these data")
+
+
+def figures(data: DatasetSplits) -> None:
+    """Draw how the rows were generated, if they were, and the distributions of lengths and labels."""
+    if data.funnel:
+        funnel.draw(data, name="data")
+    train = data.train
+    left, right = display.columns(2, min_width=300)
+    lengths = dataset_figures.length_table(data.texts.take(train.query), data.texts.take(train.document))
+    with left:
+        figure = dataset_figures.length_figure(lengths)
+        display.figure(figure, name="lengths", alt="Words in the queries and documents", data=lengths)
+    with right:
+        if train.label is None:
+            st.caption("This dataset has no labels: every pair is positive.")
+            return
+        labels = dataset_figures.label_table(train.label, train.threshold)
+        figure = dataset_figures.label_figure(labels, train.threshold)
+        display.figure(figure, name="labels", alt="Labels of the pairs", data=labels)
+
+
+def export(data: DatasetSplits, name: str) -> None:
+    """Draw the splits and formats to select, the first rows, and the button; the file is built on the click."""
+    left, right = st.columns(2, vertical_alignment="bottom")
+    names = list(data.splits)
+    parts = left.pills("Splits", names, selection_mode="multi", default=names, key="data.export.parts") or names
+    kind = right.segmented_control("Format", list(FORMATS), default="TSV", required=True, key="data.export.format")
+    suffix, mime, encode = FORMATS[kind or "TSV"]
+    rows = sum(len(data.splits[part]) for part in parts)
+    preview = exported_columns(data, parts[:1], rows=EXPORT_PREVIEW)
+    st.caption(
+        f"{formatting.plural(rows, 'row')} with the columns {', '.join(preview)}; the first rows are below. You can "
+        "import the file here again or train on it with `bsc train`."
+    )
+    st.dataframe(preview, hide_index=True, key="data.export.first", alt="The first rows of the file")
+    st.download_button(
+        f"Save {formatting.plural(rows, 'row')} as {kind}",
+        data=lambda: encode(exported_columns(data, parts)),
+        file_name=f"{name}.{suffix}",
+        mime=mime,
+        key="data.export.save",
+        icon=":material/download:",
+        type="primary",
+        on_click="ignore",
+    )

@@ -1,0 +1,89 @@
+"""Uploaded datasets: their files in the uploads folder, and a `dataset.json` with how they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bsc_core.config import DataConfig, explain
+from bsc_core.data.io.hub import is_hub_id
+from bsc_core.errors import ConfigError, FileFormatError, InputError
+from bsc_core.files import as_json, atomic_write
+from bsc_core.paths import check_path
+from pages.ui.components import data_cache
+
+SUFFIXES = ("csv", "tsv", "jsonl", "parquet", "gz")
+MAX_MEBIBYTES = 512  # of an uncompressed file that a page reads
+COMPRESSION = {".gz": 4, ".parquet": 4}  # bytes in memory per byte of the file
+
+
+def save_file(name: str, content: bytes) -> Path:
+    """Save an uploaded file in its folder, named after the file and its content, and return its path.
+
+    The same file uploaded twice has one path. Raises FileFormatError when it is empty.
+    """
+    if not content:
+        raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\0", "")).name).strip("._")[-80:] or "pairs.csv"
+    folder = data_cache.uploads_folder() / f"{_stem(safe)}-{hashlib.sha256(content).hexdigest()[:6]}"
+    path = folder / safe
+    if not path.exists():
+        atomic_write(path, content)
+    return path
+
+
+def check_source(source: str) -> str:
+    """Return a Hub id, or the path of a file or folder after checking that it is readable and not too large.
+
+    Raises PathError or InputError.
+    """
+    source = source.strip()
+    if is_hub_id(source):
+        return source
+    path = check_path(source)
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    mebibytes = sum(file.stat().st_size * COMPRESSION.get(file.suffix, 1) for file in files) / 2**20
+    if mebibytes > MAX_MEBIBYTES:
+        raise InputError(
+            f"{path.name} has about {mebibytes:,.0f} MiB of rows and a page reads up to {MAX_MEBIBYTES} MiB; "
+            "audit the file with `bsc audit`, import a part of it here, or train with `bsc train` from a config file"
+        )
+    return str(path)
+
+
+def folder_for(path: Path | str, *others: str) -> Path:
+    """Return the folder of a dataset whose files are elsewhere; others: what else identifies it."""
+    digest = hashlib.sha256("\n".join([str(path), *others]).encode()).hexdigest()[:6]
+    return data_cache.uploads_folder() / f"{_stem(str(path).rstrip('/').rpartition('/')[2])}-{digest}"
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.split(".")[0].lower()).strip("-")[:32] or "dataset"
+
+
+def validate(values: dict[str, Any]) -> DataConfig:
+    """Return the settings as a config. Raises ConfigError when they are invalid."""
+    try:
+        return DataConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(explain(error)) from None
+
+
+def register(folder: Path, label: str, data: DataConfig) -> str:
+    """Write how a dataset is read, so that the context bar offers it, and return its key."""
+    atomic_write(folder / "dataset.json", as_json({"label": label, "data": data.model_dump(mode="json")}, indent=1))
+    return folder.name
+
+
+def save_filters(key: str, filters: tuple[str, ...]) -> None:
+    """Store the filters of a dataset, for all pages and later runs."""
+    if key in data_cache.SAMPLES:
+        atomic_write(data_cache.settings_file(key), as_json({"filters": list(filters)}, indent=1))
+        return
+    choice = data_cache.datasets()[key]
+    folder = data_cache.uploads_folder() / key
+    register(folder, choice.label, validate({**choice.data.model_dump(), "filters": filters}))

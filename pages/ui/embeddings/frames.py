@@ -1,0 +1,158 @@
+"""Models that a map shows, one frame each: a run before training, after each epoch and after training; other runs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from bsc_core.data.load import DatasetSplits
+from bsc_core.files import atomic_write
+from bsc_core.neighbors import nearest_others, unit_rows
+from bsc_core.paths import cache_folder
+from bsc_core.projection import VectorFile, sample_rows, sample_texts
+from bsc_core.runs import EPOCH_TEXTS, RESULT, Run, epoch_array, saved_epochs
+from pages.ui.components import data_cache, page_layout, run_data
+
+MAX_FRAMES = 8  # of an animated map, unless more are selected
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One model and the vectors of all its texts, or of those that the run saved."""
+
+    key: str  # unique among the frames
+    name: str
+    file: VectorFile
+    of_run: bool = True  # whether it belongs to the selected run
+
+    @property
+    def cache_key(self) -> str:
+        """Key that changes when the file does."""
+        return str(data_cache.file_stamps(self.file.path))
+
+    @property
+    def ids(self) -> np.ndarray | None:
+        """Ids of the texts with vectors, ascending; None for all."""
+        return None if self.file.texts is None else np.load(self.file.texts, allow_pickle=False)
+
+    def vectors(self, texts: np.ndarray | None) -> np.ndarray:
+        """Return the unit vectors of these texts, all of which must have one; None for all texts."""
+        units = _unit_vectors(str(self.file.path), self.cache_key)
+        if texts is None:
+            return units
+        return units[texts if self.ids is None else np.searchsorted(self.ids, texts)]
+
+
+@st.cache_resource(max_entries=4)
+def _unit_vectors(path: str, key: str) -> np.ndarray:
+    return unit_rows(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+@dataclass(frozen=True)
+class MapData:
+    """Models over the same texts."""
+
+    key: str  # unique per run or encoder
+    dataset: DatasetSplits
+    available: tuple[Frame, ...]
+    frames: tuple[Frame, ...]  # those that are shown, in order
+    folder: Path  # cache folder of the maps
+
+    @property
+    def ends(self) -> list[Frame]:
+        """The first and the last frame, or the only one."""
+        return list(dict.fromkeys([self.frames[0], self.frames[-1]]))
+
+    def with_frames(self, keys: list[str]) -> MapData:
+        """Return the same data with these frames, in the order of `available`."""
+        frames = tuple(one for one in self.available if one.key in keys)
+        return replace(self, frames=frames or self.frames)
+
+    @property
+    def common_texts(self) -> np.ndarray | None:
+        """Ids of the texts that every frame has vectors for, ascending; None for all."""
+        ids = [ids for one in self.frames if (ids := one.ids) is not None]
+        return reduce(np.intersect1d, ids).astype(np.int32) if ids else None
+
+    def sample(self, most: int) -> np.ndarray:
+        """Return ids of at most so many texts, ascending, those of pairs first."""
+        ids = self.common_texts
+        return sample_texts(self.dataset, most) if ids is None else ids[sample_rows(len(ids), most, seed=SEED)]
+
+    def nearest(self, frame: Frame, texts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return ids and cosines (R, k) of the k nearest common texts of each of `texts`."""
+        ids = self.common_texts
+        if ids is None:
+            return nearest_others(frame.vectors(None), texts, k)
+        positions, cosines = nearest_others(frame.vectors(ids), np.searchsorted(ids, texts), k)
+        return ids[positions], cosines
+
+
+def load_map_data(context: page_layout.Context) -> MapData | None:
+    """Load the run of the context bar, None if it has no embeddings; without a run, the untrained encoder."""
+    if context.run_id is not None:
+        run = data_cache.run_store().get(context.run_id)
+        frames = _run_frames(run)
+        if not frames:
+            return None
+        others = [frame for other in run_data.runs_on_same_texts(run) for frame in _trained_frame(other)]
+        ends = tuple(one for one in frames if one.key in run_data.PARTS)
+        return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, run.folder / "maps")
+    splits = data_cache.dataset_splits(context.dataset_key)
+    vectors = data_cache.vectors(context.dataset_key, context.encoder)
+    digest = hashlib.sha256(np.ascontiguousarray(vectors).tobytes()).hexdigest()
+    folder = cache_folder() / "maps" / digest[:24]
+    only = Frame("before", f"Untrained: {context.encoder}", VectorFile(_save_vectors(vectors, folder)))
+    return MapData(folder.name, splits, (only,), (only,), folder)
+
+
+def default_frames(data: MapData) -> list[str]:
+    """Return the keys of the frames that are shown side by side by default: before and after training."""
+    return [one.key for one in data.frames]
+
+
+def animated_frames(data: MapData) -> list[str]:
+    """Return the keys of the frames of an animation by default: before training and the epochs, if they were saved."""
+    epochs = [one.key for one in data.available if one.key.startswith("epoch-")]
+    if not epochs:
+        return default_frames(data)
+    positions = np.unique(np.linspace(0, len(epochs) - 1, min(len(epochs), MAX_FRAMES - 1)).astype(int))
+    return ["before", *(epochs[position] for position in positions)]
+
+
+def _run_frames(run: Run) -> list[Frame]:
+    """Return the frames of a run: before training, after each epoch with saved vectors, and after training."""
+    ends = [
+        Frame(model.part, run_data.PARTS[model.part].capitalize(), VectorFile(_path(model.vectors())))
+        for model in run_data.models(run)
+    ]
+    best = (run.read_json(RESULT) or {}).get("best_epoch")
+    epochs = []
+    for epoch in saved_epochs(run):
+        file = VectorFile(run.folder / f"{epoch_array(epoch)}.npy", run.folder / f"{EPOCH_TEXTS}.npy")
+        epochs.append(Frame(f"epoch-{epoch}", f"Epoch {epoch}{' (best)' if epoch == best else ''}", file))
+    return [*ends[:1], *epochs, *ends[1:]]
+
+
+def _trained_frame(run: Run) -> list[Frame]:
+    """Return another run after training, if it has these embeddings."""
+    after = [model for model in run_data.models(run) if model.part == "after"]
+    name = f"{page_layout.run_label(run.id).split(' · ')[0]} · {run.id[-4:]}"
+    return [Frame(run.id, name, VectorFile(_path(model.vectors())), of_run=False) for model in after]
+
+
+def _path(array: np.ndarray) -> Path:
+    return Path(str(array.filename))  # type: ignore[attr-defined]
+
+
+def _save_vectors(vectors: np.ndarray, folder: Path) -> Path:
+    path = folder / "vectors.npy"
+    if not path.is_file():
+        atomic_write(path, lambda file: np.save(file, vectors, allow_pickle=False))
+    return path

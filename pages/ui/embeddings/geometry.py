@@ -1,0 +1,139 @@
+"""Alignment, uniformity and anisotropy of each shown model, and the shared neighbors, with intervals."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.evaluation import Comparison, Interval
+from bsc_core.evaluation.stats.bootstrap_values import (
+    BootstrapValue,
+    bootstrap_alignment,
+    bootstrap_anisotropy,
+    bootstrap_uniformity,
+    compare_values,
+    overlap_interval,
+)
+from bsc_core.figures.evaluation import alignment
+from bsc_core.projection import sample_rows
+from pages.ui.comparison.metrics_table import format_interval
+from pages.ui.components import display, glossary
+from pages.ui.embeddings.frames import SEED, Frame, MapData
+
+MIN_WIDTH = 220  # pixels of the geometry figure; the map is three times as wide, or on a separate line
+MAX_TEXTS = 2000  # whose pairs are compared
+MAX_PAIRS = 5000
+MAX_NEIGHBOR_TEXTS = 500  # whose neighbors are compared
+NEIGHBORS = 10
+
+
+class Geometry(NamedTuple):
+    """Geometry of one model's embeddings, with bootstrap samples."""
+
+    alignment: BootstrapValue
+    uniformity: BootstrapValue
+    anisotropy: BootstrapValue
+
+
+def map_and_side_cells() -> tuple[Any, Any]:
+    """Return a wide cell for the map, and a narrow one next to it or, on a small screen, below it."""
+    grid = st.grid(4, min_column_width=MIN_WIDTH, gap="medium")
+    return grid.cell(column_span=3), grid.cell()
+
+
+def draw(data: MapData, rows: np.ndarray) -> None:
+    """Draw the geometry of the texts `rows` for each model."""
+    split, pairs = _positive_pairs(data, rows)
+    if not len(pairs) or len(rows) < 2:
+        st.caption("Alignment is not defined: the shown texts contain no positive pair.")
+        return
+    values = [_geometry(one.cache_key, rows.tobytes(), pairs.tobytes(), _frame=one) for one in data.frames]
+    runs = [data.key if one.of_run else one.key for one in data.frames]
+    last = max(position for position, run in enumerate(runs) if run == runs[0])
+    ends = zip(values[0], values[last], strict=True)
+    changes = [compare_values(before, after, seed=SEED) for before, after in ends] if last else None
+    _draw_figure(data, values, runs, changes)
+    st.caption(
+        f"{formatting.plural(len(pairs), 'positive pair')} of {split}. Lower is better for both.",
+        help=f"{glossary.help_text('alignment')}\n\n{glossary.help_text('uniformity')}",
+    )
+    st.caption(anisotropy_sentence(values[0], values[last], changes), help=glossary.help_text("anisotropy"))
+    if last and len(rows) > NEIGHBORS:
+        models = data.frames[0], data.frames[last]
+        overlap = _neighbor_overlap(" ".join(one.cache_key for one in models), rows.tobytes(), _ends=models)
+        st.caption(overlap_sentence(overlap, len(rows)), help=glossary.help_text("neighbor_overlap"))
+
+
+def _draw_figure(data: MapData, values: list[Geometry], runs: list[str], changes: list[Comparison] | None) -> None:
+    names = [one.name for one in data.frames]
+    numbers = [(one.alignment.value, one.uniformity.value) for one in values]
+    table = alignment.alignment_table(names, *zip(*numbers, strict=True), runs)
+    change = None if changes is None else (_change(changes[0]), _change(changes[1]))
+    each = [
+        f"{name}: alignment {format_interval(one.alignment.interval)}, "
+        f"uniformity {format_interval(one.uniformity.interval)}"
+        for name, one in zip(names, values, strict=True)
+    ]
+    display.figure(
+        alignment.alignment_figure(table, change),
+        alt=f"{', '.join(alignment.alignment_summary(table, change))}. {'; '.join(each)}",
+        name="alignment",
+        data=table,
+        key=f"embeddings.sphere.{data.key}",
+    )
+
+
+def anisotropy_sentence(first: Geometry, last: Geometry, changes: list[Comparison] | None) -> str:
+    """Return `Anisotropy 0.120 before, 0.098 after: lower, −0.022 [−0.024, −0.020] (500 texts).`"""
+    texts = formatting.plural(first.anisotropy.rows, "text")
+    if changes is None:
+        return f"Anisotropy {format_interval(first.anisotropy.interval)} ({texts})."
+    change = _change(changes[2])
+    verdict = change.describe("lower", "higher", "unchanged", "inconclusive")
+    before, after = formatting.metric(first.anisotropy.value), formatting.metric(last.anisotropy.value)
+    return f"Anisotropy {before} before, {after} after: {verdict}, {change.text()} ({texts})."
+
+
+def overlap_sentence(overlap: Interval, texts: int) -> str:
+    """Return `Shared neighbors 0.712 [0.692, 0.732] (500 of 4,000 texts).`"""
+    sampled = f"{formatting.count(MAX_NEIGHBOR_TEXTS)} of " if texts > MAX_NEIGHBOR_TEXTS else ""
+    return f"Shared neighbors {format_interval(overlap)} ({sampled}{formatting.plural(texts, 'text')})."
+
+
+def _change(comparison: Comparison) -> alignment.Change:
+    difference = comparison.difference
+    return alignment.Change(difference.value, difference.low, difference.high, comparison.significant)
+
+
+def _positive_pairs(data: MapData, rows: np.ndarray) -> tuple[str, np.ndarray]:
+    """Return a split, dev if it has any, and (P, 2) text ids of its positive pairs among `rows`."""
+    for name in ("dev", "test", "train"):
+        part = data.dataset.splits.get(name)
+        if part is None:
+            continue
+        pairs = np.stack([part.query[part.positive], part.document[part.positive]], axis=1)
+        pairs = np.unique(pairs[np.isin(pairs, rows).all(axis=1)], axis=0)
+        if len(pairs):
+            return name, pairs[sample_rows(len(pairs), MAX_PAIRS, seed=SEED)].astype(np.int32)
+    return "dev", np.empty((0, 2), dtype=np.int32)
+
+
+@st.cache_resource(max_entries=64, show_spinner="Computing intervals …")
+def _geometry(key: str, rows: bytes, pairs: bytes, _frame: Frame) -> Geometry:
+    ids, both = np.frombuffer(rows, dtype=np.int32), np.frombuffer(pairs, dtype=np.int32).reshape(-1, 2)
+    left, right = (_frame.vectors(np.ascontiguousarray(side)) for side in both.T)
+    texts = _frame.vectors(ids[sample_rows(len(ids), MAX_TEXTS, seed=SEED)])
+    return Geometry(
+        bootstrap_alignment(left, right, both[:, 0], seed=SEED),
+        bootstrap_uniformity(texts, seed=SEED),
+        bootstrap_anisotropy(texts, seed=SEED),
+    )
+
+
+@st.cache_resource(max_entries=32, show_spinner="Comparing neighbors …")
+def _neighbor_overlap(key: str, rows: bytes, _ends: tuple[Frame, Frame]) -> Interval:
+    before, after = (one.vectors(np.frombuffer(rows, dtype=np.int32)) for one in _ends)
+    return overlap_interval(before, after, seed=SEED, k=NEIGHBORS, max_texts=MAX_NEIGHBOR_TEXTS)

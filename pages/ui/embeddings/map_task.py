@@ -1,0 +1,61 @@
+"""UMAP maps: built in a background task and cached on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bsc_core import background_task
+from bsc_core.projection import VectorFile, lay_out, neighborhood_preservation
+
+SECONDS_FIRST, SECONDS_PER_POINT = 9.0, 0.0022  # measured on one core: start, then per text and map
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Maps of the same texts, one per model."""
+
+    rows: np.ndarray  # (N,) text ids
+    points: list[np.ndarray]  # (N, 2) coordinates of each map
+    trust: list[float | None]  # share of each text's neighbors that each map preserves; None for too few texts
+
+
+def map_folder(base: Path, files: Sequence[VectorFile], rows: np.ndarray, method: str, seed: int) -> Path:
+    """Return the cache folder of the map of these vectors and rows."""
+    digest = hashlib.sha256(rows.tobytes())
+    for file in files:
+        stat = file.path.stat()
+        digest.update(f"{file.path.parent.name}/{file.path.name} {stat.st_mtime_ns} {stat.st_size}".encode())
+    return base / f"{method}-{seed}-{digest.hexdigest()[:16]}"
+
+
+def load_maps(folder: Path) -> Maps | None:
+    """Load the maps of a folder; None if they are not built yet."""
+    if not (folder / "map.npz").is_file():
+        return None
+    with np.load(folder / "map.npz", allow_pickle=False) as archive:
+        trust = [None if np.isnan(share) else float(share) for share in archive["trust"]]
+        return Maps(archive["rows"], [archive[f"points{number}"] for number in range(len(trust))], trust)
+
+
+def build_pca_maps(files: Sequence[VectorFile], rows: np.ndarray) -> Maps:
+    """Build PCA maps."""
+    arrays = [file.vectors(rows) for file in files]
+    points = lay_out(arrays, "pca")
+    return Maps(rows, points, list(map(neighborhood_preservation, arrays, points)))
+
+
+def start(folder: Path, files: Sequence[VectorFile], rows: np.ndarray, method: str, seed: int) -> None:
+    """Start the task that builds the map, if it was not started before."""
+    paths = [[str(file.path), str(file.texts) if file.texts else None] for file in files]
+    request = {"vectors": paths, "rows": rows.tolist(), "method": method, "seed": seed}
+    background_task.start(folder, "bsc_core.projection", request, {"OMP_NUM_THREADS": "1"})
+
+
+def expected_seconds(points: int, maps: int) -> float:
+    """Estimate the time of UMAP."""
+    return SECONDS_FIRST + SECONDS_PER_POINT * points * maps

@@ -1,0 +1,224 @@
+"""The map of the Embeddings page: its controls, colors, layout, and how far to trust it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from bsc_core import background_task, formatting
+from bsc_core.data.load import DatasetSplits
+from bsc_core.figures.evaluation import maps
+from bsc_core.projection import sample_rows
+from pages.ui.components import data_cache, display, glossary
+from pages.ui.components.browser import scatter
+from pages.ui.embeddings import map_task, text_attributes
+from pages.ui.embeddings.frames import SEED, Frame, MapData, animated_frames, default_frames
+
+TEXT_LIMITS = (4000, 20_000, 100_000)
+POLL_INTERVAL = "1s"
+SIDE_BY_SIDE, ANIMATED = "beside", "moving"
+LAYOUTS = {SIDE_BY_SIDE: "Side by side", ANIMATED: "Animated"}
+MAX_TRAILS = 300
+SEARCH_RESULT = "error"
+NEIGHBORS = 10
+
+
+def select_view(data: MapData) -> tuple[MapData, str, bool]:
+    """Draw the controls; return the data with the selected frames, the projection method, and whether to animate."""
+    method_cell, layout_cell, color_cell, find_cell, more_cell = display.columns(5, min_width=150)
+    method = method_cell.segmented_control(
+        "Map",
+        ["umap", "pca"],
+        format_func=str.upper,
+        key="embeddings.method",
+        default="umap",
+        required=True,
+        help=glossary.help_text("umap"),
+        bind="query-params",
+    )
+    several = len(data.available) > 1
+    layout = layout_cell.segmented_control(
+        "Models",
+        list(LAYOUTS),
+        format_func=LAYOUTS.__getitem__,
+        key="embeddings.way",
+        default=SIDE_BY_SIDE,
+        required=True,
+        disabled=not several,
+        bind="query-params",
+    )
+    color_cell.selectbox(
+        "Color by",
+        [*_text_colorings(data.dataset), *([SEARCH_RESULT] if data.dataset.dev.positive.any() else [])],
+        format_func=lambda name: "Search result" if name == SEARCH_RESULT else name.capitalize(),
+        key="embeddings.color",
+        bind="query-params",
+    )
+    find_cell.text_input("Find texts", key="embeddings.find", placeholder="or draw a lasso")
+    animated = several and layout == ANIMATED
+    bottom = more_cell.container(height="stretch", vertical_alignment="bottom")
+    with bottom.popover("More", icon=":material/tune:", width="stretch"):
+        keys = _select_models(data, animated) if several else []
+        st.selectbox(
+            "At most",
+            TEXT_LIMITS,
+            format_func=lambda number: f"{number:,} texts",
+            key="embeddings.most",
+            bind="query-params",
+        )
+    return data.with_frames(keys or default_frames(data)), method, animated
+
+
+def _select_models(data: MapData, animated: bool) -> list[str]:
+    names = {one.key: one.name for one in data.available}
+    default = animated_frames(data) if animated else default_frames(data)
+    return st.multiselect(
+        "Models",
+        list(names),
+        default=default,
+        format_func=lambda key: names[key],
+        key=f"embeddings.models.{ANIMATED if animated else SIDE_BY_SIDE}.{data.key}",
+        help="Epochs of this run, and other runs on the same texts.",
+    )
+
+
+def _text_colorings(data: DatasetSplits) -> dict[str, maps.Coloring]:
+    """Return the colorings that need no model."""
+    stamps = data_cache.file_stamps(*(report.source for report in data.reports))
+    return _cached_colorings(_rows_key(data), stamps, _data=data)
+
+
+def _rows_key(data: DatasetSplits) -> str:
+    """Return a key that changes with the rows, their labels, threshold and split, or the corpus."""
+    parts = [f"{name} {part.threshold} {part.digest}" for name, part in data.splits.items()]
+    return " ".join([*parts, "" if data.corpus is None else data.corpus.digest])
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _cached_colorings(rows: str, stamps: data_cache.FileStamps, _data: Any) -> dict[str, maps.Coloring]:
+    return text_attributes.colorings(_data)
+
+
+def color_texts(data: MapData, name: str, rows: np.ndarray) -> list[maps.Coloring]:
+    """Return the colors of the texts `rows`: one coloring for all maps, or one per model if they differ."""
+    if name != SEARCH_RESULT:
+        colorings = [_text_colorings(data.dataset)[name]]
+    else:
+        ids = "" if (common := data.common_texts) is None else hashlib.sha256(common.tobytes()).hexdigest()
+        key = f"{ids} {_rows_key(data.dataset)}"
+        colorings = [_search_results(f"{one.cache_key} {key}", _data=data, _frame=one) for one in data.frames]
+    return [maps.Coloring([one.values[row] for row in rows.tolist()], one.colors) for one in colorings]
+
+
+@st.cache_resource(max_entries=16, show_spinner="Searching with the dev queries …")
+def _search_results(key: str, _data: MapData, _frame: Frame) -> maps.Coloring:
+    return text_attributes.errors(_data.dataset, _frame.vectors(_data.common_texts), _data.common_texts)
+
+
+def load_maps(data: MapData, rows: np.ndarray, method: str) -> map_task.Maps:
+    """Return the maps. While UMAP is computed, its progress is drawn and PCA maps are returned."""
+    files = [one.file for one in data.frames]
+    if method == "umap":
+        folder = map_task.map_folder(data.folder, files, rows, method, SEED)
+        ready = map_task.load_maps(folder)
+        if ready is not None:
+            return ready
+        map_task.start(folder, files, rows, method, SEED)
+        seconds = map_task.expected_seconds(len(rows), len(files))
+        st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, seconds)
+    return _pca_maps(map_task.map_folder(data.folder, files, rows, "pca", SEED).name, files, rows)
+
+
+@st.cache_resource(max_entries=8, show_spinner="Projecting the texts with PCA …")
+def _pca_maps(key: str, _files: list[Any], _rows: np.ndarray) -> map_task.Maps:
+    return map_task.build_pca_maps(_files, _rows)
+
+
+def _draw_progress(folder: Path, expected_seconds: float) -> None:
+    """Draw the progress of UMAP; rerun the page when the map is ready."""
+    if map_task.load_maps(folder) is not None:
+        st.rerun(scope="app")
+    progress = background_task.read_progress(folder)
+    if progress.error:
+        with st.container(border=True):
+            st.markdown(":material/error: **UMAP failed; the PCA map is shown instead**")
+            st.text(progress.error)
+            st.button(
+                "Try again", key=f"embeddings.again.{folder.name}", on_click=background_task.reset, args=(folder,)
+            )
+        return
+    elapsed = background_task.elapsed_seconds(folder)
+    fraction = min(1.0, max(progress.fraction, min(0.95, elapsed / expected_seconds)))
+    times = f"{formatting.duration(elapsed)} of about {formatting.duration(expected_seconds)}"
+    st.progress(fraction, text=f"UMAP: {progress.doing}, {times}. The PCA map is shown until then.")
+
+
+def draw_maps(
+    data: MapData,
+    layout: map_task.Maps,
+    colorings: list[maps.Coloring],
+    *,
+    selected: np.ndarray,
+    trails: np.ndarray,
+    animated: bool,
+) -> np.ndarray:
+    """Draw the maps; return the ids of the texts that were just selected by lasso or click.
+
+    Args:
+        data: The frames.
+        layout: Their maps.
+        colorings: One coloring for all maps, or one per map.
+        selected: Ids of the highlighted texts.
+        trails: Ids of the texts whose movement is drawn.
+        animated: Whether the points move through the frames.
+    """
+    rows, points = layout.rows, maps.map_points(layout.points)
+    some = trails[sample_rows(len(trails), MAX_TRAILS, seed=SEED)]
+    names = [one.name for one in data.frames]
+    picture = maps.map_picture(points, names, colorings, ids=rows, selected=selected, trails=some)
+    ends = " and ".join(one.name for one in data.ends)
+    positions = scatter.draw(
+        picture,
+        _hover_texts(f"{data.dataset.texts.digest} {points.count}", rows.tobytes(), data.dataset),
+        key=f"embeddings.map.{data.key}",
+        label=f"Map of {points.count:,} texts, {ends}. A lasso selects texts; arrow keys move, plus and minus zoom.",
+        moving=animated and len(data.frames) > 1,
+    )
+    return rows[positions] if positions is not None else np.empty(0, dtype=np.int32)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _hover_texts(key: str, rows: bytes, _data: Any) -> pd.DataFrame:
+    return scatter.hover_texts([_data.texts[row] for row in np.frombuffer(rows, dtype=np.int32).tolist()])
+
+
+def map_table(data: MapData, layout: map_task.Maps) -> pd.DataFrame:
+    """Return the texts with their coordinates on every map."""
+    columns: dict[str, Any] = {"text": [data.dataset.texts[int(row)] for row in layout.rows]}
+    for one, points in zip(data.frames, layout.points, strict=True):
+        columns |= {f"x, {one.name}": points[:, 0], f"y, {one.name}": points[:, 1]}
+    return pd.DataFrame(columns)
+
+
+def trust_sentence(data: MapData, layout: map_task.Maps) -> str:
+    """Describe how far the map can be trusted, in one sentence."""
+    total, shown = len(data.dataset.texts), len(layout.rows)
+    sampled = "" if shown == total else f" {formatting.count(shown)} of {formatting.count(total)} texts are shown."
+    several = len(data.frames) > 1
+    shares = [
+        f"{formatting.percent(share, why='too few texts')} ({one.name.lower()})"
+        if several
+        else formatting.percent(share)
+        for one, share in zip(data.frames, layout.trust, strict=True)
+    ]
+    if len(shares) > 2:
+        shares = [", ".join(shares[:-1]), shares[-1]]
+    return (
+        f"Of a text's {NEIGHBORS} nearest neighbors in embedding space, {' and '.join(shares)} are also nearest on the "
+        f"map. Cluster sizes and the gaps between clusters mean little.{sampled}"
+    )

@@ -1,0 +1,88 @@
+"""Texts selected on a map, and their nearest neighbors in embedding space."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bsc_core.data.load import DatasetSplits
+from bsc_core.projection import count_shared_neighbors, sample_rows
+from pages.ui.components import display
+from pages.ui.embeddings import text_attributes
+from pages.ui.embeddings.frames import SEED, MapData
+
+MAX_LISTED = 200
+MAX_COMPARED = 400
+NEIGHBORS = 10
+
+
+def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
+    """Return the texts among `rows` that contain all the words, ignoring case."""
+    wanted = words.casefold().split()
+    matches = [row for row in rows.tolist() if all(word in data.texts[row].casefold() for word in wanted)]
+    return np.array(matches if wanted else [], dtype=np.int32)
+
+
+def most_changed_texts(data: MapData, rows: np.ndarray, number: int = 20) -> np.ndarray:
+    """Return the texts whose neighbors differ most between the first and the last model, of a sample of `rows`."""
+    key = " ".join(one.cache_key for one in data.frames)
+    return _most_changed_texts(key, rows.tobytes(), number, _data=data)
+
+
+@st.cache_resource(max_entries=16, show_spinner="Comparing neighbors …")
+def _most_changed_texts(key: str, rows: bytes, number: int, _data: MapData) -> np.ndarray:
+    ids = np.frombuffer(rows, dtype=np.int32)
+    sample = ids[sample_rows(len(ids), MAX_COMPARED, seed=SEED)]
+    return sample[np.argsort(shared_neighbors(_data, sample), kind="stable")[:number]]
+
+
+def shared_neighbors(data: MapData, ids: np.ndarray) -> np.ndarray:
+    """Return (R,) how many of the 10 nearest texts the first and the last model share."""
+    first, last = (data.nearest(one, ids, NEIGHBORS)[0] for one in data.ends)
+    return count_shared_neighbors(first, last)
+
+
+def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
+    """Draw texts with their nearest neighbors in embedding space; return the id of the selected text."""
+    first = f", the first {MAX_LISTED} are shown" if len(ids) > MAX_LISTED else ""
+    ids = ids[:MAX_LISTED]
+    sides = text_attributes.sides(data.dataset)
+    columns: dict[str, list[Any]] = {
+        "Text": [data.dataset.texts[int(row)] for row in ids],
+        "Side": [sides[int(row)] for row in ids],
+    }
+    if len(data.ends) == 2:
+        columns[f"Shared of {NEIGHBORS}"] = shared_neighbors(data, ids).tolist()
+    for one in data.ends:
+        closest, _ = data.nearest(one, ids, 1)
+        columns[f"Nearest, {one.name.lower()}"] = [data.dataset.texts[int(row)] for row in closest[:, 0]]
+    widths = {name: 250 if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
+    st.subheader(heading + first, anchor=False)
+    event = st.dataframe(
+        columns,
+        key=f"embeddings.texts.{data.key}.{hashlib.sha256(ids.tobytes()).hexdigest()[:12]}",
+        on_select="rerun",
+        selection_mode="single-row",
+        hide_index=True,
+        alt=heading,
+        height=260,
+        column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
+    )
+    return int(ids[event.selection.rows[0]]) if event.selection.rows else None
+
+
+def draw_neighbors(data: MapData, text_id: int) -> None:
+    """Draw the 10 nearest texts of one text, for the first and the last model."""
+    display.plain_text("Nearest in embedding space to", data.dataset.texts[text_id])
+    for cell, one in zip(display.columns(len(data.ends)), data.ends, strict=True):
+        ids, cosines = data.nearest(one, np.array([text_id]), NEIGHBORS)
+        columns = {
+            "Cosine": [f"{cosine:.3f}" for cosine in cosines[0]],
+            one.name: [data.dataset.texts[int(row)] for row in ids[0]],
+        }
+        with cell:
+            key = f"embeddings.nearest.{data.key}.{one.key}.{text_id}"
+            st.dataframe(columns, hide_index=True, key=key, alt=f"Nearest, {one.name}")

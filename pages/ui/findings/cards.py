@@ -1,0 +1,191 @@
+"""Cards of the Findings page: one for each claim, from the results of `bsc reproduce`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.figures.findings import verdicts
+from bsc_core.reproduction.catalog import CLAIMS
+from bsc_core.reproduction.claims import PAPERS, Claim
+from bsc_core.reproduction.findings import read_findings
+from bsc_core.reproduction.report import includes_paper
+from pages.ui.components import display, glossary
+from pages.ui.findings import figures, rerun
+
+ALL, RECOMMENDED = "all", "best"
+PAPER_NAMES = {
+    ALL: "All",
+    "bsc": "Batch softmax",
+    "article": "SBERT article",
+    "margins": "Margins",
+    "scl": "SCL",
+    RECOMMENDED: "Recommended",
+}
+BADGES = {  # verdict -> color and icon
+    "supported": ("green", ":material/check:"),
+    "contradicted": ("orange", ":material/close:"),
+    "inconclusive": ("gray", ":material/question_mark:"),
+    "not run yet": ("gray", ":material/hourglass_empty:"),
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """A claim and its result. local: the result is from this runs folder, not the one shipped with the app."""
+
+    claim: Claim
+    finding: dict[str, Any] | None
+    local: bool
+
+    @property
+    def verdict(self) -> str:
+        return self.finding["verdict"] if self.finding else "not run yet"
+
+
+def read() -> list[Card]:
+    """Return a card for every claim, those without a full result last.
+
+    A result in this runs folder takes precedence over the shipped one.
+    """
+    shipped, local = read_findings(), read_findings(rerun.folder())
+    local = {name: finding for name, finding in local.items() if finding["form"] == "full"}
+    cards = [Card(claim, local.get(name) or shipped.get(name), name in local) for name, claim in CLAIMS.items()]
+    return sorted(cards, key=lambda card: card.finding is None)
+
+
+def summary(cards: list[Card]) -> None:
+    """Draw how many claims and recommended settings have each verdict."""
+    sentences = []
+    for noun, recommended in (("claim", False), ("recommended setting", True)):
+        counts = Counter(card.verdict for card in cards if (card.claim.paper == RECOMMENDED) == recommended)
+        if counts:
+            by_verdict = ", ".join(f"{counts[name]} {name}" for name in BADGES if counts[name])
+            sentences.append(f"**{formatting.plural(counts.total(), noun)}**: {by_verdict}.")
+    st.markdown(" ".join(sentences))
+
+
+def select(cards: list[Card]) -> list[Card]:
+    """Draw the filters and return the cards of the selected paper and verdicts."""
+    papers = [name for name in PAPER_NAMES if name == ALL or any(card.claim.paper == name for card in cards)]
+    present = [name for name in BADGES if any(card.verdict == name for card in cards)]
+    with st.container(horizontal=True, gap="large"):
+        paper = st.segmented_control(
+            "Paper",
+            papers,
+            format_func=PAPER_NAMES.__getitem__,
+            default=ALL,
+            key="findings.paper",
+            required=True,
+            width="content",
+        )
+        selected = st.pills("Verdict", present, selection_mode="multi", key="findings.verdict", width="content")
+    return [card for card in cards if paper in (ALL, card.claim.paper) and (not selected or card.verdict in selected)]
+
+
+def draw(card: Card) -> None:
+    """Draw the verdict, claim, intervals and details of a card."""
+    claim, finding = card.claim, card.finding
+    with st.container(border=True, key=f"findings.card.{claim.name}"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.subheader(claim.title, anchor=claim.name)
+            color, icon = BADGES[card.verdict]
+            st.badge(card.verdict, color=color, icon=icon)  # type: ignore[arg-type]
+        st.markdown(claim.claim)
+        st.caption(f"{PAPERS[claim.paper]}{', ' + claim.table if claim.table else ''}")
+        if finding is None:
+            st.text("There is no result of the full experiment yet. Run it below; it needs the datasets.")
+        else:
+            _result(card, finding)
+        rerun.draw(claim, finding)
+
+
+def _result(card: Card, finding: dict[str, Any]) -> None:
+    table = verdicts.statements_table(finding["statements"])
+    display.figure(
+        verdicts.verdicts_figure(table),
+        alt=f"{finding['reason']} " + " ".join(statement["sentence"] for statement in finding["statements"]),
+        name=f"findings.{card.claim.name}",
+        data=table,
+    )
+    figures.draw(finding)
+    where = "in this runs folder" if card.local else "on the developers' machine"
+    st.markdown(f"{finding['reason']} {finding['note']}".strip())
+    details = st.expander("Data and settings", key=f"findings.details.{card.claim.name}", on_change="rerun")
+    if details.open:
+        with details:
+            _details(finding, where)
+
+
+def _details(finding: dict[str, Any], where: str) -> None:
+    samples = [f"{data['folder']}: {_rows(data['rows'])}" for data in finding["data"]]
+    seeds = formatting.plural(len(finding["seeds"]), "seed")
+    st.text("\n".join(samples))
+    st.caption(
+        f"{finding['budget'].rstrip('.')}. {seeds}; {finding['device']}, {finding['precision']}; "
+        f"{formatting.duration(finding['seconds'])} of training and evaluation {where}, {finding['date']}.".strip()
+    )
+    st.dataframe(arms_table(finding), hide_index=True, width="stretch")
+    with st.container(horizontal=True):
+        display.csv_button(arms_table(finding), name=finding["name"], key=f"findings.arms.{finding['name']}")
+    st.caption("p-values", help=glossary.help_text("holm"))
+    st.dataframe(tests_table(finding), hide_index=True, width="stretch")
+    st.code(finding["command"], language="bash")
+
+
+def _rows(rows: dict[str, int]) -> str:
+    parts = [f"{formatting.count(number)} {name}" for name, number in rows.items() if not name.startswith("queries_")]
+    return ", ".join(parts)
+
+
+def arms_table(finding: dict[str, Any]) -> pd.DataFrame:
+    """Return one row per setting: its metrics with intervals, steps, runs and what differs."""
+    rows = []
+    for arm in finding["arms"]:
+        row = {"Setting": arm["title"]}
+        for split, metrics in arm["metrics"].items():
+            for name, result in metrics.items():
+                interval = None if result["low"] is None else (result["low"], result["high"])
+                row[f"{name}, {split}"] = formatting.metric(
+                    result["value"], interval, why="not applicable to these data"
+                )
+        row |= {"Steps": _steps(arm["runs"]), "Runs": str(len(arm["runs"]))}
+        row["What differs"] = ", ".join(f"{key} = {value}" for key, value in arm["settings"].items())
+        rows.append(row)
+    return pd.DataFrame(rows).fillna("")
+
+
+def _steps(runs: list[dict[str, Any]]) -> str:
+    """Return the steps per run: one number or a range; empty for the untrained encoder."""
+    steps = sorted({run["steps"] for run in runs if run.get("steps")})
+    return "" if not steps else formatting.count(steps[0]) if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+
+
+def tests_table(finding: dict[str, Any]) -> pd.DataFrame:
+    """Return one row per statement: the difference, its interval, the corrected p-value and the verdict."""
+    return pd.DataFrame(
+        [
+            {
+                "Statement": statement["text"],
+                "Metric": f"{statement['metric']}, {statement['split']}",
+                "Difference": formatting.signed(statement["difference"]),
+                "Interval": _interval(statement),
+                "Corrected p-value": "" if statement["p_holm"] is None else f"{statement['p_holm']:.2g}",
+                "In the paper": formatting.signed(statement["paper"])
+                + ("" if includes_paper(statement) else ", outside the interval"),
+                "Verdict": statement["verdict"],
+            }
+            for statement in finding["statements"]
+        ]
+    )
+
+
+def _interval(statement: dict[str, Any]) -> str:
+    if statement["low"] is None or statement["high"] is None:
+        return formatting.NOT_DEFINED
+    return f"{formatting.signed(statement['low'])} to {formatting.signed(statement['high'])}"

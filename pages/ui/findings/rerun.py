@@ -1,0 +1,125 @@
+"""Running a claim again from its card: a process that outlives the page, with its progress."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.jobs import reproductions
+from bsc_core.paths import check_path
+from bsc_core.reproduction.claims import Claim, FormName
+from bsc_core.reproduction.findings import read_findings
+from bsc_core.reproduction.progress import FINDINGS_FOLDER
+from bsc_core.reproduction.subsets import check_files
+from pages.ui.components import data_cache, display
+
+POLL_INTERVAL = "2s"
+DATA = "findings.data"
+OPEN = "findings.open"  # the claim whose form is open
+FOLDER = "BSC_DATA"  # environment variable with the default folder of datasets
+FORMS: dict[str, str] = {"full": "Full experiment", "small": "Quick check"}
+
+
+def folder() -> Path:
+    """Return the folder of findings in this runs folder."""
+    return data_cache.run_store().root / FINDINGS_FOLDER
+
+
+def draw(claim: Claim, finding: dict[str, Any] | None) -> None:
+    """Draw the button that runs the claim, or the progress of a run, and the error of a failed one."""
+    for form in ("full", "small"):
+        state = _state(claim.name, form)
+        if state is not None and state.is_active:
+            st.fragment(_watch, run_every=POLL_INTERVAL)(claim.name, form)
+            return
+        if state is not None and state.error:
+            st.markdown(f":material/error: **{FORMS[form]} failed**")
+            st.text(state.error)
+        if state is not None and form == "small" and not state.error:
+            _small_result(claim)
+    label = "Run again" if finding else "Run"
+    if st.session_state.get(OPEN) == claim.name:
+        with st.container(border=True):
+            _form(claim, finding)
+    else:
+        key = f"findings.again.{claim.name}"
+        st.button(label, icon=":material/replay:", key=key, on_click=_open, args=(claim.name,))
+
+
+def _open(name: str | None) -> None:
+    st.session_state[OPEN] = name
+
+
+def _state(name: str, form: FormName) -> reproductions.Reproduction | None:
+    return reproductions.reproduction(data_cache.run_store(), name, form)
+
+
+def _form(claim: Claim, finding: dict[str, Any] | None) -> None:
+    """Draw the two forms with their cost, and the button that starts one."""
+    form: Literal["full", "small"] = st.segmented_control(
+        "Scope",
+        list(FORMS),
+        format_func=FORMS.__getitem__,
+        default="full",
+        key=f"findings.form.{claim.name}",
+        required=True,
+    )
+    data_folder = ""
+    if form == "full":
+        cost = f"about {formatting.duration(finding['seconds'])}" if finding else "several minutes"
+        st.caption(f"Trains {_runs(claim)}; takes {cost} on one CPU core. Runs shared with other claims are reused.")
+        folders = ", ".join(sorted({subset.folder for subset in claim.subsets.values()}))
+        data_folder = st.text_input(
+            "Folder of the datasets",
+            key=DATA,
+            value=os.environ.get(FOLDER, ""),
+            placeholder=f"folder that contains {folders}",
+            persist_state="session",
+        )
+    else:
+        st.caption(
+            "Takes seconds on the sample data. It checks that the experiment runs, not whether the claim is true."
+        )
+    with st.container(horizontal=True):
+        missing = form == "full" and not data_folder.strip()
+        started = st.button("Start", key=f"findings.run.{claim.name}", type="primary", disabled=missing)
+        st.button("Cancel", key=f"findings.close.{claim.name}", type="tertiary", on_click=_open, args=(None,))
+    if started:
+        with display.show_errors(stop=False):
+            _start(claim, form, data_folder)
+
+
+def _runs(claim: Claim) -> str:
+    return formatting.plural(len(claim.arms) * len(claim.seeds), "run")
+
+
+def _start(claim: Claim, form: FormName, data_folder: str) -> None:
+    data = check_path(data_folder.strip()) if form == "full" else None
+    if data is not None:
+        check_files([*claim.subsets.values(), *claim.extra_data.values()], data)
+    reproductions.start_reproduction(data_cache.run_store(), claim.name, form, data)
+    st.session_state[OPEN] = None
+    st.rerun()
+
+
+def _watch(name: str, form: FormName) -> None:
+    """Draw the progress; rerun the page when the process has ended."""
+    state = _state(name, form)
+    if state is None or not state.is_active:
+        st.rerun(scope="app")
+    else:
+        share = state.done / state.total if state.total else 0.0
+        count = f"{state.done} of {state.total} runs" if state.total else "starting"
+        st.progress(min(1.0, share), text=f"{FORMS[form]}: {state.activity} · {count}")
+
+
+def _small_result(claim: Claim) -> None:
+    """Draw the result of the quick check."""
+    small = read_findings(folder()).get(f"{claim.name}-small")
+    if small is not None:
+        warning = "A few steps on sample data say nothing about the claim."
+        st.caption(f"Quick check, {small['date']}: {small['reason']} {warning}")

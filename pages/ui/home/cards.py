@@ -1,0 +1,170 @@
+"""The Start page: three cards with live previews on the sample data, and the table of recent runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.config import RunConfig
+from bsc_core.errors import BscError
+from bsc_core.figures.batches import plans, softmax
+from bsc_core.paths import sample_data_folder
+from bsc_core.runs import Run, RunStore
+from pages.ui.components import data_cache, display, launch_once, page_layout
+
+RECENT_RUNS, SHOWN_RUNS = 50, 6
+RUN_ID = "start.run_id"
+NAMES = {"mrr": "MRR", "map": "MAP", "spearman": "Spearman", "f1": "F1"}
+
+
+def loss_lab() -> None:
+    """Draw the card of the loss lab: a softmax that follows its slider in the browser."""
+    preview = thumbnails()["matrix"]
+    st.subheader("See how it works", anchor=False)
+    st.caption("Each question is matched with six answers. Lower the temperature τ to sharpen the probabilities.")
+    figure = softmax.interactive_softmax(preview["similarity"], preview["queries"], preview["documents"])
+    best = np.argmax(preview["similarity"], axis=1)
+    correct = int((best == np.arange(len(best))).sum())
+    alt = f"Softmax probabilities of six questions and six answers; for {correct} of 6 the correct answer ranks first."
+    display.figure(figure, name="start.softmax", alt=alt)
+    st.space("stretch")
+    with st.container(horizontal=True):
+        if st.button("Open the loss lab", key="start.learn", icon=":material/science:"):
+            page_layout.switch_page("learn")
+        if st.button("Import your data", key="start.data", icon=":material/table_view:"):
+            page_layout.switch_page("data")
+
+
+def batches() -> None:
+    """Draw the card of the batches: how hard the negatives of two strategies are."""
+    preview = thumbnails()["hardness"]
+    st.subheader("Inspect your batches", anchor=False)
+    st.caption("Batches of nearest neighbors contain harder negatives than shuffled ones.")
+    table = plans.histogram_table(preview["edges"], preview["shares"])
+    random, nearest = (formatting.percent(preview["closer_share"][name]) for name in ("random", "nearest"))
+    pairs = f"{preview['pairs']} questions with their answers, batches of {preview['batch_size']}"
+    shares = f"Questions closer to a negative than to their answer: {random} random, {nearest} nearest."
+    alt = f"Histograms of the cosine to the nearest negative under two strategies; {pairs}. {shares}"
+    display.figure(plans.hardness_figure(table, height=264), name="start.hardness", alt=alt)
+    st.caption(f"{shares} {pairs}.")
+    st.space("stretch")
+    if st.button("Inspect batches", key="start.batches", icon=":material/grid_view:"):
+        page_layout.switch_page("batches", dataset=data_cache.SAMPLE)
+
+
+def launch(runs: RunStore, config: RunConfig) -> None:
+    """Draw the card of the recommended run on the sample data."""
+    st.subheader("Launch a run", anchor=False)
+    st.caption("Recommended settings on the sample data. Training continues in the background when you close this tab.")
+    st.table(_settings_table(config), border="horizontal", hide_header=True, hide_index=True, alt="The run's settings")
+    _estimate(estimate(runs, config))
+    st.space("stretch")
+    clicked = st.button("Launch run", key="start.launch", type="primary", icon=":material/rocket_launch:")
+
+    def start(run_id: str) -> dict[str, str]:
+        from bsc_core.jobs import launch as launch_job
+
+        launch_job(runs, config, run_id)
+        return {"dataset": data_cache.SAMPLE, "run": run_id}
+
+    launch_once.launch(RUN_ID, clicked, config, config.model_dump_json(), start)
+
+
+def _estimate(estimate: CostEstimate | None) -> None:
+    if estimate is None:
+        st.caption(":material/timer: No time estimate for this machine yet.")
+        return
+    where = "on this machine" if estimate.here else "on two CPU cores"
+    st.caption(f":material/timer: About {formatting.duration(estimate.seconds)} {where}.")
+    if estimate.before is not None and estimate.after is not None:
+        name = NAMES.get(estimate.metric, estimate.metric)
+        label = f"{name} on held-out questions (before: {formatting.metric(estimate.before)})"
+        st.metric(label, formatting.metric(estimate.after), formatting.signed(estimate.after - estimate.before))
+
+
+def _settings_table(config: RunConfig) -> list[dict[str, str]]:
+    training, batching, loss = config.training, config.batching, config.loss
+    rows = {
+        "Encoder": page_layout.ENCODERS.get(config.encoder.name, config.encoder.name),
+        "Batches": f"{batching.strategy}, groups of {batching.group_size}, {training.batch_size} pairs each",
+        "Loss": f"batch softmax, temperature {loss.temperature:g}",
+        "Training": f"{formatting.plural(training.epochs, 'epoch')}, learning rate {training.learning_rate:g}",
+    }
+    return [{"setting": name, "value": value} for name, value in rows.items()]
+
+
+def recent_runs(runs: RunStore) -> None:
+    """Draw the recent runs, or a hint when there are none."""
+    recent = runs.list()[:SHOWN_RUNS]
+    if not recent:
+        st.caption("There are no runs yet. Launch one above; its progress and result appear here.")
+        return
+    selected = st.dataframe(
+        [_table_row(run) for run in recent],
+        key="start.recent",
+        on_select="rerun",
+        selection_mode="single-row",
+        hide_index=True,
+        alt="Recent runs with state, progress, best metric and age",
+        column_config={"Progress": st.column_config.ProgressColumn(min_value=0, max_value=1, format="percent")},
+    )
+    if selected.selection.rows:
+        page_layout.switch_page("runs", run=recent[selected.selection.rows[0]].id)
+
+
+def _table_row(run: Run) -> dict[str, Any]:
+    status = run.status()
+    best = f"{status.metric_name} {formatting.metric(status.metric_best)}" if status.metric_name else "—"
+    left = formatting.duration(status.eta_seconds) if status.eta_seconds and not status.is_finished else ""
+    return {
+        "Run": page_layout.run_label(run.id),
+        "State": status.state,
+        "Progress": 1.0 if status.state == "done" else status.progress,
+        "Time left": left,
+        "Best on dev": best,
+        "Age": formatting.duration(max(0.0, time.time() - status.created)),
+    }
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """Seconds and main dev metric of a finished run. here: it ran in this runs folder."""
+
+    seconds: float
+    metric: str
+    before: float | None
+    after: float | None
+    here: bool
+
+
+@cache
+def thumbnails() -> dict[str, Any]:
+    """Return the shipped previews of the sample data, built by `python -m bsc_core.presets.thumbnails`."""
+    values: dict[str, Any] = json.loads((sample_data_folder() / "thumbnails.json").read_text(encoding="utf-8"))
+    return values
+
+
+def estimate(store: RunStore, config: RunConfig) -> CostEstimate | None:
+    """Return the estimate from the latest run with these settings, else the shipped one, else None."""
+    for run in store.list()[:RECENT_RUNS]:
+        status = run.status()
+        if status.state == "done" and status.started and status.finished and _same(run, config):
+            before = (run.evaluation("before").get("dev") or {}).get(status.metric_name)
+            seconds = status.finished - status.started
+            return CostEstimate(seconds, status.metric_name or "", before, status.metric_best, here=True)
+    shipped = thumbnails().get("run")
+    return CostEstimate(**shipped, here=False) if shipped else None
+
+
+def _same(run: Run, config: RunConfig) -> bool:
+    try:
+        return run.config().model_copy(update={"name": ""}) == config
+    except BscError:  # written by a version with other fields
+        return False

@@ -1,1 +1,0 @@
-"""The loss lab's component: Python beside it, JavaScript within it."""

@@ -1,0 +1,121 @@
+"""The lessons around their figures: selection, claim, question with answer, and navigation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from bsc_core.errors import InputError
+from bsc_core.lab.lessons import LESSONS, Lesson
+from pages.ui.components import display, page_layout
+
+PAGE = "lessons"
+PARAMETERS = ("lesson", "done", "answer")
+FIRST = next(iter(LESSONS))
+
+
+def key(lesson: Lesson, name: str) -> str:
+    """Return the session key of a lesson's widget."""
+    return f"{PAGE}.{lesson.slug}.{name}"
+
+
+def _state() -> dict[str, Any]:
+    """Return the open lesson and the finished ones of this session."""
+    state: dict[str, Any] = st.session_state.setdefault(f"{PAGE}.state", {"lesson": FIRST, "done": []})
+    return state
+
+
+def _read_link() -> None:
+    """Apply the URL parameters of a link; an unknown lesson is reported and the first one opened."""
+    linked = {name: st.query_params[name] for name in PARAMETERS if name in st.query_params}
+    if not linked or linked == st.session_state.get(f"{PAGE}.written"):
+        return
+    state = _state()
+    slug = linked.get("lesson", FIRST)
+    if slug not in LESSONS:
+        display.error_box(InputError(f"lesson is {slug[:40]!r} in the link; it must be one of {', '.join(LESSONS)}"))
+        slug = FIRST
+    state["lesson"] = slug
+    state["done"] = [name for name in LESSONS if name in linked.get("done", "").split(",")]
+    st.session_state[key(LESSONS[slug], "answer")] = linked.get("answer") == "1"
+
+
+def select() -> Lesson:
+    """Draw the list of lessons and return the selected one."""
+    _read_link()
+    state = _state()
+    slugs, done = list(LESSONS), state["done"]
+    st.session_state[f"{PAGE}.cards"] = state["lesson"]
+    selected = st.pills(
+        f"Lessons, {len(done)} of {len(slugs)} done",
+        slugs,
+        format_func=lambda slug: (
+            f"{':material/check: ' if slug in done else ''}{slugs.index(slug) + 1}. {LESSONS[slug].title}"
+        ),
+        key=f"{PAGE}.cards",
+        required=True,
+    )
+    state["lesson"] = selected
+    return LESSONS[selected]
+
+
+def heading(lesson: Lesson) -> None:
+    """Draw the title, the claim with its numbers, and what to change in the figure."""
+    texts = _texts(lesson.slug)
+    st.subheader(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False)
+    st.markdown(f"**{_escaped(texts['claim'])}**")
+    st.caption(f":material/touch_app: {_escaped(texts['move'])}")
+
+
+def question(lesson: Lesson) -> None:
+    """Draw the question and, when it is switched on, its answer; then the lesson counts as done."""
+    texts = _texts(lesson.slug)
+    with st.container(border=True):
+        st.markdown(f":material/help: {_escaped(texts['question'])}")
+        if st.toggle("Show the answer", key=key(lesson, "answer")):
+            st.markdown(_escaped(texts["answer"]))
+            if lesson.slug not in _state()["done"]:
+                _state()["done"].append(lesson.slug)
+                write_link()
+                st.rerun()  # updates the count above
+
+
+def navigation(lesson: Lesson) -> None:
+    """Draw the buttons for the previous and next lesson, and for the lesson's settings in the loss lab."""
+    slugs = list(LESSONS)
+    index = slugs.index(lesson.slug)
+    previous_cell, next_cell, lab_cell = st.columns([1, 1, 2])
+
+    def open_button(cell: Any, label: str, target: int, **options: Any) -> None:
+        target_slug = slugs[target] if 0 <= target < len(slugs) else None
+        options |= {"on_click": _state().update, "kwargs": {"lesson": target_slug}, "disabled": target_slug is None}
+        cell.button(label, key=key(lesson, label), width="stretch", **options)
+
+    open_button(previous_cell, "Previous", index - 1, icon=":material/arrow_back:")
+    open_button(next_cell, "Next lesson", index + 1, type="primary")
+    if lab_cell.button("Try your own batch", key=key(lesson, "own"), icon=":material/science:", width="stretch"):
+        page_layout.switch_page("learn", **lesson.link)
+
+
+def write_link() -> None:
+    """Write the open lesson, the finished ones and whether the answer is shown into the URL."""
+    slug, done = _state()["lesson"], _state()["done"]
+    values = {"lesson": slug}
+    values |= {"done": ",".join(done)} if done else {}
+    values |= {"answer": "1"} if st.session_state.get(key(LESSONS[slug], "answer")) else {}
+    for name in PARAMETERS:
+        if name in values and st.query_params.get(name) != values[name]:
+            st.query_params[name] = values[name]
+        elif name not in values and name in st.query_params:
+            del st.query_params[name]
+    st.session_state[f"{PAGE}.written"] = values
+
+
+@st.cache_data(show_spinner="Computing the numbers of this lesson …")
+def _texts(slug: str) -> dict[str, str]:
+    return LESSONS[slug].sentences()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("_", "\\_")

@@ -1,0 +1,190 @@
+// One setting of the loss on a batch: controls, three panels and the sum.
+
+const LABELS = {
+  temperature: "Temperature τ", symmetric: "Symmetric", normalization: "Normalization",
+  labeled_negatives: "Labeled negatives", duplicates: "Repeated texts", reduction: "Two directions",
+  average: "Averaged over", threshold: "Positive above",
+};
+const HELP = {
+  temperature: "Divides every similarity before the softmax. Low: only the hardest negatives count. High: all negatives count equally.",
+  symmetric: "Both directions: queries rank documents (L0) and documents rank queries (L1). Off: L0 only.",
+  normalization: "l2: rows to length 1 (cosine). _columns: each coordinate over the batch. none: raw dot products.",
+  labeled_negatives: "Pairs labeled negative stay in the batch as negatives. Off: they are left out.",
+  duplicates: "keep: a repeated text is a negative. merge: it counts once. multi_positive: it is a positive.",
+  reduction: "mean of L0 and L1 (released code) or their sum (equation 1).",
+  average: "batch: every pair counts in the mean (equation 5). positives: only positive pairs.",
+  threshold: "A pair is positive when its label is above this.",
+};
+const OPTIONS = {
+  normalization: ["l2", "l2_columns", "range_columns", "minmax_columns", "none"],
+  duplicates: ["keep", "merge", "multi_positive"],
+  reduction: ["mean", "sum"],
+  average: ["batch", "positives"],
+};
+const MORE = ["reduction", "average", "threshold"];
+const [MIN_TAU, MAX_TAU, SLIDER_STEPS] = [0.01, 10, 1000];
+const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
+const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(3));
+
+class Board {
+  // onChange(settings, isDone) is called on every change of a control; isDone: the control was released.
+  constructor(lab, name, onChange) {
+    Object.assign(this, { lab, name, onChange, isDragging: false, updaters: {}, anchors: "rows" });
+    const texts = { queries: lab.batch.query_texts, documents: lab.batch.document_texts };
+    const kinds = { similarity: "similarity", softmax: "probability", gradient: "gradient" };
+    this.panels = Object.fromEntries(lab.panels.map((panel, index) =>
+      [panel, new Panel(kinds[panel], lab, index ? null : texts)]));
+    this.anchorButton = element("button", { type: "button", class: "toggle", onclick: () => {
+      this.anchors = this.anchors === "rows" ? "columns" : "rows";
+      this.paint();
+      this.lab.highlight();
+    } });
+    this.panels.softmax?.grid.before(this.anchorButton);
+    this.sum = element("p", { class: "sum", "aria-live": "polite", title: "L0: each query ranks the documents. "
+      + "L1: each document ranks the queries. Effective negatives: number of negatives that matter in a row, on average." });
+    this.root = element("div", { class: "board" }, ...(name ? [element("h2", {}, `Setting ${name}`)] : []), this.buildControls(),
+      element("div", { class: "panels" }, ...Object.values(this.panels).map((panel) => panel.root)), this.sum);
+  }
+
+  buildControls() {
+    const [shown, more] = [false, true].map((isMore) =>
+      this.lab.controls.filter((name) => MORE.includes(name) === isMore).map((name) => this.control(name)));
+    const details = more.length ? [element("details", {}, element("summary", {}, "More"), ...more)] : [];
+    return element("div", { class: "controls" }, ...shown, ...details);
+  }
+
+  control(name) {
+    if (name === "temperature") return this.temperatureControl();
+    if (name === "threshold") return this.numberControl(name, { min: 0, max: 1, step: 0.05 });
+    if (name in OPTIONS) {
+      const select = element("select", { onchange: () => this.set({ [name]: select.value }, true) },
+        ...OPTIONS[name].map((option) => element("option", { value: option }, option)));
+      this.updaters[name] = (value) => { select.value = value; };
+      return element("label", { title: HELP[name] }, LABELS[name], select);
+    }
+    const box = element("input", { type: "checkbox", onchange: () => this.set({ [name]: box.checked }, true) });
+    const label = element("label", { class: "check", title: HELP[name] }, box, LABELS[name]);
+    this.updaters[name] = (value) => {
+      box.checked = value;
+      if (name !== "labeled_negatives") return;
+      box.disabled = this.result.positive.every(Boolean);
+      label.title = box.disabled ? "No pair of this batch is labeled negative, so this changes nothing." : HELP[name];
+    };
+    return label;
+  }
+
+  numberControl(name, limits) {
+    const box = element("input", { type: "number", ...limits, onchange: () => {
+      const value = Number(box.value);
+      if (box.value !== "" && value >= limits.min && value <= limits.max) this.set({ [name]: value }, true);
+      else box.value = this.settings[name];
+    } });
+    this.updaters[name] = (value) => { box.value = value; };
+    return element("label", { title: HELP[name] }, LABELS[name], box);
+  }
+
+  temperatureControl() {
+    const box = this.numberControl("temperature", { min: MIN_TAU, max: MAX_TAU, step: "any" });
+    const updateBox = this.updaters.temperature;
+    const slide = (isDone) => {
+      this.isDragging = !isDone;
+      this.set({ temperature: fromSlider(slider.value) }, isDone);
+    };
+    const slider = element("input", { type: "range", min: 0, max: SLIDER_STEPS, "aria-label": LABELS.temperature,
+      oninput: () => slide(false), onchange: () => slide(true) });
+    this.updaters.temperature = (value) => {
+      if (!this.isDragging) slider.value = toSlider(value);
+      slider.setAttribute("aria-valuetext", value);
+      updateBox(value);
+    };
+    return element("div", { class: "temperature", title: HELP.temperature }, box, slider);
+  }
+
+  set(changes, isDone) {
+    this.settings = { ...this.settings, ...changes };
+    this.paint();
+    this.onChange(this.settings, isDone);
+  }
+
+  // Shows these settings, unless the user is moving a control.
+  show(settings) {
+    if (!this.isDragging) this.settings = { ...settings };
+    this.paint();
+  }
+
+  paint() {
+    const { similarity, rows, columns, gradient } = (this.result = explainBatch(this.lab.batch, this.settings));
+    for (const [name, update] of Object.entries(this.updaters)) update(this.settings[name]);
+    if (!columns) this.anchors = "rows";
+    const isCosine = this.settings.normalization === "l2", isRows = this.anchors === "rows";
+    this.anchorButton.textContent = isRows ? "Show documents as anchors" : "Show queries as anchors";
+    this.anchorButton.hidden = !columns;
+    const paint = (panel, options) => panel?.paint({ marks: (i, j) => this.marks(i, j, "rows"), ...options });
+    paint(this.panels.similarity, {
+      values: similarity, unit: isCosine ? "cosine" : "dot product", describe: (value) => `similarity ${number(value)}`,
+      title: isCosine ? "Cosine of each query and document" : "Dot product of each query and document",
+    });
+    paint(this.panels.softmax, {
+      values: isRows ? rows.probability : transpose(columns.probability), unit: "probability",
+      title: isRows ? "Probability of each document for a query" : "Probability of each query for a document",
+      marks: (i, j) => this.marks(i, j, this.anchors), describe: (value) => `probability ${number(value)}`,
+    });
+    paint(this.panels.gradient, {
+      values: gradient, unit: "∂L/∂s", title: "Gradient: pulled together (green), pushed apart (orange)",
+      describe: (value) => `gradient ${number(value)}`,
+    });
+    this.showSum();
+  }
+
+  // The border of a cell marks the pair on the diagonal, another positive, a repeated text, or an excluded cell.
+  marks(i, j, anchors = this.anchors) {
+    const { batch } = this.lab, { positive } = this.result;
+    const [anchor, candidate] = anchors === "columns" ? [j, i] : [i, j];
+    const { positives, candidates } = this.result[anchors], isPositive = positives[anchor][candidate];
+    const mark = i === j ? (positive[i] ? "pair" : "negative") : isPositive ? "positive" : "";
+    const isSameQuery = batch.query_ids[i] === batch.query_ids[j], isSameDocument = batch.document_ids[i] === batch.document_ids[j];
+    const answers = i !== j && ((isSameDocument && positive[i]) || (isSameQuery && positive[j])); // the document answers the query
+    return [mark, answers && !isPositive ? "copy" : "", candidates[anchor][candidate] ? "" : "out"].join(" ");
+  }
+
+  showSum() {
+    const { first, second, weight, effective, hardest, total } = this.result;
+    const parts = second === null ? `L0 ${number(first)}` : `L0 ${number(first)} + L1 ${number(second)}`;
+    const loss = weight === 1 ? `Loss = ${parts}` : `Loss = ½ (${parts})`;
+    const rest = hardest < 0
+      ? "effective negatives and hardest row: not defined, no pair is positive"
+      : `effective negatives per row ${number(effective, 1)} · hardest row: ${hardest + 1}`;
+    this.sum.textContent = `${loss}${second === null ? "" : ` = ${number(total)}`} · ${rest}`;
+    Object.assign(this.sum.dataset, { total, first, second, effective, hardest });
+  }
+
+  // The formula of a cell with its numbers.
+  formula([i, j]) {
+    const { rows, columns, gradient, count, weight } = this.result;
+    const term = ({ positives, probability }, a, b) => {
+      const positiveCount = positives[a].filter(Boolean).length;
+      if (!positiveCount) return null;
+      const target = positives[a][b] ? number(1 / positiveCount, positiveCount === 1 ? 0 : 3) : "0";
+      return `(${number(probability[a][b])} − ${target})`;
+    };
+    const terms = [term(rows, i, j), columns ? term(columns, j, i) : null].filter(Boolean);
+    if (!terms.length) return "∂L/∂s = 0: this pair is labeled negative and has no term in the loss";
+    const sum = terms.length > 1 ? `[${terms.join(" + ")}]` : terms[0];
+    const half = weight === 1 ? "" : "½ · ";
+    return `∂L/∂s = ${half}${sum} / (${count} · ${this.settings.temperature}) = ${number(gradient[i][j])}`;
+  }
+
+  facts([i, j]) {
+    const { similarity, logits, rows, columns } = this.result;
+    const probability = (direction, a, b) => (direction.candidates[a][b] ? number(direction.probability[a][b]) : "excluded");
+    return [
+      `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 1)}`,
+      `p (document given query) = ${probability(rows, i, j)}`,
+      ...(columns ? [`p (query given document) = ${probability(columns, j, i)}`] : []),
+    ];
+  }
+
+  highlight(hovered, pinned) {
+    for (const panel of Object.values(this.panels)) panel.highlight(hovered, pinned);
+  }
+}

@@ -1,0 +1,156 @@
+// The loss lab: one board, or two with their differences. The browser draws every change; Python receives the value when a control is released.
+
+class Lab {
+  constructor(root, component) {
+    const { data } = component;
+    Object.assign(this, data, { component, pinned: data.pinned ?? null, hovered: null });
+    const names = data.compare ? { settings: "A", compare: "B" } : { settings: "" };
+    this.boards = Object.entries(names).map(([key, name]) => new Board(this, name, (settings, isDone) => {
+      this.refresh();
+      if (isDone) this.component.setStateValue(key, settings);
+    }));
+    this.card = element("aside", { class: "card", "aria-live": "polite" });
+    this.legend = element("p", { class: "marks" });
+    const save = element("button", { type: "button", class: "toggle", onclick: () => savePicture(this.boards) }, "Save as SVG");
+    root.replaceChildren(element("div", { class: "boards" }, ...this.boards.map((board) => board.root)),
+      ...(data.compare ? [this.buildDifferences()] : []),
+      element("div", { class: "below" }, this.card, this.legend, save));
+  }
+
+  buildDifferences() {
+    this.change = new Panel("gradient", this);
+    this.differences = element("div");
+    return element("section", { class: "differs" }, this.differences, this.change.root);
+  }
+
+  update(component) {
+    this.component = component;
+    const { settings, compare } = component.data;
+    this.boards.forEach((board, index) => board.show([settings, compare][index]));
+    this.refresh();
+  }
+
+  refresh() {
+    if (this.change) this.showDifferences();
+    this.showLegend();
+    this.highlight();
+  }
+
+  hover(cell) {
+    this.hovered = cell;
+    this.highlight();
+  }
+
+  pin(cell) {
+    this.pinned = isSameCell(cell, this.pinned) ? null : cell;
+    this.highlight();
+    this.component.setStateValue("pinned", this.pinned);
+  }
+
+  highlight() {
+    const cell = this.hovered ?? this.pinned;
+    for (const part of [...this.boards, ...(this.change ? [this.change] : [])]) part.highlight(cell, this.pinned);
+    this.showCard(cell);
+  }
+
+  showCard(cell) {
+    const line = (kind, ...content) => element("p", { class: kind }, ...content);
+    if (!cell) {
+      const hint = "Point at a cell or use the arrow keys to see its texts and formula. Click or press Enter to pin it.";
+      this.card.replaceChildren(line("hint", hint));
+      return;
+    }
+    const text = (kind, index) => line(kind, element("b", {}, `${index + 1}  `), this.batch[`${kind}_texts`][index]);
+    this.card.replaceChildren(text("query", cell[0]), text("document", cell[1]), ...this.boards.flatMap((board) => [
+      line("facts", [board.name, ...board.facts(cell)].filter(Boolean).join("   ")),
+      line("formula", board.formula(cell)),
+    ]));
+  }
+
+  // Lists the marks that occur in this batch.
+  showLegend() {
+    const present = new Set(this.boards.flatMap((board) =>
+      board.result.similarity.flatMap((row, i) => row.flatMap((_, j) => board.marks(i, j).split(" ")))));
+    const marks = {
+      pair: "positive pair", negative: "negative pair", positive: "another positive",
+      copy: "repeated text: suspected false negative", out: "excluded",
+    };
+    this.legend.replaceChildren(...Object.entries(marks).filter(([mark]) => present.has(mark)).map(([mark, label]) =>
+      element("span", {}, element("i", { class: `cell ${mark}` }), label)));
+  }
+
+  showDifferences() {
+    const [a, b] = this.boards.map((board) => board.result);
+    const [from, to] = this.boards.map((board) => board.settings);
+    const names = Object.keys(from).filter((name) => from[name] !== to[name]);
+    const settings = names.map((name) => `${LABELS[name]}: ${from[name]} → ${to[name]}`);
+    const line = (label, x, y, digits = 3) => `${label} ${number(x, digits)} → ${number(y, digits)} (${signed(y - x, digits)})`;
+    const sums = [line("Loss", a.total, b.total), line("L0", a.first, b.first)];
+    if (a.second !== null && b.second !== null) sums.push(line("L1", a.second, b.second));
+    sums.push(line("Effective negatives", a.effective, b.effective, 1));
+    if (a.hardest >= 0 && b.hardest >= 0) sums.push(`Hardest row ${a.hardest + 1} → ${b.hardest + 1}`);
+    const values = a.rows.probability.map((row, i) => row.map((p, j) => b.rows.probability[i][j] - p));
+    const rounded = (value) => Math.round(Math.abs(value) * 1e9); // rounding errors must not order equal changes
+    const cells = values.flatMap((row, i) => row.map((value, j) => ({ value, i, j })));
+    const largest = cells.filter((cell) => cell.value !== 0).sort((x, y) => rounded(y.value) - rounded(x.value)).slice(0, 5);
+    const list = (lines) => element("ul", {}, ...lines.map((text) => element("li", {}, text)));
+    this.differences.replaceChildren(
+      element("h2", {}, "Differences"),
+      list(settings.length ? settings : ["Both settings are the same."]), list(sums),
+      ...(largest.length ? [element("h3", {}, "Cells with the largest change of probability"),
+        list(largest.map(({ value, i, j }) => `${cellName(i, j)}: ${signed(value)}`))] : []),
+    );
+    this.change.paint({
+      values, title: "Change of probability from A to B", unit: "change of p",
+      marks: (i, j) => (i === j ? "pair" : ""), describe: signed,
+    });
+  }
+}
+
+// Saves the matrices as one SVG file.
+function savePicture(boards) {
+  const CELL = 44, GAP = 40, HEAD = 46;
+  const text = (x, y, content, attributes = {}) => svg("text", { x, y, ...attributes }, content);
+  const small = (anchor, fill = "black") => ({ "text-anchor": anchor, "font-size": 11, fill });
+  const shapes = [];
+  let width = GAP, height = GAP;
+  for (const board of boards) {
+    const panels = Object.values(board.panels), side = panels[0].size * CELL;
+    panels.forEach((panel, index) => {
+      const left = GAP + index * (side + 2 * GAP), top = height;
+      shapes.push(text(left, top, panel.title.textContent, { "font-weight": "bold" }));
+      panel.cells.forEach((row, i) => row.forEach((cell, j) => {
+        const [x, y] = [left + j * CELL, top + HEAD / 2 + i * CELL];
+        const { backgroundColor, color, borderTopColor, borderTopWidth } = getComputedStyle(cell);
+        const center = x + CELL / 2, middle = y + CELL / 2 + 4, side = CELL - 4;
+        const border = { stroke: borderTopColor, "stroke-width": parseFloat(borderTopWidth) || 0 };
+        shapes.push(
+          svg("rect", { x: x + 2, y: y + 2, width: side, height: side, fill: backgroundColor, ...border }),
+          text(center, middle, cell.textContent, small("middle", color)),
+          ...(j === 0 ? [text(x - 6, middle, i + 1, small("end"))] : []),
+          ...(i === 0 ? [text(center, y - 4, j + 1, small("middle"))] : []),
+        );
+      }));
+      width = Math.max(width, left + side + GAP);
+    });
+    height += HEAD + side;
+    shapes.push(text(GAP, height, board.sum.textContent));
+    height += GAP;
+  }
+  const picture = svg("svg", { width, height, "font-family": "sans-serif", "font-size": 13 },
+    svg("rect", { width: "100%", height: "100%", fill: "white" }), ...shapes);
+  const file = new Blob([new XMLSerializer().serializeToString(picture)], { type: "image/svg+xml" });
+  const address = URL.createObjectURL(file);
+  element("a", { href: address, download: "loss-lab.svg" }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+const labs = new WeakMap();
+
+export default function (component) {
+  const { data, parentElement } = component;
+  const root = parentElement.querySelector(".lab");
+  const shape = JSON.stringify([data.batch, data.controls, data.panels, Boolean(data.compare)]);
+  if (labs.get(root)?.shape !== shape) labs.set(root, { shape, lab: new Lab(root, component) });
+  labs.get(root).lab.update(component);
+}

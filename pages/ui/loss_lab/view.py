@@ -1,0 +1,253 @@
+"""Loss lab: state from a link, batch selection, panels, toy training and next steps."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from bsc_core.config import LOSS_CONFIGS, EncoderConfig
+from bsc_core.data.dataset import PairDataset
+from bsc_core.errors import InputError
+from bsc_core.lab.batch import LARGEST, SMALLEST, LabBatch, circle_batch
+from bsc_core.lab.link import LabLink, lab_parameters, read_link
+from bsc_core.lab.presets import PRESETS, preset_batch, rows_batch
+from bsc_core.lab.settings import LabSettings
+from bsc_core.losses.explain import Explanation, first_largest
+from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components.glossary import help_text
+from pages.ui.loss_lab.browser import LabState, lab_component, player
+
+SOURCES = {
+    "preset": "Example batch",
+    "circle": "Points on a circle",
+    "dataset": "Rows of the dataset",
+    "typed": "Typed texts",
+}
+TOY_LOSSES = ("bsc", "mnrl", "mse", "pearson", "contrastive", "online_contrastive")
+VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
+EXAMPLE = (
+    ("How do I keep bread fresh?", "Store the loaf cut side down in a paper bag.", 1.0),
+    ("Why is my bike so noisy?", "Clean the chain and put a drop of oil on each link.", 1.0),
+    ("When should I water tomatoes?", "Early in the morning, at the roots.", 1.0),
+    ("How do I keep bread fresh?", "Bread was first baked in Egypt.", 0.0),
+)
+
+
+def _key(name: str) -> str:
+    """Return the session key of a widget; a new link creates new widgets."""
+    return f"learn.{st.session_state.get('learn.version', 0)}.{name}"
+
+
+def read_url() -> None:
+    """Apply the state of a link and report what in it is invalid."""
+    linked = lab_parameters(st.query_params.to_dict())
+    if linked and linked != st.session_state.get("learn.written"):
+        st.session_state["learn.version"] = st.session_state.get("learn.version", 0) + 1
+        st.session_state["learn.link"], st.session_state["learn.faults"] = read_link(linked)
+        for error in st.session_state["learn.faults"]:
+            display.error_box(InputError(error))
+
+
+def link() -> LabLink:
+    """Return the current state."""
+    current: LabLink = st.session_state.setdefault("learn.link", LabLink())
+    return current
+
+
+def _update(**changes: Any) -> None:
+    st.session_state["learn.link"] = replace(link(), **changes)
+
+
+def select_batch(context: page_layout.Context) -> LabBatch:
+    """Draw the batch selection and return the batch. Raises InputError when the source has no valid batch."""
+    source_cell, settings_cell = display.columns(2, min_width=330)
+    source = source_cell.segmented_control(
+        "Batch", list(SOURCES), format_func=SOURCES.get, default=link().source, required=True, key=_key("source")
+    )
+    _update(source=source)
+    with settings_cell:
+        match source:
+            case "preset":
+                return _preset()
+            case "circle":
+                return _circle()
+            case "typed":
+                return _typed()
+            case _:
+                return _rows(context)
+
+
+def _preset() -> LabBatch:
+    names, titles = list(PRESETS), {name: preset.title for name, preset in PRESETS.items()}
+    index = names.index(link().preset)
+    name = st.selectbox("Example", names, index, format_func=titles.get, key=_key("preset"))
+    _update(preset=name)
+    st.caption(PRESETS[name].shows)
+    return preset_batch(name)
+
+
+def _circle() -> LabBatch:
+    state = link()
+    pairs, spread, seed = st.columns(3)
+    circle = {
+        "pairs": pairs.number_input("Pairs", SMALLEST, LARGEST, state.pairs, key=_key("pairs")),
+        "spread": spread.number_input("Spread in degrees", 0.0, 180.0, state.spread, 5.0, key=_key("spread")),
+        "seed": seed.number_input("Seed", 0, 9999, state.seed, key=_key("seed")),
+    }
+    _update(**circle)
+    return circle_batch(**circle)
+
+
+def _rows(context: page_layout.Context) -> LabBatch:
+    data = data_cache.dataset_splits(context.dataset_key)
+    state, last_start = link(), max(1, len(data.train) - SMALLEST + 1)
+    first_cell, size_cell = st.columns(2)
+    first = first_cell.number_input("First row", 1, last_start, min(state.first, last_start), key=_key("first"))
+    size = size_cell.number_input("Pairs", SMALLEST, LARGEST, state.size, key=_key("size"))
+    _update(first=first, size=size)
+    rows = data.train.take(np.arange(first - 1, min(first - 1 + size, len(data.train)))).compact()
+    title = f"Rows {first} to {first - 1 + len(rows)} of {data_cache.datasets()[context.dataset_key].label}"
+    return _encoded(title, rows, data_cache.encoder_config(context.encoder))
+
+
+def _typed() -> LabBatch:
+    rows = link().typed or EXAMPLE
+    table = pd.DataFrame(rows, columns=["query", "document", "label"])
+    edited = st.data_editor(
+        table,
+        num_rows="dynamic",
+        hide_index=True,
+        column_order=("label", "query", "document"),
+        column_config={"label": st.column_config.NumberColumn("label", min_value=0.0, max_value=1.0, width="small")},
+        key=_key("typed"),
+    )
+    st.caption("Label 1: positive pair. Label 0: labeled negative. Add rows at the end of the table.")
+    typed = [
+        (str(query or "").strip(), str(document or "").strip(), 1.0 if pd.isna(label) else float(label))
+        for query, document, label in edited.itertuples(index=False)
+    ]
+    typed = [row for row in typed if row[0] or row[1]]
+    _update(typed=tuple(typed))
+    for number, (query, document, _) in enumerate(typed, 1):
+        if not (query and document):
+            raise InputError(
+                f"typed row {number} has no {'document' if query else 'query'}; fill it in or delete the row"
+            )
+    if not SMALLEST <= len(typed) <= LARGEST:
+        raise InputError(f"there are {len(typed)} typed rows; the lab needs {SMALLEST} to {LARGEST}")
+    if not link().fits_in_link:
+        st.caption("These texts are too long for the link; it opens the lab without them.")
+    queries, documents, labels = zip(*typed, strict=True)
+    if not all(0 <= label <= 1 for label in labels):
+        raise InputError("a typed label is outside 0 to 1; use 1 for positive and 0 for negative pairs")
+    return _encoded("Typed texts", PairDataset.from_pairs(queries, documents, labels), EncoderConfig())
+
+
+def _encoded(title: str, rows: PairDataset, encoder: EncoderConfig) -> LabBatch:
+    with st.spinner(f"Encoding {len(rows.texts)} texts …"):
+        from bsc_core.encoders import embed
+
+        return rows_batch(title, rows, embed(encoder, rows.texts))
+
+
+def lab(batch: LabBatch) -> LabState:
+    """Draw the panels for one or two settings and return the state of their controls."""
+    start = link()
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        is_comparison = st.toggle("Compare two settings", start.compare is not None, key=_key("compare"))
+        with st.popover("Glossary", icon=":material/help:"):
+            for term in ("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates"):
+                st.markdown(f"**{term.replace('_', ' ').capitalize()}**. {help_text(term)}")
+    pinned = start.pinned if start.pinned and max(start.pinned) < len(batch) else None
+    second = (start.compare or LabSettings(temperature=0.5)) if is_comparison else None
+    state = lab_component(batch, start.settings, key=_key("lab"), compare=second, pinned=pinned)
+    _update(**vars(state))
+    return state
+
+
+def summary(result: Explanation, settings: LabSettings) -> str:
+    """Summarize the panels in one or two sentences."""
+    anchors = result.row_positives.any(axis=1)
+    if not anchors.any():
+        return "No pair of this batch is positive, so the loss is 0."
+    best = np.take_along_axis(result.row_positives, first_largest(result.rows)[:, None], axis=1)[:, 0] & anchors
+    pull = np.abs(np.where(result.row_positives, 0.0, result.gradient))
+    row, column = np.unravel_index(int(first_largest(pull.ravel())), pull.shape)
+    strongest = f" The strongest push is on query {row + 1} and document {column + 1}." if pull.max() > 0 else ""
+    return (
+        f"At temperature {settings.temperature:g}, {int(best.sum())} of {int(anchors.sum())} queries rank a positive "
+        f"first. Effective negatives per query: {result.effective_negatives:.1f}." + strongest
+    )
+
+
+def toy_training(batch: LabBatch, state: LabState) -> None:
+    """Train the vectors of the batch with a loss and show the training as an animation."""
+    start, names = link(), list(TOY_LOSSES)
+    loss_cell, vectors_cell, temperature_cell, button_cell = display.columns(4, min_width=190)
+    index = names.index(start.watch) if start.watch in names else 0
+    name = loss_cell.selectbox("Loss", names, index, key=_key("watched"))
+    words = vectors_cell.selectbox(
+        "Trained vectors", list(VECTORS), int(start.words), format_func=VECTORS.get, key=_key("words")
+    )
+    has_temperature = name in ("bsc", "mnrl")
+    learn = temperature_cell.toggle(
+        "Learn the temperature", key=_key("learn_temperature"), disabled=not has_temperature
+    )
+    if button_cell.button("Train 100 steps", icon=":material/play_arrow:", type="primary", key=_key("watch")):
+        _update(watch=name, words=words)
+    elif start.watch and (start.watch, start.words) != (name, words):
+        _update(watch="")
+    if not link().watch:
+        st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
+        return
+    config = {"name": name} | (asdict(state.settings) if name == "bsc" else {})
+    config |= {"learn_temperature": learn} if has_temperature else {}
+    key = f"{batch.title} {hash((batch.query_texts, batch.document_texts, batch.queries.tobytes()))}"
+    player(_train(config, words, key, _batch=batch), batch, key=_key("player"))
+
+
+@st.cache_data(max_entries=16, show_spinner="Training the toy batch …")
+def _train(config: dict[str, Any], words: bool, batch_key: str, _batch: LabBatch) -> Any:
+    from bsc_core.lab.toy_training import train_points, train_tokens
+
+    loss = LOSS_CONFIGS[config["name"]].model_validate(config)
+    return (train_tokens if words else train_points)(_batch, loss)  # type: ignore[arg-type]
+
+
+def write_link(state: LabState) -> None:
+    """Write the state into the URL."""
+    values = link().to_query()
+    for name in set(lab_parameters(st.query_params.to_dict())) - set(values):
+        del st.query_params[name]
+    for name, value in values.items():
+        if st.query_params.get(name) != value:
+            st.query_params[name] = value
+    st.session_state["learn.written"] = values
+
+
+def next_steps(batch: LabBatch, result: Explanation, state: LabState) -> None:
+    """Draw the button for the cells as CSV, and the one that opens a new run with these settings."""
+    display.csv_button(lambda: cells(batch, result), name="loss-lab", key="learn.data")
+    icon = ":material/arrow_forward:"
+    if st.button("Use in a run", key="learn.run", type="primary", icon=icon, icon_position="right"):
+        page_layout.send_settings({"loss": {"name": "bsc", **asdict(state.settings)}})
+        page_layout.switch_page("train")
+
+
+def cells(batch: LabBatch, result: Explanation) -> pd.DataFrame:
+    """Return one row per cell: texts, similarity, probabilities and gradient."""
+    rows, columns = np.indices(result.similarity.shape).reshape(2, -1)
+    table = {
+        "query": [batch.query_texts[row] for row in rows],
+        "document": [batch.document_texts[column] for column in columns],
+        "similarity": result.similarity.ravel(),
+        "p_document_given_query": result.rows.ravel(),
+        "gradient": result.gradient.ravel(),
+    }
+    if result.columns is not None:
+        table["p_query_given_document"] = result.columns.ravel()
+    return pd.DataFrame(table)

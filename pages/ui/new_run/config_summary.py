@@ -1,0 +1,315 @@
+"""A run config as text: one sentence per section, the full plan, and warnings. Imports no Streamlit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig
+from bsc_core.formatting import count, plural
+from bsc_core.losses.catalog import CATALOG
+from bsc_core.presets.suitable_losses import DataShape, shape_of, suitable_losses
+from bsc_core.runs import parent_run_id
+from bsc_core.training.data import trains_on_negatives
+
+if TYPE_CHECKING:
+    from bsc_core.data.load import DatasetSplits
+
+ENCODER_NAMES = {"bundled": "all-MiniLM-L6-v2 (bundled)", "static": "static token vectors (fast)"}
+LOSS_NAMES = {
+    "bsc": "batch softmax",
+    "combined": "weighted sum",
+    "mse": "squared error",
+    "pearson": "correlation",
+    "softmax": "classifier",
+    "supcon": "supervised contrastive",
+    "triplet": "triplet",
+    "contrastive": "contrastive",
+    "online_contrastive": "online contrastive",
+    "simcse": "SimCSE",
+    "mnrl": "in-batch softmax",
+}
+NORMALIZATIONS = {
+    "l2": "cosine similarity",
+    "l2_columns": "columns of unit length",
+    "range_columns": "columns scaled by their range",
+    "minmax_columns": "columns scaled to 0..1",
+    "none": "raw dot products",
+}
+IN_BATCH_LOSSES = ("bsc", "mnrl", "simcse")
+USUAL_TEMPERATURES = {"l2": (0.02, 0.5), "none": (0.5, 20.0)}
+USUAL_TEMPERATURES_BY_COLUMN = (0.5, 5.0)
+MIN_ROWS_FOR_COLUMNS = 8
+FEATURES = {"u": "u", "v": "v", "difference": "|u - v|", "product": "u · v"}
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """Counts of the data that a plan mentions: rows, corpus size, distinct queries, and what losses can use."""
+
+    train: int
+    dev: int
+    corpus: int
+    train_queries: int
+    shape: DataShape
+
+
+def summarize_data(data: DatasetSplits) -> DataSummary:
+    """Count the rows of each split."""
+    return DataSummary(
+        train=len(data.train),
+        dev=len(data.dev),
+        corpus=len(data.corpus.document) if data.corpus is not None else 0,
+        train_queries=len(data.train.distinct_queries),
+        shape=shape_of(data.train),
+    )
+
+
+def data_sentence(summary: DataSummary) -> str:
+    """Describe the data section in one sentence."""
+    shape = summary.shape
+    kind = "classified" if shape.classes else "graded" if shape.labeled else "positive"
+    corpus = f", search in {plural(summary.corpus, 'document')}" if summary.corpus else ""
+    return f"Data: {plural(summary.train, f'{kind} pair')} to train, {count(summary.dev)} for dev{corpus}"
+
+
+def encoder_sentence(encoder: EncoderConfig) -> str:
+    """Describe the encoder section in one sentence."""
+    lora = f", LoRA of rank {encoder.lora.rank}" if encoder.lora else ""
+    return f"Encoder: {encoder_name(encoder.name)}, texts up to {encoder.max_seq_length} tokens{lora}"
+
+
+def encoder_name(name: str) -> str:
+    """Return the display name of an encoder; for a folder, its last part."""
+    if (run_id := parent_run_id(name)) is not None:
+        return f"the model of run {run_id}"
+    return ENCODER_NAMES.get(name, Path(name).name or name)
+
+
+def batching_sentence(batching: BatchingConfig) -> str:
+    """Describe the batching section in one sentence."""
+    groups = ", groups never split" if batching.keep_groups else ""
+    collisions = ", no collisions" if batching.no_duplicates else ""
+    return f"Batches: {_order(batching)}{groups}{collisions}"
+
+
+def _order(batching: BatchingConfig) -> str:
+    groups = f"groups of {batching.group_size}"
+    sides = "queries" if batching.group_by == "query" else "documents"
+    shared = plural(batching.shingle_size, "word" if batching.strategy == "words" else "neighbor")
+    return {
+        "random": "pairs in random order",
+        "sequential": "pairs in the order of the file",
+        "nearest": f"{groups} nearest {batching.group_by} neighbors",
+        "words": f"{groups} whose {sides} share {shared}",
+        "clusters": f"{groups} from one of {plural(batching.clusters, 'cluster')}",
+        "neighbors": f"{groups} whose {sides} share {shared}",
+        "premises": "all rows of a query together",
+    }[batching.strategy]
+
+
+def training_sentence(training: TrainingConfig) -> str:
+    """Describe the training section in one sentence."""
+    length = plural(training.max_steps, "step") if training.max_steps else plural(training.epochs, "epoch")
+    rate = f"learning rate {format_rate(training.learning_rate)}"
+    seeds = f"{len(training.seeds)} seeds" if training.seeds else f"seed {training.seed}"
+    return f"Training: {length}, batch {count(training.batch_size)}, {rate}, {seeds}"
+
+
+def format_rate(value: float) -> str:
+    """Format a rate: `3e-5`, `0.001`."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
+def format_bytes(number: int | None) -> str:
+    """Format a number of bytes: `312 MB`, `1.4 GB`; `unknown` for None."""
+    if number is None:
+        return "unknown"
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{max(1, round(number / 1e6))} MB"
+
+
+def weighted_losses(loss: LossConfig) -> list[tuple[float, Any]]:
+    """Return the weighted parts of a combined loss, or the loss with weight 1."""
+    return [(part.weight, part.loss) for part in loss.summands] if loss.name == "combined" else [(1.0, loss)]
+
+
+def has_in_batch_negatives(loss: LossConfig) -> bool:
+    """Whether the other pairs of a batch serve as negatives."""
+    return any(part.name in IN_BATCH_LOSSES for _, part in weighted_losses(loss))
+
+
+def loss_sentence(loss: Any) -> str:
+    """Describe the loss section in one sentence."""
+    name, temperature, normalization = LOSS_NAMES[loss.name], "", NORMALIZATIONS.get(getattr(loss, "normalization", ""))
+    if hasattr(loss, "temperature"):
+        temperature = f"temperature {'learned from' if loss.learn_temperature else 'fixed at'} {loss.temperature:g}"
+    match loss.name:
+        case "bsc":
+            directions = "both directions" if loss.symmetric else "query to document"
+            text = f"{name}, {temperature}, {normalization}, {directions}"
+        case "combined":
+            text = " + ".join(f"{weight:.3g} × {LOSS_NAMES[part.name]}" for weight, part in weighted_losses(loss))
+        case "mse":
+            text = "squared error of cosine and label"
+        case "pearson":
+            text = "negative correlation of cosines and labels"
+        case "softmax":
+            features = ", ".join(FEATURES[feature] for feature in loss.features)
+            text = f"{name} of {loss.num_classes} classes on {features}{', frozen head' if loss.frozen_head else ''}"
+        case "supcon":
+            classifier = "" if loss.mix == 1 else f", classifier with weight {1 - loss.mix:g}"
+            text = f"{name}, {temperature}, {normalization}{classifier}"
+        case "simcse":
+            text = f"{name}, two dropout views of each query, {temperature}"
+        case "mnrl":
+            text = f"{name}, {temperature}, query to document"
+        case _:
+            text = f"{name}, margin {loss.margin:g} in {loss.distance} distance"
+    return f"Loss: {text}"
+
+
+def fitting_sentence(shape: DataShape) -> str:
+    """List the losses that fit data of this shape."""
+    return f"Losses that fit these data: {', '.join(CATALOG[name].title for name in suitable_losses(shape))}."
+
+
+def count_rows(config: RunConfig, summary: DataSummary) -> int:
+    """Count the rows of one epoch: triplets, all pairs, or only positive pairs where negatives are left out."""
+    if "negatives" in config.loss.needs:
+        return summary.shape.triplets
+    return summary.train if trains_on_negatives(config) else summary.shape.positives
+
+
+def count_steps(config: RunConfig, summary: DataSummary) -> int:
+    """Count the optimizer steps of the run; a last batch of one pair joins the batch before it."""
+    if config.training.max_steps:
+        return config.training.max_steps
+    batches, rest = divmod(count_rows(config, summary), config.training.batch_size)
+    batches = max(1, batches + (rest > 1))
+    return config.training.epochs * math.ceil(batches / config.training.gradient_accumulation_steps)
+
+
+def effective_batch_size(config: RunConfig, summary: DataSummary) -> int:
+    """Return the pairs in a batch, at most all rows."""
+    return max(1, min(config.training.batch_size, count_rows(config, summary)))
+
+
+def count_pairs(config: RunConfig, summary: DataSummary) -> int:
+    """Count the pairs that the run trains on, repeated ones each time."""
+    training = config.training
+    if training.max_steps:
+        return training.max_steps * training.batch_size * training.gradient_accumulation_steps
+    return training.epochs * count_rows(config, summary)
+
+
+def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
+    """Describe the run as numbered steps."""
+    rows, size = count_rows(config, summary), effective_batch_size(config, summary)
+    kind = "triplet" if "negatives" in config.loss.needs else "training pair"
+    corpus = f"search in {plural(summary.corpus, 'document')}" if summary.corpus else "the dev pairs themselves"
+    negatives = ""
+    if has_in_batch_negatives(config.loss):
+        negatives = f", so each query has {plural(size - 1, 'in-batch negative')}"
+    each = " and after every epoch" if config.evaluation.each_epoch else ""
+    patience = config.training.early_stopping_patience
+    stop = f"; stop after {plural(patience, 'epoch')} without improvement" if patience else ""
+    return [
+        f"Start from {encoder_name(config.encoder.name)} and evaluate it on {plural(summary.dev, 'dev pair')} "
+        f"({corpus}).",
+        f"Put {plural(rows, kind)} about {plural(summary.train_queries, 'query', 'queries')} "
+        f"in batches of {count(size)}{negatives}. Order: {_order(config.batching)}.",
+        f"Train for {plural(count_steps(config, summary), 'step')}{_at_temperature(config.loss)} "
+        f"with a learning rate that {_schedule(config.training)}.",
+        f"Evaluate before and after training{each}; save the model that is best on dev{stop}.",
+    ]
+
+
+def _at_temperature(loss: LossConfig) -> str:
+    part = next((part for _, part in weighted_losses(loss) if hasattr(part, "temperature")), None)
+    if part is None:
+        return ""
+    return f" at a temperature {'learned from' if part.learn_temperature else 'of'} {part.temperature:g},"
+
+
+def _schedule(training: TrainingConfig) -> str:
+    rate = format_rate(training.learning_rate)
+    return f"rises to {rate} and falls to 0" if training.warmup_ratio else f"falls from {rate} to 0"
+
+
+def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
+    """Yield what is allowed but unusual; nothing for an ordinary plan."""
+    training, batching, rows = config.training, config.batching, count_rows(config, summary)
+    steps, size, patience = count_steps(config, summary), training.batch_size, training.early_stopping_patience
+    rate, rate_text = training.learning_rate, f"Learning rate {format_rate(training.learning_rate)}"
+    yield from loss_warnings(config, summary.shape)
+    if size > rows:
+        yield f"A batch of {count(size)} is larger than the data ({plural(rows, 'row')}): every epoch is one step."
+    if batching.strategy == "nearest" and batching.group_size > size:
+        yield f"Groups of {count(batching.group_size)} do not fit in a batch of {count(size)}; they will be split."
+    if rate > 1e-4 and config.encoder.name != "static" and not config.encoder.lora:
+        yield f"{rate_text} is high for a transformer (1e-5 to 5e-5 is usual)."
+    if rate < 1e-4 and config.encoder.name == "static":
+        yield f"{rate_text} is low for static vectors (1e-3 is usual)."
+    if steps < 20:
+        yield f"Only {plural(steps, 'step')} in total: too few to learn much."
+    if summary.dev < 20:
+        yield f"Only {plural(summary.dev, 'dev pair')}: the metric will vary by chance."
+    if training.gradient_accumulation_steps > 1 and has_in_batch_negatives(config.loss):
+        yield (
+            f"Accumulation averages {training.gradient_accumulation_steps} batches, but negatives stay within each. "
+            "Gradient caching trains on one large batch in the same memory."
+        )
+    if patience and not config.evaluation.each_epoch:
+        yield (
+            "Early stopping needs the dev metric of every epoch, and this plan does not evaluate epochs: "
+            "the run will be refused."
+        )
+    if patience and patience >= training.epochs and not training.max_steps:
+        yield f"Early stopping after {patience} epochs has no effect in a run of {plural(training.epochs, 'epoch')}."
+    if config.encoder.lora and rate < 1e-4:
+        yield f"{rate_text} is low for LoRA (1e-4 to 1e-3 is usual)."
+    if training.schedule == "ends_early":
+        yield "The learning rate is 0 for the last steps. This reproduces a mistake of the article."
+    if training.schedule == "restarts":
+        yield (
+            "The learning rate rises over 10,000 steps and restarts in each epoch. "
+            "This reproduces a mistake of the paper."
+        )
+    if not summary.corpus and not summary.shape.labeled:
+        yield "There is no corpus and no label: dev queries are searched among the dev documents only."
+
+
+def loss_warnings(config: RunConfig, shape: DataShape) -> Iterator[str]:
+    """Yield what is allowed but unusual about the loss, or what it cannot learn from these data."""
+    loss, fitting = config.loss, suitable_losses(shape)
+    parts = [part for _, part in weighted_losses(loss)]
+    if loss.name not in fitting and not (loss.name == "combined" and all(part.name in fitting for part in parts)):
+        yield f"These data offer little for the {LOSS_NAMES[loss.name]} loss to learn from. {fitting_sentence(shape)}"
+    warnings = (warning for part in parts for warning in _part_warnings(part, shape, config.training.batch_size))
+    yield from dict.fromkeys(warnings)
+    if "views" in loss.needs and config.encoder.name == "static":
+        yield "Static vectors have no dropout, so both views are equal: the run will be refused."
+
+
+def _part_warnings(loss: Any, shape: DataShape, batch_size: int) -> Iterator[str]:
+    normalization = getattr(loss, "normalization", "l2")
+    low, high = USUAL_TEMPERATURES.get(normalization, USUAL_TEMPERATURES_BY_COLUMN)
+    temperature = getattr(loss, "temperature", low)
+    if not low <= temperature <= high:
+        effect = "low: only the hardest negative counts" if temperature < low else "high: all negatives count equally"
+        yield f"Temperature {temperature:g} is {effect} ({low:g} to {high:g} is usual here)."
+    if normalization.endswith("_columns") and batch_size < MIN_ROWS_FOR_COLUMNS:
+        yield f"Columns are normalized over a batch of {batch_size}: too few texts to estimate a column's range."
+    if loss.name == "supcon" and normalization == "none":
+        yield "Raw dot products grow with the vectors, so temperatures are not comparable; l2 makes them so."
+    if getattr(loss, "saturated", False):
+        yield f"No cosine distance reaches a margin of {loss.margin:g}: margins of 2 or more differ only by a constant."
+    if getattr(loss, "frozen_head", False):
+        yield "The head stays a random projection. This reproduces a mistake of the article."
+    if getattr(loss, "mix", 0) == 1:
+        yield "A mix of 1 leaves the classifier out, so no class accuracy is reported."
+    if shape.negatives and not getattr(loss, "labeled_negatives", True):
+        yield "The data have labeled negatives, and this plan leaves them out."

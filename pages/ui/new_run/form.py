@@ -1,0 +1,211 @@
+"""The New run form: five sections, each summarized in one sentence, and the config they describe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from itertools import chain
+from typing import Any
+
+import streamlit as st
+from pydantic import TypeAdapter
+
+from bsc_core.batching.plan import NEED_VECTORS
+from bsc_core.config import (
+    BatchingConfig,
+    EncoderConfig,
+    LossConfig,
+    RunConfig,
+    SweepConfig,
+    TrainingConfig,
+    make_config,
+)
+from bsc_core.config.reading import put
+from pages.ui.components import config_form, data_cache, page_layout
+from pages.ui.new_run import config_summary, encoder_picker, loss_form, sweep_form
+from pages.ui.new_run.config_summary import DataSummary
+from pages.ui.new_run.sweep_form import PAGE, draw_fields
+
+LORA = "encoder.lora"
+LAB_SETTINGS = "learn.written"  # the loss lab's settings as they are in its URL
+SHOWN = {
+    "data": ("dev_size", "threshold"),
+    "encoder": ("max_seq_length",),
+    "training": ("epochs", "batch_size", "learning_rate", "seed"),
+}
+MORE_DATA = ("label_min", "label_max", "train_split", "dev_split", "test_split", "split_by")
+BATCHING = {  # strategy: fields shown first, fields under More
+    "nearest": (("group_size", "group_by", "metric"), ("neighbors", "search", "distinct_texts", "easy_first")),
+    "words": (("group_size", "group_by", "shingle_size"), ("stop_count",)),
+    "clusters": (("group_size", "group_by", "clusters"), ("metric",)),
+    "neighbors": (("group_size", "group_by", "shingle_size"), ("shingle_neighbors", "metric")),
+}
+OPTIMIZER = (
+    *("warmup_ratio", "schedule", "weight_decay", "max_grad_norm", "temperature_learning_rate"),
+    *("head_learning_rate", "layer_decay", "bias_correction"),
+)
+MEMORY = (
+    *("precision", "gradient_cache", "activation_memory", "gradient_accumulation_steps"),
+    *("micro_tokens", "threads", "compile"),
+)
+TRAINING_TABS = {
+    "Optimizer": OPTIMIZER,
+    "Length": ("max_steps", "early_stopping_patience"),
+    "Memory and speed": MEMORY,
+    "Seeds and checkpoints": ("seeds", "report_to", "save_total_limit", "save_steps"),
+}
+EVALUATION = ("metric", "k", "each_epoch", "epoch_texts")
+FIELDS = {  # section: every field that has a widget
+    "data": (*SHOWN["data"], *MORE_DATA),
+    "encoder": ("name", *SHOWN["encoder"], "unpadded"),
+    LORA: ("rank", "alpha", "dropout", "targets"),
+    "batching": (
+        *("strategy", "group_size", "group_by", "metric", "shingle_size", "clusters"),
+        *("neighbors", "search", "distinct_texts", "easy_first", "shingle_neighbors", "stop_count"),
+        *("refresh", "refresh_epochs", "keep_groups", "no_duplicates"),
+    ),
+    "training": (*SHOWN["training"], *chain.from_iterable(TRAINING_TABS.values())),
+    "evaluation": EVALUATION,
+}
+
+
+def batching_fields(strategy: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the fields of a strategy that are shown first, and those under More."""
+    shown, more = BATCHING.get(strategy, ((), ()))
+    refresh = ("refresh", "refresh_epochs") if strategy in NEED_VECTORS else ()
+    return ("strategy", *shown), (*more, *refresh, "keep_groups", "no_duplicates")
+
+
+def draw_form(summary: DataSummary) -> None:
+    """Draw the sections, each collapsed to one sentence; an invalid section says so."""
+    sections: dict[str, tuple[Callable[[], None], Callable[[config_form.Values], str]]] = {
+        "data": (_draw_data, lambda _: config_summary.data_sentence(summary)),
+        "encoder": (_draw_encoder, lambda part: config_summary.encoder_sentence(EncoderConfig(**part))),
+        "batching": (_draw_batching, lambda part: config_summary.batching_sentence(BatchingConfig(**part))),
+        "loss": (
+            lambda: _draw_loss(summary),
+            lambda part: config_summary.loss_sentence(TypeAdapter(LossConfig).validate_python(part)),
+        ),
+        "training": (_draw_training, lambda part: config_summary.training_sentence(TrainingConfig(**part))),
+    }
+    values = read_values()
+    for section, (draw, describe) in sections.items():
+        try:
+            sentence = f"{describe(values[section])}{_swept_fields(section)}"
+        except ValueError:
+            sentence = f"{section.capitalize()}: a setting is invalid"
+        with st.expander(sentence, key=f"{PAGE}.open.{section}"):
+            draw()
+
+
+def _more(section: str) -> bool:
+    return st.toggle("More", key=f"{PAGE}.more.{section}", persist_state="session")
+
+
+def _draw_data() -> None:
+    draw_fields("data", SHOWN["data"])
+    if _more("data"):
+        draw_fields("data", MORE_DATA)
+
+
+def _draw_encoder() -> None:
+    sweep_form.draw_with_list_button("encoder", "name", encoder_picker.draw)
+    draw_fields("encoder", SHOWN["encoder"])
+    if not _more("encoder"):
+        return
+    draw_fields("encoder", ("unpadded",))
+    title, about = config_form.info_of("encoder", "lora").title, config_form.help_of("encoder", "lora")
+    if st.toggle(str(title), key=f"{PAGE}.{LORA}", help=about, persist_state="session"):
+        draw_fields(LORA, FIELDS[LORA])
+
+
+def _draw_batching() -> None:
+    shown, more = batching_fields(st.session_state[config_form.key(PAGE, "batching", "strategy")])
+    draw_fields("batching", shown)
+    if _more("batching"):
+        draw_fields("batching", more)
+
+
+def _draw_loss(summary: DataSummary) -> None:
+    if LAB_SETTINGS in st.session_state:
+        st.button(
+            "Use the loss lab's settings",
+            key=f"{PAGE}.lab",
+            type="tertiary",
+            icon=":material/science:",
+            help="Copies temperature, normalization and the other settings from the loss lab.",
+            on_click=_copy_lab_settings,
+        )
+    elif st.button("Try losses in the lab", key=f"{PAGE}.lab", type="tertiary", icon=":material/science:"):
+        page_layout.switch_page("learn")
+    loss_form.draw(summary.shape)
+
+
+def _copy_lab_settings() -> None:
+    from bsc_core.lab.settings import LabSettings
+
+    st.session_state[config_form.key(PAGE, "loss", "name")] = "bsc"
+    for name, value in asdict(LabSettings.from_query(st.session_state[LAB_SETTINGS])).items():
+        st.session_state[config_form.key(PAGE, "loss.bsc", name)] = value
+
+
+def _draw_training() -> None:
+    draw_fields("training", SHOWN["training"])
+    if not _more("training"):
+        return
+    *tabs, evaluation_tab = st.tabs([*TRAINING_TABS, "Evaluation"])
+    for tab, fields in zip(tabs, TRAINING_TABS.values(), strict=True):
+        with tab:
+            draw_fields("training", fields)
+    with evaluation_tab:
+        draw_fields("evaluation", EVALUATION)
+
+
+def read_values() -> dict[str, config_form.Values]:
+    """Read the values of every section; of each list the first value, as in the first run of the sweep."""
+    read = config_form.read(PAGE, FIELDS)
+    lora = read.pop(LORA)
+    read["encoder"]["lora"] = lora if st.session_state[f"{PAGE}.{LORA}"] else None
+    values: dict[str, Any] = {**read, "loss": loss_form.read()}
+    for section, field in sweep_form.list_fields():
+        entries = sweep_form.list_values(section, field)
+        if entries and is_active(section, field):
+            first = "none" if entries[0] is None else entries[0]
+            put(values, sweep_form.config_key(section, field), first, sweep_form.SOURCE)
+    return values
+
+
+def is_active(section: str, field: str) -> bool:
+    """Whether a field affects the config; a field of another loss or another strategy does not."""
+    if section.startswith("loss."):
+        chosen = st.session_state[config_form.key(PAGE, "loss", "name")]
+        if section == sweep_form.COMBINED_BSC:
+            preset = st.session_state[config_form.key(PAGE, "loss.combined", "preset")]
+            return bool(chosen == "combined" and preset != "custom")
+        return bool(section == f"loss.{chosen}")
+    if section == LORA:
+        return bool(st.session_state[f"{PAGE}.{LORA}"])
+    if section == "batching" and ("batching", "strategy") not in sweep_form.list_fields():
+        shown, more = batching_fields(st.session_state[config_form.key(PAGE, "batching", "strategy")])
+        return field in (*shown, *more)
+    return True
+
+
+def read_config(context: page_layout.Context) -> RunConfig:
+    """Build the config of the form; for a sweep, that of its first run. Raises ConfigError."""
+    values = read_values()
+    data = data_cache.data_config(context.dataset_key).model_dump() | values.pop("data")
+    name = st.session_state.get(f"{PAGE}.name", "")
+    return make_config({"name": name, "data": data, **values}, source=sweep_form.SOURCE)
+
+
+def read_sweep() -> SweepConfig | None:
+    """Build the sweep of the form; None for a single run. Raises ConfigError."""
+    return sweep_form.read(is_active)
+
+
+def _swept_fields(section: str) -> str:
+    """Return `· sweep over temperature` where fields of a section are lists."""
+    lists = [(path, field) for path, field in sweep_form.list_fields() if path.partition(".")[0] == section]
+    fields = [field for path, field in lists if is_active(path, field)]
+    return f" · sweep over {', '.join(field.replace('_', ' ') for field in fields)}" if fields else ""

@@ -1,0 +1,144 @@
+"""The plan side of the New run page: the plan in words, its cost, warnings, the config file, and the launch."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
+from pages.ui.components import data_cache, display, launch_once
+from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
+from pages.ui.new_run.config_summary import DataSummary
+from pages.ui.new_run.sweep_form import PAGE
+
+MAX_VALUES_CHECKED = 200  # of one key
+LAUNCHED = f"{PAGE}.launched"
+
+if TYPE_CHECKING:
+    from bsc_core.data.load import DatasetSplits
+
+
+def check(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits) -> None:
+    """Raise the error that the runs would fail with: a setting, missing data, or a missing model.
+
+    In a large sweep, each value is checked once; `launch` checks each run.
+    """
+    from bsc_core.training.data import training_rows
+
+    training_rows(config, data.train)
+    parts = [sweep]
+    if sweep is not None and count_runs(sweep, config.training.seeds) > CONFIRM_ABOVE:
+        parts = [SweepConfig(over={key: values[:MAX_VALUES_CHECKED]}) for key, values in sweep.over.items()]
+    for part in parts:
+        for run_config in run_configs(config, part):
+            encoder_picker.check(run_config)
+
+
+def run_configs(config: RunConfig, sweep: SweepConfig | None) -> list[RunConfig]:
+    """Return the configs of all runs, one per cell and seed. Raises ConfigError that names the cell."""
+    return sweep_configs(config.model_dump(mode="json"), sweep, source=sweep_form.SOURCE)
+
+
+def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits, summary: DataSummary) -> None:
+    """Draw the plan in words, its cost and its warnings; for a sweep, those of its first run."""
+    runs = count_runs(sweep, config.training.seeds)
+    if runs > 1:
+        st.caption(f"The first of {formatting.plural(runs, 'run')}:")
+    lines = [*config_summary.plan_sentences(config, summary), encoder_picker.waiting_sentence(config)]
+    st.markdown("\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), 1)))
+    for warning in config_summary.config_warnings(config, summary):
+        st.markdown(f":orange[:material/info:] {warning}")
+    factor = time_factor(config, sweep, summary) if runs > 1 else 1.0
+    if preflight.load_preflight(config) is None:
+        _draw_costs(config, data, runs, factor)
+    preflight.draw(config, runs, factor)
+
+
+def time_factor(config: RunConfig, sweep: SweepConfig | None, summary: DataSummary) -> float:
+    """Return how many times as long all runs take as the first, by training pairs; for large sweeps by runs."""
+    runs = count_runs(sweep, config.training.seeds)
+    if runs > CONFIRM_ABOVE:
+        return float(runs)
+    pairs = sum(config_summary.count_pairs(run_config, summary) for run_config in run_configs(config, sweep))
+    return pairs / config_summary.count_pairs(config, summary)
+
+
+def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float) -> None:
+    """Draw the expected time, memory and disk of all runs, and which run they are estimated from."""
+    from bsc_core.training.estimate import estimate
+
+    expected = estimate(config, data, data_cache.run_store())
+    if expected.seconds is None:
+        st.caption(f":material/timer: Time, memory and disk: {expected.source}.")
+        return
+    of_all = ", all runs" if runs > 1 else ""
+    costs = {
+        f"Time{of_all}": f"about {formatting.duration(expected.seconds * factor)}",
+        "Memory": config_summary.format_bytes(expected.memory_bytes),
+        f"Disk{of_all}": config_summary.format_bytes(expected.disk_bytes and expected.disk_bytes * runs),
+    }
+    display.labeled_values(costs, min_width=110)
+    st.caption(expected.source.capitalize() + ".")
+
+
+def draw_config_file(config: RunConfig, sweep: SweepConfig | None) -> None:
+    """Draw the config file and the equivalent command."""
+    text = config_toml(config, sweep)
+    with st.expander("Config file and command", icon=":material/code:", key=f"{PAGE}.open.file"):
+        st.code(command(config, sweep), language="bash", wrap_lines=True)
+        st.code(text, language="toml", height=260)
+        display.config_download(text, key=f"{PAGE}.save")
+
+
+def command(config: RunConfig, sweep: SweepConfig | None) -> str:
+    """Return the equivalent command line: check the config, then queue it in the same runs folder."""
+    runs = f"--runs {shlex.quote(str(data_cache.run_store().root))}"
+    if sweep is None and not config.training.seeds:
+        return f"bsc check config.toml {runs}\nbsc train config.toml --detach {runs}"
+    confirm = " --yes" if count_runs(sweep, config.training.seeds) > CONFIRM_ABOVE else ""
+    return f"bsc sweep config.toml --detach{confirm} {runs}"
+
+
+def config_toml(config: RunConfig, sweep: SweepConfig | None) -> str:
+    """Return the config as TOML, with a section for the sweep."""
+    if sweep is None:
+        return to_toml(config)
+    import tomli_w
+
+    over = {key: list(values) for key, values in sweep.over.items()}
+    random: dict[str, Any] = {"method": "random", "runs": sweep.runs, "seed": sweep.seed} if sweep.runs else {}
+    return f"{to_toml(config)}\n{tomli_w.dumps({'sweep': {**random, 'over': over}})}"
+
+
+def draw_launch_button(config: RunConfig | None, sweep: SweepConfig | None) -> None:
+    """Draw the launch button, and for more than a hundred runs a confirmation; repeated clicks launch once."""
+    runs = 1 if config is None else count_runs(sweep, config.training.seeds)
+    confirmed = runs <= CONFIRM_ABOVE or st.checkbox(f"Yes, launch {runs:,} runs", key=f"{PAGE}.sure.{runs}")
+    clicked = st.button(
+        "Launch run" if runs == 1 else f"Launch {runs:,} runs",
+        type="primary",
+        icon=":material/rocket_launch:",
+        key=f"{PAGE}.launch",
+        disabled=config is None or not confirmed,
+        width="stretch",
+    )
+    if config is not None:
+        plan = config_toml(config, sweep)
+        launch_once.launch(LAUNCHED, clicked, config, plan, lambda run_id: launch(config, sweep, run_id))
+
+
+def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[str, str]:
+    """Queue all runs and return the URL parameters that open them; a second call with the same id does nothing."""
+    from bsc_core import jobs
+
+    configs = run_configs(config, sweep)
+    for run_config in configs:
+        encoder_picker.check(run_config)
+    if len(configs) == 1:
+        jobs.launch(data_cache.run_store(), configs[0], run_id)
+        return {"run": run_id}
+    jobs.launch_group(data_cache.run_store(), configs, run_id, over=tuple(sweep.over) if sweep else ())
+    return {"group": run_id}

@@ -1,0 +1,151 @@
+"""Preflight panel of the New run page: a few training steps in a background task, and the measured cost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import streamlit as st
+
+from bsc_core import background_task, formatting
+from bsc_core.config import RunConfig
+from bsc_core.jobs.local.processes import worker_environment
+from bsc_core.paths import cache_folder
+from bsc_core.preflight import STEPS, Preflight
+from bsc_core.preflight.task import result_file
+from pages.ui.components import data_cache, display
+from pages.ui.new_run.config_summary import format_bytes
+
+POLL_INTERVAL = "1s"
+MAX_FOLDERS = 40
+STATE = "train.preflight"  # folder of the preflight that this session runs
+
+
+def preflight_folder(config: RunConfig) -> Path:
+    """Return the folder of a config's preflight; it depends on the settings, the data files and the runs folder."""
+    training = config.training.model_copy(update={"seeds": ()})
+    settings = config.model_copy(update={"name": "", "training": training}).model_dump_json()
+    key = json.dumps(
+        [settings, data_cache.data_stamps(config.data), data_cache.file_stamps(config.encoder.name), _runs_folder()]
+    )
+    return cache_folder() / "preflight" / hashlib.sha256(key.encode()).hexdigest()[:20]
+
+
+def load_preflight(config: RunConfig) -> Preflight | None:
+    """Return the preflight of exactly this config; None if there is none."""
+    return _read(result_file(preflight_folder(config)))
+
+
+def draw(config: RunConfig, runs: int, time_factor: float) -> None:
+    """Draw the result of the preflight, its progress, or the button that starts it.
+
+    time_factor: how many times as long all runs take as the first, which has this config.
+    """
+    folder = preflight_folder(config)
+    is_running = st.session_state.get(STATE) == str(folder)
+    result = _read(result_file(folder))
+    if result is not None:
+        if is_running:
+            del st.session_state[STATE]
+        _draw_result(result, config, runs, time_factor)
+    elif is_running and (error := background_task.read_progress(folder).error):
+        with st.container(border=True):
+            st.markdown(":material/error: **The preflight failed**")
+            st.text(error)
+            _restart_button("Try again", config)
+    elif is_running:
+        st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder)
+    else:
+        st.button(
+            f"Run a preflight of {STEPS} steps",
+            key="train.preflight.begin",
+            icon=":material/speed:",
+            on_click=_start,
+            args=(config,),
+            width="stretch",
+            help="Reads the data, loads the encoder, trains a few steps and writes one checkpoint in a separate "
+            "process. Only the measurements are stored.",
+        )
+
+
+def _runs_folder() -> str:
+    return str(data_cache.run_store().root)
+
+
+def _start(config: RunConfig) -> None:
+    """Start the preflight of this config; cancel one that this session already runs."""
+    folder = preflight_folder(config)
+    _cancel()
+    background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
+    background_task.reset(folder)
+    result_file(folder).unlink(missing_ok=True)
+    request = {"config": config.model_dump(mode="json"), "runs": _runs_folder()}
+    background_task.start(folder, "bsc_core.preflight.task", request, worker_environment(config.training.threads))
+    st.session_state[STATE] = str(folder)
+
+
+def _cancel() -> None:
+    """Cancel the preflight that this session runs, if any."""
+    folder = st.session_state.pop(STATE, None)
+    if folder is not None:
+        background_task.cancel(Path(folder))
+
+
+def _draw_progress(folder: Path) -> None:
+    """Draw the progress; rerun the page when the preflight has ended or was canceled."""
+    progress = background_task.read_progress(folder)
+    if progress.error or result_file(folder).is_file() or st.session_state.get(STATE) != str(folder):
+        st.rerun(scope="app")
+    elapsed = background_task.elapsed_seconds(folder)
+    st.progress(progress.fraction, text=f"Preflight: {progress.doing} · {formatting.duration(elapsed)}")
+    icon = ":material/stop:"
+    st.button("Cancel the preflight", key="train.preflight.end", icon=icon, type="tertiary", on_click=_cancel)
+
+
+def _restart_button(label: str, config: RunConfig) -> None:
+    icon = ":material/refresh:"
+    st.button(label, key="train.preflight.again", on_click=_start, args=(config,), type="tertiary", icon=icon)
+
+
+def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: float) -> None:
+    """Draw rows, steps, time, memory and disk, and the warnings."""
+    of_all = ", all runs" if runs > 1 else ""
+    step = result.step_seconds
+    values = {
+        "Rows": formatting.count(result.rows),
+        "Steps": formatting.count(result.steps),
+        f"Time{of_all}": f"about {formatting.duration(result.total_seconds * time_factor)}",
+        "Memory, at least": format_bytes(result.memory_bytes),
+        f"Disk{of_all}": format_bytes(result.disk_bytes * runs),
+        "Time per step": f"{1000 * step:.0f} ms" if step < 1 else formatting.duration(step),
+    }
+    display.labeled_values(values, min_width=130)
+    age = formatting.duration(time.time() - result_file(preflight_folder(config)).stat().st_mtime)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"{time_sentence(result)} Measured {age} ago on {result.device} in {result.precision}.")
+        _restart_button("Run again", config)
+    warnings = list(result.warnings)
+    if runs > 1 and result.disk_bytes * runs > 0.9 * result.disk_free_bytes:
+        free = format_bytes(result.disk_free_bytes)
+        warnings.append(f"These runs may fill the disk ({free} free). Save one checkpoint per run, or delete runs.")
+    for warning in warnings:
+        st.markdown(f":orange[:material/info:] {warning}")
+
+
+def time_sentence(result: Preflight) -> str:
+    """Return the three largest shares of the time."""
+    names = {"start": "start", "encode": "evaluation", "plan": "plans", "train": "steps", "checkpoint": "checkpoints"}
+    parts = sorted(result.seconds.items(), key=lambda part: -part[1])
+    shares = [f"{names[name]} {seconds / result.total_seconds:.0%}" for name, seconds in parts]
+    return f"Share of the time: {', '.join(shares[:3])}."
+
+
+def _read(path: Path) -> Preflight | None:
+    if not path.is_file():
+        return None
+    try:
+        return Preflight.from_report(json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, KeyError):  # written by a version with other fields
+        return None

@@ -1,1 +1,0 @@
-"""The player of a toy training: Python beside it, JavaScript within it."""

@@ -1,0 +1,59 @@
+"""Calibration of scores by labels, and hits by cutoff."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from bsc_core.evaluation import calibration_curve
+from bsc_core.evaluation.evaluator import pair_cosines
+from bsc_core.figures.evaluation import calibration
+from pages.ui.components import display, glossary, run_data
+from pages.ui.retrieval import metric_cards
+from pages.ui.retrieval.search import Search, model_names
+
+
+def draw(search: Search, split: str, *, with_cards: bool) -> None:
+    """Draw a calibration curve of the labeled pairs and, `with_cards`, their metrics."""
+    if not search.dataset.has_negatives:
+        st.caption("Every pair of this dataset is positive, so there are no labels to compare scores with.")
+        return
+    cards = metric_cards.model_cards(search.models, split, metric_cards.SCORED) if with_cards else []
+    if cards:
+        metric_cards.draw_cards(cards, metric_cards.SCORED)
+    _draw_calibration(search, split)
+
+
+def draw_hits(search: Search) -> None:
+    """Draw the share of queries with a relevant document in the first k results."""
+    metrics = {name: result.metrics for name, result in zip(model_names(search), search.results, strict=True)}
+    alt = "Share of queries with a relevant document in the first k results"
+    display.figure(calibration.hit_curve(metrics), alt=alt, name="hits", data=calibration.hits(metrics))
+
+
+def _draw_calibration(search: Search, split: str) -> None:
+    models = dict(zip(model_names(search), search.models, strict=True))
+    bins = {
+        name: _bins(model.key, search.data.splits[split].digest, model, search, split) for name, model in models.items()
+    }
+    thresholds = {name: model.metrics().get("f1_threshold") for name, model in models.items()}
+    display.figure(
+        calibration.calibration(bins, thresholds=thresholds),
+        alt="Share of positive pairs at each cosine",
+        name="calibration",
+        data=calibration.table(bins),
+    )
+    st.caption(
+        "Pairs in 10 bins of increasing cosine, with 95% intervals. Vertical lines: the F1 threshold that each model "
+        "selected on dev.",
+        help=glossary.help_text("calibration"),
+    )
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _bins(
+    key: str, part_digest: str, _model: run_data.Model, _search: Search, _split: str
+) -> list[tuple[float, float, float, float, int]]:
+    pairs = _search.data.splits[_split]
+    curve = calibration_curve(pair_cosines(_model.vectors(), pairs), pairs.positive)
+    columns = zip(curve.score, curve.share, curve.low, curve.high, curve.pairs, strict=True)
+    return [calibration.Bin(*(float(value) for value in one[:4]), int(one[4])) for one in columns]

@@ -1,0 +1,139 @@
+"""User-supplied queries: the answers of both models, with metrics where relevant documents are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.data.queries import QuerySet, parse_queries, read_queries
+from bsc_core.evaluation import rank
+from bsc_core.evaluation.retrieval.adhoc_queries import adhoc_task, answer_overlap
+from bsc_core.neighbors import TextRows, top_k
+from pages.ui.components import display, run_data
+from pages.ui.data import uploads
+from pages.ui.retrieval import errors, metric_cards
+from pages.ui.retrieval.search import CACHE_KEY, TOP, Search
+
+SUFFIXES = ["csv", "tsv", "jsonl", "txt", "gz", "parquet"]
+WIDTHS = {"Query": 240, "Top document, left": 240, "Top document, right": 240, "Shared": 80, "Rank left": 80}
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Answers of both models to Q queries."""
+
+    first: np.ndarray  # (2, Q) corpus positions of the top documents
+    shared: np.ndarray  # (Q,) share of the top documents that both models return
+    ranks: np.ndarray  # (2, Q) rank of the first relevant document, 0 if there is none
+    cards: list[metric_cards.Card]  # of the queries with a known relevant document
+    listed: int  # length of each result list: 10, or the corpus if it is smaller
+    missing: int  # number of relevant documents that are not in the corpus
+
+
+def draw(search: Search) -> None:
+    """Draw the inputs and the answers of both models."""
+    queries = _read_queries()
+    if queries is None:
+        return
+    answers = answer_queries(search, queries)
+    _draw_summary(queries, answers)
+    if answers.cards:
+        st.caption("Queries with a known relevant document:")
+        metric_cards.draw_cards(answers.cards, metric_cards.RANKED)
+    rows = answer_rows(search, queries, answers)
+    key = "retrieval.own.table"
+    st.dataframe(
+        rows,
+        key=key,
+        on_select=lambda: errors.search_selected(key, list(queries.texts)),
+        selection_mode="single-row",
+        hide_index=True,
+        height=min(360, 38 + 36 * len(rows)),
+        column_config={name: st.column_config.TextColumn(width=width) for name, width in WIDTHS.items()},
+        alt="Your queries with the top documents of both models",
+    )
+    st.caption("Select a row to show its full results above.")
+    display.csv_button(rows, name="your_queries", key="retrieval.own.data")
+
+
+def _read_queries() -> QuerySet | None:
+    """Return the queries of the file, else of the pasted lines; None if both are empty."""
+    left, right = display.columns(2, min_width=300)
+    file = left.file_uploader(
+        "Upload queries (CSV, TSV, JSONL, Parquet, or .txt with one per line)",
+        SUFFIXES,
+        key="retrieval.own.file",
+        help="A column `query`, and optionally a column `document` with the relevant document, whose text must be in "
+        "the corpus. Files may be compressed (.gz). Nothing leaves this machine.",
+    )
+    pasted = right.text_area(
+        "Or paste queries, one per line",
+        key="retrieval.own.lines",
+        height=100,
+        placeholder="how do I keep bread fresh",
+        help="To add the relevant document, separate it from the query with a tab.",
+    )
+    with display.show_errors(stop=False):
+        if file is not None:
+            return read_queries(uploads.save_file(file.name, file.getvalue()))
+        if pasted.strip():
+            return parse_queries(pasted)
+    return None
+
+
+QUERIES_KEY = {QuerySet: lambda queries: (queries.texts, queries.gold)}
+
+
+@st.cache_resource(max_entries=8, show_spinner="Searching with both models …", hash_funcs=CACHE_KEY | QUERIES_KEY)
+def answer_queries(search: Search, queries: QuerySet) -> Answers:
+    """Answer the queries with both models, cached across sessions."""
+    documents = [TextRows(model.vectors(), search.task.corpus) for model in search.models]
+    encoded = [run_data.encode_texts(model, list(queries.texts)) for model in search.models]
+    tops = [top_k(vectors, corpus, TOP)[0] for vectors, corpus in zip(encoded, documents, strict=True)]
+    known = np.flatnonzero([bool(one) for one in queries.gold])
+    task = adhoc_task([queries.gold[row] for row in known], [search.text(text) for text in search.task.corpus])
+    results = [rank(vectors[known], corpus, task) for vectors, corpus in zip(encoded, documents, strict=True)]
+    ranks = np.zeros((2, len(queries.texts)), dtype=np.int32)
+    ranks[:, known] = [result.first_rank for result in results]
+    cards = []
+    if len(known):
+        cards = metric_cards.query_cards(results[0].per_query, results[1].per_query, metric_cards.RANKED)
+    first, listed = np.stack([top[:, 0] for top in tops]), tops[0].shape[1]
+    return Answers(first, answer_overlap(*tops), ranks, cards, listed, task.missing)
+
+
+def _draw_summary(queries: QuerySet, answers: Answers) -> None:
+    same = int((answers.first[0] == answers.first[1]).sum())
+    known = "no relevant documents are known"
+    if queries.with_gold:
+        known = f"{formatting.plural(queries.with_gold, 'query has', 'queries have')} a relevant document"
+    st.caption(
+        f"{formatting.plural(len(queries), 'query', 'queries')}; {known}. Both models return the same top document for "
+        f"{formatting.count(same)} and share {formatting.percent(float(answers.shared.mean()))} of the first "
+        f"{answers.listed} documents."
+    )
+    if answers.missing:
+        missing = formatting.plural(answers.missing, "relevant document is", "relevant documents are")
+        st.caption(f"{missing} not in the corpus and counted as not retrieved.")
+    if queries.rejected:
+        first = "; ".join(rejection.sentence() for rejection in queries.rejected[:3])
+        st.caption(f"{formatting.plural(len(queries.rejected), 'row')} left out: {first}.")
+
+
+def answer_rows(search: Search, queries: QuerySet, answers: Answers) -> list[dict[str, Any]]:
+    """Return a table row per query: top documents, overlap, and ranks of the relevant document."""
+    rows = []
+    for number, query in enumerate(queries.texts):
+        first = [search.text(search.task.corpus[position]) for position in answers.first[:, number]]
+        row = {"Query": query, "Top document, left": first[0], "Top document, right": first[1]}
+        row["Shared"] = f"{answers.shared[number] * answers.listed:.0f} of {answers.listed}"
+        if queries.with_gold:
+            known = bool(queries.gold[number])
+            ranks = [errors.rank_text(rank) if known else "" for rank in answers.ranks[:, number]]
+            row |= {"Rank left": ranks[0], "Rank right": ranks[1]}
+        rows.append(row)
+    return rows

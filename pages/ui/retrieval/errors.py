@@ -1,0 +1,91 @@
+"""Retrieval errors: queries whose relevant document is not ranked first, with a probable cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.evaluation.retrieval.failures import Failure, find_failures
+from pages.ui.retrieval.search import CACHE_KEY, QUERY, Search
+
+MAX_ERRORS = 200
+WIDTHS = {"Query": 196, "Relevant document": 196, "Top document": 196, "Cause": 220, "Rank left": 72, "Rank right": 78}
+
+
+def error_rows(search: Search) -> list[dict[str, Any]]:
+    """Return a table row per error of the right model, the worst first."""
+    return [_row(search, failure) for failure in _failures(search)]
+
+
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=CACHE_KEY)
+def _failures(search: Search) -> list[Failure]:
+    vectors = search.models[1].vectors()
+    return find_failures(search.task, search.results[1], search.dataset, vectors, max_failures=MAX_ERRORS)
+
+
+def _row(search: Search, failure: Failure) -> dict[str, Any]:
+    corpus, cosine = search.task.corpus, failure.gold_cosine
+    return {
+        "Query": search.text(search.task.query[failure.query]),
+        "Relevant document": "not in the corpus" if failure.gold is None else search.text(corpus[failure.gold]),
+        "Top document": search.text(corpus[failure.first]),
+        "Cause": failure.cause.value,
+        "Rank left": rank_text(search.results[0].first_rank[failure.query]),
+        "Rank right": rank_text(failure.rank),
+        "Cosine relevant": "" if cosine is None else f"{cosine:.3f}",
+        "Cosine top": f"{failure.first_cosine:.3f}",
+    }
+
+
+def rank_text(rank: int) -> str:
+    """Format a rank; 0 stands for none."""
+    return str(int(rank)) if rank else "none"
+
+
+def draw(search: Search, split: str) -> None:
+    """Draw the errors as a table; selecting one searches for its query."""
+    rows = error_rows(search)
+    count = int((search.results[1].first_rank != 1).sum())
+    queries = formatting.plural(len(search.task.query), "query", "queries")
+    documents = formatting.plural(len(search.task.corpus), "document")
+    st.caption(
+        f"The model on the right does not rank a relevant document first for {formatting.count(count)} of {queries} "
+        f"({documents} searched)."
+    )
+    if not rows:
+        st.caption("There are no errors.")
+        return
+    causes, counts = np.unique([row["Cause"] for row in rows], return_counts=True)
+    by_count = [causes[position] for position in np.argsort(-counts, kind="stable")]
+    selected = st.pills(
+        "Cause",
+        by_count,
+        selection_mode="multi",
+        key=f"retrieval.causes.{search.models[1].key}.{split}",
+        format_func=lambda cause: f"{cause} · {counts[causes == cause][0] if cause in causes else 0}",
+        help="Probable cause, derived from the texts and labels of the top document. Check it yourself.",
+    )
+    shown = [row for row in rows if not selected or row["Cause"] in selected]
+    key = f"retrieval.failures.{search.models[1].key}.{search.models[0].key}.{split}.{'.'.join(selected)}"
+    st.dataframe(
+        shown,
+        key=key,
+        on_select=lambda: search_selected(key, [row["Query"] for row in shown]),
+        selection_mode="single-row",
+        hide_index=True,
+        height=min(360, 38 + 36 * len(shown)),
+        column_config={name: st.column_config.TextColumn(width=width) for name, width in WIDTHS.items()},
+        alt="Queries whose relevant document is not first, with the top document and a probable cause",
+    )
+    worst = f"The {formatting.count(len(rows))} worst are shown. " if count > len(rows) else ""
+    st.caption(f"{worst}Select a row to search for its query.")
+
+
+def search_selected(key: str, queries: list[str]) -> None:
+    """Search for the query of the selected row of a table."""
+    rows = st.session_state[key]["selection"]["rows"]
+    if rows:
+        st.session_state[QUERY] = queries[rows[0]]

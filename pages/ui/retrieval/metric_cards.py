@@ -1,0 +1,118 @@
+"""Metrics of two models as cards, with intervals and the significance of their difference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.errors import BscError
+from bsc_core.evaluation import Comparison, Interval, QueryValues, compare_queries, query_intervals
+from bsc_core.evaluation.comparison import compare_results
+from bsc_core.evaluation.results import EvalResult
+from bsc_core.run_results import load_results, run_intervals
+from pages.ui.comparison.metrics_table import format_interval, format_p
+from pages.ui.components import display, glossary, run_data
+from pages.ui.retrieval.search import ModelPair
+
+RANKED = {"has_positive@1": "Hit@1", "has_positive@5": "Hit@5", "mrr": "MRR", "map": "MAP"}
+SCORED = {"spearman": "Spearman", "auc": "AUC", "average_precision": "Average precision", "f1": "F1"}
+
+
+@dataclass(frozen=True)
+class Card:
+    """One metric of both models. comparison: the right model against the left, None if not comparable."""
+
+    metric: str
+    left: Interval
+    right: Interval
+    comparison: Comparison | None
+
+
+def draw(models: ModelPair, split: str) -> dict[str, str]:
+    """Draw the ranking metrics of two models or, if there are none, the pair metrics; return the names drawn."""
+    for names in (RANKED, SCORED):
+        cards = model_cards(models, split, names)
+        if cards:
+            draw_cards(cards, names)
+            return names
+    st.caption("No metric is defined: rankings need relevant documents, correlations need labels that differ.")
+    return {}
+
+
+def draw_cards(cards: Sequence[Card], names: dict[str, str]) -> None:
+    """Draw cards side by side. names: metric -> its label."""
+    for cell, card in zip(display.columns(len(cards), min_width=210), cards, strict=True):
+        with cell, st.container(border=True, height="stretch", gap="xsmall"):
+            _draw_card(card, names[card.metric])
+
+
+def _draw_card(card: Card, label: str) -> None:
+    significant = card.comparison is not None and card.comparison.significant
+    change = f"{card.right.value - card.left.value:+.3f}"  # Streamlit reads its sign
+    same = change in ("+0.000", "-0.000")
+    st.metric(
+        label,
+        formatting.metric(card.right.value),
+        delta="unchanged" if same else change,
+        delta_color="normal" if significant else "off",
+        delta_arrow="off" if same else "auto",
+        help=glossary.metric_help(card.metric) or None,
+    )
+    intervals = f"right {format_interval(card.right)}  \nleft {format_interval(card.left)}"
+    st.caption(f"**{verdict(card.comparison)}**  \n{intervals}")
+
+
+def verdict(comparison: Comparison | None) -> str:
+    """Return whether the right model differs significantly from the left one."""
+    if comparison is None:
+        return "Not compared: evaluated on other rows"
+    if comparison.p is None:
+        return "Not tested: one query" if comparison.queries == 1 else "No query differs"
+    p_value = format_p(comparison.p).replace(" ", "\u00a0")
+    if comparison.significant:
+        return f"{'Better' if comparison.difference.value > 0 else 'Worse'} on the right ({p_value})"
+    return f"Inconclusive ({p_value})"
+
+
+def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[Card]:
+    """Return the cards of the metrics among `names` that both models have, cached across sessions."""
+    results = tuple(str(model.run.evaluation(model.part).get(split)) for model in models)
+    return _model_cards(tuple(model.key for model in models), results, split, tuple(names), models)
+
+
+@st.cache_resource(max_entries=32, show_spinner="Testing differences …")
+def _model_cards(
+    keys: tuple[str, ...], results: tuple[str, ...], split: str, metrics: tuple[str, ...], _models: ModelPair
+) -> list[Card]:
+    (left, left_intervals), (right, right_intervals) = (_load(model, split) for model in _models)
+    cards = []
+    for metric in (name for name in metrics if name in left_intervals and name in right_intervals):
+        try:
+            comparison = compare_results([left], [right], metric)
+        except BscError:  # runs on the same texts may have other rows
+            comparison = None
+        cards.append(Card(metric, left_intervals[metric], right_intervals[metric], comparison))
+    return cards
+
+
+def _load(model: run_data.Model, split: str) -> tuple[EvalResult, dict[str, Interval]]:
+    """Return the evaluation of a model and its metrics, without rankings if no query has a positive."""
+    data = run_data.load_splits(model.run)
+    result = load_results(model.run, split, when=model.part, data=data)
+    intervals = run_intervals(model.run, split, when=model.part, data=data)
+    if result.queries is not None and not result.queries.positives.any():
+        intervals = {name: one for name, one in intervals.items() if name not in result.queries.values}
+    return result, intervals
+
+
+def query_cards(left: QueryValues, right: QueryValues, names: dict[str, str]) -> list[Card]:
+    """Return the cards of two models' values of the same queries."""
+    intervals = query_intervals(left, seed=0), query_intervals(right, seed=0)
+    return [
+        Card(name, intervals[0][name], intervals[1][name], compare_queries(left, right, name, seed=0))
+        for name in names
+        if name in left.values
+    ]

@@ -1,0 +1,93 @@
+"""Buttons of one run: stop, resume, duplicate and delete; and functions that start another run from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import streamlit as st
+
+from bsc_core import jobs
+from bsc_core.config import DataConfig, RunConfig
+from bsc_core.errors import BscError
+from bsc_core.runs import Run, RunStatus
+from pages.ui.components import data_cache, display, page_layout
+from pages.ui.data import uploads
+from pages.ui.runs import table, trash
+
+SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
+
+
+def draw(run: Run, status: RunStatus) -> None:
+    """Draw the buttons that apply to the state of the run."""
+    with st.container(horizontal=True):
+        hanging = is_hanging(run, status)
+        if hanging or status.state in ("queued", "starting", "running"):
+            _button("Stop", run, _stop, icon=":material/stop:", about="Stops the run and saves the best model so far.")
+        elif jobs.can_resume(run):
+            about = "Starts a new run that continues from the last checkpoint."
+            _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
+        about = "Opens the New run page with the settings of this run."
+        _button("Duplicate", run, _duplicate, icon=":material/content_copy:", about=about)
+        if status.is_finished and not hanging:
+            about = f"Moves the run to the trash. You can restore it for {trash.RETENTION}."
+            _button("Delete", run, trash.delete, icon=":material/delete:", about=about)
+
+
+def is_hanging(run: Run, status: RunStatus) -> bool:
+    """Whether the run is lost but its process still exists, so that it has to be stopped first."""
+    try:
+        return status.state == "lost" and jobs.has_live_process(run)
+    except BscError:  # an unknown backend; the action itself reports it
+        return False
+
+
+def _button(label: str, run: Run, action: Callable[[Run], None], *, icon: str, about: str) -> None:
+    if st.button(label, key=f"runs.{label.lower()}.{run.id}", icon=icon, help=about):
+        with display.show_errors(stop=False):
+            action(run)
+
+
+def _stop(run: Run) -> None:
+    jobs.stop(run)
+    st.rerun()
+
+
+def _resume(run: Run) -> None:
+    resumed = jobs.resume(data_cache.run_store(), run)
+    table.save_group(resumed.status().group)
+    page_layout.switch_page("runs", run=resumed.id)
+
+
+def _duplicate(run: Run) -> None:
+    start_from_config(run.config())
+
+
+def start_from_config(config: RunConfig) -> None:
+    """Open the New run page with all settings of a config, on its dataset."""
+    values: dict[str, Any] = config.model_dump()
+    page_layout.send_settings({section: values[section] for section in SECTIONS})
+    page_layout.switch_page("train", dataset=dataset_key(config.data))
+
+
+def train_from_model(run: Run) -> None:
+    """Open the New run page with the model of this run as the encoder."""
+    config = run.config()
+    encoder = config.encoder.model_copy(update={"name": f"run:{run.id}"})
+    page_layout.send_settings({"encoder": encoder.model_dump()})
+    page_layout.switch_page("train", dataset=dataset_key(config.data))
+
+
+def dataset_key(data: DataConfig) -> str:
+    """Return the key of the dataset with this config; a config without a dataset is saved as a new one."""
+    plain = _without_marks(data)
+    for key, choice in data_cache.datasets().items():
+        if _without_marks(choice.data) == plain:
+            return key
+    folder = uploads.folder_for(data.train, data.model_dump_json())
+    return uploads.register(folder, data.train.rstrip("/").rpartition("/")[2], data)
+
+
+def _without_marks(data: DataConfig) -> DataConfig:
+    """Drop the file of marked false negatives, which belongs to the dataset."""
+    return data.model_copy(update={"false_negatives": None})

@@ -1,0 +1,245 @@
+"""One run: its status line, actions and progress, and tabs with metrics, curves, first batch, log, config and model."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import streamlit as st
+
+from bsc_core import formatting, jobs
+from bsc_core.config import to_toml
+from bsc_core.figures.runs import curves
+from bsc_core.runs import FIRST_BATCH, Run, RunStatus
+from pages.ui.comparison import metrics_table, settings
+from pages.ui.components import display
+from pages.ui.runs import actions, model_export, queue, table
+
+LOG_LINES = 200
+
+
+def draw(run: Run) -> None:
+    """Draw the run, live while it is active, and the page again when it ends."""
+    table.draw_live(lambda: _draw(run), [run])
+
+
+def _draw(run: Run) -> None:
+    status = run.status()
+    _draw_head(run, status)
+    tabs = {
+        "Overview": _draw_overview,
+        "Curves": _draw_curves,
+        "First batch": _draw_first_batch,
+        "Log": _draw_log,
+        "Config": _draw_config,
+        "Model": model_export.draw,
+    }
+    first = "Log" if status.state in ("failed", "lost") else "Overview"
+    key = f"runs.part.{run.id}.{first}"  # a run that fails while you watch it switches to its log
+    for tab, draw_tab in zip(
+        st.tabs(list(tabs), default=first, on_change="rerun", key=key), tabs.values(), strict=True
+    ):
+        if tab.open:
+            with tab, display.show_errors(stop=False):
+                draw_tab(run, status)
+
+
+def _draw_head(run: Run, status: RunStatus) -> None:
+    """Draw the status line, the actions, the progress bar and the error."""
+    style = table.STATES[status.state]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
+        st.text(status_line(status))
+    actions.draw(run, status)
+    if not status.is_finished:
+        st.progress(status.progress, text=_activity(run, status))
+    if status.error:
+        with st.container(border=True):
+            st.markdown(f":material/error: **{style.meaning}**")
+            st.text(status.error)
+            next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
+            st.caption(f"The end of the log is below. Fix the cause, then {next_step}.")
+
+
+def _activity(run: Run, status: RunStatus) -> str:
+    if status.state != "queued":
+        return status.message or "Starting …"
+    return queue.waiting_reason(run) or "Waits for its turn"
+
+
+def status_line(status: RunStatus) -> str:
+    """Return the progress in one line: `step 63 of 126 · epoch 2 of 3 · 48 s left`."""
+    parts = []
+    if status.steps:
+        parts.append(f"step {formatting.count(status.step)} of {formatting.count(status.steps)}")
+    if status.epochs:
+        parts.append(f"epoch {status.epoch} of {status.epochs}")
+    if status.eta_seconds and not status.is_finished:
+        parts.append(f"{formatting.duration(status.eta_seconds)} left")
+    if status.finished and status.started:
+        parts.append(f"took {formatting.duration(status.finished - status.started)}")
+    if status.metric_name:
+        parts.append(f"best on dev: {table.best_metric(status)}")
+    if status.resumed_from:
+        parts.append(f"resumed from {status.resumed_from}")
+    message = status.message if status.is_finished else ""
+    return " · ".join(parts) or message or table.STATES[status.state].meaning
+
+
+def _draw_overview(run: Run, status: RunStatus) -> None:
+    rows = table.metric_rows(run)
+    left, right = display.columns(2)
+    with left:
+        if not _draw_curve(run, rows, "loss"):
+            _draw_no_steps(status)
+    with right:
+        name = status.metric_name
+        if name and len(curves.evaluations(rows, name)) > 1:
+            display.figure(curves.metric_curve({run.id: [rows]}, name), alt=f"{name} by epoch", name=f"dev.{run.id}")
+    _draw_metrics(run)
+
+
+def _draw_metrics(run: Run) -> None:
+    key = f"runs.metrics.all.{run.id}"
+    rows = before_after_rows(run, all_metrics=bool(st.session_state.get(key)))
+    if not rows:
+        st.caption("Metrics before and after training appear here after the first evaluation.")
+        return
+    st.dataframe(rows, hide_index=True, key=f"runs.metrics.{run.id}", alt="Metrics before and after training")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.toggle("All metrics", key=key)
+        if run.evaluation("after"):
+            st.caption("Brackets: 95% bootstrap intervals over queries. p: a paired test over queries.")
+
+
+def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, str]]:
+    """Return a table row per split and metric, before and after training; empty before the first evaluation.
+
+    Args:
+        run: The run.
+        all_metrics: Include every cutoff, not only the main metrics.
+    """
+    before, after = run.evaluation("before"), run.evaluation("after")
+    main = (*metrics_table.MAIN_METRICS, run.status().metric_name)
+    return [
+        _metric_row(run, split, name, metrics[name], (after.get(split) or {}).get(name))
+        for split, metrics in before.items()
+        for name in sorted(metrics, key=table.metric_order)
+        if name not in table.NOT_METRICS and (all_metrics or name in main)
+    ]
+
+
+def _metric_row(run: Run, split: str, name: str, before: float | None, after: float | None) -> dict[str, str]:
+    if not run.evaluation("after"):
+        return {"Split": split, "Metric": name, "Before": formatting.metric(before), "After": "not yet"}
+    sides = settings.untrained_and_trained(run)
+    intervals = [metrics_table.interval_or_none(side, split, name) for side in sides]
+    values = [
+        formatting.metric(value) if interval is None else metrics_table.format_interval(interval)
+        for value, interval in zip((before, after), intervals, strict=True)
+    ]
+    row = {"Split": split, "Metric": name, "Before": values[0], "After": values[1]}
+    if all(intervals):
+        row["Significant?"] = metrics_table.significance(settings.compare_settings(*sides, split, name))
+    return row
+
+
+def _draw_curves(run: Run, status: RunStatus) -> None:
+    rows = table.metric_rows(run)
+    fields = curves.logged_fields(rows)
+    if not fields:
+        _draw_no_steps(status)
+        return
+    for cell, field in zip(display.columns(len(fields), min_width=440), fields, strict=True):
+        with cell:
+            _draw_curve(run, rows, field)
+    display.csv_button(lambda: step_rows(rows), name=f"steps.{run.id}", key=f"runs.steps.{run.id}")
+
+
+def _draw_curve(run: Run, rows: list[dict[str, Any]], field: str) -> bool:
+    """Draw one logged number by step; False if no step has logged it."""
+    if field not in curves.logged_fields(rows):
+        return False
+    alt = f"{curves.STEP_FIELDS[field].noun} by step"
+    display.figure(curves.step_curve({run.id: [rows]}, field), alt=alt, name=f"{field}.{run.id}")
+    return True
+
+
+def _draw_no_steps(status: RunStatus) -> None:
+    if status.is_finished:
+        st.caption("The run ended before its first training step.")
+    else:
+        st.caption("The curves appear here after the first training step.")
+        st.skeleton(height=200)
+
+
+def step_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the training steps as table rows."""
+    return [{name: value for name, value in row.items() if name != "kind"} for row in rows if row.get("kind") == "step"]
+
+
+def _draw_first_batch(run: Run, status: RunStatus) -> None:
+    """Draw the pairs of the first batch as the model read them: tokenized and truncated."""
+    batch = run.read_json(FIRST_BATCH)
+    if not batch:
+        no_batch = "This run saved no first batch."
+        st.caption(no_batch if status.is_finished else "The first batch appears here as soon as training begins.")
+        return
+    st.text(batch_sentence(batch))
+    rows = [batch_row(pair) for pair in batch["pairs"]]
+    has_labels = any(row["Label"] is not None for row in rows)
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key=f"runs.batch.{run.id}",
+        alt="The pairs of the first batch as the model read them",
+        height=min(420, 38 + 36 * len(rows)),
+        column_order=[name for name in rows[0] if name != "Label" or has_labels],
+        column_config={
+            "Query": st.column_config.TextColumn(width=280),
+            "Document": st.column_config.TextColumn(width=340),
+            "Label": st.column_config.NumberColumn(format="%.2f"),
+        },
+    )
+
+
+def batch_sentence(batch: dict[str, Any]) -> str:
+    """Describe how many pairs of the batch are shown, and how many of their texts were truncated."""
+    pairs = batch["pairs"]
+    cut = sum(bool(pair[f"{side}_cut"]) for pair in pairs for side in ("query", "document"))
+    shown = "" if len(pairs) == batch["size"] else f", the first {len(pairs)} are shown"
+    truncated = f"{formatting.plural(cut, 'text was', 'texts were')} truncated" if cut else "no text was truncated"
+    return f"Epoch {batch['epoch']} starts with {formatting.plural(batch['size'], 'pair')}{shown}; {truncated}."
+
+
+def batch_row(pair: dict[str, Any]) -> dict[str, Any]:
+    """Return one pair as a table row; `Truncated` names the sides that were too long."""
+    return {
+        "Query": pair["query"],
+        "Document": pair["document"],
+        "Label": pair["label"],
+        "Query tokens": pair["query_tokens"],
+        "Document tokens": pair["document_tokens"],
+        "Truncated": " and ".join(side for side in ("query", "document") if pair[f"{side}_cut"]),
+    }
+
+
+def _draw_log(run: Run, _status: RunStatus) -> None:
+    with st.container(height=320, border=False, autoscroll=True):
+        st.code("\n".join(run.log_tail(LOG_LINES)) or "The log is empty.", language=None, wrap_lines=True)
+    st.caption(f"The last {LOG_LINES} lines of {run.log_file}")
+
+
+def _draw_config(run: Run, status: RunStatus) -> None:
+    """Draw the config, the run's folder and its checkpoints."""
+    text = to_toml(run.config())
+    st.code(text, language="toml", height=320)
+    display.config_download(text, key=f"runs.toml.{run.id}")
+    ended = f" · ended {_local_time(status.finished)}" if status.finished else ""
+    names = sorted(path.name for path in run.checkpoints_folder.glob("step-*"))
+    checkpoints = f" · checkpoints {', '.join(names)}" if names else " · no checkpoint yet"
+    st.caption(f"{run.folder} · created {_local_time(status.created)}{ended}{checkpoints}")
+
+
+def _local_time(timestamp: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp))

@@ -1,0 +1,220 @@
+"""The runs of a group: parallel coordinates, curves, a table of settings, and the best setting as a config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from bsc_core import formatting, jobs
+from bsc_core.config import RunConfig, to_toml
+from bsc_core.evaluation import Comparison
+from bsc_core.figures.runs import curves, parallel
+from bsc_core.runs import Run
+from pages.ui.comparison import metrics_table
+from pages.ui.comparison.settings import Setting, compare_settings
+from pages.ui.components import data_cache, display
+from pages.ui.components.glossary import help_text
+from pages.ui.runs import actions, table
+
+SEED = "training.seed"
+SPLIT = "dev"
+MAX_INTERVALS = 24  # settings, the best means first, whose intervals are computed
+Summary = Mapping[str, Any]
+Cell = Mapping[str, Any]  # one setting of a summary
+
+
+def draw(group: str, runs: list[Run]) -> None:
+    """Draw the group, live while one of its runs is active."""
+    table.draw_live(lambda: _draw(group, runs), runs)
+
+
+def _draw(group: str, runs: list[Run]) -> None:
+    with display.show_errors(stop=False):
+        summary = jobs.group_summary(runs)
+        st.subheader(headline(group, summary), anchor=False)
+        tabs = {
+            "Parallel axes": _draw_axes,
+            "Curves": _draw_curves,
+            "Settings": _draw_settings,
+            "Best setting": _draw_best_setting,
+        }
+        drawn = st.tabs(list(tabs), on_change="rerun", key=f"runs.sweep.{group}")
+        for tab, draw_tab in zip(drawn, tabs.values(), strict=True):
+            if tab.open:
+                with tab:
+                    draw_tab(group, runs, summary)
+
+
+def headline(group: str, summary: Summary) -> str:
+    """Return `Sweep name: 3 of 4 runs done, 1 failed`."""
+    others = [f", {count} {state}" for state, count in summary["states"].items() if state != "done" and count]
+    done = f"{summary['done']} of {formatting.plural(summary['runs'], 'run')} done"
+    return f"{data_cache.short_id(group)}: {done}{''.join(others)}"
+
+
+def _draw_axes(group: str, runs: list[Run], summary: Summary) -> None:
+    """Draw every run as a line over the settings that differ, the metric last."""
+    values, results = run_values(summary)
+    if not values:
+        st.caption("The runs of this group were deleted.")
+        return
+    metric = summary["metric"] or "metric on dev"
+    figure = parallel.parallel(values, results, metric=metric)
+    display.figure(figure, alt=" ".join(parallel.headline(values, results, metric=metric)), name=f"sweep.{group}")
+
+
+def run_values(summary: Summary) -> tuple[dict[str, dict[str, Any]], dict[str, float | None]]:
+    """Return, by run id, the settings that differ and the best dev metric (None until the run is done).
+
+    The seed counts as a setting only if nothing else differs.
+    """
+    values: dict[str, dict[str, Any]] = {}
+    results: dict[str, float | None] = {}
+    for cell in summary["settings"]:
+        for run_id, seed, value in zip(cell["runs"], cell["seeds"], cell["values"], strict=True):
+            values[run_id] = dict(cell["setting"]) or {SEED: seed}
+            results[run_id] = value
+    return values, results
+
+
+def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
+    """Draw the dev metric by epoch and the loss by step of all runs, the best one highlighted."""
+    rows = {run.id: table.metric_rows(run) for run in runs}
+    metric, best_run = summary["metric"], summary["best_run"]
+    left, right = display.columns(2)
+    best = f"best run {data_cache.short_id(best_run)}" if best_run else "no run is done"
+    with left:
+        losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
+        figure = parallel.sweep_curves(losses, title=f"Loss; {best}", value="loss", across="step", top=best_run)
+        display.figure(figure, alt=f"Loss by step of {len(rows)} runs", name=f"sweep.loss.{group}")
+    if metric:
+        with right:
+            values = {run_id: curves.evaluations(lines, metric) for run_id, lines in rows.items()}
+            title = f"{metric} on dev; {best}"
+            figure = parallel.sweep_curves(values, title=title, value=metric, across="epoch", top=best_run)
+            display.figure(figure, alt=f"{metric} by epoch of {len(rows)} runs", name=f"sweep.dev.{group}")
+
+
+def _draw_settings(group: str, runs: list[Run], summary: Summary) -> None:
+    """Draw a table row per setting: its seeds, and the metric's mean, interval, deviation and best value."""
+    rows = setting_rows(summary, intervals(summary, runs))
+    st.dataframe(rows, hide_index=True, key=f"runs.cells.{group}", alt="Settings of the sweep, the best mean first")
+    display.csv_button(rows, name=f"sweep.{group}", key=f"runs.cells.save.{group}")
+    _draw_best_against_next(runs, summary)
+
+
+def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
+    """Draw whether the best setting is significantly better than the next one, if two have finished runs."""
+    sentence = best_against_next(summary, runs)
+    if sentence is None:
+        return
+    about = f"{help_text('interval')}\n\n{help_text('p_value')}"
+    if any(len(cell["runs"]) > 1 for cell in summary["settings"]):
+        about += f"\n\n{help_text('seed_spread')}"
+    st.text(sentence, help=about)
+
+
+def setting_rows(summary: Summary, intervals_: list[str]) -> list[dict[str, Any]]:
+    """Return the settings as table rows, the best mean first, each with its interval."""
+    metric = summary["metric"] or "metric"
+    return [
+        {key: parallel.format_value(value) for key, value in cell["setting"].items()}
+        | {
+            "Runs": len(cell["runs"]),
+            "Seeds": parallel.format_value(cell["seeds"]),
+            f"{metric}, mean": _metric(cell["mean"], "not done"),
+            "95% interval": interval,
+            "Std. dev.": _metric(cell["deviation"], "one value" if cell["mean"] is not None else ""),
+            "Best": _metric(cell["best"], ""),
+        }
+        for cell, interval in zip(summary["settings"], intervals_, strict=True)
+    ]
+
+
+def _metric(value: float | None, otherwise: str) -> str:
+    return otherwise if value is None else formatting.metric(value)
+
+
+def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
+    """Draw the setting with the best mean as a config file."""
+    config = best_config(summary)
+    if config is None:
+        active = any(not run.status().is_finished for run in runs)
+        later = "The best setting appears here as a config when the first run is done."
+        st.caption(later if active else "No run of this group is done, so there is no best setting.")
+        return
+    cell = summary["settings"][0]
+    seeds = f" over {formatting.plural(len(cell['runs']), 'seed')}" if len(cell["runs"]) > 1 else ""
+    interval = intervals(summary, runs)[0]
+    value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
+    st.text(f"{setting_name(cell)}: {summary['metric']} {value}{seeds}")
+    _draw_best_against_next(runs, summary)
+    text = to_toml(config)
+    st.code(text, language="toml", height=320)
+    with st.container(horizontal=True):
+        display.config_download(text, key=f"runs.best.toml.{group}")
+        about, icon = "Opens the New run page with this config.", ":material/arrow_forward:"
+        if st.button("Train with this setting", key=f"runs.best.train.{group}", type="primary", icon=icon, help=about):
+            actions.start_from_config(config)
+
+
+def best_config(summary: Summary) -> RunConfig | None:
+    """Return the config of the best run of the setting with the best mean; None while no run is done."""
+    run_id = summary["settings"][0]["best_run"] if summary["settings"] else None
+    return data_cache.run_store().get(run_id).config() if run_id else None
+
+
+def intervals(summary: Summary, runs: list[Run]) -> list[str]:
+    """Return the interval of each setting, such as `[0.612, 0.688]`, or the reason why there is none."""
+    return [
+        _interval_text(cell, position, summary["metric"], runs) for position, cell in enumerate(summary["settings"])
+    ]
+
+
+def _interval_text(cell: Cell, position: int, metric: str | None, runs: list[Run]) -> str:
+    if cell["mean"] is None:
+        return ""
+    if position >= MAX_INTERVALS:
+        return "not computed"
+    interval = metrics_table.interval_or_none(cell_setting(cell, runs), SPLIT, metric) if metric else None
+    if interval is None or interval.low is None or interval.high is None:
+        return "no interval"
+    return f"[{formatting.metric(interval.low)}, {formatting.metric(interval.high)}]"
+
+
+def best_against_next(summary: Summary, runs: list[Run]) -> str | None:
+    """Compare the best setting with the next one, in a sentence; None while fewer than two are evaluated."""
+    done = [cell for cell in summary["settings"] if cell["mean"] is not None]
+    if len(done) < 2 or not summary["metric"]:
+        return None
+    best, following = (cell_setting(cell, runs) for cell in done[:2])
+    return best_sentence(compare_settings(following, best, SPLIT, summary["metric"]), following.name)
+
+
+def best_sentence(comparison: Comparison | str, following: str) -> str:
+    """Return `Best against next setting (temperature 0.1): better, +0.012 [+0.004, +0.020], p = 0.003.`"""
+    start = f"Best against next setting ({following}):"
+    if isinstance(comparison, str):
+        return f"{start} not compared, {comparison.removeprefix('comparison: ').rstrip('.')}."
+    if comparison.p is None:
+        return f"{start} inconclusive, {'there is one query' if comparison.queries < 2 else 'no query differs'}."
+    verdict = "inconclusive"
+    if comparison.significant:
+        verdict = "better" if comparison.difference.value > 0 else "worse"
+    change, p_value = metrics_table.format_difference(comparison.difference), metrics_table.format_p(comparison.p)
+    return f"{start} {verdict}, {change}, {p_value}."
+
+
+def cell_setting(cell: Cell, runs: list[Run]) -> Setting:
+    """Return the finished runs of a setting."""
+    by_id = {run.id: run for run in runs}
+    done = [by_id[run_id] for run_id, value in zip(cell["runs"], cell["values"], strict=True) if value is not None]
+    return Setting(done[0].id, setting_name(cell), tuple(done))
+
+
+def setting_name(cell: Cell) -> str:
+    """Return `loss.temperature 0.05, training.batch_size 32`."""
+    values = [f"{key} {parallel.format_value(value)}" for key, value in cell["setting"].items()]
+    return ", ".join(values) or "the only setting"

@@ -1,0 +1,246 @@
+"""The table of runs, and the selection of a group and of runs, which the URL stores."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import streamlit as st
+
+from bsc_core import formatting, jobs
+from bsc_core.errors import BscError
+from bsc_core.runs import Run, RunStatus
+from pages.ui.components import data_cache, display, page_layout
+
+COMPARE = "compare"
+GROUP = "group"
+SAVED_GROUP = "runs.group.saved"
+ALL_RUNS = "All runs"
+UPDATE_INTERVAL = "2s"
+CURRENT_TABLE = "runs.table.current"  # the key of the table that the page shows
+HEIGHT, HEIGHT_WITH_RUN = 300, 182  # pixels
+MAX_COMPARED = 24
+METRIC_ORDER = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
+NOT_METRICS = (
+    *("queries", "documents", "gold_missing", "constant", "queries_without_positive", "queries_in_dev"),
+    *("f1_threshold", "accuracy_threshold", "positives", "pairs"),
+)
+
+
+class StateStyle(NamedTuple):
+    """Display of a run state: its mark in tables, its badge's icon and color, and its meaning."""
+
+    mark: str
+    icon: str
+    color: str
+    meaning: str
+
+
+STATES: dict[str, StateStyle] = {
+    "queued": StateStyle("○", ":material/schedule:", "gray", "Waits for its turn and starts automatically."),
+    "starting": StateStyle("◔", ":material/hourglass_top:", "blue", "The process is starting."),
+    "running": StateStyle("●", ":material/play_arrow:", "blue", "Training. It continues if you close this page."),
+    "stopping": StateStyle("◑", ":material/hourglass_bottom:", "orange", "Stops after this step and saves its model."),
+    "done": StateStyle("✓", ":material/check_circle:", "green", "Trained and evaluated."),
+    "failed": StateStyle("✗", ":material/error:", "red", "The run ended with an error."),
+    "stopped": StateStyle("■", ":material/stop_circle:", "orange", "Stopped on request. Its best model is saved."),
+    "lost": StateStyle("?", ":material/help:", "violet", "The process ended without reporting a result."),
+}
+
+
+def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
+    """Draw the table, live while a run is active.
+
+    Returns:
+        The selected group or None, its runs or all runs, and the selected runs, the run of the context bar first.
+    """
+    with st.container(horizontal=True):
+        group, runs = _select_group(all_runs)
+        selected = _select_runs([run.id for run in runs])
+    draw_live(lambda: _draw_table(runs, selected), runs)
+    return group, runs, [data_cache.run_store().get(run_id) for run_id in selected]
+
+
+def _select_group(runs: list[Run]) -> tuple[str | None, list[Run]]:
+    """Return the group in the URL and its runs in launch order; None and all runs without a group."""
+    groups = list(dict.fromkeys(group for run in runs if (group := run.status().group)))
+    if not groups:
+        return None, runs
+    saved = st.session_state.pop(SAVED_GROUP, None)
+    if saved in groups:
+        st.session_state[GROUP] = saved
+    about = "Runs that were launched together: a sweep, or one setting with several seeds."
+    group = st.selectbox("Group", [ALL_RUNS, *groups], key=GROUP, bind="query-params", help=about)
+    if group not in groups:
+        return None, runs
+    return group, sorted((run for run in runs if run.status().group == group), key=_launch_order)
+
+
+def save_group(group: str | None) -> None:
+    """Save the selected group while the page switches to another of its runs, which empties the URL."""
+    if group is not None and st.session_state.get(GROUP) == group:
+        st.session_state[SAVED_GROUP] = group
+
+
+def _launch_order(run: Run) -> tuple[float, str]:
+    return run.status().created, run.id
+
+
+def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
+    """Draw now and every 2 seconds while a run is active; when the last one ends, rerun the page once."""
+    active = any(not run.status().is_finished for run in runs)
+
+    def update() -> None:
+        if active and all(run.status().is_finished for run in runs):
+            st.rerun(scope="app")
+        draw()
+
+    st.fragment(update, run_every=UPDATE_INTERVAL if active else None)()
+
+
+def _draw_table(runs: list[Run], selected: list[str]) -> None:
+    """Draw the table; its key depends on the listed runs, so that a new run does not move the selection."""
+    _recover_lost_runs(runs)
+    ids = [run.id for run in runs]
+    key = f"runs.table.{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
+    rows = [table_row(run) for run in runs]
+    st.session_state[CURRENT_TABLE] = key
+    st.dataframe(
+        rows,
+        key=key,
+        on_select=lambda: _apply_selection(key, ids),
+        selection_mode="multi-row",
+        selection_default={"selection": {"rows": [ids.index(run_id) for run_id in selected]}},
+        hide_index=True,
+        height=min(HEIGHT if not selected else HEIGHT_WITH_RUN, 38 + 36 * len(runs)),
+        alt="Runs with state, progress, step, time left, metric on dev, group and age",
+        column_order=[name for name in rows[0] if _is_useful(name, rows)],
+        column_config={
+            "Run": st.column_config.TextColumn(width=240),
+            "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
+            "Dev by epoch": st.column_config.LineChartColumn(width=110, help="The best metric after each epoch."),
+        },
+    )
+    if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
+        st.rerun(scope="app")
+
+
+def _is_useful(name: str, rows: list[dict[str, Any]]) -> bool:
+    """Whether to show a column: the group if there are several, the time left if any is known."""
+    if name == "Group":
+        return len({row[name] for row in rows}) > 1
+    return name != "Time left" or any(row[name] for row in rows)
+
+
+def _recover_lost_runs(runs: list[Run]) -> None:
+    """Update the state of runs whose process ended; rerun the page if a run's folder is gone."""
+    with display.show_errors(stop=False):
+        jobs.reconcile(data_cache.run_store())
+    if not all(run.folder.is_dir() for run in runs):
+        st.rerun(scope="app")
+
+
+def _current_selection(ids: list[str]) -> list[str]:
+    """Return the selected runs; none if the run of the context bar is not listed."""
+    first = st.session_state.get("run", page_layout.NO_RUN)
+    return [first, *st.session_state.get(COMPARE, [])] if first in ids else []
+
+
+def _select_runs(ids: list[str]) -> list[str]:
+    """Draw the box of further runs; return the run of the context bar and those, which the URL stores as `compare`."""
+    first = st.session_state.get("run", page_layout.NO_RUN)
+    if first not in ids:
+        return []
+    others = [run_id for run_id in ids if run_id != first]
+    st.session_state[COMPARE] = [run_id for run_id in st.session_state.get(COMPARE, []) if run_id in others]
+    if not others:
+        return [first]
+    hint = "Select rows of the table, or runs here"
+    return [first, *st.multiselect("Compare with", others, key=COMPARE, bind="query-params", placeholder=hint)]
+
+
+def draw_compare_button(runs: list[Run]) -> None:
+    """Draw the button that compares the evaluated runs; runs that differ only in their seed count as one setting."""
+    ids = [run.id for run in runs if run.evaluation("after")][:MAX_COMPARED]
+    if len(ids) > 1:
+        st.button(
+            f"Compare {formatting.plural(len(ids), 'run')}",
+            key="runs.compare.group",
+            on_click=lambda: _set_selection(ids),
+            icon=":material/compare_arrows:",
+            help="Compares the settings with intervals. The seeds of a setting count as one.",
+        )
+
+
+def _set_selection(ids: list[str]) -> None:
+    st.session_state["run"], st.session_state[COMPARE] = ids[0], ids[1:]
+
+
+def _apply_selection(key: str, ids: list[str]) -> None:
+    """Store the clicked rows: the one selected first as `run`, the others as `compare`."""
+    if st.session_state.get(CURRENT_TABLE) != key:  # a late event of a table that is no longer shown
+        return
+    before = _current_selection(ids)
+    clicked = [ids[row] for row in st.session_state[key]["selection"]["rows"]]
+    ordered = sorted(clicked, key=lambda run_id: before.index(run_id) if run_id in before else len(before))
+    _set_selection(ordered or [page_layout.NO_RUN])
+
+
+def table_row(run: Run) -> dict[str, Any]:
+    """Return one row of the table."""
+    status = run.status()
+    step = f"{formatting.count(status.step)} of {formatting.count(status.steps)}" if status.steps else ""
+    active = status.eta_seconds and not status.is_finished
+    return {
+        "Run": run_name(run),
+        "State": f"{STATES[status.state].mark} {status.state}",
+        "Progress": 100 if status.state == "done" else round(100 * status.progress),
+        "Step": step,
+        "Time left": formatting.duration(status.eta_seconds) if active else "",
+        "Dev by epoch": _dev_values(run, status.metric_name),
+        "Best on dev": best_metric(status),
+        "Group": data_cache.short_id(status.group) if status.group else "",
+        "Age": formatting.duration(max(0.0, time.time() - status.created)),
+    }
+
+
+def run_name(run: Run) -> str:
+    """Return a run's name and id; the id alone if its config cannot be read."""
+    try:
+        return page_layout.run_label(run.id)
+    except BscError:
+        return run.id
+
+
+def best_metric(status: RunStatus) -> str:
+    """Return `mrr 0.812 [0.790, 0.831]`, with the interval once the run has ended; a dash before any evaluation."""
+    if not status.metric_name:
+        return "—"
+    known = status.is_finished and status.metric_low is not None and status.metric_high is not None
+    interval = (status.metric_low or 0.0, status.metric_high or 0.0) if known else None
+    return f"{status.metric_name} {formatting.metric(status.metric_best, interval)}"
+
+
+def _dev_values(run: Run, metric: str | None) -> list[float]:
+    """Return a dev metric before training and after each epoch."""
+    if metric is None:
+        return []
+    values = [row["dev"].get(metric) for row in metric_rows(run) if row.get("kind") == "evaluation" and row.get("dev")]
+    return [value for value in values if value is not None]
+
+
+def metric_rows(run: Run) -> list[dict[str, Any]]:
+    """Return all rows of a run's metrics file; of a file read before, only new bytes are read."""
+    cache: dict[str, tuple[list[dict[str, Any]], int]] = st.session_state.setdefault("runs.metrics", {})
+    rows, start = cache.get(run.id, ([], 0))
+    new, end = run.metrics(start)
+    cache[run.id] = (rows + new, end)
+    return cache[run.id][0]
+
+
+def metric_order(name: str) -> tuple[int, int]:
+    """Return a sort key: the main metrics, then hits by cutoff, then the rest."""
+    kind, _, cut = name.partition("@")
+    return (METRIC_ORDER.index(kind) if kind in METRIC_ORDER else len(METRIC_ORDER), int(cut or 0))

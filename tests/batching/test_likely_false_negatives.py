@@ -1,0 +1,96 @@
+"""Likely false negatives: each reason by an example, and all of them against a slow search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bsc_core.batching import Reason, likely_false_negatives, marked_cells
+from bsc_core.batching.likely_false_negatives import NEARLY_EQUAL, nearly_equal
+from bsc_core.data import PairDataset
+from bsc_core.data.false_negatives import with_false_negatives
+
+QUERIES = [
+    "how to bake bread",
+    "bread: how to bake",
+    "reset a password",
+    "plant a rose",
+    "plant a rose",
+    "tune a guitar",
+]
+DOCUMENTS = ["knead it well", "use a hot oven today", "click the link", "dig a deep hole", "water it", "knead it well"]
+
+
+@pytest.fixture
+def dataset() -> PairDataset:
+    return PairDataset.from_pairs(QUERIES, DOCUMENTS, [1, 1, 1, 1, 1, 0.9])
+
+
+def vectors_apart(dataset: PairDataset) -> np.ndarray:
+    """Every pair's texts on an axis of their own, so that no document is nearer than the own one."""
+    vectors = np.zeros((len(dataset.texts), len(dataset) + 1), dtype=np.float32)
+    for row in range(len(dataset)):
+        vectors[dataset.query[row], row] = vectors[dataset.document[row], row] = 1
+    return vectors
+
+
+def reasons(dataset: PairDataset, vectors: np.ndarray) -> dict[tuple[int, int], tuple[Reason, ...]]:
+    rows = np.arange(len(dataset), dtype=np.int32)
+    return {
+        (one.query_row, one.document_row): one.reasons
+        for one in likely_false_negatives(dataset, vectors, rows, top=100)
+    }
+
+
+def test_each_reason_is_reported(dataset: PairDataset) -> None:
+    result = reasons(dataset, vectors_apart(dataset))
+    assert Reason.SAME_DOCUMENT in result[0, 5]
+    assert Reason.SAME_QUERY in result[3, 4]
+    assert Reason.NEAR_QUERY in result[0, 1]
+    assert not any(2 in pair for pair in result)
+
+
+def test_a_pair_labeled_positive_in_another_row_is_reported() -> None:
+    dataset = PairDataset.from_pairs(["a", "b", "a"], ["x", "y", "y"])
+    result = reasons(dataset, vectors_apart(dataset))
+    assert Reason.LABELED in result[0, 1]
+
+
+def test_a_document_closer_than_the_positive_is_reported_unless_labeled_negative() -> None:
+    vectors = np.array([[1, 0], [0, 1], [0.8, 0.6], [0.9, 0.1]], dtype=np.float32)  # q1, q2, d1, d2
+    free = PairDataset.from_pairs(["q1", "q2"], ["d1", "d2"])
+    assert reasons(free, vectors)[0, 1] == (Reason.CLOSER,)
+    labeled = PairDataset.from_pairs(["q1", "q2", "q1"], ["d1", "d2", "d2"], [1, 1, 0])
+    rows = np.array([0, 1], dtype=np.int32)
+    reported = {(one.query_row, one.document_row) for one in likely_false_negatives(labeled, vectors, rows)}
+    assert (0, 1) not in reported
+    assert (1, 0) in reported
+
+
+def test_a_mark_comes_first_and_appears_in_its_cells() -> None:
+    dataset = with_false_negatives(
+        PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"]), [("c", "x"), ("c", "elsewhere")]
+    )
+    rows = np.array([2, 0, 1], dtype=np.int32)
+    assert marked_cells(dataset, rows).tolist() == [[False, True, False], [False] * 3, [False] * 3]
+    (first, *_) = likely_false_negatives(dataset, vectors_apart(dataset), rows)
+    assert (first.query_row, first.document_row) == (2, 0)
+    assert first.reasons[0] == Reason.MARKED
+
+
+def test_stronger_reasons_come_first_and_more_similar_pairs_among_equals(dataset: PairDataset) -> None:
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(len(dataset.texts), 5)).astype(np.float32)
+    result = likely_false_negatives(dataset, vectors, np.arange(len(dataset), dtype=np.int32), top=100)
+    order = [(list(Reason).index(one.reasons[0]), -one.similarity) for one in result]
+    assert order == sorted(order)
+    assert len(likely_false_negatives(dataset, vectors, np.arange(6, dtype=np.int32), top=3)) == 3
+
+
+def test_nearly_equal_texts_share_most_of_their_words() -> None:
+    texts = ["One two three four five", "five FOUR three, two one!", "one two three four", "one", "", ""]
+    words = [set(text.lower().replace(",", "").replace("!", "").split()) for text in texts]
+    slow = [[bool(a & b) and len(a & b) / len(a | b) >= NEARLY_EQUAL for b in words] for a in words]
+    assert nearly_equal(texts).tolist() == slow
+    assert slow[0][2]
+    assert not slow[4][5]

@@ -1,0 +1,248 @@
+"""End-to-end test on the sample data: from the Start page over a run to search with the trained model."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from answers import nearest_documents, result_lists, submit_query
+from playwright.sync_api import expect
+
+from bsc_core import formatting
+from bsc_core.data import audit, load_data
+from bsc_core.evaluation.retrieval.rank import retrieval_task
+from bsc_core.presets.sample_data import sample_config
+from bsc_core.runs import Run
+
+EPOCHS = 24
+NEW_QUERY = "my sourdough loaf is flat and dense"
+STEP = re.compile(r"step (\d+) of (\d+)")
+
+
+@pytest.fixture(scope="module")
+def sample_rows(sample_pairs: Path) -> dict[int, dict[str, str]]:
+    """Rows of the sample data by line number."""
+    with sample_pairs.open(encoding="utf-8", newline="") as file:
+        return dict(enumerate(csv.DictReader(file, delimiter="\t"), start=2))
+
+
+def test_from_the_start_page_to_search_with_a_trained_model(visit, sample_rows):
+    check_the_start_page(visit)
+    check_the_data(visit, sample_rows)
+    check_a_batch(visit, sample_rows)
+    run = launch_a_run(visit)
+    reload_the_page_during_training(visit, run)
+    check_the_finished_run(visit, run)
+    check_the_embedding_map(visit, run)
+    search_with_both_models(visit, run)
+
+
+def check_the_start_page(visit):
+    visit.open()
+    for card in ("See how it works", "Inspect your batches", "Launch a run"):
+        expect(visit.page.get_by_role("heading", name=card, exact=True)).to_be_visible()
+    expect(visit.page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
+    expect(visit.page.get_by_role("button", name="Launch run")).to_be_enabled()
+    visit.click_button("Import your data")
+
+
+def check_the_data(visit, sample_rows):
+    visit.wait("What is in this dataset")
+    page, data = visit.page, load_data(sample_config(), seed=0)
+    visit.select_option("Dataset", "sample")
+    read = len(sample_rows) + len(data.corpus)
+    expect(page.get_by_text(f"{read:,} rows", exact=True)).to_be_visible()
+    expect(page.get_by_text("0 rejected", exact=True)).to_be_visible()
+    expect(page.get_by_text(f"{len(data.train):,} training pairs", exact=True)).to_be_visible()
+    for line, query, document, *_ in visit.rows("Pairs of texts"):
+        assert (query, document) == (sample_rows[int(line)]["query"], sample_rows[int(line)]["document"])
+    page.get_by_role("tab", name="Columns").click()
+    roles = {row[0]: row[1] for row in visit.rows("Columns, their roles and examples")}
+    assert roles["query"] == "query"
+    assert roles["topic"] == "not used"
+    page.get_by_role("tab", name="Audit").click()
+    result = audit(data)
+    assert result
+    for finding in result:
+        expect(page.get_by_text(finding.title, exact=True)).to_be_visible()
+    visit.select_option("Encoder", "static")
+    visit.click_button("Inspect the batches")
+
+
+def check_a_batch(visit, sample_rows):
+    visit.wait("Which negatives does a batch contain")
+    page = visit.page
+    cells = visit.by_key("batches.matrix").locator("[aria-label*='cosine of the positive: ']")
+    expect(cells).to_have_count(30 * 30)
+    reported = [cell_facts(label) for label in cells.evaluate_all("all => all.map(cell => cell.ariaLabel)")]
+    unlabeled = next(index for index, one in enumerate(reported) if one["kind"] == "in-batch negative")
+    closer = [index for index, one in enumerate(reported) if one["kind"] == "closer than the positive"][-1]
+    for index in (unlabeled, closer):
+        cells.nth(index).click(force=True)  # a mark may cover its center
+        check_the_pinned_pair(visit, reported[index], sample_rows)
+        visit.wait()
+
+    hardest = [line[-5:] for line in visit.rows("Hardest in-batch negatives")]  # without the checkbox of the row
+    cosines = [float(line[0]) for line in hardest]
+    assert len(hardest) > 5
+    assert cosines == sorted(cosines, reverse=True)
+    answers = {(one["query"], one["document"]): float(one["label"]) for one in sample_rows.values()}
+    assert all(answers.get((query, document), 0.0) <= 0.5 for _, _, query, document, *_ in hardest)
+    groups = re.compile(r"^(\d+) groups in this batch.*\. The mean cosine of neighbors to their anchor is 0\.\d{3}\.")
+    number = int(groups.match(page.get_by_text(groups).inner_text())[1])
+    titles = page.get_by_test_id("stVegaLiteChart").nth(2).locator("text", has_text=re.compile(r"^group \d+$"))
+    expect(titles).to_have_count(number)
+    visit.click_button("Train with this plan")
+
+
+def cell_facts(label: str) -> dict[str, str]:
+    """Parse the accessible label of a cell: `cosine: 0.4; query: ...; document: ...; kind: ...`."""
+    return dict(part.split(": ", 1) for part in re.split(r"; (?=[a-z ]+: )", label))
+
+
+def check_the_pinned_pair(visit, expected: dict[str, str], sample_rows) -> None:
+    pin = visit.page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
+    expect(pin.get_by_text(f"Pinned pair · {expected['kind']}")).to_be_visible()
+    for side in ("query", "document"):
+        expect(pin.get_by_text(expected[side], exact=True).first).to_be_visible()
+        line = pin.get_by_text(re.compile(rf"^{side.capitalize()} · line \d+$")).inner_text().split()[-1]
+        assert sample_rows[int(line)][side] == expected[side]
+    shown = [float(number) for number in pin.get_by_test_id("stMetricValue").all_inner_texts()[:2]]
+    assert shown == pytest.approx(
+        [float(expected["similarity"]), float(expected["cosine of the positive"])], abs=0.0011
+    )
+
+
+def launch_a_run(visit) -> Run:
+    visit.wait("What will this run do")
+    page, known = visit.page, {run.id for run in visit.server.store.list()}
+    visit.select_option("Start from", "Fast lesson")
+    page.get_by_text(re.compile("^Training: 5 epochs")).click()
+    epochs = page.get_by_role("spinbutton", name="Epochs")
+    epochs.fill(str(EPOCHS))
+    epochs.press("Enter")
+    expect(page.get_by_text(re.compile(f"^Training: {EPOCHS} epochs, batch 30,"))).to_be_visible()
+    expect(page.get_by_text("Start from static token vectors")).to_be_visible()
+    visit.click_button("Launch run")
+    visit.wait("How is training going")
+    (run,) = [run for run in visit.server.store.list() if run.id not in known]
+    chosen = run.config()
+    assert (chosen.encoder.name, chosen.batching.strategy, chosen.training.epochs) == ("static", "nearest", EPOCHS)
+    return run
+
+
+def reload_the_page_during_training(visit, run):
+    page = visit.page
+    expect(page.get_by_role("combobox", name="Run", exact=True)).to_have_value(run.id)
+    before = shown_step(visit, at_least=1)
+    page.reload()
+    visit.wait("How is training going")
+    assert not run.status().is_finished, "the run ended before the page was reloaded; increase EPOCHS"
+    expect(page.get_by_role("combobox", name="Run", exact=True)).to_have_value(run.id)
+    assert run.id in page.url
+    after = shown_step(visit, at_least=before)
+    shown_step(visit, at_least=after + 1)
+    assert [row[1] for row in visit.rows(RUNS) if run.id in row[0]] == ["● running"]
+    expect(page.get_by_test_id("stSidebar").get_by_role("link", name=re.compile(r"^.*\d+% · "))).to_be_visible()
+    expect(page.get_by_test_id("stVegaLiteChart").or_(page.locator(".js-plotly-plot")).first).to_be_visible()
+
+
+RUNS = "Runs with state, progress, step, time left, metric on dev, group and age"
+METRICS = "Metrics before and after training"
+INTERVAL = re.compile(r"(-?\d\.\d{3}) \[(-?\d\.\d{3}), (-?\d\.\d{3})\]")
+VERDICTS = ("yes, ", "inconclusive", "no difference")
+
+
+def shown_step(visit, *, at_least: int) -> int:
+    """Wait until the page shows at least this step, and return the step shown."""
+    line = visit.page.get_by_test_id("stMain").get_by_text(STEP)
+    digits = "|".join(str(step) for step in range(at_least, 1000))
+    expect(line).to_have_text(re.compile(rf"step ({digits}) of"))
+    return int(STEP.search(line.inner_text())[1])
+
+
+def check_the_finished_run(visit, run):
+    page = visit.page
+    badge = page.locator(".stMarkdownBadge").first
+    expect(badge).to_contain_text("done")
+    visit.wait("How is training going")
+    status = run.status()
+    assert (status.state, status.step, status.exit_code) == ("done", status.steps, 0)
+    expect(
+        page.get_by_text(f"step {status.step} of {status.steps} · epoch {EPOCHS} of {EPOCHS} · took")
+    ).to_be_visible()
+    before, after = run.read_json("evaluation/before")["dev"], run.read_json("evaluation/after")["dev"]
+    assert before["mrr"] != after["mrr"]
+    lines = {row[1]: row for row in visit.rows(METRICS, containing="spearman") if row[0] == "dev"}
+    for name in ("mrr", "has_positive@1", "spearman"):
+        check_intervals(lines[name], before[name], after[name])
+    expect(page.get_by_test_id("stSidebar").get_by_text("No run is active.")).to_be_visible()
+    visit.click_button("Open the embedding map")
+
+
+def check_intervals(line: list[str], before: float, after: float) -> None:
+    """Check a row `split, metric, before, after, significant?`: each value is within its interval, with a verdict."""
+    for cell, value in zip(line[2:4], (before, after), strict=True):
+        reported, low, high = (float(number) for number in INTERVAL.fullmatch(cell).groups())
+        assert reported == pytest.approx(value, abs=5.1e-4)
+        assert low <= reported <= high
+    assert line[4].startswith(VERDICTS)
+
+
+def check_the_embedding_map(visit, run):
+    visit.wait("Embedding map")
+    page, texts = visit.page, run.read_json("texts")["count"]
+    trust_caption = page.get_by_text(re.compile(r"^Of a text's 10 nearest neighbors"))
+    umap = page.get_by_test_id("stProgress").filter(has_text="The PCA map is shown until then")
+    expect(umap).to_be_visible()
+    check_maps_drawn(visit, texts)
+    pca = trust_caption.inner_text()
+    expect(umap).to_have_count(0)
+    visit.wait()
+    (folder,) = (run.folder / "maps").glob("umap-*")
+    with np.load(folder / "map.npz", allow_pickle=False) as archive:
+        trust = [formatting.percent(float(share)) for share in archive["trust"]]
+    expect(trust_caption).to_contain_text(f"{trust[0]} (before training) and {trust[1]} (after training)")
+    assert trust_caption.inner_text() != pca
+    check_maps_drawn(visit, texts)
+
+    page.get_by_role("radio", name="PCA").click()
+    expect(trust_caption).to_have_text(pca)
+    visit.click_button("Search with this model")
+
+
+def check_maps_drawn(visit, texts: int) -> None:
+    """Check that both maps are drawn with all texts."""
+    name = f"Map of {texts:,} texts, Before training and After training."
+    canvas = visit.page.get_by_role("img", name=re.compile(f"^{re.escape(name)}"))
+    expect(canvas).to_have_attribute("data-milliseconds", re.compile(r"\d"))
+
+
+def search_with_both_models(visit, run):
+    visit.wait("Which searches improved")
+    page = visit.page
+    before, after = run.read_json("evaluation/before")["dev"], run.read_json("evaluation/after")["dev"]
+    card = page.get_by_test_id("stMetric").filter(has_text="MRR")
+    expect(card.get_by_test_id("stMetricValue")).to_have_text(f"{after['mrr']:.3f}")
+    change = f"{after['mrr'] - before['mrr']:+.3f}"
+    expect(card.get_by_test_id("stMetricDelta")).to_contain_text(change)
+
+    data = load_data(run.config().data, seed=0)
+    task = retrieval_task(data.dev, data.corpus)
+    query = int(task.query[0])
+    submit_query(visit, data.texts[query].upper())
+    expect(page.get_by_text("Example, the query whose relevant document moved most")).to_have_count(0)
+    visit.wait()
+    expect(page.get_by_text(re.compile("^★ relevant: left ")).first).to_be_visible()
+    result = result_lists(visit)
+    for part, answers in zip(("before", "after"), result, strict=True):
+        assert answers == nearest_documents(run.array(f"embeddings_{part}"), query, task.corpus)
+
+    submit_query(visit, NEW_QUERY)
+    expect(page.get_by_text("This query is not in the dataset, so its relevant documents are unknown.")).to_be_visible()
+    left, right = result_lists(visit)
+    assert (len(left), len(right)) == (10, 10)
+    assert left != result[0]

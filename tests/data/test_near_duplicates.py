@@ -1,0 +1,93 @@
+"""Near duplicates: texts that differ by form or a few words, compared with a slow oracle."""
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bsc_core.data.near_duplicates import JACCARD, near_groups
+from bsc_core.data.text_normalization import normalize_text
+
+LONG = "the quick brown fox jumps over the lazy dog near the old river bank at noon today while birds sing"
+
+
+def are_near(one, other):
+    first, second = near_groups([one, other])
+    return bool(first == second)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("What if?", "what  if"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("\uff21\uff22\uff23 test", "abc test"),
+        ("ﬁne words", "fine words"),
+        ("Straße", "STRASSE"),
+        (LONG, LONG.replace("quick", "rapid")),
+        (LONG, LONG + " again"),
+    ],
+)
+def test_texts_that_differ_in_form_or_one_word_of_many_are_near_duplicates(one, other):
+    assert are_near(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("it is good", "it is not good"),
+        ("dog bites man", "man bites dog"),
+        ("a b c d e f", "f e d c b a"),
+        ("question 1", "question 2"),
+        (LONG, " ".join(LONG.split()[::-1])),
+        ("!", "?"),
+    ],
+)
+def test_texts_of_other_words_or_another_order_are_not_near_duplicates(one, other):
+    assert not are_near(one, other)
+
+
+def shingles(text):
+    words = normalize_text(text).split()
+    return set(words) | set(pairwise(words))
+
+
+def jaccard(one, other):
+    return len(shingles(one) & shingles(other)) / len(shingles(one) | shingles(other))
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=5, max_size=9).map(" ".join), min_size=2, max_size=12))
+def test_a_group_is_connected_by_near_duplicates(texts):
+    groups = near_groups(texts)
+    for group in set(groups.tolist()):
+        left = [text for text, number in zip(texts, groups, strict=True) if number == group]
+        reached = [left.pop()]
+        while near := [text for text in left if any(jaccard(text, other) >= JACCARD for other in reached)]:
+            reached += near
+            left = [text for text in left if text not in near]
+        assert not left
+
+
+def test_most_pairs_above_the_similarity_limit_are_grouped():
+    generator = random.Random(0)
+    words = [f"w{number}" for number in range(500)]
+    pairs = []
+    while len(pairs) < 300:
+        text = generator.choices(words, k=20)
+        other = list(text)
+        other[generator.randrange(20)] = generator.choice(words)
+        if jaccard(" ".join(text), " ".join(other)) >= JACCARD:
+            pairs.append((" ".join(text), " ".join(other)))
+    groups = near_groups([text for pair in pairs for text in pair]).reshape(-1, 2)
+    assert np.mean(groups[:, 0] == groups[:, 1]) > 0.95
+
+
+@given(st.lists(st.text(max_size=20), max_size=10))
+def test_every_text_has_one_group_and_equal_texts_the_same(texts):
+    groups = near_groups(texts)
+    assert len(groups) == len(texts)
+    for one, group in zip(texts, groups, strict=True):
+        assert all(other != one or number == group for other, number in zip(texts, groups, strict=True))

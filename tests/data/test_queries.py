@@ -1,0 +1,71 @@
+"""User-supplied queries: files and pasted lines, with and without relevant documents."""
+
+from __future__ import annotations
+
+import pytest
+
+from bsc_core.data.queries import MAX_QUERIES, parse_queries, read_queries
+from bsc_core.errors import ColumnError, DataError, FileFormatError, InputError
+
+
+def test_pasted_lines_are_queries_with_an_optional_document_after_a_tab():
+    query_set = parse_queries("bake bread\n\n  plant a rose \twater it\r\n")
+    assert query_set.texts == ("bake bread", "plant a rose")
+    assert query_set.gold == ((), ("water it",))
+    assert query_set.with_gold == 1
+
+
+def test_a_query_of_several_rows_has_all_its_documents_once(write):
+    query_set = read_queries(write("own.tsv", "Question\tanswer\nbake\tflour\nrose\twater\nbake\tyeast\nbake\tflour\n"))
+    assert query_set.texts == ("bake", "rose")
+    assert query_set.gold == (("flour", "yeast"), ("water",))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("one.csv", "whatever\nbake bread\n"),
+        ("two.csv", "id,query\n7,bake bread\n"),
+        ("rows.jsonl", '{"query": "bake bread", "note": 3}\n'),
+        ("lines.txt", "bake bread\n"),
+    ],
+)
+def test_the_query_column_is_guessed_in_every_format(write, name, text):
+    query_set = read_queries(write(name, text))
+    assert query_set.texts == ("bake bread",)
+    assert query_set.with_gold == 0
+
+
+def test_empty_queries_are_rejected_with_their_lines(write):
+    query_set = read_queries(write("own.csv", "query,document\n,flour\nbake,\n"))
+    assert query_set.texts == ("bake",)
+    assert [error.sentence() for error in query_set.rejected] == ["line 2, query: the text is empty"]
+    assert query_set.gold == ((),)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error", "words"),
+    [
+        ("own.csv", "first,second\na,b\n", ColumnError, "name it 'query'"),
+        ("own.csv", "query\n \n", DataError, "none of its rows"),
+        ("own.txt", " \n\n", FileFormatError, "empty"),
+        ("own.xlsx", "PK\x03\x04", FileFormatError, "save the table as"),
+        ("own.csv", "query;document\na;b\n", FileFormatError, "semicolons"),
+        ("own.jsonl", '[{"query": "a"}]', FileFormatError, "one JSON array"),
+    ],
+)
+def test_unusable_query_files_are_refused_in_one_sentence(write, name, text, error, words):
+    with pytest.raises(error, match=words) as caught:
+        read_queries(write(name, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_too_many_queries_are_refused():
+    with pytest.raises(InputError, match="give fewer"):
+        parse_queries("\n".join(f"query {number}" for number in range(MAX_QUERIES + 1)))
+    assert len(parse_queries("\n".join(f"query {number}" for number in range(MAX_QUERIES)))) == MAX_QUERIES
+
+
+def test_empty_pasted_text_is_refused():
+    with pytest.raises(DataError, match="no line with text"):
+        parse_queries(" \n\t")

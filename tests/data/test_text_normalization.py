@@ -1,0 +1,49 @@
+"""Text normalization: comparison by words, regardless of punctuation, case and script."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bsc_core.data.text_normalization import normalize_text, normalized_ids, one_contains_the_other
+
+
+def contains(left, right):
+    return bool(one_contains_the_other([normalize_text(left), normalize_text(right)], [0], [1])[0])
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("A good film .", "a good film"),
+        ("good film", "It is a good film!"),
+        ("It's a very good film", "very GOOD"),
+        ("映画", "いい映画です"),
+        ("STRASSE", "Die Straße dort"),
+        ("!!!", " !!! "),
+    ],
+)
+def test_containment_holds_in_both_directions(left, right):
+    assert contains(left, right)
+    assert contains(right, left)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("art", "a party"), ("good film", "film good"), ("!!!", "a"), ("ab", "a b")]
+)
+def test_parts_of_words_and_other_orders_are_not_contained(left, right):
+    assert not contains(left, right)
+
+
+WORDS = st.lists(st.sampled_from("abc"), min_size=1, max_size=5)
+
+
+@given(WORDS, WORDS)
+def test_containment_is_a_sequence_of_words(left, right):
+    def run(short, long):
+        return any(long[start : start + len(short)] == short for start in range(len(long) - len(short) + 1))
+
+    assert contains(" ".join(left), ", ".join(right)) == (run(left, right) or run(right, left))
+
+
+def test_equal_words_have_equal_numbers():
+    assert normalized_ids(["Yes!", "no", "yes", "NO."]).tolist() == [0, 1, 0, 1]

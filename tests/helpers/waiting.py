@@ -1,0 +1,38 @@
+"""Waiting in tests for another process or for a browser.
+
+The environment variable BSC_TEST_PATIENCE sets the deadline in seconds. A test fails at the deadline only
+when its condition never becomes true, so a long deadline does not slow the tests down.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from bsc_core.jobs.local import processes
+from bsc_core.runs import Run, RunStatus
+
+PATIENCE_SECONDS = float(os.environ.get("BSC_TEST_PATIENCE", "300"))
+PATIENCE_MS = int(1000 * PATIENCE_SECONDS)
+
+
+def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], *, factor: float = 1.0) -> None:
+    """Poll a condition until it is true.
+
+    Args:
+        condition: What to wait for.
+        what: The condition in words, or a function that returns the text to fail with, such as a log.
+        factor: Multiplies the deadline, for something that takes minutes.
+
+    Raises:
+        AssertionError: The condition is still false at the deadline.
+    """
+    seconds = factor * PATIENCE_SECONDS
+    if not processes.wait_until(condition, seconds):
+        raise AssertionError(f"not within {seconds:.0f} s: {what if isinstance(what, str) else what()}")
+
+
+def final_status(run: Run) -> RunStatus:
+    """Wait until a run has ended, and return its status."""
+    wait_until(lambda: run.status().is_finished, lambda: f"run {run.id} has not ended: {run.status()}")
+    return run.status()

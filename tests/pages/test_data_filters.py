@@ -1,0 +1,87 @@
+"""Data page: audit findings, their filters, and the export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bsc_core.config import DataConfig, ExamplesConfig
+from bsc_core.runs import RunStore
+from pages.ui.components import data_cache
+from pages.ui.data import uploads
+from tests.helpers.pages import open_page, page_text, row_count, toggle_with_label
+
+
+@pytest.fixture
+def flawed_dataset(runs: RunStore, tmp_path: Path) -> str:
+    """Forty good pairs, three duplicates, and two texts paired with themselves."""
+    rows = [f"what is {n} good for?,it is good for counting to {n},{n % 2}" for n in range(40)]
+    rows += [*rows[1:4], "the same,the same,1", "also same,also same,1"]
+    path = tmp_path / "flawed.csv"
+    path.write_text("question,answer,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return uploads.register(uploads.folder_for(path), "Flawed", DataConfig(train=str(path), dev_size=0.2))
+
+
+def test_a_filter_shows_what_it_would_drop_and_is_stored_with_the_dataset(flawed_dataset: str) -> None:
+    app = open_page("data", dataset=flawed_dataset)
+    assert "would drop 3 rows" in page_text(app)
+    before = row_count(flawed_dataset)
+    toggle_with_label(app, "Drop duplicates").set_value(True).run()
+    assert data_cache.data_config(flawed_dataset).filters == ("drop_duplicates",)
+    assert row_count(flawed_dataset) == before - 3
+    assert "dropped 3 rows" in page_text(app)
+    assert "filters dropped 3 rows" in page_text(app)
+    assert "**Fixed**" in page_text(app)
+    toggle_with_label(app, "Drop self pairs").set_value(True).run()
+    assert data_cache.data_config(flawed_dataset).filters == ("drop_duplicates", "drop_self_pairs")
+    assert row_count(flawed_dataset) == before - 5
+    toggle_with_label(app, "Drop duplicates").set_value(False).run()
+    assert data_cache.data_config(flawed_dataset).filters == ("drop_self_pairs",)
+    assert row_count(flawed_dataset) == before - 2
+
+
+def test_a_fixed_finding_stays_on_the_page(flawed_dataset: str) -> None:
+    app = open_page("data", dataset=flawed_dataset)
+    titles = [text.value for text in app.text if "Duplicate pairs" in text.value]
+    toggle_with_label(app, "Drop duplicates").set_value(True).run()
+    assert [text.value for text in app.text if "Duplicate pairs" in text.value] == titles
+    assert titles
+
+
+def test_a_filter_that_would_drop_all_rows_is_disabled(runs: RunStore, tmp_path: Path) -> None:
+    path = tmp_path / "same.csv"
+    path.write_text("query,document\n" + "\n".join(f"text {n},text {n}" for n in range(20)), encoding="utf-8")
+    key = uploads.register(uploads.folder_for(path), "Same", DataConfig(train=str(path)))
+    app = open_page("data", dataset=key)
+    assert toggle_with_label(app, "Drop self pairs").disabled
+    assert "would drop all" in page_text(app)
+
+
+def test_filters_of_the_sample_data_are_stored_in_the_runs_folder(runs: RunStore) -> None:
+    uploads.save_filters(data_cache.SAMPLE, ("drop_near_duplicates",))
+    assert data_cache.data_config(data_cache.SAMPLE).filters == ("drop_near_duplicates",)
+    assert data_cache.data_config(data_cache.SAMPLE_NLI).filters == ()
+    open_page("data")
+    assert data_cache.dataset_splits(data_cache.SAMPLE).filtered
+
+
+def test_the_export_has_the_rows_after_filters(flawed_dataset: str) -> None:
+    uploads.save_filters(flawed_dataset, ("drop_duplicates",))
+    app = open_page("data", dataset=flawed_dataset)
+    save = next(button for button in app.get("download_button") if button.key == "data.export.save")
+    assert save.label == f"Save {row_count(flawed_dataset)} rows as TSV"
+
+
+def test_sentences_are_audited_as_sentences(runs: RunStore, tmp_path: Path, tiny_encoder: Path) -> None:
+    rows = [f"sentence {n} of many words\t{n % 2}" for n in range(30)]
+    path = tmp_path / "sentences.tsv"
+    path.write_text("text\tlabel\n" + "\n".join([*rows, rows[0], rows[1]]) + "\n", encoding="utf-8")
+    examples = ExamplesConfig(encoder=str(tiny_encoder), neighbors=2)
+    key = uploads.register(uploads.folder_for(path), "Generated", DataConfig(train=str(path), examples=examples))
+    app = open_page("data", dataset=key)
+    assert not any("paired with itself" in text.value for text in app.text)
+    assert not any(toggle.label == "Drop self pairs" for toggle in app.toggle)
+    before = data_cache.dataset_splits(key).funnel[0].count
+    toggle_with_label(app, "Drop duplicates").set_value(True).run()
+    assert data_cache.dataset_splits(key).funnel[0].count < before

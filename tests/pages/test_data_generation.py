@@ -1,0 +1,136 @@
+"""Data page: generating rows from sentences, positive pairs and NLI data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from bsc_core.config import DataConfig, ExamplesConfig
+from bsc_core.runs import RunStore
+from pages.ui.components import data_cache
+from pages.ui.data import uploads
+from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, table_with, toggle_with_label
+
+
+@pytest.fixture
+def sentences(tmp_path: Path) -> Path:
+    """Sixty sentences of three classes, and one row without a class."""
+    themes = {"garden": "rose seed soil", "travel": "train ticket tent", "food": "soup bread salt"}
+    rows = [
+        f"{word} number {n} and {words.split()[n % 3]} {n * 7 % 11}\t{name}"
+        for n in range(10)
+        for name, words in themes.items()
+        for word in words.split()[:2]
+    ]
+    path = tmp_path / "sentences.tsv"
+    path.write_text("text\tlabel\n" + "\n".join([*rows, "no class\t"]) + "\n", encoding="utf-8")
+    return path
+
+
+def generate(app: AppTest, key: str, section: str, **settings: object) -> AppTest:
+    """Set the fields of a generator and click its button."""
+    for name, value in settings.items():
+        app.session_state[f"{key}.data.{section}.{name}"] = value
+    return click(app.run(), f"{key}.make")
+
+
+def has_button(app: AppTest, key: str) -> bool:
+    return any(button.key == key for button in app.button)
+
+
+def test_a_file_of_sentences_becomes_a_dataset_of_triplets(runs: RunStore, sentences: Path, tiny_encoder: Path) -> None:
+    app = import_paths(sentences)
+    assert "Pairs or triplets from classified sentences" in page_text(app)
+    key = f"data.new.{uploads.folder_for(str(sentences)).name}"
+    generate(app, key, "examples", encoder=str(tiny_encoder), neighbors=4, cap=3)
+    assert "after the cap: at most 3 of an anchor" in page_text(app)
+    click(app, f"{key}.use")
+    added = added_dataset()
+    assert added.label == "sentences.tsv · triplets"
+    assert added.data.examples is not None
+    assert (added.data.examples.neighbors, added.data.examples.cap) == (4, 3)
+    assert added.data.columns is None
+
+    data = data_cache.dataset_splits(added.key)
+    assert data.train.negative is not None
+    app = open_page("data", dataset=added.key)
+    text = page_text(app)
+    assert f"**{len(data.train):,} training triplets**" in text
+    assert "no number" not in text
+    assert data.funnel[0].name == "sentences"
+    heads = {caption.value for caption in app.caption}
+    assert {":blue[anchor]", ":green[positive]", ":orange[negative]"} <= heads
+    table = table_with(app, "reason")
+    assert len(table) == 1
+
+
+def test_every_generation_step_shows_examples(runs: RunStore, sentences: Path, tiny_encoder: Path) -> None:
+    examples = ExamplesConfig(encoder=str(tiny_encoder), neighbors=4, kind="pairs")
+    key = uploads.register(
+        uploads.folder_for(sentences), "Generated", DataConfig(train=str(sentences), examples=examples)
+    )
+    app = open_page("data", dataset=key)
+    steps = next(group for group in app.get("button_group") if group.key == "data.step")
+    for stage in data_cache.dataset_splits(key).funnel:
+        steps.set_value(stage.name)
+        app.run()
+        shown = [text.value for text in app.text]
+        assert all(text in shown for row in stage.examples for text in row), stage.name
+        steps = next(group for group in app.get("button_group") if group.key == "data.step")
+
+
+def test_settings_that_leave_too_few_rows_are_an_error(runs: RunStore, sentences: Path, tiny_encoder: Path) -> None:
+    app = import_paths(sentences)
+    key = f"data.new.{uploads.folder_for(str(sentences)).name}"
+    generate(app, key, "examples", encoder=str(tiny_encoder), target=10_000_000)
+    assert "**Error**" in page_text(app)
+    assert any("target" in element.value for element in app.text)
+
+
+def test_changed_settings_need_the_rows_generated_again(runs: RunStore, sentences: Path, tiny_encoder: Path) -> None:
+    app = import_paths(sentences)
+    key = f"data.new.{uploads.folder_for(str(sentences)).name}"
+    generate(app, key, "examples", encoder=str(tiny_encoder), neighbors=4)
+    assert has_button(app, f"{key}.use")
+    app.number_input(key=f"{key}.data.examples.neighbors").set_value(5).run()
+    assert not has_button(app, f"{key}.use")
+    assert "generate the rows again" in page_text(app)
+
+
+def test_positive_pairs_get_hard_negatives(runs: RunStore, tmp_path: Path, tiny_encoder: Path) -> None:
+    words = "rose seed soil train ticket tent soup bread salt".split()
+    rows = [f"how do I {words[n % 9]} {n},you {words[n % 9]} it {n} times" for n in range(40)]
+    path = tmp_path / "positives.csv"
+    path.write_text("query,document\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    source = uploads.register(uploads.folder_for(path), "Positives", DataConfig(train=str(path)))
+    app = open_page("data", dataset=source)
+    assert "Hard negatives for positive pairs" in page_text(app)
+    key = f"data.make.{source}"
+    generate(app, key, "negatives", encoder=str(tiny_encoder), count=2)
+    click(app, f"{key}.use")
+    added = added_dataset(source)
+    assert added.label == "Positives · with negatives"
+    train = data_cache.dataset_splits(added.key).train
+    assert train.has_negatives
+    app = open_page("data", dataset=added.key)
+    assert any(head.value == ":green[document]" for head in app.caption)
+
+
+def test_nli_rows_get_additional_pairs(runs: RunStore) -> None:
+    app = open_page("data", dataset=data_cache.SAMPLE_NLI)
+    key = f"data.make.{data_cache.SAMPLE_NLI}"
+    generate(app, key, "nli", augment=True)
+    rows = len(data_cache.dataset_splits(data_cache.SAMPLE_NLI).train)
+    click(app, f"{key}.use")
+    added = added_dataset().key
+    assert len(data_cache.dataset_splits(added).train) > rows
+    assert any(":blue[premise]" in head.value for head in app.caption)
+
+
+def test_labeled_pairs_have_no_generator_and_offer_the_sample_sentences(runs: RunStore) -> None:
+    app = open_page("data")
+    assert "so no rows are generated" in page_text(app)
+    toggle_with_label(app, "Try the sample sentences").set_value(True).run()
+    assert has_button(app, "data.make.sample-sentences.make")

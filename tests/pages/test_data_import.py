@@ -1,0 +1,129 @@
+"""Data page: importing files, folders and Hub datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bsc_core.errors import FileFormatError
+from bsc_core.runs import RunStore
+from pages.ui.components import data_cache
+from pages.ui.data import uploads
+from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, row_count, table_with
+
+
+def test_guessed_columns_are_shown_with_examples_and_can_be_changed(runs: RunStore, pairs_file: Path) -> None:
+    app = import_paths(pairs_file)
+    assert "guessed from the header" in page_text(app)
+    described = table_with(app, "role")
+    assert described["role"].tolist() == ["query", "document", "label"]
+    assert described["examples"][0].startswith("what is 0 · what is 1")
+    app.selectbox(key="data.new.label").select("— none —").run()
+    app.text_input(key="data.new.name").input("Mine").run()
+    click(app, "data.new.use")
+    saved = [choice for choice in data_cache.datasets().values() if choice.label == "Mine"]
+    assert len(saved) == 1
+    assert saved[0].data.columns is not None
+    assert saved[0].data.columns.label is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("empty.csv", b"", "empty"),
+        ("broken.csv", b"question,reply\nwhat,\xff\xfe\n", "UTF-8"),
+        ("archive.csv", b"PK\x03\x04rest of a zip", "zip"),
+        ("header.csv", b"question,reply\n", "header.csv"),
+    ],
+)
+def test_an_unreadable_file_is_an_error_with_its_reason(
+    runs: RunStore, tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    app = import_paths(path)
+    if any(button.key == "data.new.use" for button in app.button):
+        click(app, "data.new.use")
+    assert "**Error**" in page_text(app)
+    assert any(reason in element.value for element in app.text)
+
+
+def test_a_path_outside_the_allowed_folders_is_refused(
+    runs: RunStore, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_page("data")
+    monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "elsewhere"))
+    app.text_area(key="data.paths.0").input(str(pairs_file)).run()
+    assert any("outside the folders" in element.value for element in app.text)
+
+
+def test_the_same_upload_has_the_same_path(runs: RunStore) -> None:
+    first, second = (uploads.save_file("My pairs.csv", b"a,b\n1,2\n") for _ in range(2))
+    assert first == second
+    assert first.is_relative_to(runs.uploads_folder)
+    assert uploads.save_file("My pairs.csv", b"a,b\n3,4\n") != first
+
+
+def test_an_upload_cannot_leave_its_folder(runs: RunStore) -> None:
+    assert uploads.save_file("../../evil.csv", b"a,b\n").is_relative_to(runs.uploads_folder)
+    with pytest.raises(FileFormatError, match="empty"):
+        uploads.save_file("none.csv", b"")
+
+
+def test_a_negative_and_a_class_column_can_be_mapped(runs: RunStore, tmp_path: Path) -> None:
+    rows = [f"what is {n},it is {n},it is not {n},{'same' if n % 2 else 'other'}" for n in range(20)]
+    path = tmp_path / "triplets.csv"
+    path.write_text("ask,right,wrong,kind\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    app = import_paths(path)
+    for role, column in (("query", "ask"), ("document", "right"), ("negative", "wrong"), ("class_label", "kind")):
+        app.selectbox(key=f"data.new.{role}").select(column).run()
+    click(app, "data.new.use")
+    added = added_dataset()
+    assert added.data.columns is not None
+    assert (added.data.columns.negative, added.data.columns.class_label) == ("wrong", "kind")
+    train = data_cache.dataset_splits(added.key).train
+    assert train.negative is not None
+    assert train.class_names == ("other", "same")
+
+
+def test_several_files_become_one_dataset(runs: RunStore, tmp_path: Path) -> None:
+    paths = [tmp_path / f"part{number}.csv" for number in range(2)]
+    for number, path in enumerate(paths):
+        rows = [f"ask {number} {n},say {number} {n}" for n in range(20)]
+        path.write_text("query,document\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    app = import_paths(*paths)
+    click(app, "data.new.use")
+    added = added_dataset()
+    assert added.data.mix == (str(paths[1]),)
+    assert row_count(added.key) == 40
+    app = open_page("data", dataset=added.key)
+    table = table_with(app, "rows read")
+    assert table["file"].tolist() == ["part0.csv", "part1.csv"]
+
+
+def test_a_saved_dataset_is_read_from_its_folder(runs: RunStore, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = {"question": [f"ask {n}" for n in range(20)], "answer": [f"say {n}" for n in range(20)]}
+    datasets.Dataset.from_dict(rows).save_to_disk(str(tmp_path / "saved"))
+    app = import_paths(tmp_path / "saved")
+    click(app, "data.new.use")
+    added = added_dataset().key
+    assert row_count(added) == 20
+
+
+@pytest.mark.parametrize("given", ["hf://nobody", "hf://nobody/nothing-of-this-name"])
+def test_an_unavailable_hub_dataset_is_an_error(runs: RunStore, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    app = import_paths(given)
+    assert "**Error**" in page_text(app)
+
+
+def test_a_file_too_large_for_a_page_is_not_read(
+    runs: RunStore, pairs_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_page("data")
+    monkeypatch.setattr(uploads, "MAX_MEBIBYTES", 0)
+    app.text_area(key="data.paths.0").input(str(pairs_file)).run()
+    assert any("bsc train" in element.value for element in app.text)

@@ -1,0 +1,58 @@
+"""Links that earlier versions wrote open the same view."""
+
+from __future__ import annotations
+
+import pytest
+
+from bsc_core.runs import Run, RunStore
+from pages.ui.components import navigation
+from tests.helpers.pages import open_page_in_app, page_text
+
+
+def test_renamed_parameters_set_their_widgets(mapped: Run) -> None:
+    app = open_page_in_app("embeddings", run=mapped.id, **{"embeddings.colour": "Split", "embeddings.method": "PCA"})
+    assert app.selectbox(key="embeddings.color").value == "split"
+    assert "embeddings.colour" not in app.query_params
+
+
+def test_renamed_batch_settings_and_strategies_are_selected(runs: RunStore, tiny_encoder: object) -> None:
+    settings = {"batches.labelled": "false", "batches.neighbours": "2", "batches.forbid_collisions": "true"}
+    app = open_page_in_app("batches", encoder=str(tiny_encoder), **{"batches.strategies": "examples"}, **settings)
+    assert app.session_state["batches.strategies"] == ["nearest"]
+    assert app.toggle(key="batches.labeled").value is False
+    assert app.toggle(key="batches.no_duplicates").value is True
+    assert app.number_input(key="batches.neighbors").value == 2
+
+
+def test_the_lab_reads_its_old_parameters(runs: RunStore) -> None:
+    app = open_page_in_app("learn", preset="near_misses", labelled_negatives="0")
+    assert "**Error**" not in page_text(app)
+    assert app.session_state["learn.link"].settings.labeled_negatives is False
+
+
+def test_a_renamed_lesson_opens_and_counts_as_done(runs: RunStore) -> None:
+    app = open_page_in_app("lessons", lesson="labelled-negatives", done="labelled-negatives,margins")
+    assert "**Error**" not in page_text(app)
+    assert app.session_state["lessons.state"] == {
+        "lesson": "labeled-negatives",
+        "done": ["labeled-negatives", "margins"],
+    }
+
+
+def test_a_renamed_tab_opens(finished: Run) -> None:
+    app = open_page_in_app("retrieval", run=finished.id, **{"retrieval.part": "Gold by cut-off"})
+    assert app.session_state["retrieval.part"] == "Hits by cutoff"
+
+
+def test_a_current_parameter_wins_over_its_old_name(finished: Run) -> None:
+    app = open_page_in_app(
+        "embeddings",
+        run=finished.id,
+        **{"embeddings.colour": "Split", "embeddings.color": "Side", "embeddings.method": "PCA"},
+    )
+    assert app.selectbox(key="embeddings.color").value == "side"
+
+
+@pytest.mark.parametrize("name", navigation.PARAMETERS)
+def test_no_parameter_is_renamed_twice(name: str) -> None:
+    assert navigation.PARAMETERS[name] not in navigation.PARAMETERS

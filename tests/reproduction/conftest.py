@@ -1,0 +1,52 @@
+"""A claim with three settings, reproduced once for all tests."""
+
+from typing import Any
+
+import pytest
+
+from bsc_core.jobs.worker import perform as work
+from bsc_core.jobs.worker import run_pipeline
+from bsc_core.reproduction.claims import UNTRAINED, Arm, Claim, Statement
+from bsc_core.reproduction.findings import reproduce
+from bsc_core.reproduction.runs import Train
+from bsc_core.reproduction.subsets import Part, Subset
+from bsc_core.runs import RunStore
+
+
+@pytest.fixture(scope="session")
+def turns() -> Claim:
+    return Claim(
+        name="turns",
+        title="One after the other",
+        paper="bsc",
+        table="Table 0",
+        claim="Training helps.",
+        subsets={"stsb": Subset("stsb", {"train": Part("train"), "dev": Part("dev"), "test": Part("test")})},
+        values={"training": {"max_steps": 2}, "loss": {"name": "bsc", "temperature": 0.1}},
+        metrics=("spearman",),
+        arms={
+            "second": Arm(title="MSE after BSC", values={"loss": {"name": "mse"}}, after="first"),
+            "first": Arm(title="BSC"),
+            "warm": Arm(title="BSC, tau 1", values={"loss": {"temperature": 1.0}}),
+        },
+        statements=(
+            Statement(better="first", worse=UNTRAINED, metric="spearman", paper=0.1),
+            Statement(better=UNTRAINED, worse="second", metric="spearman", split="dev"),
+            Statement(better="first", worse="warm", metric="spearman", expects="same", margin=2.0),
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def train() -> Train:
+    return lambda run: work(run, run_pipeline)
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> RunStore:
+    return RunStore(tmp_path_factory.mktemp("session-runs"))
+
+
+@pytest.fixture(scope="session")
+def finding(store: RunStore, turns: Claim, train: Train) -> dict[str, Any]:
+    return reproduce(turns, store, train, form="small")

@@ -1,0 +1,168 @@
+"""Reproduction of a claim: runs are trained once, resumed after an interruption, and compared."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from bsc_core.errors import ConfigError, InputError, RunError
+from bsc_core.jobs.worker import perform as work
+from bsc_core.jobs.worker import run_pipeline
+from bsc_core.reproduction import runs
+from bsc_core.reproduction.catalog import CLAIMS
+from bsc_core.reproduction.claims import PAPERS, UNTRAINED, Arm, Claim
+from bsc_core.reproduction.findings import reproduce
+from bsc_core.reproduction.progress import read_progress
+from bsc_core.reproduction.runs import Train, merge_sections, plan_runs
+from bsc_core.reproduction.verdicts import VERDICTS, claim_verdict
+from bsc_core.runs import Run, RunStore
+
+
+class Counting:
+    """Trains and records the ids of the runs; the run with the number `failing` fails."""
+
+    def __init__(self, failing: int | None = None) -> None:
+        self.ids: list[str] = []
+        self.failing = failing
+
+    def __call__(self, run: Run) -> int:
+        self.ids.append(run.id)
+        return work(run, self._fail if len(self.ids) == self.failing else run_pipeline)
+
+    def _fail(self, config: Any, run: Run) -> dict[str, Any]:
+        raise RunError("the disk is full")
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_every_claim_can_be_reproduced_in_the_small_form(
+    train: Train, store: RunStore, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "SMALL_SEEDS", (0,))
+    finding = reproduce(claim, store, train, form="small")
+    assert finding["verdict"] == claim_verdict(
+        [one["verdict"] for one in finding["statements"] if not one["informational"]]
+    )
+    assert {one["verdict"] for one in finding["statements"]} <= set(VERDICTS)
+    assert [one["metric"] for one in finding["statements"]] == [one.metric for one in claim.statements]
+    for arm in finding["arms"]:
+        assert any(arm["metrics"].values()), f"{arm['name']} has no metrics"
+    assert (store.root / "findings" / f"{claim.name}-small.json").is_file()
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_a_claim_names_existing_arms_and_papers(claim: Claim) -> None:
+    assert claim.paper in PAPERS
+    assert claim.claim.endswith(".")
+    assert len(claim.seeds) >= 3
+    for statement in claim.statements:
+        sides = {statement.better, statement.worse}
+        assert sides <= {*claim.arms, UNTRAINED}
+        assert len(sides) == 2
+        assert (statement.expects == "same") == (statement.margin is not None)
+        subsets = [claim.subsets[claim.subset_of(side)] for side in sides - {UNTRAINED}]
+        held_out = {(one.folder, one.parts.get("dev"), one.parts.get("test"), one.corpus) for one in subsets}
+        assert len(held_out) == 1 or claim.metrics_source != "run"
+    assert set(claim.arms) >= {arm.after for arm in claim.arms.values() if arm.after}
+
+
+def test_an_arm_starts_from_the_model_of_the_same_seed(store: RunStore, finding: dict[str, Any]) -> None:
+    arms = {arm["name"]: arm for arm in finding["arms"]}
+    for index in range(2):
+        second = store.get(arms["second"]["runs"][index]["run"])
+        assert second.config().encoder.name == f"run:{arms['first']['runs'][index]['run']}"
+    assert arms["second"]["after"] == "first"
+
+
+def test_the_untrained_encoder_is_that_of_an_arm_without_a_parent(store: RunStore, finding: dict[str, Any]) -> None:
+    untrained = finding["arms"][0]
+    first = next(arm for arm in finding["arms"] if arm["name"] == "first")
+    before = store.get(first["runs"][0]["run"]).read_json("evaluation/before")
+    assert untrained["name"] == UNTRAINED
+    assert untrained["metrics"]["test"]["spearman"]["value"] == pytest.approx(before["test"]["spearman"])
+    statement = finding["statements"][0]
+    gain = first["metrics"]["test"]["spearman"]["value"] - before["test"]["spearman"]
+    assert statement["difference"] == pytest.approx(gain)
+    assert statement["text"] == "BSC is above the untrained encoder in spearman"
+    reverse = finding["statements"][1]
+    second = next(arm for arm in finding["arms"] if arm["name"] == "second")
+    loss = before["dev"]["spearman"] - second["metrics"]["dev"]["spearman"]["value"]
+    assert reverse["difference"] == pytest.approx(loss)
+
+
+def test_a_finding_records_command_data_and_settings(finding: dict[str, Any]) -> None:
+    assert finding["command"] == "bsc reproduce turns --form small"
+    assert finding["form"] == "small"
+    assert finding["budget"] == "3 steps of 8 pairs of the sample data"
+    assert finding["seeds"] == [0, 1]
+    assert finding["device"] == "cpu"
+    assert finding["seconds"] > 0
+    assert finding["data"][0]["rows"]["train"] >= 96
+    warm = next(arm for arm in finding["arms"] if arm["name"] == "warm")
+    assert warm["settings"]["loss.temperature"] == 1.0
+    assert warm["runs"][0]["steps"] == 3
+    assert finding["statements"][2]["verdict"] == "supported"  # no correlations differ by more than 2
+
+
+def test_finished_runs_are_not_trained_again(turns: Claim, store: RunStore, finding: dict[str, Any]) -> None:
+    counting = Counting()
+    again = reproduce(turns, store, counting, form="small")
+    assert counting.ids == []
+    assert again["statements"] == finding["statements"]
+
+
+def test_claims_share_their_runs(turns: Claim, store: RunStore, finding: dict[str, Any]) -> None:
+    counting = Counting()
+    arm = turns.arms["first"].model_copy(update={"title": "The same"})
+    fewer = turns.model_copy(update={"name": "other", "arms": {"again": arm}, "statements": ()})
+    finding = reproduce(fewer, store, counting, form="small")
+    assert counting.ids == []
+    assert finding["verdict"] == "inconclusive"
+
+
+def test_an_interrupted_reproduction_resumes_with_the_runs_that_are_missing(turns: Claim, tmp_path: Path) -> None:
+    store, failing, resumed = RunStore(tmp_path), Counting(failing=2), Counting()
+    with pytest.raises(RunError, match="is failed: the disk is full"):
+        reproduce(turns, store, failing, form="small")
+    progress = read_progress("turns", tmp_path, "small")
+    assert progress is not None
+    assert (progress["done"], progress["of"]) == (1, 6)
+    assert "the disk is full" in progress["error"]
+    reproduce(turns, store, resumed, form="small")
+    assert len(resumed.ids) == 5
+    assert failing.ids[0] not in resumed.ids
+    assert f"{failing.ids[1]}-2" in resumed.ids  # the failed run is not changed
+    assert read_progress("turns", tmp_path, "small") == {"done": 6, "of": 6, "doing": "", "error": None}
+
+
+def test_only_one_process_reproduces_a_claim(turns: Claim, tmp_path: Path) -> None:
+    (tmp_path / "findings").mkdir()
+    with (
+        FileLock(tmp_path / "findings" / ".turns-small.lock"),
+        pytest.raises(InputError, match="is being reproduced by another process"),
+    ):
+        reproduce(turns, RunStore(tmp_path), Counting(), form="small")
+
+
+def test_an_id_depends_on_the_settings_and_not_on_the_runs_folder(turns: Claim, tmp_path: Path) -> None:
+    one, two = (plan_runs(turns, "small", data=None, runs=tmp_path / name) for name in ("one", "two"))
+    assert [plan.id for plan in one] == [plan.id for plan in two]
+    assert len({plan.id for plan in one}) == 6
+    values = {**turns.values, "training": {"learning_rate": 1e-5}, "encoder": {"max_seq_length": 32}}
+    changed = plan_runs(turns.model_copy(update={"values": values}), "small", data=None, runs=tmp_path)
+    assert not {plan.id for plan in one} & {plan.id for plan in changed}
+
+
+def test_an_arm_is_planned_after_the_one_that_it_starts_from(turns: Claim, tmp_path: Path) -> None:
+    assert [plan.arm for plan in plan_runs(turns, "small", data=None, runs=tmp_path)][:3] == ["first", "warm", "second"]
+    orphan = Arm(title="MSE", values={"loss": {"name": "mse"}}, after="nowhere")
+    lost = turns.model_copy(update={"arms": {"second": orphan}})
+    with pytest.raises(ConfigError, match="arm second starts from 'nowhere', which is not an arm"):
+        plan_runs(lost, "small", data=None, runs=tmp_path)
+
+
+def test_a_named_loss_replaces_the_one_below() -> None:
+    below = {"loss": {"name": "bsc", "temperature": 0.1}, "training": {"max_steps": 5}}
+    assert merge_sections([below, {"loss": {"temperature": 1.0}}])["loss"] == {"name": "bsc", "temperature": 1.0}
+    assert merge_sections([below, {"loss": {"name": "mse"}}])["loss"] == {"name": "mse"}
+    assert merge_sections([below, {"training": {"batch_size": 8}}])["training"] == {"max_steps": 5, "batch_size": 8}

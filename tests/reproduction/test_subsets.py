@@ -1,0 +1,162 @@
+"""Subsets: sampled by query, deterministic, with labels between 0 and 1."""
+
+import csv
+import gzip
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bsc_core.config import make_config
+from bsc_core.data.load import load_data
+from bsc_core.errors import ConfigError, PathError
+from bsc_core.reproduction.subsets import SOURCES, Part, Subset, prepare_subset, row_counts, setfit_pairs
+
+Rows = list[dict[str, str]]
+
+
+def write(path: Path, rows: Rows) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter="\t")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read(path: str | Path) -> Rows:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder of data sets: answers to questions, graded pairs, claims with a corpus, sentences with classes."""
+    answers: Rows = [
+        {"query_id": f"q{query}", "query": f"question {query}", "doc_id": f"d{query}-{rank}"}
+        | {"doc": f"answer {rank} to {query}", "label": str(int(rank == 1)), "split": split}
+        for split, queries in (("train", range(20)), ("dev", range(20, 26)), ("test", range(26, 30)))
+        for query in queries
+        for rank in range(4)
+    ]
+    write(tmp_path / "wikiqa" / "pairs.tsv.gz", answers)
+    graded: Rows = [
+        {"sentence1": f"one {n}", "sentence2": f"two {n}", "score": str(n % 6), "split": "dev" if n > 29 else "train"}
+        for n in range(40)
+    ]
+    write(tmp_path / "stsb" / "pairs.tsv.gz", graded)
+    claims: Rows = [
+        {"query_id": f"q{n}", "query": f"tweet {n}", "doc_id": f"c{n}", "doc": f"claim {n}", "label": "1"}
+        | {"split": "dev" if n > 7 else "train"}
+        for n in range(12)
+    ]
+    write(tmp_path / "pfcc_s" / "pairs.tsv.gz", claims)
+    corpus = [{"doc_id": f"c{n}", "title": "", "text": f"claim {n}"} for n in range(50)]
+    write(tmp_path / "pfcc_s" / "corpus.tsv.gz", corpus)
+    sentences = [
+        {"text": f"sentence {n}", "label": str(n % 2), "split": ("train", "dev", "test")[n % 3]} for n in range(60)
+    ]
+    write(tmp_path / "sst2" / "sentences.tsv.gz", sentences)
+    return tmp_path
+
+
+WIKIQA = Subset("wikiqa", {"train": Part("train", 30), "dev": Part("train", 8), "test": Part("test")})
+
+
+def test_a_subset_has_all_rows_of_a_query_and_no_query_twice(data: Path, tmp_path: Path) -> None:
+    values = prepare_subset(WIKIQA, data, tmp_path / "runs")
+    parts = {name: read(values[name]) for name in ("train", "dev", "test")}
+    for rows in parts.values():
+        assert set(Counter(row["query_id"] for row in rows).values()) == {4}
+    queries = {name: {row["query_id"] for row in rows} for name, rows in parts.items()}
+    assert not queries["train"] & queries["dev"]
+    assert [len(parts[name]) for name in parts] == [32, 8, 16]
+    assert row_counts(values) == {
+        "train": 32, "dev": 8, "test": 16, "queries_train": 8, "queries_dev": 2, "queries_test": 4,
+    }  # fmt: skip
+
+
+def test_a_subset_is_deterministic_and_written_once(data: Path, tmp_path: Path) -> None:
+    first, again = (prepare_subset(WIKIQA, data, tmp_path / name) for name in ("one", "two"))
+    assert Path(first["train"]).read_bytes() == Path(again["train"]).read_bytes()
+    assert Path(first["train"]).parent.name == Path(again["train"]).parent.name
+    written = Path(first["train"]).stat().st_mtime_ns
+    prepare_subset(WIKIQA, data, tmp_path / "one")
+    assert Path(first["train"]).stat().st_mtime_ns == written
+
+
+def test_other_numbers_of_rows_give_another_subset(data: Path, tmp_path: Path) -> None:
+    first = prepare_subset(WIKIQA, data, tmp_path / "runs")
+    more = prepare_subset(Subset("wikiqa", {**WIKIQA.parts, "train": Part("train", 40)}), data, tmp_path / "runs")
+    assert Path(first["train"]).parent != Path(more["train"]).parent
+
+
+def test_labels_are_scaled_to_0_and_1(data: Path, tmp_path: Path) -> None:
+    values = prepare_subset(Subset("stsb", {"train": Part("train"), "dev": Part("dev")}), data, tmp_path / "runs")
+    labels = {float(row["label"]) for row in read(values["train"])}
+    assert labels == {0, 0.2, 0.4, 0.6, 0.8, 1}
+    assert values["threshold"] == 0.6
+
+
+def test_gold_documents_are_always_in_the_corpus(data: Path, tmp_path: Path) -> None:
+    subset = Subset("pfcc_s", {"train": Part("train"), "dev": Part("dev")}, corpus=20)
+    values = prepare_subset(subset, data, tmp_path / "runs")
+    documents = {row["document_id"] for row in read(values["corpus"])}
+    assert len(documents) == 20
+    assert {f"c{n}" for n in range(12)} <= documents
+    assert row_counts(values)["corpus"] == 20
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(
+    ("folder", "parts", "pairs"),
+    [
+        ("wikiqa", ("train", "dev", "test"), None),
+        ("stsb", ("train", "dev"), None),
+        ("pfcc_s", ("train", "dev"), None),
+        ("sst2", ("train", "dev", "test"), 2),
+    ],
+)
+def test_the_files_of_a_subset_load_as_an_experiment(
+    data: Path, tmp_path: Path, folder: str, parts: tuple[str, ...], pairs: int | None, small: bool
+) -> None:
+    subset = Subset(folder, {name: Part(name) for name in parts}, pairs=pairs)
+    values = prepare_subset(subset, None if small else data, tmp_path / "runs")
+    read_back = load_data(make_config({"data": values}).data, seed=0)
+    assert set(read_back.splits) == set(parts)
+    assert (read_back.corpus is not None) == (folder == "pfcc_s")
+    assert read_back.train.positive.any()
+    counts = row_counts(values)
+    assert {name: len(part) for name, part in read_back.splits.items()} == {name: counts[name] for name in parts}
+
+
+@pytest.mark.parametrize("folder", sorted(SOURCES))
+def test_every_data_set_has_a_small_form(folder: str, tmp_path: Path) -> None:
+    values = prepare_subset(Subset(folder, {"train": Part("train"), "dev": Part("dev")}), None, tmp_path)
+    assert row_counts(values)["train"] > row_counts(values)["dev"] > 0
+    make_config({"data": values})
+
+
+def test_a_missing_data_set_and_a_split_without_rows_are_errors(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(PathError, match=r"pairs\.tsv\.gz does not exist; give the folder"):
+        prepare_subset(Subset("mrpc", {"train": Part("train")}), data, tmp_path / "runs")
+    with pytest.raises(ConfigError, match="split 'test' has no rows left for test"):
+        prepare_subset(Subset("stsb", {"train": Part("train"), "test": Part("test")}), data, tmp_path / "runs")
+
+
+def test_setfit_pairs_join_each_sentence_with_its_class_and_with_another() -> None:
+    rows = [{"text": f"sentence {n}", "label": "abc"[n % 3], "query_id": str(n)} for n in range(12)]
+    known: dict[str, Any] = {row["text"]: row["label"] for row in rows}
+    pairs = setfit_pairs(rows, 3, seed=0)
+    assert len(pairs) == 2 * 3 * len(rows)
+    for pair in pairs:
+        assert pair["query"] != pair["document"]
+        assert (known[pair["query"]] == known[pair["document"]]) == (pair["label"] == "1")
+    assert pairs == setfit_pairs(rows, 3, seed=0)
+    assert pairs != setfit_pairs(rows, 3, seed=1)
+
+
+def test_a_sentence_alone_in_its_class_is_not_paired_with_itself() -> None:
+    rows = [{"text": name, "label": name[0], "query_id": name} for name in ("a1", "b1", "b2")]
+    pairs = setfit_pairs(rows, 1, seed=0)
+    assert [(pair["query"], pair["label"]) for pair in pairs if pair["query"] == "a1"] == [("a1", "0")]

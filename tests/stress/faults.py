@@ -1,0 +1,269 @@
+"""Faults of `chaos.py`, and the user's actions meanwhile: launch, reconcile, stop, reorder."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from filelock import FileLock
+
+from bsc_core.config import DataConfig, EncoderConfig, RunConfig
+from bsc_core.errors import BscError
+from bsc_core.jobs import Queue, launch, reconcile, restore, stop, trash
+from bsc_core.jobs.local.processes import find_process, signal_group, wait_until
+from bsc_core.runs import Run, RunStore
+from tests.jobs.stub_worker import command, start_supervising
+
+STALE_SECONDS = 6.0
+SLOTS = 2
+WAITING = 5
+start_supervisor = partial(start_supervising, behavior="steps", slots=SLOTS)
+
+
+def config(encoder: str = "bundled") -> RunConfig:
+    return RunConfig(data=DataConfig(train="pairs.tsv"), encoder=EncoderConfig(name=encoder))
+
+
+class Chaos:
+    """A runs folder, the faults, and what each run has suffered."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.store = RunStore(root)
+        self.queue = Queue(root)
+        self.random = random.Random(seed)
+        self.launched: list[str] = []
+        self.harmed: dict[str, set[str]] = {}
+        self.refused: Counter[str] = Counter()
+
+    def _new_id(self, kind: str = "run") -> str:
+        self.launched.append(f"{kind}-{len(self.launched):04d}")
+        return self.launched[-1]
+
+    def launch(self, kind: str = "run", encoder: str = "bundled") -> None:
+        run_id = self._new_id(kind)
+        self._retry(lambda: launch(self.store, config(encoder), run_id, start=start_supervisor))
+
+    def top_up(self) -> None:
+        """Keep some runs waiting, some of which start from another run's model."""
+        open_runs = [run for run in self.store.list() if not run.status().is_finished]
+        for _ in range(WAITING + SLOTS - len(open_runs)):
+            parents = [run.id for run in open_runs if run.id not in self.harmed and run.id.startswith("run")]
+            chained = parents and self.random.random() < 0.2
+            self.launch("chain" if chained else "run", f"run:{self.random.choice(parents)}" if chained else "bundled")
+
+    def reconcile(self) -> None:
+        """Reconcile as a page does every other second."""
+        self._retry(lambda: reconcile(self.store, stale_seconds=STALE_SECONDS, start=start_supervisor))
+
+    def _retry(self, act: Callable[[], object]) -> None:
+        """Repeat an action that fails with a BscError."""
+
+        def succeeds() -> bool:
+            try:
+                act()
+            except BscError as error:
+                self.refused[str(error).partition(":")[2][:60].strip()] += 1
+                return False
+            return True
+
+        if not wait_until(succeeds, 60):
+            raise SystemExit(f"failing for a minute: {self.refused}")
+
+    def kill_worker(self) -> None:
+        self._harm(self._random_live_run(), "killed", lambda run: signal_group(run.status(), signal.SIGKILL))
+
+    def kill_supervisor(self) -> None:
+        self._signal_all("supervise", signal.SIGKILL)
+
+    def terminate_supervisor(self) -> None:
+        self._signal_all("supervise", signal.SIGTERM)
+
+    def stop_and_kill_escalation(self) -> None:
+        def act(run: Run) -> None:
+            stop(run, grace_seconds=2, terminate_seconds=2)
+            self._signal_all("bsc_core.jobs.actions.escalation", signal.SIGKILL)
+
+        self._harm(self._random_active_run(), "stopped", act)
+
+    def stop_run(self) -> None:
+        self._harm(self._random_active_run(), "stopped", lambda run: stop(run, grace_seconds=2, terminate_seconds=2))
+
+    def suspend_worker(self) -> None:
+        run = self._random_live_run()
+        process = find_process(run.status()) if run else None
+        if process is not None:
+            self._suspend(process.pid, self.random.choice([0.5, 1.0, STALE_SECONDS + 2]))
+
+    def suspend_supervisor(self) -> None:
+        for pid in self.processes("supervise"):
+            self._suspend(pid, 1.0)
+
+    def damage_queue(self) -> None:
+        with suppress(FileNotFoundError, IndexError):  # missing or empty
+            content = bytearray(self.queue.path.read_bytes())
+            used = [position for position, byte in enumerate(content) if byte]  # most of the file is empty
+            for _ in range(self.random.choice([1, 10, 1000])):
+                content[self.random.choice(used)] = self.random.randrange(256)
+            self.queue.path.write_bytes(content)
+
+    def truncate_queue(self) -> None:
+        with suppress(OSError):
+            os.truncate(self.queue.path, self.random.choice([0, 100, 5000]))
+
+    def delete_queue(self) -> None:
+        self.queue.path.unlink(missing_ok=True)
+
+    def lock_queue(self) -> None:
+        with suppress(sqlite3.Error):
+            connection = sqlite3.connect(self.queue.path, isolation_level=None, check_same_thread=False)
+            connection.execute("BEGIN EXCLUSIVE")
+            threading.Timer(1.5, connection.close).start()
+
+    def hold_queue_lock(self) -> None:
+        lock = FileLock(self.store.root / ".queue.lock", thread_local=False)
+        with suppress(Exception):
+            lock.acquire(timeout=1)
+            threading.Timer(1.0, lock.release).start()
+
+    def delete_run(self) -> None:
+        runs = self.store.list()
+        self._harm(self.random.choice(runs) if runs else None, "deleted", lambda run: shutil.rmtree(run.folder, True))
+
+    def truncate_status(self) -> None:
+        runs = self.store.list()
+        with suppress(OSError):
+            os.truncate(self.random.choice(runs).folder / "status.json", self.random.choice([0, 20]))
+
+    def launch_twice(self) -> None:
+        """Launch the same run from two tabs at the same time, each with a supervisor."""
+        run_id = self._new_id()
+        tabs = [subprocess.Popen(command("launch", "steps", run_id, str(self.store.root))) for _ in range(2)]
+        for tab in tabs:
+            tab.wait(120)
+
+    def kill_launcher(self) -> None:
+        tab = subprocess.Popen(command("launch", "steps", self._new_id("interrupted"), str(self.store.root)))
+        time.sleep(self.random.uniform(0.2, 1.5))
+        tab.kill()
+        tab.wait()
+
+    def start_supervisors(self) -> None:
+        start_supervisor(self.store)
+        start_supervisor(self.store)
+
+    def jump_clock(self) -> None:
+        offset = self.random.choice([-3600.0, 3600.0])
+        jumped = RunStore(self.store.root, clock=lambda: time.time() + offset)
+        self._retry(lambda: reconcile(jumped, start=start_supervisor))
+
+    def reuse_pid(self) -> None:
+        def act(run: Run) -> None:
+            signal_group(run.status(), signal.SIGKILL)
+            run.update_status(pid=os.getpid())
+
+        self._harm(self._random_live_run(), "killed", act)
+
+    def fill_disk(self) -> None:
+        self.launch("disk")
+
+    def fill_memory(self) -> None:
+        self.launch("memory")
+
+    def pause_and_move(self) -> None:
+        def act() -> None:
+            self.queue.pause()
+            for run_id in self.queue.waiting()[-2:]:
+                self.queue.move(run_id, 0)
+            self.queue.unpause()
+
+        self._retry(act)
+
+    def trash_and_restore(self) -> None:
+        ended = [run for run in self.store.list() if run.status().is_finished and run.status().is_readable]
+        with suppress(BscError, IndexError):
+            run = self.random.choice(ended)
+            trash(self.store, run)
+            restore(self.store, run.id)
+
+    def _harm(self, run: Run | None, how: str, act: Callable[[Run], object]) -> None:
+        if run is None:
+            return
+        self.harmed.setdefault(run.id, set()).add(how)
+        with suppress(BscError):
+            act(run)
+
+    def _random_active_run(self) -> Run | None:
+        runs = [run for run in self.store.list() if not run.status().is_finished]
+        return self.random.choice(runs) if runs else None
+
+    def _random_live_run(self) -> Run | None:
+        runs = [run for run in self.store.list() if find_process(run.status()) is not None]
+        return self.random.choice(runs) if runs else None
+
+    def processes(self, word: str) -> list[int]:
+        """Return the processes of this runs folder whose command line has the word, now and a moment later.
+
+        A child that is being forked has the command line of its parent.
+        """
+        first = self._with_word(word)
+        time.sleep(0.05)
+        return sorted(first & self._with_word(word)) if first else []
+
+    def _with_word(self, word: str) -> set[int]:
+        result = set()
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                line = path.read_bytes().decode(errors="replace").split("\0")
+                if word in line and any(str(self.store.root) in part for part in line):
+                    result.add(int(path.parent.name))
+        return result
+
+    def _suspend(self, pid: int, seconds: float) -> None:
+        self._signal(pid, signal.SIGSTOP)
+        threading.Timer(seconds, self._signal, (pid, signal.SIGCONT)).start()
+
+    def _signal_all(self, word: str, number: signal.Signals) -> None:
+        for pid in self.processes(word):
+            self._signal(pid, number)
+
+    def _signal(self, pid: int, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+FAULTS: dict[str, Callable[[Chaos], None]] = {
+    "kill -9 of a worker": Chaos.kill_worker,
+    "kill -9 of the supervisor": Chaos.kill_supervisor,
+    "SIGTERM to the supervisor": Chaos.terminate_supervisor,
+    "two more supervisors at once": Chaos.start_supervisors,
+    "worker suspended for 0.5 to 8 s": Chaos.suspend_worker,
+    "supervisor suspended for 1 s": Chaos.suspend_supervisor,
+    "stop": Chaos.stop_run,
+    "stop, and kill -9 of its escalation": Chaos.stop_and_kill_escalation,
+    "PID reused by another process": Chaos.reuse_pid,
+    "clock an hour ahead or behind": Chaos.jump_clock,
+    "bytes of the queue file changed": Chaos.damage_queue,
+    "queue file truncated": Chaos.truncate_queue,
+    "queue file deleted": Chaos.delete_queue,
+    "queue database locked for 1.5 s": Chaos.lock_queue,
+    "queue lock held for 1 s": Chaos.hold_queue_lock,
+    "queue paused, reordered, unpaused": Chaos.pause_and_move,
+    "run folder deleted by hand": Chaos.delete_run,
+    "status.json truncated": Chaos.truncate_status,
+    "run deleted and restored": Chaos.trash_and_restore,
+    "two tabs launch one run at once": Chaos.launch_twice,
+    "kill -9 of a launching tab": Chaos.kill_launcher,
+    "disk full": Chaos.fill_disk,
+    "out of memory": Chaos.fill_memory,
+}

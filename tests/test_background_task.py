@@ -1,0 +1,121 @@
+"""Background tasks: progress, refusals, failures, cancellation, and no zombie processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from bsc_core import background_task
+from bsc_core.background_task import Progress, read_progress, run_task, start, wait, write_progress
+from bsc_core.errors import ConfigError
+
+TASK = """
+import sys
+import time
+from bsc_core.background_task import run_task, write_progress
+
+def perform(folder, request):
+    write_progress(folder, 1, 4, "working")
+    if request == "sleep":
+        time.sleep(600)
+    if request == "exit":
+        sys.exit(3)
+    (folder / "result.txt").write_text(str(request))
+    write_progress(folder, 4, 4, "done")
+
+sys.exit(run_task(perform, sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "a_task.py").write_text(TASK, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "a_task"
+
+
+def test_a_task_receives_its_request_and_reports_progress(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    start(folder, module, {"k": 1})
+    assert wait(folder, 60) == 0
+    assert (folder / "result.txt").read_text() == "{'k': 1}"
+    assert read_progress(folder) == Progress(4, 4, "done")
+
+
+def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    start(folder, module, 1)
+    assert wait(folder, 60) == 0
+    (folder / "result.txt").unlink()
+    start(folder, module, 1)
+    assert wait(folder, 60) == 0
+    assert not (folder / "result.txt").exists()
+    background_task.reset(folder)
+    assert not (folder / "progress.json").exists()
+    start(folder, module, 2)
+    assert wait(folder, 60) == 0
+    assert (folder / "result.txt").read_text() == "2"
+
+
+def test_a_cancelled_task_has_ended_when_the_call_returns(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    start(folder, module, "sleep")
+    child = background_task._children[folder]
+    background_task.cancel(folder)
+    assert child.poll() is not None
+    assert not psutil.pid_exists(child.pid), "the process is reaped"
+
+
+def test_a_process_that_ends_early_is_reported_with_its_log(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    start(folder, module, "exit")
+    assert wait(folder, 60) == 3
+    error = read_progress(folder).error
+    assert error is not None
+    assert "exit status 3" in error
+    assert str(folder / "log.txt") in error
+
+
+def test_a_refused_request_has_exit_status_2_and_a_failed_one_raises(tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text("{}", encoding="utf-8")
+
+    def refuse(folder: Path, request: Any) -> None:
+        raise ConfigError("epochs is 0; it must be >= 1")
+
+    def fail(folder: Path, request: Any) -> None:
+        raise OSError("no space")
+
+    assert run_task(refuse, [str(tmp_path)]) == 2
+    assert read_progress(tmp_path).error == "epochs is 0; it must be >= 1"
+    with pytest.raises(OSError, match="no space"):
+        run_task(fail, [str(tmp_path)])
+    assert read_progress(tmp_path).error == "OSError: no space"
+
+
+def test_progress_of_another_version_reads_as_just_started(tmp_path: Path) -> None:
+    (tmp_path / "progress.json").write_text('{"done": 3, "of": 6}', encoding="utf-8")
+    assert read_progress(tmp_path) == Progress()
+    write_progress(tmp_path, 3, 6, "counting")
+    assert read_progress(tmp_path).fraction == 0.5
+
+
+def test_only_the_newest_folders_are_kept(tmp_path: Path) -> None:
+    for age, name in enumerate(["newest", "older", "oldest"]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.npz").touch()
+        os.utime(tmp_path / name / "rows.npz", (1000 - age, 1000 - age))
+    background_task.remove_oldest(tmp_path, "*/rows.npz", 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["newest", "older"]
+
+
+@pytest.fixture(autouse=True)
+def restore_signals() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)

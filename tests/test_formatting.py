@@ -1,0 +1,50 @@
+"""Number formats."""
+
+from __future__ import annotations
+
+import pytest
+
+from bsc_core import formatting
+
+
+def test_metrics_have_three_decimals_and_their_interval() -> None:
+    assert formatting.metric(0.81249) == "0.812"
+    assert formatting.metric(0.8, (0.79, 0.831)) == "0.800 [0.790, 0.831]"
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_undefined_values_give_a_reason_and_never_nan(value: float | None) -> None:
+    assert formatting.metric(value) == "not defined: no positives"
+    assert formatting.percent(value) == "not defined: nothing to count"
+    assert formatting.signed(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0.44, "0.4 s"), (48, "48 s"), (59.7, "1 min 0 s"), (192, "3 min 12 s"), (7500, "2 h 5 min"), (None, "unknown")],
+)
+def test_durations_use_the_largest_fitting_unit(seconds: float | None, expected: str) -> None:
+    assert formatting.duration(seconds) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0.0, "0%"), (0.043, "4.3%"), (0.31, "31%"), (1.0, "100%")])
+def test_percentages_have_a_decimal_only_below_ten(value: float, expected: str) -> None:
+    assert formatting.percent(value) == expected
+
+
+def test_counts_have_separators_and_agree_with_their_noun() -> None:
+    assert formatting.plural(1, "query", "queries") == "1 query"
+    assert formatting.plural(12345, "row") == "12,345 rows"
+
+
+def test_differences_have_a_sign() -> None:
+    assert formatting.signed(0.0414) == "+0.041"
+    assert formatting.signed(-0.0004) == "+0.000"
+    assert formatting.signed(-0.012) == "\N{MINUS SIGN}0.012"
+
+
+def test_long_texts_are_cut_at_a_word_on_one_line() -> None:
+    assert formatting.shorten("one\ntwo   three", 20) == "one two three"
+    cut = formatting.shorten("Why does my rice always come out gluey?", 24)
+    assert cut == "Why does my rice always…"
+    assert len(formatting.shorten("x" * 100, 24)) <= 24

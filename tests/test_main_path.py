@@ -1,0 +1,42 @@
+"""The main path stays short enough to read: `run_experiment` and the callbacks."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).resolve().parents[1] / "bsc_core"
+CALLBACKS = [CORE / "training" / "callbacks.py", CORE / "training" / "first_batch.py"]
+
+
+def length(node: ast.ClassDef | ast.FunctionDef) -> int:
+    """Lines of the body without the docstring."""
+    body = node.body[1:] if ast.get_docstring(node) else node.body
+    return body[-1].end_lineno - body[0].lineno + 1
+
+
+def callback_classes(path: Path) -> list[ast.ClassDef]:
+    """The callbacks that a module defines; at least one."""
+    classes = [
+        node
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "Callback" for base in node.bases)
+    ]
+    assert classes, path
+    return classes
+
+
+def test_run_experiment_fits_on_one_screen() -> None:
+    tree = ast.parse((CORE / "pipeline.py").read_text(encoding="utf-8"))
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert length(functions["run_experiment"]) <= 45
+    assert not any(isinstance(node, ast.ClassDef) for node in tree.body)
+
+
+@pytest.mark.parametrize(
+    "callback", [node for path in CALLBACKS for node in callback_classes(path)], ids=lambda node: node.name
+)
+def test_no_callback_exceeds_eighty_lines(callback: ast.ClassDef) -> None:
+    assert length(callback) <= 80
