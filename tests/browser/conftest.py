@@ -119,10 +119,18 @@ class Visit:
         expect(box).to_have_value(option)
 
     def upload(self, file: Path | FilePayload) -> None:
-        """Upload a file on the Data page."""
+        """Upload a file on the Data page; try again if the page was redrawn while the file was chosen."""
         self.page.get_by_text("Import a dataset").click()
         self.wait()
-        self.page.locator("input[type=file]").first.set_input_files(file)
+        uploader, name = (
+            self.page.get_by_test_id("stFileUploader").first,
+            file.name if isinstance(file, Path) else file["name"],
+        )
+        for _ in range(2):
+            uploader.locator("input[type=file]").set_input_files(file)
+            with suppress(AssertionError):
+                return expect(uploader).to_contain_text(name, timeout=RETRY_MS)
+        return expect(uploader).to_contain_text(name)
 
     def click_button(self, name: str) -> None:
         """Click a button of the page."""

@@ -49,7 +49,7 @@ def test_sentences_become_triplets_and_a_run_is_launched_on_them(visit, server):
     dataset = page.get_by_role("combobox", name="Dataset", exact=True).input_value()
     visit.open("train", dataset=dataset, encoder="static")
     visit.click_button("Launch run")
-    visit.wait("run")
+    visit.wait("How is training going")
     [run] = [run for run in server.store.list() if run.id not in known]
     examples = run.config().data.examples
     assert examples is not None

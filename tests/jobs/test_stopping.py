@@ -9,12 +9,12 @@ from bsc_core.jobs.worker import perform
 from tests.helpers.waiting import final_status
 
 
-def test_a_run_that_checks_the_flag_ends_by_itself(started, store):
+def test_a_run_that_checks_the_flag_ends_by_itself(started, store, until):
     run = started("patient")
     status = stop_and_wait(run)
     assert (status.state, status.exit_code) == ("stopped", 1)
     assert run.read_json("result") == {"state": "stopped"}
-    assert find_process(status) is None
+    until(lambda: find_process(status) is None)  # it writes its state before it ends
     assert reconcile(store) == []
     assert run.status().state == "stopped"
 
