@@ -38,18 +38,28 @@ WORDS = (
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Use a temporary cache folder, unless BSC_CACHE is set."""
-    os.environ.setdefault("BSC_CACHE", str(tmp_path_factory.mktemp(f"{SESSION}cache")))
+def _session_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Use a temporary cache folder that all processes of the session share, unless BSC_CACHE is set."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    os.environ.setdefault("BSC_CACHE", str(folder / f"{SESSION}cache"))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_leftovers(_own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _no_leftovers(_session_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Remove the temporary folders of a test module, which may hold trained models, when it ends."""
     yield
     for folder in tmp_path_factory.getbasetemp().iterdir():
         if folder.is_dir() and not folder.name.startswith((SESSION, "popen-")):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder for one test."""
+    monkeypatch.setenv("BSC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture(scope="session")

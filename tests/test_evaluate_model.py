@@ -14,11 +14,6 @@ from bsc_core.evaluate_model import embed_with_corpus, evaluate_model
 
 
 @pytest.fixture
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("BSC_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture
 def config(tiny_encoder):
     return EncoderConfig(name=str(tiny_encoder), max_seq_length=16)
 

@@ -32,7 +32,7 @@ EXPECTED_ERROR = re.compile(r"/\w+/_stcore/(health|host-config)$")  # Streamlit 
 
 
 @pytest.fixture(scope="session")
-def static_encoder(_own_cache: None) -> None:
+def static_encoder(_session_cache: None) -> None:
     """Build the static encoder once, in the cache that server and workers share."""
     from bsc_core.encoders import encoder_folder
 

@@ -15,9 +15,8 @@ from bsc_core.encoders.embedding_cache import folder_digest
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("BSC_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "embeddings"
+def cache(own_cache):
+    return own_cache / "embeddings"
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from bsc_core.config import DataConfig, EncoderConfig, EvaluationConfig
 from bsc_core.data import SPLIT_SEED, audit, load_data
 from bsc_core.data.dataset import PairDataset, TextTable
 from bsc_core.encoders import cached_vectors, embed
-from bsc_core.encoders.embedding_cache import cache_folder
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation import Evaluator, RetrievalTask
 from bsc_core.neighbors import top_k
@@ -152,12 +151,11 @@ def test_a_reference_of_another_size_is_accepted_and_mixed_sizes_are_refused():
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
-def test_a_truncated_embedding_cache_is_recomputed(tiny_encoder: Path, kept: float):
+def test_a_truncated_embedding_cache_is_recomputed(own_cache: Path, tiny_encoder: Path, kept: float):
     encoder = EncoderConfig(name=str(tiny_encoder), max_seq_length=16)
     texts = TextTable((f"soup and bread {kept}", "a garden", "the train"))
-    known = {path: path.stat().st_mtime_ns for path in (cache_folder() / "embeddings").glob("*.npy")}
     vectors = embed(encoder, texts)
-    (path,) = [path for path in (cache_folder() / "embeddings").glob("*.npy") if path not in known]
+    (path,) = (own_cache / "embeddings").glob("*.npy")
     raw = path.read_bytes()
     path.write_bytes(raw[: int(kept * len(raw))])
     assert cached_vectors(encoder, texts) is None
@@ -165,14 +163,13 @@ def test_a_truncated_embedding_cache_is_recomputed(tiny_encoder: Path, kept: flo
     assert path.read_bytes() == raw
 
 
-def test_a_cache_file_with_other_content_is_recomputed(tiny_encoder: Path):
+def test_a_cache_file_with_other_content_is_recomputed(own_cache: Path, tiny_encoder: Path):
     encoder, texts = (
         EncoderConfig(name=str(tiny_encoder), max_seq_length=16),
         TextTable(("soup of another kind", "bread")),
     )
-    known = set((cache_folder() / "embeddings").glob("*.npy"))
     vectors = embed(encoder, texts)
-    (path,) = set((cache_folder() / "embeddings").glob("*.npy")) - known
+    (path,) = (own_cache / "embeddings").glob("*.npy")
     for other in (np.zeros((2, 32), np.int64), np.zeros(2, np.float32), np.zeros((3, 32), np.float32)):
         np.save(path, other)
         assert np.array_equal(embed(encoder, texts), vectors)

@@ -52,7 +52,7 @@ def test_a_full_disk_leaves_no_partial_shards(connected, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "write_part", fill)
     folder = write_pairs(tmp_path / "pairs")
     with pytest.raises(RunError, match=r"^part-00001.parquet could not be written \(No space left on device\)"):
-        plan_with_ray(config_of(folder, strategy="words"), tmp_path / "shards", part_rows=400)
+        plan_with_ray(config_of(folder, strategy="words", stop_count=0), tmp_path / "shards", part_rows=400)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pairs"]
 
 
@@ -78,7 +78,7 @@ def bsc(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_starts_its_own_cluster_and_refuses_an_address_without_one(tmp_path):
     folder = write_pairs(tmp_path / "pairs", rows=60)
-    (tmp_path / "config.toml").write_text(to_toml(config_of(folder, strategy="words")))
+    (tmp_path / "config.toml").write_text(to_toml(config_of(folder, strategy="words", stop_count=0)))
     done = bsc("config.toml", "out", "--epoch", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     report, shards = json.loads(done.stdout), open_shards(tmp_path / "out")
