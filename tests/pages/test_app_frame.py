@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import glossary
 from tests.helpers.pages import open_app, open_page
@@ -64,6 +65,7 @@ def test_the_shipped_settings_use_localhost_and_send_no_statistics() -> None:
     settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
     assert settings["server"]["address"] == "localhost"
     assert settings["browser"]["gatherUsageStats"] is False
+    assert settings["theme"]["light"]["chartCategoricalColors"] == list(theme.CATEGORIES)
     for mode in ("light", "dark"):
         assert len(settings["theme"][mode]["chartDivergingColors"]) == 10
         assert len(settings["theme"][mode]["chartSequentialColors"]) == 10

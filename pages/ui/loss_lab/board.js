@@ -5,16 +5,6 @@ const LABELS = {
   labeled_negatives: "Labeled negatives", duplicates: "Repeated texts", reduction: "Two directions",
   average: "Averaged over", threshold: "Positive above",
 };
-const HELP = {
-  temperature: "Divides every similarity before the softmax. Low: only the hardest negatives count. High: all negatives count equally.",
-  symmetric: "Both directions: queries rank documents (L0) and documents rank queries (L1). Off: L0 only.",
-  normalization: "l2: rows to length 1 (cosine). _columns: each coordinate over the batch. none: raw dot products.",
-  labeled_negatives: "Pairs labeled negative stay in the batch as negatives. Off: they are left out.",
-  duplicates: "keep: a repeated text is a negative. merge: it counts once. multi_positive: it is a positive.",
-  reduction: "mean of L0 and L1 (released code) or their sum (equation 1).",
-  average: "batch: every pair counts in the mean (equation 5). positives: only positive pairs.",
-  threshold: "A pair is positive when its label is above this.",
-};
 const OPTIONS = {
   normalization: ["l2", "l2_columns", "range_columns", "minmax_columns", "none"],
   duplicates: ["keep", "merge", "multi_positive"],
@@ -60,15 +50,15 @@ class Board {
       const select = element("select", { onchange: () => this.set({ [name]: select.value }, true) },
         ...OPTIONS[name].map((option) => element("option", { value: option }, option)));
       this.updaters[name] = (value) => { select.value = value; };
-      return element("label", { title: HELP[name] }, LABELS[name], select);
+      return element("label", { title: this.lab.help[name] }, LABELS[name], select);
     }
     const box = element("input", { type: "checkbox", onchange: () => this.set({ [name]: box.checked }, true) });
-    const label = element("label", { class: "check", title: HELP[name] }, box, LABELS[name]);
+    const label = element("label", { class: "check", title: this.lab.help[name] }, box, LABELS[name]);
     this.updaters[name] = (value) => {
       box.checked = value;
       if (name !== "labeled_negatives") return;
       box.disabled = this.result.positive.every(Boolean);
-      label.title = box.disabled ? "No pair of this batch is labeled negative, so this changes nothing." : HELP[name];
+      label.title = box.disabled ? "No pair of this batch is labeled negative, so this changes nothing." : this.lab.help[name];
     };
     return label;
   }
@@ -80,7 +70,7 @@ class Board {
       else box.value = this.settings[name];
     } });
     this.updaters[name] = (value) => { box.value = value; };
-    return element("label", { title: HELP[name] }, LABELS[name], box);
+    return element("label", { title: this.lab.help[name] }, LABELS[name], box);
   }
 
   temperatureControl() {
@@ -97,7 +87,7 @@ class Board {
       slider.setAttribute("aria-valuetext", value);
       updateBox(value);
     };
-    return element("div", { class: "temperature", title: HELP.temperature }, box, slider);
+    return element("div", { class: "temperature", title: this.lab.help.temperature }, box, slider);
   }
 
   set(changes, isDone) {

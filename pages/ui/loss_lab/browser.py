@@ -18,6 +18,7 @@ from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TrainingTrace
 from pages.ui.components.browser.mount import mount
+from pages.ui.components.glossary import TERMS
 
 HERE = Path(__file__).parent
 ALL_CONTROLS = tuple(asdict(LabSettings()))
@@ -63,6 +64,7 @@ def lab_component(
         "batch": batch.plain(),
         **asdict(state),
         "controls": list(controls),
+        "help": {name: TERMS[name].definition.replace("`", "") for name in controls},
         "panels": list(panels),
         "colors": {name: list(colors) for name, colors in COLORS.items()},
     }

@@ -69,7 +69,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     if (hovered) box(hovered, 1, "#1B2530", 1);
     const grow = Math.max(0, (8 * ratio - cell) / 2 / cell); // the pinned cell is visible at any zoom
     box(view.pinned, 1, "#FFFFFF", 4.5, grow);
-    box(view.pinned, 1, "#D55E00", 2.5, grow);
+    box(view.pinned, 1, getComputedStyle(root).getPropertyValue("--negative"), 2.5, grow);
     status.textContent = view.span < size ? `pairs ${Math.floor(view.y) + 1} to ${end(view.y)} of ${size}` : `${size} pairs`;
   }
 

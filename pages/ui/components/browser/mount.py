@@ -8,7 +8,17 @@ from typing import Any
 
 import streamlit as st
 
+from bsc_core.figures import theme
+
 HERE = Path(__file__).parent
+COLORS = {
+    "query": theme.QUERY,
+    "document": theme.DOCUMENT,
+    "positive": theme.POSITIVE,
+    "negative": theme.HARD_NEGATIVE,
+    "repeated": theme.FALSE_NEGATIVE,
+}
+"""Colors of the theme that the CSS files use as variables, such as `var(--positive)`."""
 
 
 def mount(name: str, root: str, *scripts: Path) -> Callable[..., Any]:
@@ -19,9 +29,10 @@ def mount(name: str, root: str, *scripts: Path) -> Callable[..., Any]:
         root: CSS class of the element that the component fills.
         scripts: JavaScript files; the last one has the default export, and its CSS file the same name.
     """
+    variables = " ".join(f"--{meaning}: {color};" for meaning, color in COLORS.items())
     return st.components.v2.component(
         name,
         html=f'<div class="{root}"></div>',
-        css=scripts[-1].with_suffix(".css").read_text(encoding="utf-8"),
+        css=f".{root} {{ {variables} }}\n" + scripts[-1].with_suffix(".css").read_text(encoding="utf-8"),
         js="\n".join(path.read_text(encoding="utf-8") for path in (HERE / "dom.js", *scripts)),
     )
