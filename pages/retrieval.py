@@ -36,9 +36,5 @@ with display.show_errors():
         "Hits by cutoff": lambda: calibration.draw_hits(searched),
         "Ten sentences": lambda: ten_sentences.draw(searched),
     }
-    tabs = st.tabs(list(parts), on_change="rerun", key="retrieval.part", bind="query-params")
-    for tab, draw in zip(tabs, parts.values(), strict=True):
-        if tab.open:
-            with tab, display.show_errors(stop=False):
-                draw()
+    display.tabs(parts, key="retrieval.part", bind="query-params")
     page_layout.next_step_button("Open the embedding map", "embeddings", key="retrieval.embeddings")

@@ -156,18 +156,9 @@ def select_strategy(names: list[str]) -> str:
 
 def draw_train_button(settings: PlanSettings, strategy: str) -> None:
     """Draw the button that opens the New run page with the settings of the plan."""
-    if st.button(
-        "Train with this plan",
-        key="batches.train",
-        type="primary",
-        icon=":material/arrow_forward:",
-        icon_position="right",
-    ):
-        page_layout.send_settings(
-            {
-                "batching": settings.strategies[strategy].model_dump(),
-                "training": {"batch_size": settings.batch_size, "seed": settings.seed},
-                "loss": {"labeled_negatives": settings.labeled_negatives},
-            }
-        )
-        page_layout.switch_page("train")
+    sent = {
+        "batching": settings.strategies[strategy].model_dump(),
+        "training": {"batch_size": settings.batch_size, "seed": settings.seed},
+        "loss": {"labeled_negatives": settings.labeled_negatives},
+    }
+    page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)

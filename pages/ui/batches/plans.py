@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
-from bsc_core import background_task, batching, formatting
+from bsc_core import background_task, batching
 from bsc_core.batching import BatchPlan, KnownPairs, PlanStats, build_plan, marked_cells, similarity_matrix
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
@@ -151,15 +151,8 @@ def _draw_progress(folder: Path, request: Path, names: list[str]) -> None:
     """Draw the progress of a task; rerun the page when every plan is ready or refused."""
     if all(plan_file(folder, name).is_file() or refused_file(request, name).is_file() for name in names):
         st.rerun(scope="app")
-    progress = background_task.read_progress(request)
-    if progress.error:
-        with st.container(border=True):
-            st.markdown(":material/error: **The plan could not be built**")
-            st.text(progress.error)
-            st.button("Try again", key=f"batches.again.{request.name}", on_click=background_task.reset, args=(request,))
-        return
-    elapsed = background_task.elapsed_seconds(request)
-    st.progress(progress.fraction, text=f"Building the plan: {progress.doing} · {formatting.duration(elapsed)}")
+    key = f"batches.again.{request.name}"
+    display.task_progress(request, "Building the plan", failed="The plan could not be built", key=key)
 
 
 def _refusal(request: Path, name: str) -> InputError | None:

@@ -54,12 +54,8 @@ def draw(view: ComparisonView) -> None:
 def _select_other(view: ComparisonView) -> Setting:
     """Return the setting that is compared with the base."""
     names = {one.key: one.name for one in view.others}
-    if len(names) == 1:
-        return view.others[0]
-    if st.session_state.get(WITH) not in names:
-        st.session_state.pop(WITH, None)
-    key = st.selectbox("Setting", list(names), format_func=names.__getitem__, key=WITH, bind="query-params")
-    return next((one for one in view.others if one.key == key), view.others[0])
+    key = settings.select("Setting", names, WITH) if len(names) > 1 else view.others[0].key
+    return next(one for one in view.others if one.key == key)
 
 
 def url_parameters(view: ComparisonView) -> list[tuple[str, str]]:

@@ -99,23 +99,15 @@ def select_view(runs: list[Run]) -> ComparisonView:
     cells = iter(display.columns(4 if several_seeds else 3, min_width=170))
     merge_seeds = True
     if several_seeds:
+        about = "Runs that differ only in their seed can count as one setting, with an interval over seeds and queries."
         with next(cells):
-            mode = st.selectbox(
-                "Seeds",
-                list(SEED_MODES),
-                format_func=SEED_MODES.__getitem__,
-                key=SEEDS,
-                bind="query-params",
-                help="Runs that differ only in their seed can count as one setting, with an interval over seeds and "
-                "queries.",
-            )
-            merge_seeds = mode != "apart"
+            merge_seeds = select("Seeds", SEED_MODES, SEEDS, about) != "apart"
     settings = group_by_setting(runs, merge_seeds=merge_seeds)
     untrained = untrained_setting(settings)
     with next(cells):
         base = _select_base(settings, untrained)
     with next(cells):
-        split = _select("Split", _splits(runs), SPLIT)
+        split = select("Split", {name: name for name in _splits(runs)}, SPLIT)
     metrics = _metrics(settings, split)
     with next(cells):
         metric = _select_metric(runs, metrics)
@@ -125,19 +117,20 @@ def select_view(runs: list[Run]) -> ComparisonView:
 def _select_base(settings: list[Setting], untrained: Setting) -> Setting:
     """Return what the others are compared against: by default the first setting, unless it is the only one."""
     options = {one.key: one for one in ([*settings, untrained] if len(settings) > 1 else [untrained])}
-    key = _select("Compare against", list(options), AGAINST, {key: one.name for key, one in options.items()})
-    return options[key]
+    return options[select("Compare against", {key: one.name for key, one in options.items()}, AGAINST)]
 
 
-def _select(label: str, options: list[str], key: str, names: dict[str, str] | None = None) -> str:
-    """Draw a select box stored in the URL; an unknown value in the URL is replaced by the first option."""
-    if st.session_state.get(key) not in options:
+def select(label: str, names: Mapping[str, str], key: str, about: str | None = None) -> str:
+    """Draw a select box stored in the URL; an unknown value in the URL is replaced by the first option.
+
+    names: option -> its display name.
+    """
+    if st.session_state.get(key) not in names:
         st.session_state.pop(key, None)
-    name = (names or {}).get
     selected = st.selectbox(
-        label, options, format_func=lambda one: name(one, one) or one, key=key, bind="query-params", help=None
+        label, list(names), format_func=lambda one: names.get(one, one), key=key, bind="query-params", help=about
     )
-    return selected if selected in options else options[0]
+    return selected if selected in names else next(iter(names))
 
 
 def _select_metric(runs: Sequence[Run], metrics: list[str]) -> str | None:
@@ -146,13 +139,9 @@ def _select_metric(runs: Sequence[Run], metrics: list[str]) -> str | None:
         return None
     default = next((run.status().metric_name for run in runs if run.status().metric_name in metrics), metrics[0])
     options = [default, *(name for name in metrics if name != default)]
-    current = st.session_state.get(METRIC, default)
-    if current not in options:
-        st.session_state.pop(METRIC, None)
-        current = default
-    about = glossary.metric_help(current or "") or None
-    selected = st.selectbox("Metric", options, key=METRIC, bind="query-params", help=about)
-    return selected if selected in options else default
+    current = st.session_state.get(METRIC)
+    about = glossary.metric_help(current if current in options else options[0]) or None
+    return select("Metric", {name: name for name in options}, METRIC, about)
 
 
 def _splits(runs: Sequence[Run]) -> list[str]:

@@ -61,7 +61,9 @@ def datasets() -> dict[str, DatasetChoice]:
         SAMPLE: DatasetChoice(SAMPLE, "Sample questions and answers", _with_filters(SAMPLE, sample_config())),
         SAMPLE_NLI: DatasetChoice(SAMPLE_NLI, "Sample NLI", _with_filters(SAMPLE_NLI, sample_nli_config())),
     }
-    files = sorted(uploads_folder().glob("*/dataset.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    files = sorted(
+        run_store().uploads_folder.glob("*/dataset.json"), key=lambda path: path.stat().st_mtime, reverse=True
+    )
     for path in files:
         key, values = path.parent.name, json.loads(path.read_text(encoding="utf-8"))
         choices[key] = DatasetChoice(key, values["label"], DataConfig.model_validate(values["data"]))
@@ -79,11 +81,6 @@ def _with_filters(key: str, data: DataConfig) -> DataConfig:
 def settings_file(key: str) -> Path:
     """Return the file with the filters of sample data. Uploads store theirs in their `dataset.json`."""
     return run_store().root / "settings" / f"{key}.json"
-
-
-def uploads_folder() -> Path:
-    """Return the folder of uploaded datasets inside the runs folder."""
-    return run_store().uploads_folder
 
 
 def data_config(key: str) -> DataConfig:

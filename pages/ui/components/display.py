@@ -1,13 +1,16 @@
-"""Figures with alternative text and data, tables as CSV, and error boxes."""
+"""Figures with alternative text and data, tables as CSV, tabs, error boxes, and progress of background tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
+from bsc_core import background_task, formatting
 from bsc_core.errors import BscError
 
 if TYPE_CHECKING:
@@ -63,23 +66,73 @@ def csv_button(data: Table | Callable[[], Table], *, name: str, key: str) -> Non
 
         return pd.DataFrame(data() if callable(data) else data).to_csv(index=False).encode()
 
-    _download("Data (CSV)", csv, file_name=f"{name}.csv", mime="text/csv", key=key)
+    download("Data (CSV)", csv, file_name=f"{name}.csv", mime="text/csv", key=key)
 
 
 def config_download(toml: str, *, key: str) -> None:
     """Draw a small button that saves a config as `config.toml`."""
-    _download("Save config.toml", toml, file_name="config.toml", mime="application/toml", key=key)
+    download("Save config.toml", toml, file_name="config.toml", mime="application/toml", key=key)
 
 
-def _download(label: str, data: str | Callable[[], bytes], **options: str) -> None:
-    st.download_button(label, data, icon=":material/download:", type="tertiary", on_click="ignore", **options)  # type: ignore[arg-type]
+def download(label: str, data: str | Callable[[], bytes], *, type: str = "tertiary", **options: str) -> None:
+    """Draw a download button; clicking it does not rerun the page."""
+    st.download_button(label, data, icon=":material/download:", type=type, on_click="ignore", **options)  # type: ignore[arg-type, call-overload]
 
 
-def error_box(error: BscError) -> None:
-    """Draw the message of an error in a box."""
-    with st.container(border=True):
-        st.markdown(":material/error: **Error**")
-        st.text(str(error))
+def tabs(parts: Mapping[str, Callable[..., None]], *arguments: Any, **options: Any) -> None:
+    """Draw tabs, of which only the open one is computed; an error in it is shown there.
+
+    Args:
+        parts: Title of each tab to the function that draws it.
+        arguments: Arguments of these functions.
+        options: Options of `st.tabs`.
+    """
+    for tab, draw in zip(st.tabs(list(parts), on_change="rerun", **options), parts.values(), strict=True):
+        if tab.open:
+            with tab, show_errors(stop=False):
+                draw(*arguments)
+
+
+def write_url(values: Mapping[str, str], names: Iterable[str]) -> None:
+    """Set these URL parameters where they changed, and remove the others of `names`."""
+    for name in {*names, *values}:
+        if name not in values:
+            st.query_params.pop(name, None)
+        elif st.query_params.get(name) != values[name]:
+            st.query_params[name] = values[name]
+
+
+def error_box(error: BscError | str, title: str = "Error") -> DeltaGenerator:
+    """Draw the message of an error in a box and return the box."""
+    box = st.container(border=True)
+    box.markdown(f":material/error: **{title}**")
+    box.text(str(error))
+    return box
+
+
+def task_progress(
+    folder: Path, label: str, *, failed: str, key: str, expected_seconds: float | None = None, note: str = ""
+) -> None:
+    """Draw the progress of a background task or, if it failed, its error with a button that starts it again.
+
+    Args:
+        folder: Folder of the task.
+        label: What the task does.
+        failed: Title of the error.
+        key: Key of the button.
+        expected_seconds: Estimated time, for tasks whose own progress is coarse.
+        note: Sentence after the times.
+    """
+    progress = background_task.read_progress(folder)
+    if progress.error:
+        error_box(progress.error, failed).button("Try again", key=key, on_click=background_task.reset, args=(folder,))
+        return
+    elapsed, fraction = background_task.elapsed_seconds(folder), progress.fraction
+    times = formatting.duration(elapsed)
+    if expected_seconds is not None:
+        fraction = max(fraction, min(0.95, elapsed / expected_seconds))
+        times += f" of about {formatting.duration(expected_seconds)}"
+    st.progress(fraction, text=f"{label}: {progress.doing} · {times}{note}")
 
 
 @contextmanager

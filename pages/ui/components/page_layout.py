@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
@@ -143,9 +144,13 @@ def switch_page(name: str, **params: str) -> None:
         st.info(f"This page runs without the app; start it with `bsc app` to open {name}.", icon=":material/info:")
 
 
-def next_step_button(label: str, name: str, *, key: str, icon: str = ":material/arrow_forward:", **params: str) -> None:
-    """Draw the button at the end of a page that opens the next page."""
-    if st.button(label, key=key, type="primary", icon=icon, icon_position="right"):
+def next_step_button(
+    label: str, name: str, *, key: str, settings: dict[str, dict[str, Any]] | None = None, **params: str
+) -> None:
+    """Draw the button at the end of a page that opens the next page, with these settings for the New run page."""
+    if st.button(label, key=key, type="primary", icon=":material/arrow_forward:", icon_position="right"):
+        if settings is not None:
+            send_settings(settings)
         switch_page(name, **params)
 
 

@@ -80,12 +80,6 @@ def load_splits(run: Run) -> DatasetSplits:
     return data
 
 
-def encode_text(model: Model, text: str) -> np.ndarray:
-    """Return the (D,) float32 vector of a typed text."""
-    vector: np.ndarray = encode_texts(model, [text])[0]
-    return vector
-
-
 def encode_texts(model: Model, texts: list[str]) -> np.ndarray:
     """Return the (N, D) float32 vectors of texts that are not part of the run."""
     from bsc_core.encoders import encode, tokenize

@@ -34,7 +34,7 @@ def draw(key: str) -> None:
         else:
             st.caption("Select the text, class and split columns under Generate rows.")
         return
-    form(data_cache.uploads_folder() / key, choice.label, data.model_dump(), key=f"data.edit.{key}")
+    form(data_cache.run_store().uploads_folder / key, choice.label, data.model_dump(), key=f"data.edit.{key}")
 
 
 def columns_table(table: Table, columns: Any, *, key: str) -> None:

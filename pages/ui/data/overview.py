@@ -184,13 +184,11 @@ def export(data: DatasetSplits, name: str) -> None:
         "import the file here again or train on it with `bsc train`."
     )
     st.dataframe(preview, hide_index=True, key="data.export.first", alt="The first rows of the file")
-    st.download_button(
+    display.download(
         f"Save {formatting.plural(rows, 'row')} as {kind}",
-        data=lambda: encode(exported_columns(data, parts)),
+        lambda: encode(exported_columns(data, parts)),
+        type="primary",
         file_name=f"{name}.{suffix}",
         mime=mime,
         key="data.export.save",
-        icon=":material/download:",
-        type="primary",
-        on_click="ignore",
     )

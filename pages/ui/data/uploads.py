@@ -29,7 +29,7 @@ def save_file(name: str, content: bytes) -> Path:
     if not content:
         raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\0", "")).name).strip("._")[-80:] or "pairs.csv"
-    folder = data_cache.uploads_folder() / f"{_stem(safe)}-{hashlib.sha256(content).hexdigest()[:6]}"
+    folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{hashlib.sha256(content).hexdigest()[:6]}"
     path = folder / safe
     if not path.exists():
         atomic_write(path, content)
@@ -58,7 +58,7 @@ def check_source(source: str) -> str:
 def folder_for(path: Path | str, *others: str) -> Path:
     """Return the folder of a dataset whose files are elsewhere; others: what else identifies it."""
     digest = hashlib.sha256("\n".join([str(path), *others]).encode()).hexdigest()[:6]
-    return data_cache.uploads_folder() / f"{_stem(str(path).rstrip('/').rpartition('/')[2])}-{digest}"
+    return data_cache.run_store().uploads_folder / f"{_stem(str(path).rstrip('/').rpartition('/')[2])}-{digest}"
 
 
 def _stem(name: str) -> str:
@@ -85,5 +85,5 @@ def save_filters(key: str, filters: tuple[str, ...]) -> None:
         atomic_write(data_cache.settings_file(key), as_json({"filters": list(filters)}, indent=1))
         return
     choice = data_cache.datasets()[key]
-    folder = data_cache.uploads_folder() / key
+    folder = data_cache.run_store().uploads_folder / key
     register(folder, choice.label, validate({**choice.data.model_dump(), "filters": filters}))

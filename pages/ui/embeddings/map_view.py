@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from bsc_core import background_task, formatting
+from bsc_core import formatting
 from bsc_core.data.load import DatasetSplits
 from bsc_core.figures.evaluation import maps
 from bsc_core.projection import sample_rows
@@ -143,19 +143,14 @@ def _draw_progress(folder: Path, expected_seconds: float) -> None:
     """Draw the progress of UMAP; rerun the page when the map is ready."""
     if map_task.load_maps(folder) is not None:
         st.rerun(scope="app")
-    progress = background_task.read_progress(folder)
-    if progress.error:
-        with st.container(border=True):
-            st.markdown(":material/error: **UMAP failed; the PCA map is shown instead**")
-            st.text(progress.error)
-            st.button(
-                "Try again", key=f"embeddings.again.{folder.name}", on_click=background_task.reset, args=(folder,)
-            )
-        return
-    elapsed = background_task.elapsed_seconds(folder)
-    fraction = min(1.0, max(progress.fraction, min(0.95, elapsed / expected_seconds)))
-    times = f"{formatting.duration(elapsed)} of about {formatting.duration(expected_seconds)}"
-    st.progress(fraction, text=f"UMAP: {progress.doing}, {times}. The PCA map is shown until then.")
+    display.task_progress(
+        folder,
+        "UMAP",
+        failed="UMAP failed; the PCA map is shown instead",
+        key=f"embeddings.again.{folder.name}",
+        expected_seconds=expected_seconds,
+        note=". The PCA map is shown until then.",
+    )
 
 
 def draw_maps(

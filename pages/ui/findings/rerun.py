@@ -37,8 +37,7 @@ def draw(claim: Claim, finding: dict[str, Any] | None) -> None:
             st.fragment(_watch, run_every=POLL_INTERVAL)(claim.name, form)
             return
         if state is not None and state.error:
-            st.markdown(f":material/error: **{FORMS[form]} failed**")
-            st.text(state.error)
+            display.error_box(state.error, f"{FORMS[form]} failed")
         if state is not None and form == "small" and not state.error:
             _small_result(claim)
     label = "Run again" if finding else "Run"

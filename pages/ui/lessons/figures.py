@@ -39,11 +39,7 @@ def _loss_lab(lesson: LabLesson, key: str) -> None:
     st.session_state["lessons.drawn"] = lesson.slug
     state = lab_component(lesson.batch(), start, key=key, controls=lesson.controls, panels=lesson.panels)
     changed = {name: text for name, text in state.settings.to_query().items() if name in lesson.controls}
-    for name in LabSettings.__dataclass_fields__:
-        if name in changed:
-            st.query_params[name] = changed[name]
-        elif name in st.query_params:
-            del st.query_params[name]
+    display.write_url(changed, LabSettings.__dataclass_fields__)
 
 
 def _values(settings: LabSettings, names: Iterable[str] | None = None) -> dict[str, object]:

@@ -104,11 +104,7 @@ def write_link() -> None:
     values = {"lesson": slug}
     values |= {"done": ",".join(done)} if done else {}
     values |= {"answer": "1"} if st.session_state.get(key(LESSONS[slug], "answer")) else {}
-    for name in PARAMETERS:
-        if name in values and st.query_params.get(name) != values[name]:
-            st.query_params[name] = values[name]
-        elif name not in values and name in st.query_params:
-            del st.query_params[name]
+    display.write_url(values, PARAMETERS)
     st.session_state[f"{PAGE}.written"] = values
 
 

@@ -221,21 +221,15 @@ def _train(config: dict[str, Any], words: bool, batch_key: str, _batch: LabBatch
 def write_link(state: LabState) -> None:
     """Write the state into the URL."""
     values = link().to_query()
-    for name in set(lab_parameters(st.query_params.to_dict())) - set(values):
-        del st.query_params[name]
-    for name, value in values.items():
-        if st.query_params.get(name) != value:
-            st.query_params[name] = value
+    display.write_url(values, lab_parameters(st.query_params.to_dict()))
     st.session_state["learn.written"] = values
 
 
 def next_steps(batch: LabBatch, result: Explanation, state: LabState) -> None:
     """Draw the button for the cells as CSV, and the one that opens a new run with these settings."""
     display.csv_button(lambda: cells(batch, result), name="loss-lab", key="learn.data")
-    icon = ":material/arrow_forward:"
-    if st.button("Use in a run", key="learn.run", type="primary", icon=icon, icon_position="right"):
-        page_layout.send_settings({"loss": {"name": "bsc", **asdict(state.settings)}})
-        page_layout.switch_page("train")
+    settings = {"loss": {"name": "bsc", **asdict(state.settings)}}
+    page_layout.next_step_button("Use in a run", "train", key="learn.run", settings=settings)
 
 
 def cells(batch: LabBatch, result: Explanation) -> pd.DataFrame:

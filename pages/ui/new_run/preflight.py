@@ -51,9 +51,7 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
             del st.session_state[STATE]
         _draw_result(result, config, runs, time_factor)
     elif is_running and (error := background_task.read_progress(folder).error):
-        with st.container(border=True):
-            st.markdown(":material/error: **The preflight failed**")
-            st.text(error)
+        with display.error_box(error, "The preflight failed"):
             _restart_button("Try again", config)
     elif is_running:
         st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder)

@@ -197,7 +197,7 @@ def _query_position(search: Search, query: str) -> int | None:
 def _query_vector(search: Search, model: run_data.Model, query: str, position: int | None) -> np.ndarray:
     if position is not None:
         return np.asarray(model.vectors()[search.task.query[position]])
-    return run_data.encode_text(model, query)
+    return np.asarray(run_data.encode_texts(model, [query])[0])
 
 
 def _hits(search: Search, answer: Answer, relevant: frozenset[int]) -> list[ranks.Hit]:

@@ -36,12 +36,7 @@ def _draw(run: Run) -> None:
     }
     first = "Log" if status.state in ("failed", "lost") else "Overview"
     key = f"runs.part.{run.id}.{first}"  # a run that fails while you watch it switches to its log
-    for tab, draw_tab in zip(
-        st.tabs(list(tabs), default=first, on_change="rerun", key=key), tabs.values(), strict=True
-    ):
-        if tab.open:
-            with tab, display.show_errors(stop=False):
-                draw_tab(run, status)
+    display.tabs(tabs, run, status, default=first, key=key)
 
 
 def _draw_head(run: Run, status: RunStatus) -> None:
@@ -54,11 +49,9 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     if not status.is_finished:
         st.progress(status.progress, text=_activity(run, status))
     if status.error:
-        with st.container(border=True):
-            st.markdown(f":material/error: **{style.meaning}**")
-            st.text(status.error)
-            next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
-            st.caption(f"The end of the log is below. Fix the cause, then {next_step}.")
+        next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
+        about = f"The end of the log is below. Fix the cause, then {next_step}."
+        display.error_box(status.error, style.meaning).caption(about)
 
 
 def _activity(run: Run, status: RunStatus) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import streamlit as st
 
 from bsc_core.runs import Run, RunStatus
+from pages.ui.components import display
 from pages.ui.new_run.config_summary import format_bytes
 from pages.ui.runs import actions, table
 
@@ -48,14 +49,13 @@ def _draw_download(run: Run, size: int) -> None:
     if size > MAX_BYTES:
         st.caption(f"The model has {format_bytes(size)}, which is too large to download; copy its folder.")
         return
-    st.download_button(
+    display.download(
         f"Download the model ({format_bytes(size)})",
-        data=lambda: zip_model(run),
+        lambda: zip_model(run),
+        type="secondary",
         file_name=f"{run.id}-model.zip",
         mime="application/zip",
         key=f"runs.zip.{run.id}",
-        icon=":material/download:",
-        on_click="ignore",
         help="A zip file of the model folder.",
     )
 

@@ -40,11 +40,7 @@ def _draw(group: str, runs: list[Run]) -> None:
             "Settings": _draw_settings,
             "Best setting": _draw_best_setting,
         }
-        drawn = st.tabs(list(tabs), on_change="rerun", key=f"runs.sweep.{group}")
-        for tab, draw_tab in zip(drawn, tabs.values(), strict=True):
-            if tab.open:
-                with tab:
-                    draw_tab(group, runs, summary)
+        display.tabs(tabs, group, runs, summary, key=f"runs.sweep.{group}")
 
 
 def headline(group: str, summary: Summary) -> str:
