@@ -24,7 +24,7 @@ with plan_side, st.container(border=True):
     st.subheader("Plan", anchor=False)
     config = sweep = None
     try:
-        config, sweep = form.read_config(context), form.read_sweep()
+        config, sweep = form.read_config(context), sweep_form.read(form.is_active)
         sweep_form.draw_summary(sweep, config.training.seeds)
         launch.check(config, sweep, data)
         launch.draw_plan(config, sweep, data, summary)

@@ -7,9 +7,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +76,13 @@ LESSON_ROWS = {
     "classes": ("nli.tsv", tuple(range(36))),
 }
 """Additional rows with stored vectors, for the lessons that train on them."""
+
+
+@cache
+def thumbnails() -> dict[str, Any]:
+    """Return the shipped numbers of the sample data, computed by `python -m bsc_core.presets.thumbnails`."""
+    values: dict[str, Any] = json.loads((sample_data_folder() / "thumbnails.json").read_text(encoding="utf-8"))
+    return values
 
 
 def preset_batch(name: str, folder: Path | None = None) -> LabBatch:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = NDArray[np.float32]
-MAX_STEPS = 500
+LEARNING_RATE = 0.03
+"""For points in the plane; in D dimensions, where Adam's steps are longer, it is divided by sqrt(D / 2)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class TrainingTrace:
     correct: Array  # (T + 1,) share of the positive queries whose most similar document is their positive
 
 
-def train_points(batch: LabBatch, loss: LossConfig, *, steps: int = 100, learning_rate: float = 0.03) -> TrainingTrace:
+def train_points(batch: LabBatch, loss: LossConfig, *, steps: int = 100) -> TrainingTrace:
     """Train the vectors of the batch directly, as free parameters.
 
     Vectors of more than two dimensions are projected on their two main axes for display.
@@ -44,22 +45,20 @@ def train_points(batch: LabBatch, loss: LossConfig, *, steps: int = 100, learnin
     Args:
         batch: The pairs to train.
         loss: The loss.
-        steps: 1 to 500 steps of Adam.
-        learning_rate: For points in the plane; in D dimensions, where Adam's steps are longer, it is divided by
-            sqrt(D / 2).
+        steps: Steps of Adam.
 
     Raises:
-        ConfigError: A setting is out of range, or the loss needs data that the batch does not have.
+        ConfigError: The loss needs data that the batch does not have.
         TrainingError: The loss became infinite or NaN.
     """
     import torch
 
     start = np.concatenate([batch.queries, batch.documents])  # (2B, D)
     vectors = torch.tensor(start, dtype=torch.float32, requires_grad=True)
-    return _train(batch, loss, [vectors], lambda: vectors, (steps, learning_rate))
+    return _train(batch, loss, [vectors], lambda: vectors, steps)
 
 
-def train_tokens(batch: LabBatch, loss: LossConfig, *, steps: int = 100, learning_rate: float = 0.03) -> TrainingTrace:
+def train_tokens(batch: LabBatch, loss: LossConfig, *, steps: int = 100) -> TrainingTrace:
     """Train the static encoder's vectors of the tokens of the batch; a text is the mean of its tokens.
 
     As `train_points`, but texts that share tokens move together. The first use creates the static encoder.
@@ -69,7 +68,7 @@ def train_tokens(batch: LabBatch, loss: LossConfig, *, steps: int = 100, learnin
     shares, table = _tokens([*batch.query_texts, *batch.document_texts])
     weights = torch.tensor(table, dtype=torch.float32, requires_grad=True)  # (V, D)
     mean = torch.tensor(shares, dtype=torch.float32)  # (2B, V)
-    return _train(batch, loss, [weights], lambda: mean @ weights, (steps, learning_rate))
+    return _train(batch, loss, [weights], lambda: mean @ weights, steps)
 
 
 def _tokens(texts: list[str]) -> tuple[Array, Array]:
@@ -93,17 +92,12 @@ def _train(
     config: LossConfig,
     parameters: list[Tensor],
     vectors_now: Callable[[], Tensor],
-    schedule: tuple[int, float],
+    steps: int,
 ) -> TrainingTrace:
     import torch
 
     from bsc_core.losses import build_loss
 
-    steps, learning_rate = schedule
-    if not 1 <= steps <= MAX_STEPS:
-        raise ConfigError(f"steps is {steps}; it must be 1 to {MAX_STEPS}")
-    if not 0 < learning_rate <= 1:
-        raise ConfigError(f"learning_rate is {learning_rate:g}; it must be above 0 and at most 1")
     if config.needs - {"labels"}:
         raise ConfigError(
             f"{config.name} needs {', '.join(sorted(config.needs))}, which a batch of the lab does not have"
@@ -111,10 +105,10 @@ def _train(
     torch.manual_seed(0)
     width = int(vectors_now().shape[1])
     loss = build_loss(config, dimensions=width)
-    groups: list[dict[str, Any]] = [{"params": parameters, "lr": learning_rate / math.sqrt(max(1.0, width / 2))}]
+    groups: list[dict[str, Any]] = [{"params": parameters, "lr": LEARNING_RATE / math.sqrt(max(1.0, width / 2))}]
     if trained := list(loss.parameters()):
         groups.append({"params": trained})
-    optimizer = torch.optim.Adam(groups, lr=learning_rate)
+    optimizer = torch.optim.Adam(groups, lr=LEARNING_RATE)
     pairs = len(batch)
     ids = {"query_ids": torch.from_numpy(batch.query_ids), "document_ids": torch.from_numpy(batch.document_ids)}
     labels = torch.tensor(batch.labels, dtype=torch.float32)

@@ -82,12 +82,6 @@ def test_the_interactive_matrix_computes_the_softmax(temperature: float) -> None
     assert steps[3]["calculate"] == "datum.weight / datum.total"
 
 
-def test_the_interactive_matrix_has_a_maximum_size() -> None:
-    size = softmax.MAX_INTERACTIVE_SIZE + 1
-    with pytest.raises(ValueError, match="at most 64"):
-        softmax.interactive_softmax([[0.0] * size] * size, ["q"] * size, ["d"] * size)
-
-
 def test_pixels_have_cosines_kinds_borders_and_short_texts() -> None:
     values = np.array([[1.0, -1.0], [0.0, 0.5]], dtype=np.float32)
     no = np.zeros((2, 2), dtype=bool)

@@ -11,7 +11,7 @@ import pytest
 
 from bsc_core.lab.lessons import LESSONS, LabLesson
 from bsc_core.lab.lessons import facts as facts_of
-from bsc_core.lab.lessons.facts import MIXES, MUS, gradient_mass, read_hardness
+from bsc_core.lab.lessons.facts import MIXES, MUS, gradient_mass
 from bsc_core.lab.lessons.margins import (
     GRID,
     active,
@@ -24,7 +24,7 @@ from bsc_core.lab.lessons.margins import (
 )
 from bsc_core.lab.lessons.training import train_on_classes, train_on_grades
 from bsc_core.lab.link import read_link
-from bsc_core.lab.presets import preset_batch
+from bsc_core.lab.presets import preset_batch, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 
 SENTENCES = ("claim", "move", "question", "answer")
@@ -110,7 +110,7 @@ def test_a_copy_takes_as_much_as_the_original() -> None:
 
 
 def test_grouping_makes_negatives_harder_and_hard_batches_pull_more() -> None:
-    assert read_hardness("nearest").closer_share > read_hardness("random").closer_share
+    assert thumbnails()["hardness"]["closer_share"]["nearest"] > thumbnails()["hardness"]["closer_share"]["random"]
     assert gradient_mass(preset_batch("confusable")) > 1.5 * gradient_mass(preset_batch("easy"))
 
 

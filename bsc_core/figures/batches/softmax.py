@@ -9,29 +9,21 @@ import altair as alt
 from bsc_core import formatting
 from bsc_core.figures import theme
 
-MAX_INTERACTIVE_SIZE = 64
-"""Maximum batch size of the interactive softmax matrix."""
 TEXT_LENGTH = 280
+CELL = 44  # height in pixels
 
 
 def interactive_softmax(
-    similarity: list[list[float]], queries: list[str], documents: list[str], *, temperature: float = 0.1, cell: int = 44
+    similarity: list[list[float]], queries: list[str], documents: list[str], *, temperature: float = 0.1
 ) -> alt.LayerChart:
     """Plot the softmax of s_ij / temperature over each row i, updated in the browser by a slider.
 
     Args:
-        similarity: B lists of B cosine similarities, B <= MAX_INTERACTIVE_SIZE.
+        similarity: B lists of B cosine similarities.
         queries: B query texts.
         documents: B document texts.
         temperature: initial temperature.
-        cell: cell height in pixels.
-
-    Raises:
-        ValueError: The batch has more than MAX_INTERACTIVE_SIZE rows.
     """
-    size = len(queries)
-    if size > MAX_INTERACTIVE_SIZE:
-        raise ValueError(f"the batch has {size} rows; the interactive matrix shows at most {MAX_INTERACTIVE_SIZE}")
     queries, documents = ([formatting.shorten(text, TEXT_LENGTH) for text in side] for side in (queries, documents))
     cells = [
         {"row": row, "column": column + 1, "number": row + 1, "query": queries[row], "document": documents[column]}
@@ -63,5 +55,5 @@ def interactive_softmax(
     return (
         alt.layer(base.mark_rect(cornerRadius=3).encode(color=color), numbers)
         .add_params(alt.param(name="temperature", value=temperature, bind=slider))
-        .properties(height=cell * size)
+        .properties(height=CELL * len(queries))
     )

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 
 import numpy as np
 
 from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.lessons.margins import FARTHEST, MARGINS, active_share, gradient_difference, margin_batch
-from bsc_core.lab.presets import preset_batch
+from bsc_core.lab.presets import preset_batch, thumbnails
 from bsc_core.lab.settings import explain_batch
 from bsc_core.losses.explain import first_largest
-from bsc_core.paths import sample_data_folder
 
 Facts = Mapping[str, str]
 
@@ -155,24 +152,6 @@ def duplicates_facts() -> Facts:
     }
 
 
-@dataclass(frozen=True)
-class OrderHardness:
-    """Hardness of the in-batch negatives of one batch order on the sample data."""
-
-    edges: tuple[float, ...]  # bin edges of the histogram of the cosine to the hardest in-batch negative
-    shares: tuple[float, ...]  # share of each bin
-    closer_share: float  # share of queries with a negative closer than the positive
-    batch_size: int  # pairs in a batch
-
-
-@cache
-def read_hardness(strategy: str) -> OrderHardness:
-    """Return the stored hardness of a strategy, `random` or `nearest`."""
-    stored = json.loads((sample_data_folder() / "thumbnails.json").read_text(encoding="utf-8"))["hardness"]
-    shares, closer = stored["shares"][strategy], float(stored["closer_share"][strategy])
-    return OrderHardness(tuple(stored["edges"]), tuple(shares), closer, int(stored["batch_size"]))
-
-
 def gradient_mass(batch: LabBatch) -> float:
     """Return the sum of the absolute gradients on the similarities of a batch, at the default settings."""
     return float(np.abs(explain_batch(batch).gradient).sum())
@@ -180,12 +159,12 @@ def gradient_mass(batch: LabBatch) -> float:
 
 def order_facts() -> Facts:
     """Compare the hardness of two batch orders, and the gradients of hard and easy batches."""
-    random, nearest = read_hardness("random"), read_hardness("nearest")
+    hardness = thumbnails()["hardness"]
     hard, easy = (gradient_mass(preset_batch(name)) for name in ("confusable", "easy"))
     return {
-        "random": percent(random.closer_share),
-        "nearest": percent(nearest.closer_share),
-        "batch_size": str(random.batch_size),
+        "random": percent(hardness["closer_share"]["random"]),
+        "nearest": percent(hardness["closer_share"]["nearest"]),
+        "batch_size": str(hardness["batch_size"]),
         "hard": decimal(hard, 2),
         "easy": decimal(easy, 2),
         "times": decimal(hard / easy, 1),

@@ -142,12 +142,12 @@ def _draw_epochs(source: Source, pairs: PairDataset, requests: dict[str, PlanReq
     Above MAX_EPOCH_ROWS rows the plans are built on request.
     """
     statistic = st.selectbox("Statistic", list(EPOCH_STATISTICS), key="batches.measure", label_visibility="collapsed")
-    number = len(source.saved_plans()) or EPOCHS
+    number, requested = len(source.saved_plans()) or EPOCHS, "batches.epochs_requested"
     rows = number * len(pairs) * len(requests)
-    if rows > MAX_EPOCH_ROWS and not st.session_state.get("batches.epochs_requested"):
+    if rows > MAX_EPOCH_ROWS and not st.session_state.get(requested):
         epochs = f"{formatting.plural(number, 'epoch')} of {formatting.plural(len(requests), 'strategy', 'strategies')}"
         st.caption(f"The plans of {epochs} are not built yet.")
-        st.button("Build plans", key="batches.build_epochs", on_click=_request_epochs)
+        st.button("Build plans", key="batches.build_epochs", on_click=st.session_state.update, kwargs={requested: True})
         return
     by_name = _epoch_stats(source, pairs, requests, number)
     if not by_name:
@@ -166,10 +166,6 @@ def _draw_epochs(source: Source, pairs: PairDataset, requests: dict[str, PlanReq
         st.caption("All epochs use the same embeddings. Select a run to see how its plans changed during training.")
     else:
         st.caption("The run's saved plans, evaluated with its embeddings before and after training.")
-
-
-def _request_epochs() -> None:
-    st.session_state["batches.epochs_requested"] = True
 
 
 def _epoch_stats(

@@ -190,17 +190,15 @@ def _names(configs: Sequence[Mapping[str, Any]], run_names: Sequence[str]) -> li
     different = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
     if not 0 < len(different) <= MAX_KEYS_IN_NAME:
         return list(run_names)
-    names = [", ".join(f"{_short_key(key)} {_short_value(config.get(key))}" for key in different) for config in configs]
+    short = {key: key.removesuffix(".name").rpartition(".")[2] for key in different}  # `loss` for `loss.name`
+    names = [
+        ", ".join(
+            f"{name} {formatting.shorten(format_value(config.get(key)), MAX_VALUE_LENGTH)}"
+            for key, name in short.items()
+        )
+        for config in configs
+    ]
     return names if max(Counter(names).values()) == 1 else list(run_names)
-
-
-def _short_key(key: str) -> str:
-    """Return `temperature` for `loss.temperature`, and `loss` for `loss.name`."""
-    return key.removesuffix(".name").rpartition(".")[2]
-
-
-def _short_value(value: Any) -> str:
-    return formatting.shorten(format_value(value), MAX_VALUE_LENGTH)
 
 
 def short_name(run: Run) -> str:

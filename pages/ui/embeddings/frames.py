@@ -94,6 +94,13 @@ class MapData:
         return ids[positions], cosines
 
 
+CACHE_KEY = {
+    Frame: lambda frame: frame.cache_key,
+    MapData: lambda data: [frame.cache_key for frame in data.frames],
+}
+"""Keys of cached functions: they change when the vectors do."""
+
+
 def load_map_data(context: page_layout.Context) -> MapData | None:
     """Load the run of the context bar, None if it has no embeddings; without a run, the untrained encoder."""
     if context.run_id is not None:

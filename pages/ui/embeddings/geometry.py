@@ -21,7 +21,7 @@ from bsc_core.figures.evaluation import alignment
 from bsc_core.projection import sample_rows
 from pages.ui.comparison.metrics_table import format_interval
 from pages.ui.components import display, glossary
-from pages.ui.embeddings.frames import SEED, Frame, MapData
+from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData
 
 MIN_WIDTH = 220  # pixels of the geometry figure; the map is three times as wide, or on a separate line
 MAX_TEXTS = 2000  # whose pairs are compared
@@ -50,7 +50,7 @@ def draw(data: MapData, rows: np.ndarray) -> None:
     if not len(pairs) or len(rows) < 2:
         st.caption("Alignment is not defined: the shown texts contain no positive pair.")
         return
-    values = [_geometry(one.cache_key, rows.tobytes(), pairs.tobytes(), _frame=one) for one in data.frames]
+    values = [_geometry(one, rows, pairs) for one in data.frames]
     runs = [data.key if one.of_run else one.key for one in data.frames]
     last = max(position for position, run in enumerate(runs) if run == runs[0])
     ends = zip(values[0], values[last], strict=True)
@@ -63,8 +63,12 @@ def draw(data: MapData, rows: np.ndarray) -> None:
     st.caption(anisotropy_sentence(values[0], values[last], changes), help=glossary.help_text("anisotropy"))
     if last and len(rows) > NEIGHBORS:
         models = data.frames[0], data.frames[last]
-        overlap = _neighbor_overlap(" ".join(one.cache_key for one in models), rows.tobytes(), _ends=models)
-        st.caption(overlap_sentence(overlap, len(rows)), help=glossary.help_text("neighbor_overlap"))
+        overlap = format_interval(_neighbor_overlap(models, rows))
+        sampled = f"{formatting.count(MAX_NEIGHBOR_TEXTS)} of " if len(rows) > MAX_NEIGHBOR_TEXTS else ""
+        st.caption(
+            f"Shared neighbors {overlap} ({sampled}{formatting.plural(len(rows), 'text')}).",
+            help=glossary.help_text("neighbor_overlap"),
+        )
 
 
 def _draw_figure(data: MapData, values: list[Geometry], runs: list[str], changes: list[Comparison] | None) -> None:
@@ -97,12 +101,6 @@ def anisotropy_sentence(first: Geometry, last: Geometry, changes: list[Compariso
     return f"Anisotropy {before} before, {after} after: {verdict}, {change.text()} ({texts})."
 
 
-def overlap_sentence(overlap: Interval, texts: int) -> str:
-    """Return `Shared neighbors 0.712 [0.692, 0.732] (500 of 4,000 texts).`"""
-    sampled = f"{formatting.count(MAX_NEIGHBOR_TEXTS)} of " if texts > MAX_NEIGHBOR_TEXTS else ""
-    return f"Shared neighbors {format_interval(overlap)} ({sampled}{formatting.plural(texts, 'text')})."
-
-
 def _change(comparison: Comparison) -> alignment.Change:
     difference = comparison.difference
     return alignment.Change(difference.value, difference.low, difference.high, comparison.significant)
@@ -121,19 +119,18 @@ def _positive_pairs(data: MapData, rows: np.ndarray) -> tuple[str, np.ndarray]:
     return "dev", np.empty((0, 2), dtype=np.int32)
 
 
-@st.cache_resource(max_entries=64, show_spinner="Computing intervals …")
-def _geometry(key: str, rows: bytes, pairs: bytes, _frame: Frame) -> Geometry:
-    ids, both = np.frombuffer(rows, dtype=np.int32), np.frombuffer(pairs, dtype=np.int32).reshape(-1, 2)
-    left, right = (_frame.vectors(np.ascontiguousarray(side)) for side in both.T)
-    texts = _frame.vectors(ids[sample_rows(len(ids), MAX_TEXTS, seed=SEED)])
+@st.cache_resource(max_entries=64, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
+def _geometry(frame: Frame, rows: np.ndarray, pairs: np.ndarray) -> Geometry:
+    left, right = (frame.vectors(np.ascontiguousarray(side)) for side in pairs.T)
+    texts = frame.vectors(rows[sample_rows(len(rows), MAX_TEXTS, seed=SEED)])
     return Geometry(
-        bootstrap_alignment(left, right, both[:, 0], seed=SEED),
+        bootstrap_alignment(left, right, pairs[:, 0], seed=SEED),
         bootstrap_uniformity(texts, seed=SEED),
         bootstrap_anisotropy(texts, seed=SEED),
     )
 
 
-@st.cache_resource(max_entries=32, show_spinner="Comparing neighbors …")
-def _neighbor_overlap(key: str, rows: bytes, _ends: tuple[Frame, Frame]) -> Interval:
-    before, after = (one.vectors(np.frombuffer(rows, dtype=np.int32)) for one in _ends)
+@st.cache_resource(max_entries=32, show_spinner="Comparing neighbors …", hash_funcs=CACHE_KEY)
+def _neighbor_overlap(ends: tuple[Frame, Frame], rows: np.ndarray) -> Interval:
+    before, after = (one.vectors(rows) for one in ends)
     return overlap_interval(before, after, seed=SEED, k=NEIGHBORS, max_texts=MAX_NEIGHBOR_TEXTS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from bsc_core import background_task
-from bsc_core.projection import VectorFile, lay_out, neighborhood_preservation
+from bsc_core.projection import VectorFile
 
 SECONDS_FIRST, SECONDS_PER_POINT = 9.0, 0.0022  # measured on one core: start, then per text and map
 
@@ -40,13 +40,6 @@ def load_maps(folder: Path) -> Maps | None:
     with np.load(folder / "map.npz", allow_pickle=False) as archive:
         trust = [None if np.isnan(share) else float(share) for share in archive["trust"]]
         return Maps(archive["rows"], [archive[f"points{number}"] for number in range(len(trust))], trust)
-
-
-def build_pca_maps(files: Sequence[VectorFile], rows: np.ndarray) -> Maps:
-    """Build PCA maps."""
-    arrays = [file.vectors(rows) for file in files]
-    points = lay_out(arrays, "pca")
-    return Maps(rows, points, list(map(neighborhood_preservation, arrays, points)))
 
 
 def start(folder: Path, files: Sequence[VectorFile], rows: np.ndarray, method: str, seed: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.data.load import DatasetSplits
 from bsc_core.figures.evaluation import maps
-from bsc_core.projection import sample_rows
+from bsc_core.projection import lay_out, neighborhood_preservation, sample_rows
 from pages.ui.components import data_cache, display, glossary
 from pages.ui.components.browser import scatter
 from pages.ui.embeddings import map_task, text_attributes
-from pages.ui.embeddings.frames import SEED, Frame, MapData, animated_frames, default_frames
+from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData, animated_frames, default_frames
 
 TEXT_LIMITS = (4000, 20_000, 100_000)
 POLL_INTERVAL = "1s"
@@ -87,21 +86,20 @@ def _select_models(data: MapData, animated: bool) -> list[str]:
     )
 
 
-def _text_colorings(data: DatasetSplits) -> dict[str, maps.Coloring]:
-    """Return the colorings that need no model."""
-    stamps = data_cache.file_stamps(*(report.source for report in data.reports))
-    return _cached_colorings(_rows_key(data), stamps, _data=data)
-
-
 def _rows_key(data: DatasetSplits) -> str:
     """Return a key that changes with the rows, their labels, threshold and split, or the corpus."""
     parts = [f"{name} {part.threshold} {part.digest}" for name, part in data.splits.items()]
     return " ".join([*parts, "" if data.corpus is None else data.corpus.digest])
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _cached_colorings(rows: str, stamps: data_cache.FileStamps, _data: Any) -> dict[str, maps.Coloring]:
-    return text_attributes.colorings(_data)
+def _files_key(data: DatasetSplits) -> tuple[Any, ...]:
+    return _rows_key(data), data_cache.file_stamps(*(report.source for report in data.reports))
+
+
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={DatasetSplits: _files_key})
+def _text_colorings(data: DatasetSplits) -> dict[str, maps.Coloring]:
+    """Return the colorings that need no model."""
+    return text_attributes.colorings(data)
 
 
 def color_texts(data: MapData, name: str, rows: np.ndarray) -> list[maps.Coloring]:
@@ -109,15 +107,15 @@ def color_texts(data: MapData, name: str, rows: np.ndarray) -> list[maps.Colorin
     if name != SEARCH_RESULT:
         colorings = [_text_colorings(data.dataset)[name]]
     else:
-        ids = "" if (common := data.common_texts) is None else hashlib.sha256(common.tobytes()).hexdigest()
-        key = f"{ids} {_rows_key(data.dataset)}"
-        colorings = [_search_results(f"{one.cache_key} {key}", _data=data, _frame=one) for one in data.frames]
+        colorings = [_search_results(data.dataset, one, data.common_texts) for one in data.frames]
     return [maps.Coloring([one.values[row] for row in rows.tolist()], one.colors) for one in colorings]
 
 
-@st.cache_resource(max_entries=16, show_spinner="Searching with the dev queries …")
-def _search_results(key: str, _data: MapData, _frame: Frame) -> maps.Coloring:
-    return text_attributes.errors(_data.dataset, _frame.vectors(_data.common_texts), _data.common_texts)
+@st.cache_resource(
+    max_entries=16, show_spinner="Searching with the dev queries …", hash_funcs=CACHE_KEY | {DatasetSplits: _rows_key}
+)
+def _search_results(data: DatasetSplits, frame: Frame, texts: np.ndarray | None) -> maps.Coloring:
+    return text_attributes.errors(data, frame.vectors(texts), texts)
 
 
 def load_maps(data: MapData, rows: np.ndarray, method: str) -> map_task.Maps:
@@ -136,7 +134,9 @@ def load_maps(data: MapData, rows: np.ndarray, method: str) -> map_task.Maps:
 
 @st.cache_resource(max_entries=8, show_spinner="Projecting the texts with PCA …")
 def _pca_maps(key: str, _files: list[Any], _rows: np.ndarray) -> map_task.Maps:
-    return map_task.build_pca_maps(_files, _rows)
+    arrays = [file.vectors(_rows) for file in _files]
+    points = lay_out(arrays, "pca")
+    return map_task.Maps(_rows, points, list(map(neighborhood_preservation, arrays, points)))
 
 
 def _draw_progress(folder: Path, expected_seconds: float) -> None:

@@ -12,10 +12,11 @@ from bsc_core.data.load import DatasetSplits
 from bsc_core.projection import count_shared_neighbors, sample_rows
 from pages.ui.components import display
 from pages.ui.embeddings import text_attributes
-from pages.ui.embeddings.frames import SEED, MapData
+from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 
 MAX_LISTED = 200
 MAX_COMPARED = 400
+MAX_CHANGED = 20
 NEIGHBORS = 10
 
 
@@ -26,17 +27,11 @@ def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
     return np.array(matches if wanted else [], dtype=np.int32)
 
 
-def most_changed_texts(data: MapData, rows: np.ndarray, number: int = 20) -> np.ndarray:
+@st.cache_resource(max_entries=16, show_spinner="Comparing neighbors …", hash_funcs=CACHE_KEY)
+def most_changed_texts(data: MapData, rows: np.ndarray) -> np.ndarray:
     """Return the texts whose neighbors differ most between the first and the last model, of a sample of `rows`."""
-    key = " ".join(one.cache_key for one in data.frames)
-    return _most_changed_texts(key, rows.tobytes(), number, _data=data)
-
-
-@st.cache_resource(max_entries=16, show_spinner="Comparing neighbors …")
-def _most_changed_texts(key: str, rows: bytes, number: int, _data: MapData) -> np.ndarray:
-    ids = np.frombuffer(rows, dtype=np.int32)
-    sample = ids[sample_rows(len(ids), MAX_COMPARED, seed=SEED)]
-    return sample[np.argsort(shared_neighbors(_data, sample), kind="stable")[:number]]
+    sample = rows[sample_rows(len(rows), MAX_COMPARED, seed=SEED)]
+    return sample[np.argsort(shared_neighbors(data, sample), kind="stable")[:MAX_CHANGED]]
 
 
 def shared_neighbors(data: MapData, ids: np.ndarray) -> np.ndarray:

@@ -70,7 +70,8 @@ def _form(claim: Claim, finding: dict[str, Any] | None) -> None:
     data_folder = ""
     if form == "full":
         cost = f"about {formatting.duration(finding['seconds'])}" if finding else "several minutes"
-        st.caption(f"Trains {_runs(claim)}; takes {cost} on one CPU core. Runs shared with other claims are reused.")
+        runs = formatting.plural(len(claim.arms) * len(claim.seeds), "run")
+        st.caption(f"Trains {runs}; takes {cost} on one CPU core. Runs shared with other claims are reused.")
         folders = ", ".join(sorted({subset.folder for subset in claim.subsets.values()}))
         data_folder = st.text_input(
             "Folder of the datasets",
@@ -90,10 +91,6 @@ def _form(claim: Claim, finding: dict[str, Any] | None) -> None:
     if started:
         with display.show_errors(stop=False):
             _start(claim, form, data_folder)
-
-
-def _runs(claim: Claim) -> str:
-    return formatting.plural(len(claim.arms) * len(claim.seeds), "run")
 
 
 def _start(claim: Claim, form: FormName, data_folder: str) -> None:

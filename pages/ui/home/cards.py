@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from bsc_core import formatting
 from bsc_core.config import RunConfig
 from bsc_core.errors import BscError
 from bsc_core.figures.batches import plans, softmax
-from bsc_core.paths import sample_data_folder
+from bsc_core.lab.presets import thumbnails
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache, display, launch_once, page_layout
 
@@ -142,13 +140,6 @@ class CostEstimate:
     before: float | None
     after: float | None
     here: bool
-
-
-@cache
-def thumbnails() -> dict[str, Any]:
-    """Return the shipped previews of the sample data, built by `python -m bsc_core.presets.thumbnails`."""
-    values: dict[str, Any] = json.loads((sample_data_folder() / "thumbnails.json").read_text(encoding="utf-8"))
-    return values
 
 
 def estimate(store: RunStore, config: RunConfig) -> CostEstimate | None:

@@ -11,8 +11,9 @@ from bsc_core.data.schema.classes import NLI
 from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.lessons import LabLesson, Lesson
-from bsc_core.lab.lessons.facts import MIXES, MUS, read_hardness
+from bsc_core.lab.lessons.facts import MIXES, MUS
 from bsc_core.lab.lessons.margins import GRID, MARGINS, active_share, margin_batch, triplet_loss
+from bsc_core.lab.presets import thumbnails
 from bsc_core.lab.settings import LabSettings
 from pages.ui.components import display
 from pages.ui.loss_lab.browser import lab_component
@@ -57,16 +58,15 @@ def _slider(label: str, options: Sequence[float], key: str, start: float) -> flo
 
 
 def _batch_order(key: str) -> None:
-    orders = {"random": read_hardness("random"), "nearest": read_hardness("nearest")}
-    options = ("both", *orders)
+    hardness = thumbnails()["hardness"]
+    options = ("both", "random", "nearest")
     selected = st.segmented_control("Batch order", options, default=options[0], required=True, key=f"{key}.order")
-    shown = {name: result for name, result in orders.items() if selected in ("both", name)}
-    edges = list(next(iter(shown.values())).edges)
-    table = plan_figures.histogram_table(edges, {name: list(result.shares) for name, result in shown.items()})
+    shown = options[1:] if selected == "both" else [selected]
+    table = plan_figures.histogram_table(hardness["edges"], {name: hardness["shares"][name] for name in shown})
     sentences = " ".join(
-        f"Order {name}: {formatting.percent(result.closer_share)} of the queries are closer to a negative than to "
-        "their positive."
-        for name, result in shown.items()
+        f"Order {name}: {formatting.percent(hardness['closer_share'][name])} of the queries are closer to a "
+        "negative than to their positive."
+        for name in shown
     )
     alt = f"Histogram of the cosine to the nearest negative in a batch. {sentences}"
     display.figure(plan_figures.hardness_figure(table, height=300), name="lesson.order", alt=alt, data=table)

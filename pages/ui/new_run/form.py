@@ -16,7 +16,6 @@ from bsc_core.config import (
     EncoderConfig,
     LossConfig,
     RunConfig,
-    SweepConfig,
     TrainingConfig,
     make_config,
 )
@@ -197,11 +196,6 @@ def read_config(context: page_layout.Context) -> RunConfig:
     data = data_cache.data_config(context.dataset_key).model_dump() | values.pop("data")
     name = st.session_state.get(f"{PAGE}.name", "")
     return make_config({"name": name, "data": data, **values}, source=sweep_form.SOURCE)
-
-
-def read_sweep() -> SweepConfig | None:
-    """Build the sweep of the form; None for a single run. Raises ConfigError."""
-    return sweep_form.read(is_active)
 
 
 def _swept_fields(section: str) -> str:

@@ -27,15 +27,20 @@ def preflight_folder(config: RunConfig) -> Path:
     """Return the folder of a config's preflight; it depends on the settings, the data files and the runs folder."""
     training = config.training.model_copy(update={"seeds": ()})
     settings = config.model_copy(update={"name": "", "training": training}).model_dump_json()
-    key = json.dumps(
-        [settings, data_cache.data_stamps(config.data), data_cache.file_stamps(config.encoder.name), _runs_folder()]
-    )
+    stamps = data_cache.data_stamps(config.data), data_cache.file_stamps(config.encoder.name)
+    key = json.dumps([settings, *stamps, str(data_cache.run_store().root)])
     return cache_folder() / "preflight" / hashlib.sha256(key.encode()).hexdigest()[:20]
 
 
 def load_preflight(config: RunConfig) -> Preflight | None:
     """Return the preflight of exactly this config; None if there is none."""
-    return _read(result_file(preflight_folder(config)))
+    path = result_file(preflight_folder(config))
+    if not path.is_file():
+        return None
+    try:
+        return Preflight.from_report(json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, KeyError):  # written by a version with other fields
+        return None
 
 
 def draw(config: RunConfig, runs: int, time_factor: float) -> None:
@@ -45,7 +50,7 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
     """
     folder = preflight_folder(config)
     is_running = st.session_state.get(STATE) == str(folder)
-    result = _read(result_file(folder))
+    result = load_preflight(config)
     if result is not None:
         if is_running:
             del st.session_state[STATE]
@@ -68,10 +73,6 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
         )
 
 
-def _runs_folder() -> str:
-    return str(data_cache.run_store().root)
-
-
 def _start(config: RunConfig) -> None:
     """Start the preflight of this config; cancel one that this session already runs."""
     folder = preflight_folder(config)
@@ -79,7 +80,7 @@ def _start(config: RunConfig) -> None:
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
     background_task.reset(folder)
     result_file(folder).unlink(missing_ok=True)
-    request = {"config": config.model_dump(mode="json"), "runs": _runs_folder()}
+    request = {"config": config.model_dump(mode="json"), "runs": str(data_cache.run_store().root)}
     background_task.start(folder, "bsc_core.preflight.task", request, worker_environment(config.training.threads))
     st.session_state[STATE] = str(folder)
 
@@ -138,12 +139,3 @@ def time_sentence(result: Preflight) -> str:
     parts = sorted(result.seconds.items(), key=lambda part: -part[1])
     shares = [f"{names[name]} {seconds / result.total_seconds:.0%}" for name, seconds in parts]
     return f"Share of the time: {', '.join(shares[:3])}."
-
-
-def _read(path: Path) -> Preflight | None:
-    if not path.is_file():
-        return None
-    try:
-        return Preflight.from_report(json.loads(path.read_text(encoding="utf-8")))
-    except (TypeError, KeyError):  # written by a version with other fields
-        return None

@@ -9,7 +9,7 @@ from bsc_core.evaluation.evaluator import pair_cosines
 from bsc_core.figures.evaluation import calibration
 from pages.ui.components import display, glossary, run_data
 from pages.ui.retrieval import metric_cards
-from pages.ui.retrieval.search import Search, model_names
+from pages.ui.retrieval.search import CACHE_KEY, DATA_KEY, Search, model_names
 
 
 def draw(search: Search, split: str, *, with_cards: bool) -> None:
@@ -20,7 +20,7 @@ def draw(search: Search, split: str, *, with_cards: bool) -> None:
     cards = metric_cards.model_cards(search.models, split, metric_cards.SCORED) if with_cards else []
     if cards:
         metric_cards.draw_cards(cards, metric_cards.SCORED)
-    _draw_calibration(search, split)
+    _draw_calibration(search)
 
 
 def draw_hits(search: Search) -> None:
@@ -30,11 +30,9 @@ def draw_hits(search: Search) -> None:
     display.figure(calibration.hit_curve(metrics), alt=alt, name="hits", data=calibration.hits(metrics))
 
 
-def _draw_calibration(search: Search, split: str) -> None:
+def _draw_calibration(search: Search) -> None:
     models = dict(zip(model_names(search), search.models, strict=True))
-    bins = {
-        name: _bins(model.key, search.data.splits[split].digest, model, search, split) for name, model in models.items()
-    }
+    bins = {name: _bins(model, search) for name, model in models.items()}
     thresholds = {name: model.metrics().get("f1_threshold") for name, model in models.items()}
     display.figure(
         calibration.calibration(bins, thresholds=thresholds),
@@ -49,11 +47,8 @@ def _draw_calibration(search: Search, split: str) -> None:
     )
 
 
-@st.cache_data(max_entries=32, show_spinner=False)
-def _bins(
-    key: str, part_digest: str, _model: run_data.Model, _search: Search, _split: str
-) -> list[tuple[float, float, float, float, int]]:
-    pairs = _search.data.splits[_split]
-    curve = calibration_curve(pair_cosines(_model.vectors(), pairs), pairs.positive)
+@st.cache_data(max_entries=32, show_spinner=False, hash_funcs=CACHE_KEY | DATA_KEY)
+def _bins(model: run_data.Model, search: Search) -> list[tuple[float, float, float, float, int]]:
+    curve = calibration_curve(pair_cosines(model.vectors(), search.dataset), search.dataset.positive)
     columns = zip(curve.score, curve.share, curve.low, curve.high, curve.pairs, strict=True)
     return [calibration.Bin(*(float(value) for value in one[:4]), int(one[4])) for one in columns]

@@ -18,8 +18,7 @@ from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import TextRows
 from bsc_core.runs import Run
-from pages.ui.components import display, run_data
-from pages.ui.runs import table
+from pages.ui.components import display, page_layout, run_data
 
 TOP = 10
 QUERY = "retrieval.query"
@@ -45,7 +44,8 @@ class Search:
     @property
     def cache_key(self) -> tuple[str, ...]:
         """Key that changes with the models, the queries or the documents."""
-        return _cache_key(self.data, self.models, self.split)
+        corpus = "" if self.data.corpus is None else self.data.corpus.digest
+        return (*(model.stamp for model in self.models), self.split, self.dataset.digest, corpus)
 
     def text(self, text_id: int) -> str:
         """Return a text by its id."""
@@ -110,7 +110,7 @@ def _models_of_other_run(run: Run) -> list[run_data.Model]:
 
 def _label(model: run_data.Model, run: Run) -> str:
     part = run_data.PARTS[model.part].capitalize()
-    return part if model.run.id == run.id else f"{part} · {table.run_name(model.run)}"
+    return part if model.run.id == run.id else f"{part} · {page_layout.run_label(model.run.id)}"
 
 
 def model_names(search: Search) -> tuple[str, str]:
@@ -119,24 +119,21 @@ def model_names(search: Search) -> tuple[str, str]:
     return _label(left, right.run), _label(right, left.run)
 
 
+DATA_KEY = {
+    run_data.Model: lambda model: model.stamp,
+    DatasetSplits: lambda data: [part.digest for part in (*data.splits.values(), data.corpus) if part is not None],
+}
+
+
+@st.cache_resource(max_entries=8, show_spinner="Searching with both models …", hash_funcs=DATA_KEY)
 def search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     """Rank the corpus for every query of a split with both models, cached across sessions."""
-    return _search_split(_cache_key(data, models, split), data, models, split)
-
-
-def _cache_key(data: DatasetSplits, models: ModelPair, split: str) -> tuple[str, ...]:
-    corpus = "" if data.corpus is None else data.corpus.digest
-    return (*(model.stamp for model in models), split, data.splits[split].digest, corpus)
-
-
-@st.cache_resource(max_entries=8, show_spinner="Searching with both models …")
-def _search_split(key: tuple[str, ...], _data: DatasetSplits, _models: ModelPair, _split: str) -> Search:
-    task = retrieval_task(_data.splits[_split], _data.corpus)
+    task = retrieval_task(data.splits[split], data.corpus)
     first, second = (
         rank(vectors[task.query], TextRows(vectors, task.corpus), task, top=TOP)
-        for vectors in (model.vectors() for model in _models)
+        for vectors in (model.vectors() for model in models)
     )
-    return Search(_data, _split, task, _models, (first, second))
+    return Search(data, split, task, models, (first, second))
 
 
 def example_query(search: Search) -> str:

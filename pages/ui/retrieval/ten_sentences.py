@@ -8,9 +8,8 @@ from bsc_core import formatting
 from bsc_core.evaluation import GOLD_PAIRS, TEN_SENTENCES, SentenceMap, sentence_map
 from bsc_core.figures.evaluation import sentence_map as figures
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, display, glossary, run_data
+from pages.ui.components import data_cache, display, glossary, page_layout, run_data
 from pages.ui.retrieval.search import Search
-from pages.ui.runs import table
 
 MAX_MODELS = 4
 MAX_RUNS = 40
@@ -69,4 +68,4 @@ def _other_models(run: Run) -> list[run_data.Model]:
 
 
 def _label(model: run_data.Model) -> str:
-    return f"{run_data.PARTS[model.part].capitalize()} · {table.run_name(model.run)}"
+    return f"{run_data.PARTS[model.part].capitalize()} · {page_layout.run_label(model.run.id)}"

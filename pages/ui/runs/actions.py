@@ -28,7 +28,8 @@ def draw(run: Run, status: RunStatus) -> None:
             about = "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
         about = "Opens the New run page with the settings of this run."
-        _button("Duplicate", run, _duplicate, icon=":material/content_copy:", about=about)
+        icon = ":material/content_copy:"
+        _button("Duplicate", run, lambda one: start_from_config(one.config()), icon=icon, about=about)
         if status.is_finished and not hanging:
             about = f"Moves the run to the trash. You can restore it for {trash.RETENTION}."
             _button("Delete", run, trash.delete, icon=":material/delete:", about=about)
@@ -57,10 +58,6 @@ def _resume(run: Run) -> None:
     resumed = jobs.resume(data_cache.run_store(), run)
     table.save_group(resumed.status().group)
     page_layout.switch_page("runs", run=resumed.id)
-
-
-def _duplicate(run: Run) -> None:
-    start_from_config(run.config())
 
 
 def start_from_config(config: RunConfig) -> None:

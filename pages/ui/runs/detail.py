@@ -146,7 +146,11 @@ def _draw_curves(run: Run, status: RunStatus) -> None:
     for cell, field in zip(display.columns(len(fields), min_width=440), fields, strict=True):
         with cell:
             _draw_curve(run, rows, field)
-    display.csv_button(lambda: step_rows(rows), name=f"steps.{run.id}", key=f"runs.steps.{run.id}")
+    display.csv_button(
+        lambda: [{name: row[name] for name in row if name != "kind"} for row in rows if row.get("kind") == "step"],
+        name=f"steps.{run.id}",
+        key=f"runs.steps.{run.id}",
+    )
 
 
 def _draw_curve(run: Run, rows: list[dict[str, Any]], field: str) -> bool:
@@ -166,11 +170,6 @@ def _draw_no_steps(status: RunStatus) -> None:
         st.skeleton(height=200)
 
 
-def step_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the training steps as table rows."""
-    return [{name: value for name, value in row.items() if name != "kind"} for row in rows if row.get("kind") == "step"]
-
-
 def _draw_first_batch(run: Run, status: RunStatus) -> None:
     """Draw the pairs of the first batch as the model read them: tokenized and truncated."""
     batch = run.read_json(FIRST_BATCH)
@@ -179,7 +178,17 @@ def _draw_first_batch(run: Run, status: RunStatus) -> None:
         st.caption(no_batch if status.is_finished else "The first batch appears here as soon as training begins.")
         return
     st.text(batch_sentence(batch))
-    rows = [batch_row(pair) for pair in batch["pairs"]]
+    rows = [
+        {
+            "Query": pair["query"],
+            "Document": pair["document"],
+            "Label": pair["label"],
+            "Query tokens": pair["query_tokens"],
+            "Document tokens": pair["document_tokens"],
+            "Truncated": " and ".join(side for side in ("query", "document") if pair[f"{side}_cut"]),
+        }
+        for pair in batch["pairs"]
+    ]
     has_labels = any(row["Label"] is not None for row in rows)
     st.dataframe(
         rows,
@@ -203,18 +212,6 @@ def batch_sentence(batch: dict[str, Any]) -> str:
     shown = "" if len(pairs) == batch["size"] else f", the first {len(pairs)} are shown"
     truncated = f"{formatting.plural(cut, 'text was', 'texts were')} truncated" if cut else "no text was truncated"
     return f"Epoch {batch['epoch']} starts with {formatting.plural(batch['size'], 'pair')}{shown}; {truncated}."
-
-
-def batch_row(pair: dict[str, Any]) -> dict[str, Any]:
-    """Return one pair as a table row; `Truncated` names the sides that were too long."""
-    return {
-        "Query": pair["query"],
-        "Document": pair["document"],
-        "Label": pair["label"],
-        "Query tokens": pair["query_tokens"],
-        "Document tokens": pair["document_tokens"],
-        "Truncated": " and ".join(side for side in ("query", "document") if pair[f"{side}_cut"]),
-    }
 
 
 def _draw_log(run: Run, _status: RunStatus) -> None:

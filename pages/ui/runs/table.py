@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from bsc_core import formatting, jobs
-from bsc_core.errors import BscError
 from bsc_core.runs import Run, RunStatus
 from pages.ui.components import data_cache, display, page_layout
 
@@ -75,17 +74,15 @@ def _select_group(runs: list[Run]) -> tuple[str | None, list[Run]]:
     group = st.selectbox("Group", [ALL_RUNS, *groups], key=GROUP, bind="query-params", help=about)
     if group not in groups:
         return None, runs
-    return group, sorted((run for run in runs if run.status().group == group), key=_launch_order)
+    return group, sorted(
+        (run for run in runs if run.status().group == group), key=lambda run: (run.status().created, run.id)
+    )
 
 
 def save_group(group: str | None) -> None:
     """Save the selected group while the page switches to another of its runs, which empties the URL."""
     if group is not None and st.session_state.get(GROUP) == group:
         st.session_state[SAVED_GROUP] = group
-
-
-def _launch_order(run: Run) -> tuple[float, str]:
-    return run.status().created, run.id
 
 
 def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
@@ -194,7 +191,7 @@ def table_row(run: Run) -> dict[str, Any]:
     step = f"{formatting.count(status.step)} of {formatting.count(status.steps)}" if status.steps else ""
     active = status.eta_seconds and not status.is_finished
     return {
-        "Run": run_name(run),
+        "Run": page_layout.run_label(run.id),
         "State": f"{STATES[status.state].mark} {status.state}",
         "Progress": 100 if status.state == "done" else round(100 * status.progress),
         "Step": step,
@@ -204,14 +201,6 @@ def table_row(run: Run) -> dict[str, Any]:
         "Group": data_cache.short_id(status.group) if status.group else "",
         "Age": formatting.duration(max(0.0, time.time() - status.created)),
     }
-
-
-def run_name(run: Run) -> str:
-    """Return a run's name and id; the id alone if its config cannot be read."""
-    try:
-        return page_layout.run_label(run.id)
-    except BscError:
-        return run.id
 
 
 def best_metric(status: RunStatus) -> str:
