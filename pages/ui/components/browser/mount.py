@@ -27,12 +27,13 @@ def mount(name: str, root: str, *scripts: Path) -> Callable[..., Any]:
     Args:
         name: Name of the component in the page.
         root: CSS class of the element that the component fills.
-        scripts: JavaScript files; the last one has the default export, and its CSS file the same name.
+        scripts: JavaScript files; the last one has the default export. A CSS file of the same name is included.
     """
+    styles = [path for script in scripts if (path := script.with_suffix(".css")).is_file()]
     variables = " ".join(f"--{meaning}: {color};" for meaning, color in COLORS.items())
     return st.components.v2.component(
         name,
         html=f'<div class="{root}"></div>',
-        css=f".{root} {{ {variables} }}\n" + scripts[-1].with_suffix(".css").read_text(encoding="utf-8"),
+        css="\n".join([f".{root} {{ {variables} }}", *(path.read_text(encoding="utf-8") for path in styles)]),
         js="\n".join(path.read_text(encoding="utf-8") for path in (HERE / "dom.js", *scripts)),
     )
