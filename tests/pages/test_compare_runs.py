@@ -228,7 +228,9 @@ def test_a_table_row_agrees_with_the_verdicts(finished, another, monkeypatch) ->
         lambda first, second, split, metric: Comparison(Interval(0.04, 0.01, 0.07), chances[second.name], 100, ""),
     )
     several = settings.group_by_setting(runs)
-    view = settings.ComparisonView(several, several[0], settings.untrained_setting(several), "dev", "mrr", ["mrr"])
+    view = settings.ComparisonView(
+        several, several[0], settings.untrained_and_trained(several[0].runs[0])[0], "dev", "mrr", ["mrr"]
+    )
     verdicts = metrics_table.significances(view, "mrr")
     (row,) = metrics_table.table_rows(view, ["mrr"])
     for other in view.others:

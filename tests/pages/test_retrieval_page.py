@@ -223,7 +223,7 @@ def test_every_tab_has_its_figure(finished: Run, part: str) -> None:
 
 def test_the_calibration_includes_every_pair_of_both_models(search: search_ui.Search) -> None:
     for model in search.models:
-        bins = calibration._bins(model.key, search.dataset.digest, model, search, "dev")
+        bins = calibration._bins(model, search)
         assert sum(one.pairs for one in bins) == len(search.dataset)
         positives = sum(one.pairs * one.share for one in bins)
         assert positives == pytest.approx(search.dataset.positive.sum())
@@ -244,7 +244,7 @@ def test_a_run_without_stored_results_has_the_same_cards(finished: Run) -> None:
     for path in (finished.folder / "evaluation").glob("*"):
         if path.stem not in ("before", "after"):
             path.unlink()
-    metric_cards._model_cards.clear()
+    metric_cards.model_cards.clear()
     again = metric_cards.model_cards((models[0], models[1]), "dev", metric_cards.RANKED)
     assert [(card.metric, str(card.left), str(card.right)) for card in again] == [
         (card.metric, str(card.left), str(card.right)) for card in known

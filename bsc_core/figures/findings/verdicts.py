@@ -14,18 +14,8 @@ from bsc_core.figures import theme
 LABEL_LENGTH = 96
 ROW_HEIGHT = 48
 MARGIN_HEIGHT = 140  # pixels of title, legend and axis
-COLUMNS = {  # of the table, with their keys in a statement
-    "statement": "text",
-    "metric": "metric",
-    "split": "split",
-    "difference": "difference",
-    "low": "low",
-    "high": "high",
-    "paper": "paper",
-    "expects": "expects",
-    "p": "p_holm",
-    "verdict": "verdict",
-}
+NUMBERS = ("difference", "low", "high", "paper", "p_holm")
+COLUMNS = ("text", "metric", "split", *NUMBERS[:4], "expects", "p_holm", "verdict")  # keys of a statement
 
 
 def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -37,8 +27,8 @@ def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         reported), expects, p (Holm-corrected over the statements), verdict and informational (not stated in the
         paper).
     """
-    rows = [{column: one[key] for column, key in COLUMNS.items()} for one in statements]
-    table = pd.DataFrame(rows).astype(dict.fromkeys(("difference", "low", "high", "paper", "p"), "float64"))
+    table = pd.DataFrame(list(statements), columns=COLUMNS).astype(dict.fromkeys(NUMBERS, "float64"))
+    table = table.rename(columns={"text": "statement", "p_holm": "p"})
     return table.assign(informational=[one.get("informational", False) for one in statements])
 
 

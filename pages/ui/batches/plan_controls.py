@@ -84,7 +84,10 @@ def select_settings(source: Source) -> PlanSettings:
         seed = _number_input("Seed", "seed", (0, 2**31 - 1), 0)
         with st.popover("More", icon=":material/tune:"):
             more = _more_settings(default, set(names), source.train)
-            labeled = True if source.run is not None else _labeled_negatives()
+            field, labeled = BSCLossConfig.model_fields["labeled_negatives"], True
+            if source.run is None:
+                about = help_text("labeled_negatives")
+                labeled = st.toggle(str(field.title), field.default, key="batches.labeled", help=about, **URL)
     configs = {name: _config(name, group_size, more) for name in names if name != RUN_PLANS}
     if RUN_PLANS in names and source.run is not None:
         configs[RUN_PLANS] = source.run.config().batching
@@ -137,11 +140,6 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
                 title, OPTIONS[name], default=value, required=True, key=key, help=about, **URL
             )
     return values
-
-
-def _labeled_negatives() -> bool:
-    field, about = BSCLossConfig.model_fields["labeled_negatives"], help_text("labeled_negatives")
-    return st.toggle(str(field.title), field.default, key="batches.labeled", help=about, **URL)
 
 
 def select_strategy(names: list[str]) -> str:

@@ -103,21 +103,17 @@ def select_view(runs: list[Run]) -> ComparisonView:
         with next(cells):
             merge_seeds = select("Seeds", SEED_MODES, SEEDS, about) != "apart"
     settings = group_by_setting(runs, merge_seeds=merge_seeds)
-    untrained = untrained_setting(settings)
+    untrained = Setting(UNTRAINED_KEY, UNTRAINED, settings[0].runs, "before")
+    with next(cells):  # against the first setting by default, unless it is the only one
+        bases = {one.key: one for one in ([*settings, untrained] if len(settings) > 1 else [untrained])}
+        base = bases[select("Compare against", {key: one.name for key, one in bases.items()}, AGAINST)]
     with next(cells):
-        base = _select_base(settings, untrained)
-    with next(cells):
-        split = select("Split", {name: name for name in _splits(runs)}, SPLIT)
+        evaluated = {split for run in runs for split in run.evaluation("before")} or {"dev"}
+        split = select("Split", {name: name for name in ("dev", "test") if name in evaluated}, SPLIT)
     metrics = _metrics(settings, split)
     with next(cells):
         metric = _select_metric(runs, metrics)
     return ComparisonView(settings, base, untrained, split, metric, metrics, separate_seeds=not merge_seeds)
-
-
-def _select_base(settings: list[Setting], untrained: Setting) -> Setting:
-    """Return what the others are compared against: by default the first setting, unless it is the only one."""
-    options = {one.key: one for one in ([*settings, untrained] if len(settings) > 1 else [untrained])}
-    return options[select("Compare against", {key: one.name for key, one in options.items()}, AGAINST)]
 
 
 def select(label: str, names: Mapping[str, str], key: str, about: str | None = None) -> str:
@@ -144,12 +140,6 @@ def _select_metric(runs: Sequence[Run], metrics: list[str]) -> str | None:
     return select("Metric", {name: name for name in options}, METRIC, about)
 
 
-def _splits(runs: Sequence[Run]) -> list[str]:
-    """Return the splits that any run was evaluated on, dev first."""
-    evaluated = {split for run in runs for split in run.evaluation("before")}
-    return [split for split in ("dev", "test") if split in evaluated] or ["dev"]
-
-
 def _metrics(settings: Sequence[Setting], split: str) -> list[str]:
     """Return the metrics of any setting, the main ones first."""
     names: dict[str, None] = {}
@@ -172,11 +162,6 @@ def group_by_setting(runs: Sequence[Run], *, merge_seeds: bool = True) -> list[S
         Setting(group[0].id, f"{name} · {len(group)} seeds" if len(group) > 1 else name, tuple(group))
         for group, name in zip(members, names, strict=True)
     ]
-
-
-def untrained_setting(settings: Sequence[Setting]) -> Setting:
-    """Return the encoder that the runs of the first setting started from."""
-    return Setting(UNTRAINED_KEY, UNTRAINED, settings[0].runs, "before")
 
 
 def untrained_and_trained(run: Run) -> tuple[Setting, Setting]:

@@ -46,17 +46,14 @@ def _draw_curves(view: ComparisonView) -> None:
     figures = [("loss", curves.step_curve(rows, "loss"))]
     if view.metric:
         figures.insert(0, (view.metric, curves.metric_curve(rows, view.metric, split=view.split)))
-    if any(_learns_temperature(lines) for group in rows.values() for lines in group):
+    logged = [{row.get("temperature") for row in lines} - {None} for group in rows.values() for lines in group]
+    if any(len(temperatures) > 1 for temperatures in logged):  # learned, not fixed
         figures.append(("temperature", curves.step_curve(rows, "temperature")))
     _draw_figures(figures, len(view.settings))
 
 
 def _metric_rows(view: ComparisonView) -> dict[str, list[curves.MetricRows]]:
     return {setting.name: [table.metric_rows(run) for run in setting.runs] for setting in view.settings}
-
-
-def _learns_temperature(lines: curves.MetricRows) -> bool:
-    return len({row["temperature"] for row in lines if row.get("temperature") is not None}) > 1
 
 
 def _draw_more_curves(view: ComparisonView) -> None:
@@ -93,6 +90,8 @@ def best_and_last(view: ComparisonView) -> list[dict[str, str]]:
         by_run = [
             curves.evaluations(table.metric_rows(run), view.metric or "", split=view.split) for run in setting.runs
         ]
+        statuses = [run.status() for run in setting.runs]
+        seconds = [one.finished - one.started for one in statuses if one.finished and one.started]
         ends = curves.best_and_last(curves.mean_curve(by_run, across="epoch"))
         if ends is not None:
             rows.append(
@@ -101,18 +100,11 @@ def best_and_last(view: ComparisonView) -> list[dict[str, str]]:
                     "Best": f"{formatting.metric(ends.best)} in epoch {ends.best_epoch}",
                     "Last": f"{formatting.metric(ends.last)} in epoch {ends.last_epoch}",
                     "Change since best": formatting.signed(ends.last - ends.best) if ends.last != ends.best else "none",
-                    "Steps": ", ".join(dict.fromkeys(formatting.count(run.status().step) for run in setting.runs)),
-                    "Time": _total_time(setting),
+                    "Steps": ", ".join(dict.fromkeys(formatting.count(one.step) for one in statuses)),
+                    "Time": formatting.duration(sum(seconds)) if len(seconds) == len(statuses) else "",
                 }
             )
     return rows
-
-
-def _total_time(setting: Setting) -> str:
-    """Return the total time of the runs; empty while one is active."""
-    statuses = [run.status() for run in setting.runs]
-    seconds = [one.finished - one.started for one in statuses if one.finished and one.started]
-    return formatting.duration(sum(seconds)) if len(seconds) == len(statuses) else ""
 
 
 def _draw_differences(settings: list[Setting]) -> None:

@@ -94,7 +94,9 @@ def _choice(key: str, label: str, options: list[str], arrived: bool, *, open_end
     sent = st.session_state.get("context_next", {}).pop(key, None)
     linked = st.query_params.get(key)
     if sent and (open_ended or sent in options):
-        _jump(key, sent)
+        jumps = st.session_state.setdefault("context_jumps", {})
+        jumps[key] = (st.session_state.get(key), sent, time.monotonic())
+        st.session_state[key] = sent
     elif arrived and not linked and last and (open_ended or last in options):
         st.session_state[key] = last
         if last != options[0]:
@@ -105,13 +107,6 @@ def _choice(key: str, label: str, options: list[str], arrived: bool, *, open_end
         options = list(dict.fromkeys([*options, *(name for name in (sent, linked, last) if name)]))
     value = st.selectbox(label, options, key=key, accept_new_options=open_ended, bind="query-params")
     return value if value and (open_ended or value in options) else options[0]
-
-
-def _jump(key: str, value: str) -> None:
-    """Set a widget of the bar and store its previous value."""
-    jumps = st.session_state.setdefault("context_jumps", {})
-    jumps[key] = (st.session_state.get(key), value, time.monotonic())
-    st.session_state[key] = value
 
 
 def _ignore_stale_value(key: str, options: list[str]) -> None:

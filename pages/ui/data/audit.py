@@ -24,16 +24,7 @@ PAIR_FINDINGS = (  # codes of findings that do not apply to sentences, each of w
 
 def audit_dataset(key: str, encoder: str) -> list[Finding]:
     """Return the findings in the rows of a dataset as read, before filters and generation."""
-    rows = data_cache.source_splits(key)
-    return _audit(rows, _rows_key(rows), data_cache.encoder_config(encoder).max_seq_length)
-
-
-@st.cache_resource(max_entries=16, show_spinner="Auditing the rows …")
-def _audit(_rows: DatasetSplits, rows_key: tuple[str, ...], max_seq_length: int) -> list[Finding]:
-    findings = audit(_rows, max_seq_length=max_seq_length)
-    if not isinstance(_rows.train.report.columns, SentenceColumns):
-        return findings
-    return [finding for finding in findings if finding.code not in PAIR_FINDINGS]
+    return _audit(data_cache.source_splits(key), data_cache.encoder_config(encoder).max_seq_length)
 
 
 def _rows_key(rows: DatasetSplits) -> tuple[str, ...]:
@@ -41,11 +32,22 @@ def _rows_key(rows: DatasetSplits) -> tuple[str, ...]:
     return (*(part.digest for part in rows.splits.values()), *reports)
 
 
-@st.cache_resource(max_entries=64, show_spinner="Counting the rows that each filter would drop …")
-def _dropped(_rows: DatasetSplits, rows_key: tuple[str, ...], name: FilterName) -> int | str:
+CACHE_KEY = {DatasetSplits: _rows_key}
+
+
+@st.cache_resource(max_entries=16, show_spinner="Auditing the rows …", hash_funcs=CACHE_KEY)
+def _audit(rows: DatasetSplits, max_seq_length: int) -> list[Finding]:
+    findings = audit(rows, max_seq_length=max_seq_length)
+    if not isinstance(rows.train.report.columns, SentenceColumns):
+        return findings
+    return [finding for finding in findings if finding.code not in PAIR_FINDINGS]
+
+
+@st.cache_resource(max_entries=64, show_spinner="Counting the rows that each filter would drop …", hash_funcs=CACHE_KEY)
+def _dropped(rows: DatasetSplits, name: FilterName) -> int | str:
     """Return how many rows a filter would drop, or why it cannot be used."""
     try:
-        return FILTERS[name](_rows)[1]
+        return FILTERS[name](rows)[1]
     except BscError as error:
         return str(error)
 
@@ -102,7 +104,7 @@ def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tup
     filtered = data_cache.source_splits(key, filtered=True)
     if sum(len(part) for part in filtered.splits.values()) > COUNTED_ROWS:
         return "switch it on to count the rows that it drops", True
-    dropped = _dropped(filtered, _rows_key(filtered), name)
+    dropped = _dropped(filtered, name)
     if isinstance(dropped, str):
         return dropped, False
     if not dropped:

@@ -77,19 +77,15 @@ def verdict(comparison: Comparison | None) -> str:
     return f"Inconclusive ({p_value})"
 
 
+RESULTS_KEY = {run_data.Model: lambda model: (model.key, str(model.run.evaluation(model.part)))}
+
+
+@st.cache_resource(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)
 def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[Card]:
     """Return the cards of the metrics among `names` that both models have, cached across sessions."""
-    results = tuple(str(model.run.evaluation(model.part).get(split)) for model in models)
-    return _model_cards(tuple(model.key for model in models), results, split, tuple(names), models)
-
-
-@st.cache_resource(max_entries=32, show_spinner="Testing differences …")
-def _model_cards(
-    keys: tuple[str, ...], results: tuple[str, ...], split: str, metrics: tuple[str, ...], _models: ModelPair
-) -> list[Card]:
-    (left, left_intervals), (right, right_intervals) = (_load(model, split) for model in _models)
+    (left, left_intervals), (right, right_intervals) = (_load(model, split) for model in models)
     cards = []
-    for metric in (name for name in metrics if name in left_intervals and name in right_intervals):
+    for metric in (name for name in names if name in left_intervals and name in right_intervals):
         try:
             comparison = compare_results([left], [right], metric)
         except BscError:  # runs on the same texts may have other rows

@@ -40,7 +40,7 @@ def draw(search: Search) -> None:
 
 
 def _draw_map(model: run_data.Model) -> None:
-    result = _sentence_map(model.key, float(model.run.status().finished or 0.0), model)
+    result = _sentence_map(model)
     st.text(_label(model))
     table = figures.cells(result.cosines, TEN_SENTENCES, GOLD_PAIRS)
     title = f"{result.matches} of the 3 paraphrase pairs are ranked first"
@@ -56,9 +56,12 @@ def _draw_map(model: run_data.Model) -> None:
     )
 
 
-@st.cache_resource(max_entries=64, show_spinner="Encoding ten sentences …")
-def _sentence_map(key: str, finished: float, _model: run_data.Model) -> SentenceMap:
-    return sentence_map(run_data.encode_texts(_model, list(TEN_SENTENCES)))
+MODEL_KEY = {run_data.Model: lambda model: (model.key, model.run.status().finished)}
+
+
+@st.cache_resource(max_entries=64, show_spinner="Encoding ten sentences …", hash_funcs=MODEL_KEY)
+def _sentence_map(model: run_data.Model) -> SentenceMap:
+    return sentence_map(run_data.encode_texts(model, list(TEN_SENTENCES)))
 
 
 def _other_models(run: Run) -> list[run_data.Model]:

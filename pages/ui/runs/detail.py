@@ -47,17 +47,14 @@ def _draw_head(run: Run, status: RunStatus) -> None:
         st.text(status_line(status))
     actions.draw(run, status)
     if not status.is_finished:
-        st.progress(status.progress, text=_activity(run, status))
+        activity = status.message or "Starting …"
+        if status.state == "queued":
+            activity = queue.waiting_reason(run) or "Waits for its turn"
+        st.progress(status.progress, text=activity)
     if status.error:
         next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
         about = f"The end of the log is below. Fix the cause, then {next_step}."
         display.error_box(status.error, style.meaning).caption(about)
-
-
-def _activity(run: Run, status: RunStatus) -> str:
-    if status.state != "queued":
-        return status.message or "Starting …"
-    return queue.waiting_reason(run) or "Waits for its turn"
 
 
 def status_line(status: RunStatus) -> str:
