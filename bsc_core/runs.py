@@ -333,6 +333,10 @@ class RunStore:
         """Folder of uploaded files; created on first use."""
         return self.root / _UPLOADS
 
+    def marks_file(self, dataset_key: str) -> Path:
+        """File of the pairs of a dataset that the Batches page marks as false negatives; `Run.marks_file` copies it."""
+        return self.root / "marks" / f"{dataset_key}.tsv"
+
     def create(self, config: RunConfig, run_id: str | None = None, fill: Callable[[Run], object] | None = None) -> Run:
         """Create the folder of a queued run; an existing run with this id is returned unchanged.
 

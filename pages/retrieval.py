@@ -5,7 +5,7 @@ import streamlit as st
 from pages.ui.components import data_cache, display, page_layout, run_data
 from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards, search, ten_sentences
 
-context = page_layout.setup_page("Retrieval", "Which searches improved, and which got worse?")
+context = page_layout.setup_page("Retrieval", "Which documents does a model find, and where does it fail?")
 
 with display.show_errors():
     run = data_cache.run_store().get(context.run_id) if context.run_id else None

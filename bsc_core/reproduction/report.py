@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bsc_core.errors import FileFormatError, PathError
-from bsc_core.figures.findings.forest import forest_svg
+from bsc_core.figures.findings.verdicts_svg import verdicts_svg
 from bsc_core.files import atomic_write
 from bsc_core.reproduction.catalog import ARM, CLAIMS, RECOMMENDED_SETTINGS
 from bsc_core.reproduction.claims import PAPERS, UNTRAINED
@@ -116,7 +116,7 @@ def _ordered(findings: Mapping[str, Finding]) -> list[Finding]:
 
 
 def _svg(finding: Finding) -> str:
-    return forest_svg(finding["statements"], f"{finding['title']}: {finding['reason']}")
+    return verdicts_svg(finding["statements"], f"{finding['title']}: {finding['reason']}")
 
 
 def _section(finding: Finding) -> list[str]:

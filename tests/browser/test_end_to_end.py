@@ -222,7 +222,7 @@ def check_maps_drawn(visit, texts: int) -> None:
 
 
 def search_with_both_models(visit, run):
-    visit.wait("Which searches improved")
+    visit.wait("Which documents does a model find")
     page = visit.page
     before, after = run.read_json("evaluation/before")["dev"], run.read_json("evaluation/after")["dev"]
     card = page.get_by_test_id("stMetric").filter(has_text="MRR")

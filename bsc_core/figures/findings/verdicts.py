@@ -1,4 +1,4 @@
-"""Forest plot of a claim's statements; differences to the right of 0 agree with the claim."""
+"""Forest plot of a claim's statements for the Findings page; differences to the right of 0 agree with the claim."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def data_config(key: str) -> DataConfig:
 def marks_file(key: str) -> Path:
     """Return the file of the pairs marked as false negatives; it exists from the first mark on."""
     configured = datasets()[key].data.false_negatives if key in datasets() else None
-    return Path(configured) if configured else run_store().root / "marks" / f"{key}.tsv"
+    return Path(configured) if configured else run_store().marks_file(key)
 
 
 def dataset_splits(key: str, *, seed: int = 0) -> DatasetSplits:

@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from bsc_core.figures import theme
-from bsc_core.figures.findings.forest import forest_svg
+from bsc_core.figures.findings.verdicts_svg import verdicts_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -17,7 +17,7 @@ def statement(**changes: Any) -> dict[str, Any]:
 
 
 def drawn(*statements: dict[str, Any]) -> ElementTree.Element:
-    return ElementTree.fromstring(forest_svg(statements, "a <title> & more"))
+    return ElementTree.fromstring(verdicts_svg(statements, "a <title> & more"))
 
 
 def test_special_characters_are_escaped() -> None:

@@ -1,4 +1,4 @@
-"""Forest plot of a claim's statements as SVG: differences with confidence intervals, and the paper's as diamonds."""
+"""Forest plot of a claim's statements as SVG, for the documents; the paper's differences are diamonds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXT = "#5A6068"  # readable on light and dark backgrounds
 TICKS = 5
 
 
-def forest_svg(statements: Sequence[Mapping[str, Any]], title: str) -> str:
+def verdicts_svg(statements: Sequence[Mapping[str, Any]], title: str) -> str:
     """Render the statements of a finding as SVG, one row each, colored by verdict, with a dashed line at 0.
 
     Args:
