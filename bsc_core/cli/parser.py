@@ -145,7 +145,7 @@ def _add_jobs(commands: Any) -> None:
 
     command = _command(commands, "queue", queue)
     command.add_argument(
-        "change", nargs="*", metavar="CHANGE", help="pause, unpause, move RUN PLACE (1 is the next), slots N"
+        "change", nargs="*", metavar="CHANGE", help="pause, unpause, move RUN POSITION (1 is the next), slots N"
     )
 
     command = _command(commands, "worker", worker)
@@ -156,7 +156,7 @@ def _add_jobs(commands: Any) -> None:
 def _command(commands: Any, name: str, function: Command, *, report: bool = True) -> argparse.ArgumentParser:
     summary = (function.__doc__ or "").partition(".")[0].partition(";")[0]
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=summary.lower(), description=f"{summary}.", allow_abbrev=False
+        name, help=summary[0].lower() + summary[1:], description=f"{summary}.", allow_abbrev=False
     )
     parser.set_defaults(command=function)
     parser.add_argument("--runs", metavar="DIR", help="runs folder (default: BSC_RUNS, else ./runs)")

@@ -125,7 +125,7 @@ def _change(store: RunStore, change: str, *words: str) -> None:
     elif change == "slots" and len(words) == 1 and (words[0].isdecimal() or words[0] == "default"):
         Queue(store.root).set_slots(None if words[0] == "default" else int(words[0]))
     else:
-        known = "pause, unpause, move RUN PLACE (1 is the next), slots N or slots default"
+        known = "pause, unpause, move RUN POSITION (1 is the next), slots N or slots default"
         raise InputError(f"bsc queue {' '.join([change, *words])}: unknown change; use one of {known}")
 
 

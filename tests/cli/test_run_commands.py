@@ -160,7 +160,7 @@ def test_the_queue_is_shown_and_changed(served, capsys):
 
 @pytest.mark.parametrize("words", [("jump",), ("move", "a"), ("move", "a", "0"), ("slots", "none"), ("pause", "a")])
 def test_an_unknown_change_of_the_queue_is_refused(served, capsys, words):
-    assert "unknown change; use one of pause, unpause, move RUN PLACE" in refusal(capsys, "queue", *words)
+    assert "unknown change; use one of pause, unpause, move RUN POSITION" in refusal(capsys, "queue", *words)
 
 
 def test_only_a_waiting_run_can_be_moved(served, capsys):
