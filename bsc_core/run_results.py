@@ -98,7 +98,7 @@ def compare_runs(
 
 def _metrics(run: Run, when: When) -> dict[str, dict[str, float | None]]:
     """Return the metrics by split."""
-    metrics: dict[str, dict[str, float | None]] | None = run.evaluation(when)
+    metrics = run.evaluation(when)
     if not metrics:
         state = run.status().state
         raise RunError(f"run {run.id} has no metrics from {when} training; it is {state}, choose one that is done")

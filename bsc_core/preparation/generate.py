@@ -61,7 +61,7 @@ def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: Example
         _fill_small_classes(
             rows, sentences.class_ids, ids[:, config.neighbors :], cosines[:, config.neighbors :], facts
         )
-    return Neighbors.of(ids, cosines, _recall_note(facts))
+    return Neighbors.from_ids(ids, cosines, _recall_note(facts))
 
 
 def add_negatives(

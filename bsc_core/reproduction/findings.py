@@ -159,8 +159,8 @@ def _judge(claim: Claim, runs: Mapping[str, list[Run]]) -> list[JudgedStatement]
     comparisons = []
     for one in claim.statements:
         worse, better = _side(claim, one.worse, one.better, runs), _side(claim, one.better, one.worse, runs)
-        source, whens = METRICS_SOURCES[claim.metrics_source], (worse[1], better[1])
-        comparisons.append(source.compare(worse[0], better[0], one.metric, one.split, whens=whens))
+        source, when = METRICS_SOURCES[claim.metrics_source], (worse[1], better[1])
+        comparisons.append(source.compare(worse[0], better[0], one.metric, one.split, when=when))
     return judge(claim.statements, comparisons)
 
 

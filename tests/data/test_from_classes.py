@@ -97,9 +97,9 @@ def test_examples_are_those_of_the_definition(seed, number, kind, distinct, leas
     expected = slow_examples(sentences, ids, similarity, config)
     if not expected or (kind != "same_class" and len(set(sentences.classes.tolist())) == 1):
         with pytest.raises(DataError):
-            generate_examples(sentences, Neighbors.of(ids, similarity), config)
+            generate_examples(sentences, Neighbors.from_ids(ids, similarity), config)
         return
-    result, funnel = generate_examples(sentences, Neighbors.of(ids, similarity), config)
+    result, funnel = generate_examples(sentences, Neighbors.from_ids(ids, similarity), config)
     assert rows_of(result) == expected
     assert [stage.name for stage in funnel] == NAMES
     counts = [stage.count for stage in funnel]
@@ -118,7 +118,7 @@ def test_examples_are_those_of_the_definition(seed, number, kind, distinct, leas
 def test_the_cap_and_the_target_sample_from_the_same_examples(seed, cap, target):
     generator = np.random.default_rng(seed)
     sentences = random_sentences(generator, 20, 2)
-    neighbors = Neighbors.of(*random_neighbors(generator, 20, 8))
+    neighbors = Neighbors.from_ids(*random_neighbors(generator, 20, 8))
     config = ExamplesConfig(distinct=False, seed=seed)
     try:
         everything, _ = generate_examples(sentences, neighbors, config)
@@ -146,7 +146,7 @@ def ring(number, width):
 
 def test_a_percentile_selects_that_share_of_neighbors_and_reports_the_cosine():
     sentences = sentences_of([f"word{number}" for number in range(50)], [number % 2 for number in range(50)])
-    result, funnel = generate_examples(sentences, Neighbors.of(*ring(50, 8)), ExamplesConfig(min_percentile=50))
+    result, funnel = generate_examples(sentences, Neighbors.from_ids(*ring(50, 8)), ExamplesConfig(min_percentile=50))
     assert funnel[2].count == 4 * 50
     assert funnel[2].note == "cosine of at least 0.500"
     assert len(result) == 50 * 2 * 2
@@ -155,7 +155,7 @@ def test_a_percentile_selects_that_share_of_neighbors_and_reports_the_cosine():
 def test_a_neighbor_at_the_threshold_counts():
     sentences = sentences_of(["a", "b", "c"], [0, 0, 1])
     similarity = np.array([[0.7, 0.3], [0.7, 0.3], [0.3, 0.3]], dtype=np.float32)
-    result = Neighbors.of([[1, 2], [0, 2], [0, 1]], similarity)
+    result = Neighbors.from_ids([[1, 2], [0, 2], [0, 1]], similarity)
     assert generate_examples(sentences, result, ExamplesConfig(min_similarity=0.3))[1][2].count == 6
     assert generate_examples(sentences, result, ExamplesConfig(min_similarity=0.7, kind="same_class"))[1][2].count == 2
 
@@ -171,13 +171,13 @@ def test_repeats_and_fragments_of_the_anchor_and_later_repeats_are_dropped():
         "bad",
     ]
     sentences = sentences_of(texts, [1, 1, 1, 0, 0, 0, 0])
-    result = Neighbors.of([[1, 2, 3, 4, 5, 6]] + [[-1] * 6] * 6, np.tile(np.linspace(0.9, 0.1, 6), (7, 1)))
+    result = Neighbors.from_ids([[1, 2, 3, 4, 5, 6]] + [[-1] * 6] * 6, np.tile(np.linspace(0.9, 0.1, 6), (7, 1)))
     assert repeats(sentences, result)[0].tolist() == [True, True, True, False, True, False]
 
 
 def test_every_class_counts_where_there_are_many():
     sentences = sentences_of([f"word{number}" for number in range(30)], [number % 10 for number in range(30)])
-    result, _ = generate_examples(sentences, Neighbors.of(*ring(30, 20)), ExamplesConfig())
+    result, _ = generate_examples(sentences, Neighbors.from_ids(*ring(30, 20)), ExamplesConfig())
     classes = dict(zip(sentences.query.tolist(), sentences.classes.tolist(), strict=True))
     assert all(classes[a] == classes[p] != classes[n] for a, p, n, _ in rows_of(result))
     assert len(result) == 30 * 2 * 18  # two more of its class, eighteen others
@@ -198,26 +198,28 @@ SIX = ["one", "two", "three", "four", "five", "six"]
 )
 def test_impossible_examples_are_refused_in_one_sentence(texts, classes, config, message):
     with pytest.raises(DataError, match=message) as caught:
-        generate_examples(sentences_of(texts, classes), Neighbors.of(*ring(6, 3)), ExamplesConfig(**config))
+        generate_examples(sentences_of(texts, classes), Neighbors.from_ids(*ring(6, 3)), ExamplesConfig(**config))
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("rows.csv, train: ")
 
 
 def test_a_single_sentence_is_refused():
     with pytest.raises(DataError, match="1 sentence has no neighbor; give more sentences"):
-        generate_examples(sentences_of(["a"], [0]), Neighbors.of([[-1]], [[0]]), ExamplesConfig(kind="same_class"))
+        generate_examples(
+            sentences_of(["a"], [0]), Neighbors.from_ids([[-1]], [[0]]), ExamplesConfig(kind="same_class")
+        )
 
 
 def test_one_class_is_enough_for_pairs_of_one_class():
     result, _ = generate_examples(
-        sentences_of(SIX, [3] * 6), Neighbors.of(*ring(6, 2)), ExamplesConfig(kind="same_class")
+        sentences_of(SIX, [3] * 6), Neighbors.from_ids(*ring(6, 2)), ExamplesConfig(kind="same_class")
     )
     assert len(result) == 12
     assert result.label is None
 
 
 def test_a_target_above_the_examples_is_refused_for_train_and_a_limit_elsewhere():
-    sentences, result = sentences_of(SIX, [0, 1] * 3), Neighbors.of(*ring(6, 2))
+    sentences, result = sentences_of(SIX, [0, 1] * 3), Neighbors.from_ids(*ring(6, 2))
     with pytest.raises(ConfigError, match=r"data\.examples\.target is 500 and rows\.csv, train gives 6 examples"):
         generate_examples(sentences, result, ExamplesConfig(target=500))
     assert len(generate_examples(sentences, result, ExamplesConfig(target=500), split="test")[0]) == 6
@@ -225,14 +227,14 @@ def test_a_target_above_the_examples_is_refused_for_train_and_a_limit_elsewhere(
 
 def test_equal_texts_are_used_without_the_distinct_filter():
     result, _ = generate_examples(
-        sentences_of(["same"] * 6, [0, 1] * 3), Neighbors.of(*ring(6, 2)), ExamplesConfig(distinct=False)
+        sentences_of(["same"] * 6, [0, 1] * 3), Neighbors.from_ids(*ring(6, 2)), ExamplesConfig(distinct=False)
     )
     assert len(result) == 6
 
 
 def test_missing_neighbors_are_reported():
     sentences = sentences_of(["a", "b", "c"], [0, 0, 1])
-    result = Neighbors.of(
+    result = Neighbors.from_ids(
         [[1, 2, -1], [0, 2, -1], [0, 1, -1]], np.full((3, 3), 0.5), "approximate search, recall 0.990"
     )
     assert generate_examples(sentences, result, ExamplesConfig())[1][1].note == (
@@ -246,6 +248,6 @@ def test_seventy_thousand_anchors_give_the_target_number_of_examples():
     texts = [" ".join(row) for row in generator.choice([f"w{n}" for n in range(5000)], size=(number, 9))]
     sentences = sentences_of(texts, generator.integers(2, size=number))
     ids = (np.arange(number)[:, None] + generator.integers(1, number, size=(number, width))) % number
-    neighbors = Neighbors.of(ids, generator.random((number, width)))
+    neighbors = Neighbors.from_ids(ids, generator.random((number, width)))
     result, _ = generate_examples(sentences, neighbors, ExamplesConfig(cap=16, target=250_000))
     assert len(result) == 250_000

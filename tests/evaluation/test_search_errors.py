@@ -27,11 +27,11 @@ def slowly(pairs: PairDataset, vectors: np.ndarray, documents: list[int]) -> dic
         ranked = sorted(documents, key=lambda text: -float(vectors[query] @ vectors[text]))
         place = ranked.index(gold) if gold in documents else len(ranked)
         result[query] = (
-            errors.FIRST if place == 0 else errors.LATER if place < 10 and gold in documents else errors.MISSED
+            errors.FIRST if place == 0 else errors.IN_TOP_10 if place < 10 and gold in documents else errors.MISSED
         )
         if place:
             firsts.append(ranked[0])
-    return result | dict.fromkeys(firsts, errors.INSTEAD)
+    return result | dict.fromkeys(firsts, errors.ABOVE_RELEVANT)
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def vectors(pairs: PairDataset) -> np.ndarray:
 def test_every_text_has_the_outcome_of_a_naive_search(pairs: PairDataset, vectors: np.ndarray) -> None:
     reported = errors.search_errors([pairs], None, vectors)
     slow = slowly(pairs, vectors, sorted(set(pairs.document.tolist())))
-    assert reported == [slow.get(text, errors.OTHERS) for text in range(len(pairs.texts))]
-    assert set(reported) == {errors.FIRST, errors.LATER, errors.MISSED, errors.INSTEAD, errors.OTHERS}
+    assert reported == [slow.get(text, errors.NOT_SEARCHED) for text in range(len(pairs.texts))]
+    assert set(reported) == {errors.FIRST, errors.IN_TOP_10, errors.MISSED, errors.ABOVE_RELEVANT, errors.NOT_SEARCHED}
 
 
 def test_only_the_given_texts_are_searched(pairs: PairDataset, vectors: np.ndarray) -> None:
@@ -55,13 +55,13 @@ def test_only_the_given_texts_are_searched(pairs: PairDataset, vectors: np.ndarr
     reported = errors.search_errors([pairs], None, vectors[kept], texts=kept)
     documents = sorted(set(pairs.document.tolist()) & set(kept.tolist()))
     slow = slowly(pairs.take(np.delete(np.arange(30), 3)), vectors, documents)
-    assert reported == [slow.get(text, errors.OTHERS) for text in kept.tolist()]
+    assert reported == [slow.get(text, errors.NOT_SEARCHED) for text in kept.tolist()]
 
 
 def test_tied_gold_documents_are_not_ranked_above_gold(pairs: PairDataset) -> None:
     reported = errors.search_errors([pairs], None, np.ones((len(pairs.texts), 4), dtype=np.float32))
     documents = sorted(set(pairs.document.tolist()))
-    assert [text for text in documents if reported[text] == errors.INSTEAD] == documents[:2]
+    assert [text for text in documents if reported[text] == errors.ABOVE_RELEVANT] == documents[:2]
 
 
 def test_of_several_tied_gold_documents_none_is_ranked_above_gold() -> None:
@@ -69,12 +69,12 @@ def test_of_several_tied_gold_documents_none_is_ranked_above_gold() -> None:
     reported = dict(
         zip(pairs.texts.texts, errors.search_errors([pairs], None, np.ones((6, 4), np.float32)), strict=True)
     )
-    assert reported == dict.fromkeys("qr", errors.LATER) | dict.fromkeys("ad", errors.INSTEAD) | dict.fromkeys(
-        "bc", errors.OTHERS
-    )
+    assert reported == dict.fromkeys("qr", errors.IN_TOP_10) | dict.fromkeys(
+        "ad", errors.ABOVE_RELEVANT
+    ) | dict.fromkeys("bc", errors.NOT_SEARCHED)
 
 
 def test_without_queries_nothing_is_searched(pairs: PairDataset, vectors: np.ndarray) -> None:
-    assert set(errors.search_errors([], None, vectors)) == {errors.OTHERS}
+    assert set(errors.search_errors([], None, vectors)) == {errors.NOT_SEARCHED}
     none = np.array([int(pairs.document[0])], dtype=np.int32)
-    assert errors.search_errors([pairs], None, vectors[none], texts=none) == [errors.OTHERS]
+    assert errors.search_errors([pairs], None, vectors[none], texts=none) == [errors.NOT_SEARCHED]

@@ -13,10 +13,11 @@ from bsc_core.config import EncoderConfig, make_config
 from bsc_core.data.dataset import TextTable
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.probes.ten_sentences import TEN_SENTENCES, sentence_map
+from bsc_core.evaluation.stats.bootstrap import defined_resamples, mean_interval
 from bsc_core.evaluation.stats.bootstrap_pairs import ScoredPairs, pair_intervals
 from bsc_core.reproduction.metrics import nli
 from bsc_core.reproduction.metrics.nli import NLIMetrics
-from bsc_core.reproduction.metrics.source import bootstrap_interval, bootstrap_weights, defined_resamples
+from bsc_core.reproduction.metrics.source import bootstrap_weights
 from bsc_core.runs import Run, RunStore
 
 METRICS = NLIMetrics()
@@ -117,14 +118,14 @@ def test_the_metrics_of_the_ten_sentences_are_those_of_their_map(make_run, encod
 def test_a_comparison_is_second_less_first_on_the_same_pairs(make_run, encoders_used: list[str]) -> None:
     one, two = [make_run("a"), make_run("b", 1)], [make_run("c"), make_run("d", 1)]
     for metric in nli.NLI_METRICS:
-        forth = METRICS.compare(one, two, metric, "test", whens=WHENS)
-        back = METRICS.compare(two, one, metric, "test", whens=WHENS)
+        forth = METRICS.compare(one, two, metric, "test", when=WHENS)
+        back = METRICS.compare(two, one, metric, "test", when=WHENS)
         values = [METRICS.intervals(side, "test", "after", [metric])[metric].value for side in (one, two)]
         assert forth.difference.value == pytest.approx(values[1] - values[0])
         assert back.difference.value == pytest.approx(-forth.difference.value)
         assert forth.seeds == (2, 2)
-    assert METRICS.compare(one, two, "sts", "test", whens=WHENS).queries == 60
-    itself = METRICS.compare(one[:1], one[:1], "sts", "test", whens=WHENS)
+    assert METRICS.compare(one, two, "sts", "test", when=WHENS).queries == 60
+    itself = METRICS.compare(one[:1], one[:1], "sts", "test", when=WHENS)
     assert (itself.difference.low, itself.difference.high) == (0, 0)
 
 
@@ -132,7 +133,7 @@ def test_unknown_metrics_and_missing_data_sets_are_errors(make_run, encoders_use
     run, bare = make_run("a"), make_run("b", extra_data=False)
     assert METRICS.intervals([run], "dev", "after", ["sts"]) == {}
     with pytest.raises(DataError, match="'mrr' on test is not available; choose among stsb, sick, sts, ten_auc"):
-        METRICS.compare([run], [run], "mrr", "test", whens=WHENS)
+        METRICS.compare([run], [run], "mrr", "test", when=WHENS)
     with pytest.raises(RunError, match="run b: the data set stsb to evaluate on is missing"):
         METRICS.intervals([bare], "test", "after", ["stsb"])
 
@@ -155,7 +156,7 @@ def test_the_interval_of_one_seed_is_that_of_the_evaluation() -> None:
     resampled = np.concatenate(
         [pairs.resampled("spearman", weights) for weights in bootstrap_weights(np.arange(200), 2000, 0)]
     )
-    intervals = bootstrap_interval(np.asarray([pairs.metrics["spearman"]], dtype=float), resampled[:, None])
+    intervals = mean_interval(np.asarray([pairs.metrics["spearman"]], dtype=float), resampled[:, None], seed=0)
     known = pair_intervals(pairs, np.arange(200), seed=0)["spearman"]
     assert (intervals.value, intervals.low, intervals.high) == pytest.approx(
         (known.value, known.low, known.high), abs=0.015
@@ -165,11 +166,11 @@ def test_the_interval_of_one_seed_is_that_of_the_evaluation() -> None:
 def test_seeds_that_differ_widen_an_interval_and_undefined_resamples_are_left_out() -> None:
     generator = np.random.default_rng(1)
     resampled = generator.normal(0.5, 0.01, size=(1000, 1)) + np.zeros((1, 3))
-    close = bootstrap_interval(np.full(3, 0.5), resampled)
-    spread = bootstrap_interval(np.asarray([0.4, 0.5, 0.6]), resampled)
+    close = mean_interval(np.full(3, 0.5), resampled, seed=0)
+    spread = mean_interval(np.asarray([0.4, 0.5, 0.6]), resampled, seed=0)
     assert spread.high - spread.low > 3 * (close.high - close.low)
     some, most = resampled.copy(), resampled.copy()
     some[:300], most[:600] = np.nan, np.nan
     assert len(defined_resamples(some)) == 700
     assert defined_resamples(most) is None
-    assert bootstrap_interval(np.full(3, 0.5), most).low is None
+    assert mean_interval(np.full(3, 0.5), most, seed=0).low is None

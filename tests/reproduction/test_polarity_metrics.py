@@ -134,8 +134,8 @@ def test_runs_trained_on_the_same_batches_are_compared_seed_by_seed(make_run) ->
     for runs in (first, second, other):
         for seed, run in enumerate(runs):
             store_vectors(run, after=3 + seed)
-    same = METRICS.compare(first, second, "polarity", "test", whens=("after", "after"))
-    other_batches = METRICS.compare(first, other, "polarity", "test", whens=("after", "after"))
+    same = METRICS.compare(first, second, "polarity", "test", when=("after", "after"))
+    other_batches = METRICS.compare(first, other, "polarity", "test", when=("after", "after"))
     assert (same.difference.low, same.difference.value, same.difference.high) == (0, 0, 0)
     assert same.p is None
     assert same.seeds == (2, 2)
@@ -157,7 +157,7 @@ def test_the_balance_is_compared_by_resampled_queries(make_run) -> None:
         combined = balance_of_means(means, tuple(details["reference"]), tuple(details["floors"]))
         assert intervals["balance"].value == pytest.approx(combined.balance, abs=1e-9)
         values.append(intervals["balance"].value)
-    compared = METRICS.compare([one], [two], "balance", "test", whens=("after", "after"))
+    compared = METRICS.compare([one], [two], "balance", "test", when=("after", "after"))
     assert compared.difference.value == pytest.approx(values[1] - values[0])
     assert compared.queries == 12
 
@@ -167,9 +167,9 @@ def test_an_unknown_metric_is_an_error(make_run) -> None:
     store_vectors(run, after=3)
     assert METRICS.intervals([run], "dev", "after", ["polarity"]) == {}
     with pytest.raises(DataError, match="'spearman' on test is not available; choose among polarity, semantic"):
-        METRICS.compare([run], [run], "spearman", "test", whens=("after", "after"))
+        METRICS.compare([run], [run], "spearman", "test", when=("after", "after"))
     with pytest.raises(DataError, match="on dev is not available"):
-        METRICS.compare([run], [run], "polarity", "dev", whens=("after", "after"))
+        METRICS.compare([run], [run], "polarity", "dev", when=("after", "after"))
 
 
 def test_a_run_without_vectors_of_its_sentences_is_an_error(make_run) -> None:

@@ -37,7 +37,7 @@ class Neighbors:
     note: str = ""
 
     @classmethod
-    def of(cls, ids: npt.ArrayLike, similarity: npt.ArrayLike, note: str = "") -> Neighbors:
+    def from_ids(cls, ids: npt.ArrayLike, similarity: npt.ArrayLike, note: str = "") -> Neighbors:
         """Sort the neighbors of each row by falling similarity; an id of -1 means none."""
         rows = np.asarray(ids, dtype=np.int32)
         scores = np.where(rows >= 0, np.asarray(similarity, dtype=np.float32), -np.inf)
@@ -143,7 +143,7 @@ class _Choices:
     other_counts: Indices
 
     @classmethod
-    def of(cls, sentences: PairDataset, neighbors: Neighbors, kind: str) -> _Choices:
+    def from_neighbors(cls, sentences: PairDataset, neighbors: Neighbors, kind: str) -> _Choices:
         same_class = sentences.class_ids[neighbors.ids] == sentences.class_ids[:, None]  # (N, K)
         sides = []
         for chosen in (neighbors.mask & same_class, neighbors.mask & ~same_class):
@@ -175,7 +175,7 @@ class _Choices:
 def _sample(
     sentences: PairDataset, neighbors: Neighbors, config: ExamplesConfig, split: str
 ) -> tuple[PairDataset, list[Stage]]:
-    choices = _Choices.of(sentences, neighbors, config.kind)
+    choices = _Choices.from_neighbors(sentences, neighbors, config.kind)
     source, counts = f"{sentences.report.source}, {split}", choices.counts
     if not counts.any():
         other = " and one of another" if config.kind == "triplets" else ""

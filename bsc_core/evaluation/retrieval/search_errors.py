@@ -14,10 +14,10 @@ from bsc_core.neighbors import TextRows, top_k
 from bsc_core.types import Ids, Vectors
 
 FIRST = "ranked first"
-LATER = "ranked 2 to 10"
+IN_TOP_10 = "ranked 2 to 10"
 MISSED = "not in the top 10"
-INSTEAD = "ranked above the relevant document"
-OTHERS = "not searched"
+ABOVE_RELEVANT = "ranked above the relevant document"
+NOT_SEARCHED = "not searched"
 TOP = 10
 
 
@@ -26,8 +26,9 @@ def search_errors(
 ) -> list[str]:
     """Return the search outcome of each text: (N,) names.
 
-    A query is FIRST if its gold document has rank 1, LATER for rank 2 to 10, else MISSED. Unless it is FIRST, its best
-    document that is not gold is INSTEAD. All other texts are OTHERS. If several apply, errors take precedence.
+    A query is FIRST if its gold document has rank 1, IN_TOP_10 for rank 2 to 10, else MISSED. Unless it is FIRST, its
+    best document that is not gold is ABOVE_RELEVANT. All other texts are NOT_SEARCHED. If several apply, errors take
+    precedence.
 
     Args:
         splits: splits whose queries are searched; without a corpus, among the documents of the split.
@@ -35,7 +36,7 @@ def search_errors(
         vectors: (N, D) vectors of `texts`.
         texts: text ids of the vectors, ascending; None for all texts. Other queries and documents are ignored.
     """
-    outcomes = np.full(len(vectors), OTHERS, dtype=object)
+    outcomes = np.full(len(vectors), NOT_SEARCHED, dtype=object)
     for split in splits:
         task = retrieval_task(split, corpus)
         if texts is not None:
@@ -48,11 +49,11 @@ def search_errors(
         searched = TextRows(vectors, documents)
         result = rank(vectors[queries], searched, task, k=(1,), top=1)
         right, missed = result.first_rank == 1, (result.first_rank == 0) | (result.first_rank > TOP)
-        for name, selected in ((FIRST, right), (LATER, ~right & ~missed), (MISSED, missed)):
+        for name, selected in ((FIRST, right), (IN_TOP_10, ~right & ~missed), (MISSED, missed)):
             outcomes[queries[selected]] = name
         wrong = np.flatnonzero(~right).astype(np.int32)
         first = _first_not_gold(task, wrong, result.top_positions[wrong, 0], vectors[queries], searched)
-        outcomes[documents[first]] = INSTEAD
+        outcomes[documents[first]] = ABOVE_RELEVANT
     return list(outcomes.tolist())
 
 

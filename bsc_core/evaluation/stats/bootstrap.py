@@ -211,6 +211,25 @@ def interval(value: float, resamples: Numbers | None) -> Interval:
     return Interval(value, float(low), float(high))
 
 
+def defined_resamples(resamples: Numbers) -> Numbers | None:
+    """Return the resamples (B, S) on which every seed is defined, that is not NaN; None if half of them are not."""
+    defined = resamples[~np.isnan(resamples).any(axis=1)]
+    return defined if 2 * len(defined) > len(resamples) else None
+
+
+def mean_interval(values: Numbers, resamples: Numbers | None, *, seed: int) -> Interval:
+    """Return the mean over seeds with its interval over rows and seeds.
+
+    values: (S,) metric of each seed on all rows. resamples: (B, S) metric on resampled rows, or None. Resamples on
+    which a seed is undefined (NaN) are left out; without resamples, or where half are undefined, there is no interval.
+    """
+    mean, defined = float(values.mean()), None if resamples is None else defined_resamples(resamples)
+    if defined is None:
+        return interval(mean, None)
+    spread = resample_seeds([values - mean], seed_freedom([values[:, None]]), len(defined), seed)
+    return interval(mean, defined.mean(axis=1) + spread)
+
+
 def seed_table(values: ArrayLike) -> Numbers:
     """Return values as (S, Q), one row for each seed. Raises DataError for another shape or a value not finite."""
     table = np.atleast_2d(np.asarray(values, dtype=np.float64))

@@ -17,7 +17,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bsc_core.evaluation.metrics.pairs import pair_metrics
-from bsc_core.evaluation.stats.bootstrap import CELLS_AT_ONCE, Interval, fitting_resamples, interval, resample_counts
+from bsc_core.evaluation.stats.bootstrap import (
+    CELLS_AT_ONCE,
+    Interval,
+    defined_resamples,
+    fitting_resamples,
+    interval,
+    mean_interval,
+    resample_counts,
+)
 from bsc_core.evaluation.stats.significance import Comparison, compare_resamples
 from bsc_core.types import Mask, Numbers
 
@@ -164,7 +172,7 @@ def pair_intervals(
     for weights in _weights(groups, seed, n_resamples, CELLS["interval"]):
         for name in values:
             blocks[name].append(pairs.resampled(name, weights))
-    columns = {name: _defined(np.concatenate(blocks[name])[:, None]) for name in values}
+    columns = {name: defined_resamples(np.concatenate(blocks[name])[:, None]) for name in values}
     return {
         name: interval(value, None if (column := columns[name]) is None else column[:, 0])
         for name, value in values.items()
@@ -190,9 +198,7 @@ def compare_pairs(
 
 def mean_pair_interval(sides: Sequence[ScoredPairs], metric: str, groups: ArrayLike, *, seed: int) -> Interval:
     """Return the mean of one of PAIR_METRICS over the seeds of a setting, with its interval over seeds and pairs."""
-    values, resamples = _resample(sides, metric, groups, seed, None)
-    against_zero = None if resamples is None else np.column_stack([np.zeros(len(resamples)), resamples])
-    return compare_resamples(np.append(0.0, values), against_zero, 1, groups=2, seed=seed).difference
+    return mean_interval(*_resample(sides, metric, groups, seed, None), seed=seed)
 
 
 def _resample(
@@ -204,13 +210,7 @@ def _resample(
         np.stack([side.resampled(metric, weights) for side in sides], axis=1)
         for weights in _weights(groups, seed, n_resamples, CELLS["comparison"])
     ]
-    return values, _defined(np.concatenate([np.empty((0, len(sides))), *blocks]))
-
-
-def _defined(resamples: Numbers) -> Numbers | None:
-    """Return the rows (B, S) without NaN; None if half of the rows have one."""
-    defined = resamples[~np.isnan(resamples).any(axis=1)]
-    return defined if 2 * len(defined) > len(resamples) else None
+    return values, defined_resamples(np.concatenate([np.empty((0, len(sides))), *blocks]))
 
 
 def _weights(groups: ArrayLike, seed: int, n_resamples: int | None, cells: int) -> Iterator[Numbers]:

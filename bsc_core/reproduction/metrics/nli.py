@@ -17,17 +17,11 @@ from bsc_core.data.io.tables import read_table
 from bsc_core.encoders import embed
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.probes.ten_sentences import GOLD_PAIRS, TEN_SENTENCES, sentence_map
-from bsc_core.evaluation.stats.bootstrap import Interval
+from bsc_core.evaluation.stats.bootstrap import Interval, defined_resamples, mean_interval
 from bsc_core.evaluation.stats.bootstrap_pairs import ScoredPairs
 from bsc_core.evaluation.stats.significance import Comparison, compare_resamples
 from bsc_core.neighbors import finite_unit_rows
-from bsc_core.reproduction.metrics.source import (
-    BOOTSTRAP_SEED,
-    bootstrap_interval,
-    bootstrap_weights,
-    cached_array,
-    defined_resamples,
-)
+from bsc_core.reproduction.metrics.source import BOOTSTRAP_SEED, bootstrap_weights, cached_array
 from bsc_core.run_results import When
 from bsc_core.runs import Run
 from bsc_core.types import Numbers, Vectors
@@ -56,15 +50,18 @@ class NLIMetrics:
     def intervals(self, runs: Sequence[Run], split: str, when: When, metrics: Sequence[str]) -> dict[str, Interval]:
         """Return means over seeds and pairs with their intervals; empty for dev."""
         known = [name for name in metrics if split == "test" and name in NLI_METRICS]
-        return {name: _clip(bootstrap_interval(*_resample(_distinct(runs, when), name)), name) for name in known}
+        runs_and_states = _distinct(runs, when)
+        return {
+            name: _clip(mean_interval(*_resample(runs_and_states, name), seed=BOOTSTRAP_SEED), name) for name in known
+        }
 
     def compare(
-        self, first: Sequence[Run], second: Sequence[Run], metric: str, split: str, *, whens: tuple[When, When]
+        self, first: Sequence[Run], second: Sequence[Run], metric: str, split: str, *, when: tuple[When, When]
     ) -> Comparison:
         """Compare two settings, second minus first. Raises DataError for a metric that is not available."""
         if split != "test" or metric not in NLI_METRICS:
             raise DataError(f"{metric!r} on {split} is not available; choose among {', '.join(NLI_METRICS)} on test")
-        one, two = (_distinct(runs, when) for runs, when in zip((first, second), whens, strict=True))
+        one, two = (_distinct(runs, when) for runs, when in zip((first, second), when, strict=True))
         values, resampled = _resample([*one, *two], metric)
         pairs = [GOLD] if metric in TEN_METRICS else [_task(one[0][0], name).scores for name in _tasks_of(metric)]
         count = sum(map(len, pairs))

@@ -21,15 +21,10 @@ from bsc_core.data import SPLIT_SEED
 from bsc_core.data.io.tables import read_table
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.metrics.polarity import PolarityTask, balances_of_means, polarity_task
-from bsc_core.evaluation.stats.bootstrap import RESAMPLES, Interval, bootstrap_seeds
+from bsc_core.evaluation.stats.bootstrap import RESAMPLES, Interval, bootstrap_seeds, mean_interval
 from bsc_core.evaluation.stats.significance import Comparison, compare_resamples, compare_seeds
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.reproduction.metrics.source import (
-    BOOTSTRAP_SEED,
-    bootstrap_interval,
-    bootstrap_weights,
-    cached_array,
-)
+from bsc_core.reproduction.metrics.source import BOOTSTRAP_SEED, bootstrap_weights, cached_array
 from bsc_core.reproduction.subsets import SENTENCES_FILE
 from bsc_core.run_results import When
 from bsc_core.runs import EPOCH_TEXTS, Run, epoch_array, saved_epochs
@@ -55,13 +50,13 @@ class PolarityMetrics:
         intervals = {}
         for name in metrics:
             if name == "balance":
-                intervals[name] = bootstrap_interval(*_balances([scores]))
+                intervals[name] = mean_interval(*_balances([scores]), seed=BOOTSTRAP_SEED)
             elif name in POLARITY_METRICS:
-                intervals[name] = bootstrap_seeds(scores.of(name), seed=BOOTSTRAP_SEED).both
+                intervals[name] = bootstrap_seeds(scores.values(name), seed=BOOTSTRAP_SEED).both
         return intervals
 
     def compare(
-        self, first: Sequence[Run], second: Sequence[Run], metric: str, split: str, *, whens: tuple[When, When]
+        self, first: Sequence[Run], second: Sequence[Run], metric: str, split: str, *, when: tuple[When, When]
     ) -> Comparison:
         """Compare two settings, second minus first; settings trained on the same batches are compared seed by seed.
 
@@ -71,15 +66,15 @@ class PolarityMetrics:
             raise DataError(
                 f"{metric!r} on {split} is not available; choose among {', '.join(POLARITY_METRICS)} on test"
             )
-        one, two = (_scores(runs, when) for runs, when in zip((first, second), whens, strict=True))
+        one, two = (_scores(runs, when) for runs, when in zip((first, second), when, strict=True))
         if metric == "balance":
             values, resampled = _balances([one, two])
             return compare_resamples(
                 values, resampled, len(one.tables), groups=one.tables.shape[2], seed=BOOTSTRAP_SEED
             )
-        if "before" not in whens and _batches(first) == _batches(second):
-            return _seed_by_seed(one.of(metric), two.of(metric))
-        return compare_seeds(one.of(metric), two.of(metric), seed=BOOTSTRAP_SEED)
+        if "before" not in when and _batches(first) == _batches(second):
+            return _seed_by_seed(one.values(metric), two.values(metric))
+        return compare_seeds(one.values(metric), two.values(metric), seed=BOOTSTRAP_SEED)
 
     def details(self, runs: Sequence[Run], when: When) -> dict[str, Any]:
         """Return P and S of each seed and stored epoch (`points`), of the untrained encoder, and their floors."""
@@ -98,7 +93,7 @@ class _Scores(NamedTuple):
     tables: Numbers
     task: PolarityTask
 
-    def of(self, metric: str) -> Numbers:
+    def values(self, metric: str) -> Numbers:
         """Return (S, Q)."""
         return self.tables[:, POLARITY_METRICS.index(metric)]
 

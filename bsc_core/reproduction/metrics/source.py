@@ -1,6 +1,6 @@
-"""Interface of the metrics sources, and their resampling of rows and seeds."""
+"""Interface of the metrics sources, and their resampling of rows."""
 
-# N rows, G groups of them, S seeds, B resamples
+# N rows
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bsc_core.evaluation.stats.bootstrap import CELLS_AT_ONCE, Interval, interval, resample_seeds, seed_freedom
+from bsc_core.evaluation.stats.bootstrap import CELLS_AT_ONCE, Interval
 from bsc_core.evaluation.stats.significance import Comparison
 from bsc_core.run_results import When
 from bsc_core.runs import Run
@@ -30,9 +30,11 @@ class MetricsSource(Protocol):
         """
 
     def compare(
-        self, first: Sequence[Run], second: Sequence[Run], metric: str, split: str, *, whens: tuple[When, When]
+        self, first: Sequence[Run], second: Sequence[Run], metric: str, split: str, *, when: tuple[When, When]
     ) -> Comparison:
         """Compare two settings, each given by the runs of its seeds: the difference is second minus first.
+
+        when: which encoder of the first and of the second runs is compared.
 
         Raises:
             DataError: the metric is not available.
@@ -65,25 +67,3 @@ def bootstrap_weights(groups: ArrayLike, resamples: int, seed: int) -> Iterator[
     for start in range(0, resamples, height):
         times = generator.multinomial(count, np.full(count, 1 / count), size=min(height, resamples - start))
         yield times[:, group].astype(np.float64)
-
-
-def bootstrap_interval(values: Numbers, resampled: Numbers | None) -> Interval:
-    """Return the mean over seeds with its interval, rows and seeds resampled.
-
-    values: (S,), each seed on all rows; resampled: (B, S), each seed on resampled rows, or None. Resamples on which a
-    seed is undefined (NaN) are left out; without resamples, or where half are undefined, there is no interval.
-    """
-    mean = float(values.mean())
-    defined = defined_resamples(resampled)
-    if defined is None:
-        return interval(mean, None)
-    spread = resample_seeds([values - mean], seed_freedom([values[:, None]]), len(defined), BOOTSTRAP_SEED)
-    return interval(mean, defined.mean(axis=1) + spread)
-
-
-def defined_resamples(resampled: Numbers | None) -> Numbers | None:
-    """Return the resamples (B, S) on which every seed is defined; None if half of them are not."""
-    if resampled is None:
-        return None
-    defined = resampled[~np.isnan(resampled).any(axis=1)]
-    return defined if 2 * len(defined) > len(resampled) else None

@@ -75,7 +75,8 @@ def _with_filters(key: str, data: DataConfig) -> DataConfig:
     path = settings_file(key)
     if not path.is_file():
         return data
-    return data.model_copy(update={"filters": tuple(json.loads(path.read_text(encoding="utf-8"))["filters"])})
+    settings = json.loads(path.read_text(encoding="utf-8"))  # an earlier version wrote the old key of `filters`
+    return DataConfig.model_validate({**data.model_dump(exclude={"filters"}), **settings})
 
 
 def settings_file(key: str) -> Path:

@@ -18,10 +18,10 @@ from bsc_core.figures.evaluation import maps
 MAX_TOPICS = 40
 ERRORS = {
     search_errors.FIRST: theme.POSITIVE,
-    search_errors.LATER: theme.CATEGORIES[5],
+    search_errors.IN_TOP_10: theme.CATEGORIES[5],
     search_errors.MISSED: theme.HARD_NEGATIVE,
-    search_errors.INSTEAD: theme.FALSE_NEGATIVE,
-    search_errors.OTHERS: theme.REFERENCE,
+    search_errors.ABOVE_RELEVANT: theme.FALSE_NEGATIVE,
+    search_errors.NOT_SEARCHED: theme.REFERENCE,
 }
 
 
@@ -86,7 +86,7 @@ def errors(data: DatasetSplits, vectors: np.ndarray, ids: np.ndarray | None) -> 
         ids: Ascending text ids; None for all texts.
     """
     searched = np.arange(len(data.texts)) if ids is None else ids
-    names = np.full(len(data.texts), search_errors.OTHERS, dtype=object)
+    names = np.full(len(data.texts), search_errors.NOT_SEARCHED, dtype=object)
     parts = [part for name, part in data.splits.items() if name != "train"]
     names[searched] = search_errors.search_errors(parts, data.corpus, vectors, texts=ids)
     return maps.coloring(names.tolist(), ERRORS)
