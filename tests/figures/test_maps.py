@@ -20,7 +20,7 @@ NOTHING = np.empty(0, dtype=np.int32)
 def drawn(**changes: object) -> dict[str, object]:
     values = {"colors": [SIDES], "ids": IDS, "selected": NOTHING, "trails": NOTHING} | changes
     colors = values.pop("colors")
-    return maps.map_picture(maps.map_points([POINTS, POINTS + 1]), ["Before", "After"], colors, **values)  # type: ignore[arg-type]
+    return maps.map_picture([POINTS, POINTS + 1], ["Before", "After"], colors, **values)  # type: ignore[arg-type]
 
 
 def coordinates(frame: str) -> np.ndarray:
@@ -29,9 +29,9 @@ def coordinates(frame: str) -> np.ndarray:
 
 def test_all_maps_share_a_frame_and_a_scale() -> None:
     points = maps.map_points([POINTS, POINTS + 1])
-    first, second = (coordinates(frame) for frame in points.frames)
+    first, second = (coordinates(frame) for frame in points["frames"])
     step = 6 / maps.MAX_COORDINATE  # the larger side of the frame: y from 0 to 6
-    assert points.size == (round(4 / step), maps.MAX_COORDINATE)
+    assert points["size"] == [round(4 / step), maps.MAX_COORDINATE]
     assert np.allclose(first[:, 0] * step, POINTS[:, 0], atol=step)
     assert np.allclose(
         (maps.MAX_COORDINATE - first[:, 1]) * step, POINTS[:, 1], atol=step
@@ -40,16 +40,16 @@ def test_all_maps_share_a_frame_and_a_scale() -> None:
 
 
 def test_the_id_depends_on_the_points_only() -> None:
-    assert maps.map_points([POINTS]).id == maps.map_points([POINTS.copy()]).id
-    assert maps.map_points([POINTS]).id != maps.map_points([POINTS[::-1]]).id
+    assert maps.map_points([POINTS])["id"] == maps.map_points([POINTS.copy()])["id"]
+    assert maps.map_points([POINTS])["id"] != maps.map_points([POINTS[::-1]])["id"]
 
 
 @pytest.mark.parametrize("points", [POINTS[:1], np.zeros((3, 2), np.float32), POINTS[:0]])
 def test_equal_points_have_a_frame(points: np.ndarray) -> None:
     encoded = maps.map_points([points])
-    assert min(encoded.size) >= 1
-    assert encoded.count == len(points)
-    assert len(coordinates(encoded.frames[0])) == len(points)
+    assert min(encoded["size"]) >= 1
+    assert encoded["count"] == len(points)
+    assert len(coordinates(encoded["frames"][0])) == len(points)
 
 
 def test_sides_have_the_colors_they_have_everywhere() -> None:

@@ -30,7 +30,7 @@ class Cause(StrEnum):
     NEAR_QUERY = "relevant to a nearly equal query, may be relevant"
     TIE = "tied with the relevant document"
     WORDS = "shares more words with the query than the relevant document"
-    UNJUDGED = "no label for this query"
+    UNJUDGED = "the top document has no label for this query"
 
 
 @dataclass(frozen=True)

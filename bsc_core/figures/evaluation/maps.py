@@ -63,25 +63,13 @@ def coloring(values: Sequence[str], fixed: dict[str, str] | None = None) -> Colo
     return Coloring(values, colors)
 
 
-@dataclass(frozen=True)
-class MapPoints:
-    """Encoded points of F maps of the same N texts.
+def map_points(maps: Sequence[Floats]) -> dict[str, Any]:
+    """Encode F maps (N, 2) as integer coordinates in one frame; all share one scale, equal on both axes.
 
-    Attributes:
-        id: hash of the points.
-        size: width and height of the frame that contains every map; the larger is 65535.
-        frames: F base64 strings of uint16 (N, 2), x to the right and y down, with equal units on both axes.
-        count: number of texts, N.
+    Returns:
+        id: hash of the points. count: N. size: width and height of the frame that contains every map; the larger is
+        65535. frames: F base64 strings of uint16 (N, 2), x to the right and y down.
     """
-
-    id: str
-    size: tuple[int, int]
-    frames: tuple[str, ...]
-    count: int
-
-
-def map_points(maps: Sequence[Floats]) -> MapPoints:
-    """Encode F maps (N, 2) as integer coordinates in one frame; all share one scale, equal on both axes."""
     stacked = np.concatenate(list(maps)) if len(maps) else np.zeros((0, 2), np.float32)
     low = stacked.min(axis=0) if len(stacked) else np.zeros(2)
     span = (stacked.max(axis=0) - low if len(stacked) else np.zeros(2)).astype(np.float64)
@@ -94,17 +82,23 @@ def map_points(maps: Sequence[Floats]) -> MapPoints:
         content = np.clip(coordinates, 0, MAX_COORDINATE).astype("<u2").tobytes()
         digest.update(content)
         frames.append(base64.b64encode(content).decode("ascii"))
-    width, height = max(1, int(size[0])), max(1, int(size[1]))
-    return MapPoints(digest.hexdigest()[:24], (width, height), tuple(frames), len(maps[0]) if len(maps) else 0)
+    count, frame = len(maps[0]) if len(maps) else 0, np.maximum(1, size).tolist()
+    return {"id": digest.hexdigest()[:24], "count": count, "size": frame, "frames": frames}
 
 
 def map_picture(
-    points: MapPoints, names: Sequence[str], colors: Sequence[Coloring], *, ids: Rows, selected: Rows, trails: Rows
+    points: Sequence[Floats],
+    names: Sequence[str],
+    colors: Sequence[Coloring],
+    *,
+    ids: Rows,
+    selected: Rows,
+    trails: Rows,
 ) -> dict[str, Any]:
     """Build the JSON-serializable data of the map canvas: about 5 F bytes per text, without the texts.
 
     Args:
-        points: encoded points of F maps.
+        points: F maps (N, 2).
         names: F map names.
         colors: one coloring for all maps, or one per map with the same categories.
         ids: (N,) ascending text ids.
@@ -120,10 +114,7 @@ def map_picture(
     order = {name: number for number, name in enumerate(categories)}
     values = [np.array([order[value] for value in coloring.values], dtype=np.uint8) for coloring in colors]
     return {
-        "id": points.id,
-        "count": points.count,
-        "size": list(points.size),
-        "frames": list(points.frames),
+        **map_points(points),
         "names": list(names),
         "categories": [[name, *marks[name].values(), name in FAINT] for name in categories],
         "values": [base64.b64encode(one.tobytes()).decode("ascii") for one in values],

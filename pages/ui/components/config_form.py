@@ -24,11 +24,16 @@ from pages.ui.components import glossary
 Values = dict[str, Any]
 Fields = Mapping[str, Sequence[str]]  # section -> names of its fields
 DrawField = Callable[[str, str, str], object]  # draws one field, given page, section and field
+_REASONS = tomllib.loads(Path(__file__).with_name("default_reasons.toml").read_text(encoding="utf-8"))
+_REASONS |= {  # of each loss: the reasons for settings of several losses, and its own
+    f"loss.{loss}": {field: reason for field, reason in _REASONS["loss"].items() if field in config.model_fields}
+    | _REASONS.get(f"loss.{loss}", {})
+    for loss, config in LOSS_CONFIGS.items()
+}
 REASONS: dict[str, str] = {  # setting -> reason for its default, the last line of its help
     f"{section}.{field}": reason
-    for section, fields in tomllib.loads(
-        Path(__file__).with_name("default_reasons.toml").read_text(encoding="utf-8")
-    ).items()
+    for section, fields in _REASONS.items()
+    if section != "loss"
     for field, reason in fields.items()
 }
 

@@ -172,24 +172,25 @@ def draw_maps(
         trails: Ids of the texts whose movement is drawn.
         animated: Whether the points move through the frames.
     """
-    rows, points = layout.rows, maps.map_points(layout.points)
+    rows = layout.rows
     some = trails[sample_rows(len(trails), MAX_TRAILS, seed=SEED)]
     names = [one.name for one in data.frames]
-    picture = maps.map_picture(points, names, colorings, ids=rows, selected=selected, trails=some)
+    picture = maps.map_picture(layout.points, names, colorings, ids=rows, selected=selected, trails=some)
     ends = " and ".join(one.name for one in data.ends)
     positions = scatter.draw(
         picture,
-        _hover_texts(f"{data.dataset.texts.digest} {points.count}", rows.tobytes(), data.dataset),
+        _hover_texts(data.dataset, rows),
         key=f"embeddings.map.{data.key}",
-        label=f"Map of {points.count:,} texts, {ends}. A lasso selects texts; arrow keys move, plus and minus zoom.",
+        label=f"Map of {len(rows):,} texts, {ends}. A lasso selects texts; arrow keys move, plus and minus zoom.",
         moving=animated and len(data.frames) > 1,
     )
     return rows[positions] if positions is not None else np.empty(0, dtype=np.int32)
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _hover_texts(key: str, rows: bytes, _data: Any) -> pd.DataFrame:
-    return scatter.hover_texts([_data.texts[row] for row in np.frombuffer(rows, dtype=np.int32).tolist()])
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={DatasetSplits: lambda data: data.texts.digest})
+def _hover_texts(data: DatasetSplits, rows: np.ndarray) -> pd.DataFrame:
+    """Return the texts for the tooltip: on one line, shortened."""
+    return pd.DataFrame({"text": [formatting.shorten(text, maps.TEXT_LENGTH) for text in data.texts.take(rows)]})
 
 
 def map_table(data: MapData, layout: map_task.Maps) -> pd.DataFrame:
