@@ -50,7 +50,9 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
     base = alt.Chart(rows).encode(
         y=alt.Y("name:N", title=None, sort=None, axis=None), tooltip=["statement:N", "verdict:N", *numbers, p_value]
     )
-    axis = alt.X("low:Q", title=_axis_title(table), axis=alt.Axis(format="+.3f", tickCount=6))
+    claimed = "within the margin" if (table["expects"] == "same").all() else "right of 0"
+    title = "difference in the metric" if table["expects"].nunique() > 1 else f"difference; as claimed: {claimed}"
+    axis = alt.X("low:Q", title=title, axis=alt.Axis(format="+.3f", tickCount=6))
     zero = alt.Chart(rows.head(1)).mark_rule(color=theme.REFERENCE, strokeDash=[4, 3]).encode(x=alt.datum(0))
     intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
     points = base.mark_point(filled=True, size=90, opacity=1).encode(x="difference:Q", color=color)
@@ -73,11 +75,6 @@ def headline(table: pd.DataFrame) -> str:
     supported = int((claimed["verdict"] == "supported").sum())
     title = f"{supported} of {formatting.plural(len(claimed), 'statement')} supported"
     return f"{title}; diamonds: the paper" if table["paper"].notna().any() else title
-
-
-def _axis_title(table: pd.DataFrame) -> str:
-    claimed = "within the margin" if (table["expects"] == "same").all() else "right of 0"
-    return "difference in the metric" if table["expects"].nunique() > 1 else f"difference; as claimed: {claimed}"
 
 
 def _names(table: pd.DataFrame) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,13 @@ def select_batch(strategy: str, stats: PlanStats, dataset: PairDataset, vectors:
             ("hardest", "Hardest", "local_fire_department", stats.hardest_batch(dataset)),
             ("suspicious", "Most likely false negatives", "flag", stats.most_suspicious_batch()),
         ):
-            st.button(label, key=f"batches.{key}", icon=f":material/{icon}:", on_click=_go_to, args=(number,))
+            st.button(
+                label,
+                key=f"batches.{key}",
+                icon=f":material/{icon}:",
+                on_click=st.session_state.update,
+                args=({BATCH: number + 1},),
+            )
     number = int(st.session_state[BATCH]) - 1
     rows, groups = plans.batch_by_group(stats, number)
     return Batch(strategy, number, rows, groups, dataset, vectors, _pinned_positions(rows, dataset, vectors))
@@ -78,10 +85,6 @@ def _step_button(name: str, icon: str, about: str, by: int, last: int) -> None:
 
 def _step(by: int, last: int) -> None:
     st.session_state[BATCH] = min(max(1, st.session_state.get(BATCH, 1) + by), last)
-
-
-def _go_to(number: int) -> None:
-    st.session_state[BATCH] = number + 1
 
 
 def _pinned_positions(rows: np.ndarray, dataset: PairDataset, vectors: np.ndarray) -> tuple[int, int]:
@@ -129,7 +132,7 @@ def _draw_chart(batch: Batch, cells: similarity.Cells, pin: tuple[int, int], key
     table = similarity.batch_table(cells)
     texts = pd.DataFrame({"position": range(len(cells.rows)), **_texts(batch, cells.rows)})
     figure = similarity.batch_matrix(table, texts, hardest=pin)
-    name, on_click = f"batch-{batch.number + 1}", _on_pin(key, cells.rows, _clicked_chart_cell)
+    name, on_click = f"batch-{batch.number + 1}", partial(_pin_clicked, key, cells.rows)
     display.figure(figure, name=name, alt=matrix_sentence(cells), data=table, select=on_click, key=key)
 
 
@@ -137,9 +140,7 @@ def _draw_canvas(batch: Batch, cells: similarity.Cells, pin: tuple[int, int], ke
     texts = _texts(batch, cells.rows)
     data = similarity.canvas_data(cells, texts["query"], texts["document"])
     label = f"{matrix_sentence(cells)} Move with the arrow keys, pin with Enter."
-    heatmap.draw(
-        {**data, "pinned": list(pin), "label": label}, key=key, on_pin=_on_pin(key, cells.rows, _clicked_canvas_cell)
-    )
+    heatmap.draw({**data, "pinned": list(pin), "label": label}, key=key, on_pin=partial(_pin_clicked, key, cells.rows))
     display.csv_button(lambda: similarity.batch_table(cells), name=f"batch-{batch.number + 1}", key=f"{key}.data")
 
 
@@ -147,24 +148,13 @@ def _texts(batch: Batch, rows: np.ndarray) -> dict[str, list[str]]:
     return {side: [batch.text(side, row) for row in rows.tolist()] for side in ("query", "document")}
 
 
-def _on_pin(key: str, rows: np.ndarray, read: Callable[[str], tuple[int, int] | None]) -> Callable[[], None]:
-    def pin() -> None:
-        cell = read(key)
-        if cell is not None and max(cell) < len(rows):
-            _pin(rows[cell[0]], rows[cell[1]])
-
-    return pin
-
-
-def _clicked_chart_cell(key: str) -> tuple[int, int] | None:
-    """Return the cell that was clicked; None if the click removed the selection."""
-    cells = st.session_state[key].selection.get(similarity.CELL) or []
-    return (int(cells[0]["row"]), int(cells[0]["column"])) if cells else None
-
-
-def _clicked_canvas_cell(key: str) -> tuple[int, int] | None:
-    cell = st.session_state[key].get("cell")
-    return (int(cell[0]), int(cell[1])) if cell else None
+def _pin_clicked(key: str, rows: np.ndarray) -> None:
+    """Pin the cell that was clicked in the chart or on the canvas; nothing if the click removed the selection."""
+    state = st.session_state[key]
+    cells = state.get("selection", {}).get(similarity.CELL)
+    cell = (cells[0]["row"], cells[0]["column"]) if cells else state.get("cell")
+    if cell and max(cell) < len(rows):
+        _pin(rows[int(cell[0])], rows[int(cell[1])])
 
 
 def matrix_sentence(cells: similarity.Cells) -> str:

@@ -115,7 +115,10 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
     vectors = data_cache.vectors(context.dataset_key, context.encoder)
     digest = hashlib.sha256(np.ascontiguousarray(vectors).tobytes()).hexdigest()
     folder = cache_folder() / "maps" / digest[:24]
-    only = Frame("before", f"Untrained: {context.encoder}", VectorFile(_save_vectors(vectors, folder)))
+    path = folder / "vectors.npy"
+    if not path.is_file():
+        atomic_write(path, lambda file: np.save(file, vectors, allow_pickle=False))
+    only = Frame("before", f"Untrained: {context.encoder}", VectorFile(path))
     return MapData(folder.name, splits, (only,), (only,), folder)
 
 
@@ -156,10 +159,3 @@ def _trained_frame(run: Run) -> list[Frame]:
 
 def _path(array: np.ndarray) -> Path:
     return Path(str(array.filename))  # type: ignore[attr-defined]
-
-
-def _save_vectors(vectors: np.ndarray, folder: Path) -> Path:
-    path = folder / "vectors.npy"
-    if not path.is_file():
-        atomic_write(path, lambda file: np.save(file, vectors, allow_pickle=False))
-    return path

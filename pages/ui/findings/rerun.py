@@ -39,7 +39,10 @@ def draw(claim: Claim, finding: dict[str, Any] | None) -> None:
         if state is not None and state.error:
             display.error_box(state.error, f"{FORMS[form]} failed")
         if state is not None and form == "small" and not state.error:
-            _small_result(claim)
+            small = read_findings(folder()).get(f"{claim.name}-small")
+            if small is not None:
+                warning = "A few steps on sample data say nothing about the claim."
+                st.caption(f"Quick check, {small['date']}: {small['reason']} {warning}")
     label = "Run again" if finding else "Run"
     if st.session_state.get(OPEN) == claim.name:
         with st.container(border=True):
@@ -111,11 +114,3 @@ def _watch(name: str, form: FormName) -> None:
         share = state.done / state.total if state.total else 0.0
         count = f"{state.done} of {state.total} runs" if state.total else "starting"
         st.progress(min(1.0, share), text=f"{FORMS[form]}: {state.activity} · {count}")
-
-
-def _small_result(claim: Claim) -> None:
-    """Draw the result of the quick check."""
-    small = read_findings(folder()).get(f"{claim.name}-small")
-    if small is not None:
-        warning = "A few steps on sample data say nothing about the claim."
-        st.caption(f"Quick check, {small['date']}: {small['reason']} {warning}")
