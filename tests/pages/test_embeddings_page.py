@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -257,7 +258,7 @@ def test_a_selection_of_another_map_is_ignored(monkeypatch: pytest.MonkeyPatch) 
     sent = {"id": "old", "mask": pack(np.array([True, False, True]))}
     monkeypatch.setattr(scatter, "COMPONENT", lambda **_: {"selected": sent})
     picture_of = {"id": "new", "count": 3, "names": ["Before"]}
-    texts = scatter.hover_texts(["a", "b", "c"])
+    texts = pd.DataFrame({"text": ["a", "b", "c"]})
     assert scatter.draw(picture_of, texts, key="k", label="l", moving=False) is None
     selected = scatter.draw({**picture_of, "id": "old"}, texts, key="k", label="l", moving=False)
     assert selected is not None
