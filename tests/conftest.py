@@ -11,8 +11,9 @@ from pathlib import Path
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning threads starve other processes
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ.setdefault(name, "1")  # the test processes use the cores; a run sets its own number of threads
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the test processes use the cores; a run sets its own number of threads
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ |= {  # Ray reads these once in a process
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # all on loopback
