@@ -50,7 +50,7 @@ def launch_sweep(visit, store: RunStore) -> str:
     visit.open("train", encoder="static")
     visit.select_option("Start from", "Fast lesson")
     page = visit.page
-    expect(page.get_by_text(re.compile("^Curves in seconds"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^Trains in seconds"))).to_be_visible()
     visit.wait()
     visit.by_key("train.sweep.on").locator("label").click()
     expect(page.get_by_text(re.compile("^One run. Press List"))).to_be_visible()
