@@ -122,10 +122,8 @@ class Visit:
         """Upload a file on the Data page; try again if the page was redrawn while the file was chosen."""
         self.page.get_by_text("Import a dataset").click()
         self.wait()
-        uploader, name = (
-            self.page.get_by_test_id("stFileUploader").first,
-            file.name if isinstance(file, Path) else file["name"],
-        )
+        uploader = self.page.get_by_test_id("stFileUploader").first
+        name = file.name if isinstance(file, Path) else file["name"]
         for _ in range(2):
             uploader.locator("input[type=file]").set_input_files(file)
             with suppress(AssertionError):

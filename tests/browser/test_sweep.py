@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 
 from playwright.sync_api import WebSocket, expect
 
 from bsc_core.jobs import group_summary
-from bsc_core.jobs.local.processes import find_process
 from bsc_core.runs import Run, RunStore
-from tests.helpers.waiting import wait_until
+from tests.helpers.waiting import suspend, wait_until
 
 EPOCHS = 3
 FAST_FORWARD_MS = 60_000  # of the browser's clock
@@ -96,17 +94,15 @@ def add_list_value(visit, key: str, value: str) -> None:
 def stop_and_resume(visit, store: RunStore, group: str, run: Run) -> Run:
     """Stop the first run before its last step and resume it; return the new run.
 
-    A signal pauses the process, so that the run cannot end before the page stops it.
+    The process is suspended, so that the run cannot end before the page stops it.
     """
     page = visit.page
     wait_until(lambda: any(run.checkpoints_folder.glob("step-*")), lambda: "\n".join(run.log_tail()))
-    process = find_process(run.status())
-    assert process is not None
-    run.change_status(lambda status: os.kill(process.pid, signal.SIGSTOP) or status)  # not while it writes its status
+    process = suspend(run)
     visit.open("runs", group=group, run=run.id)
     visit.click_button("Stop")
     expect(badge(visit)).to_contain_text("stopping")
-    os.kill(process.pid, signal.SIGCONT)
+    process.resume()
     expect(badge(visit)).to_contain_text("stopped")
     assert run.status().step < (run.status().steps or 0)
     known = {one.id for one in store.list()}

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import psutil
+
 from bsc_core.jobs.local import processes
 from bsc_core.runs import Run, RunStatus
 
@@ -36,3 +38,23 @@ def final_status(run: Run) -> RunStatus:
     """Wait until a run has ended, and return its status."""
     wait_until(lambda: run.status().is_finished, lambda: f"run {run.id} has not ended: {run.status()}")
     return run.status()
+
+
+def suspend(run: Run) -> psutil.Process:
+    """Suspend the process of a run at a moment when it does not hold the lock of its status, and return it.
+
+    The lock is held until every thread has stopped: a signal takes effect some time after it was sent.
+    """
+    process = processes.find_process(run.status())
+    assert process is not None
+
+    def stop_all_threads(status: RunStatus) -> RunStatus:
+        process.suspend()
+        wait_until(
+            lambda: all(psutil.Process(thread.id).status() == psutil.STATUS_STOPPED for thread in process.threads()),
+            f"the process of run {run.id} does not stop",
+        )
+        return status
+
+    run.change_status(stop_all_threads)
+    return process

@@ -16,7 +16,7 @@ from tests.jobs.conftest import add_checkpoint
 
 
 def serve_nobody(store: RunStore) -> None:
-    """Stand in for a supervisor."""
+    """Replace the supervisor by one that starts no run."""
 
 
 def resume(store: RunStore, run: Run) -> Run:

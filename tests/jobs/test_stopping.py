@@ -6,7 +6,7 @@ from bsc_core.jobs import reconcile, stop
 from bsc_core.jobs.actions.escalation import stop_and_wait
 from bsc_core.jobs.local.processes import current_process, find_process, process_fields
 from bsc_core.jobs.worker import perform
-from tests.helpers.waiting import final_status
+from tests.helpers.waiting import final_status, suspend
 
 
 def test_a_run_that_checks_the_flag_ends_by_itself(started, store, until):
@@ -66,8 +66,7 @@ def test_a_lost_run_without_a_process_stays_lost_with_its_cause(store, config):
 
 def test_the_live_process_of_a_lost_run_is_ended(started):
     run = started("deaf")
-    process = find_process(run.status())
-    run.change_status(lambda status: process.suspend() or status)  # not while it writes its status
+    suspend(run)
     run.update_status(state="lost")
     status = stop_and_wait(run, grace_seconds=0.05, terminate_seconds=0.05)
     assert status.state == "stopped"
