@@ -13,8 +13,6 @@ of this script also timed a backward pass of the packed layers that was written 
 
 # m texts of a block padded to L tokens, h attention heads, d size of a head
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -110,7 +108,7 @@ class Variant:
         queries, documents = vectors[torch.from_numpy(columns[0])], vectors[torch.from_numpy(columns[1] + middle)]
         loss(queries, documents, None).total.backward()
         assert vectors.grad is not None
-        for part, piece in zip(reversed(parts), reversed(pieces), strict=True):  # as training does, see `grad_cache`
+        for part, piece in zip(reversed(parts), reversed(pieces), strict=True):  # as `Encoding.backward` does
             part.backward(vectors.grad[torch.from_numpy(piece)])
 
     def zero(self) -> None:

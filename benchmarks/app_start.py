@@ -6,8 +6,6 @@ Needs the test extras and Chromium (`python tests/browser/chromium.py`). A page 
 and its script has ended.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import subprocess

@@ -12,8 +12,6 @@ them: as many rows, and a mean cosine with the anchor at most 0.01 lower.
 
 # N rows, T distinct texts, D dimensions
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -5,8 +5,6 @@
 Times are CPU seconds of a child process; each cell is the median over the rounds.
 """
 
-from __future__ import annotations
-
 import statistics
 import subprocess
 import sys

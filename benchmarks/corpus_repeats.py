@@ -10,8 +10,6 @@ searched in the full corpus, and in the corpus without repeats.
 
 # M documents of a corpus, S seeds, Q queries
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

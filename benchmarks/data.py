@@ -6,8 +6,6 @@ system reports (Linux). `--rows 1000000` sets the number of rows, `--formats tsv
 
 # N rows
 
-from __future__ import annotations
-
 import gzip
 import json
 import tempfile

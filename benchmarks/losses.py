@@ -8,8 +8,6 @@ process, taking turns; medians of several runs. Memory is measured in a separate
 
 # B pairs, D dimensions
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

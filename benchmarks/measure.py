@@ -1,7 +1,5 @@
 """Timing, memory, child processes and Markdown tables, shared by the benchmarks."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

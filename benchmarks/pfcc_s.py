@@ -5,8 +5,6 @@
 Finished runs are not repeated. Prints the table of docs/results/retrieval.md.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 from datetime import UTC, datetime

@@ -6,8 +6,6 @@
 used in addition to them.
 """
 
-from __future__ import annotations
-
 import sys
 import tracemalloc
 from pathlib import Path

@@ -13,8 +13,6 @@ SDPA. static: our trainer alone with the static encoder on one core and the samp
 
 # B pairs of a batch
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -9,8 +9,6 @@ and counting its collisions included. `encoded` is the share of the queries that
 the mean share of the 8 nearest queries that its vectors have in common with those of all queries re-encoded.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -4,8 +4,6 @@ A task has a folder with request.json, progress.json and log.txt. The parent cal
 and `reset`; the child's module calls `run_task`. Result files are named by the task itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

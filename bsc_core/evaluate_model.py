@@ -1,7 +1,5 @@
 """Evaluation of an encoder on a pair file, without training."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,7 @@ from bsc_core.data import Corpus, PairDataset, TextTable, load_evaluation_data
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import cached_vectors, embed
 from bsc_core.evaluation import evaluate
-from bsc_core.evaluation.results import INTERVAL_SEED, evaluate_split, result_intervals
+from bsc_core.evaluation.evaluator import INTERVAL_SEED, evaluate_split, result_intervals
 from bsc_core.types import Vectors
 
 

@@ -1,7 +1,5 @@
 """Atomic writes of files and folders, and values as JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Formats of figures and pages: metrics, percentages, counts, durations, shortened texts."""
 
-from __future__ import annotations
-
 NOT_DEFINED = "not defined"
 
 

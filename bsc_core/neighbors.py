@@ -7,8 +7,6 @@ search is an inverted file of 16-bit floats that reads as many lists as a target
 
 # V vectors in all, T of them searched, Q queries, M documents, D dimensions, k or n neighbors
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass

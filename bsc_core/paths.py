@@ -1,7 +1,5 @@
 """Folders of the cache and the app, and the check of paths that may be read."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -6,8 +6,6 @@ needs neither the data nor the vectors. For runs without these files, results ar
 
 # N pairs, Q queries
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +17,7 @@ from bsc_core.data import SPLIT_SEED, DatasetSplits
 from bsc_core.errors import BscError, RunError
 from bsc_core.evaluation import Comparison, Interval, QueryValues
 from bsc_core.evaluation.comparison import compare_results
-from bsc_core.evaluation.results import INTERVAL_SEED, EvalResult, evaluate_split, result_intervals
+from bsc_core.evaluation.evaluator import INTERVAL_SEED, EvalResult, evaluate_split, result_intervals
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.runs import TEXTS, Run
 

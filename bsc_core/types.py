@@ -1,7 +1,5 @@
 """Array type aliases."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +9,6 @@ Ids = NDArray[np.int32]  # row numbers, text ids or group ids
 Vectors = NDArray[np.float32]  # one row for each text
 Matrix = NDArray[np.float32]  # queries x documents
 Mask = NDArray[np.bool_]
-Numbers = NDArray[np.float64]  # metrics, weights
-Indices = NDArray[np.int64]
+Numbers = NDArray[np.float64]  # metrics, weights, scores in double precision
+Indices = NDArray[np.int64]  # positions in an array
 Progress = Callable[[int, int], object]  # (done, total)

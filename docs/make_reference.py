@@ -3,8 +3,6 @@
 python docs/make_reference.py
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -14,12 +14,7 @@ from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation import Evaluator, compare_seeds, compare_statistics, pair_statistic
 from bsc_core.evaluation.comparison import compare_results, setting_interval, shared_metrics
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.run_results import (
-    compare_runs,
-    load_results,
-    run_intervals,
-    save_results,
-)
+from bsc_core.run_results import compare_runs, load_results, run_intervals, save_results
 from bsc_core.runs import Run, RunStore
 
 TEXTS, WIDTH = 60, 8

@@ -2,8 +2,6 @@
 
 # N rows of the dataset, B rows of a batch, U distinct texts
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -2,8 +2,6 @@
 
 # M rows of the plan, B rows of a batch, U distinct texts, D dimensions
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -2,8 +2,6 @@
 
 # B rows of a batch, U distinct texts, D dimensions, V distinct words of a batch
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import StrEnum

@@ -2,8 +2,6 @@
 
 # M rows of the plan
 
-from __future__ import annotations
-
 import numpy as np
 
 from bsc_core.types import Ids

@@ -4,8 +4,6 @@ Each command returns an exit status and a report. `--json` prints the report as 
 progress and messages go to standard error. Exit status: 0 done, 1 run failed, 2 invalid input.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Config of the encoder."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from pydantic import Field

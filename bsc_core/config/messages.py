@@ -1,7 +1,5 @@
 """Messages of validation errors: one sentence with the key as in a config file, its value, and a fix."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import ValidationError

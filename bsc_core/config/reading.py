@@ -1,7 +1,5 @@
 """Reading configs from TOML files and plain values, and writing them."""
 
-from __future__ import annotations
-
 import tomllib
 import typing
 from collections.abc import Sequence

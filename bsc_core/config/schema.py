@@ -3,8 +3,6 @@
 Forms, the file format, the docs table and error messages are all derived from these models.
 """
 
-from __future__ import annotations
-
 from pydantic import Field, field_validator
 
 from bsc_core.config.batching import BatchingConfig

@@ -1,7 +1,5 @@
 """Base classes of config sections, and the aliases of renamed keys and values."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager

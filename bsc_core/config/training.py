@@ -1,7 +1,5 @@
 """Config of training: optimizer, schedule, duration, precision and memory."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator

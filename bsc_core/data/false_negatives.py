@@ -2,8 +2,6 @@
 
 # F marked pairs
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import replace

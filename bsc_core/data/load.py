@@ -1,7 +1,5 @@
 """Loading of an experiment's data in stages: read, map columns, build pairs, split, filter."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

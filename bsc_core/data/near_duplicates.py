@@ -6,8 +6,6 @@ the exact Jaccard similarity of their shingles is high enough.
 
 # U texts, F distinct normalized texts, W words of all of them, P candidate pairs
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable
 

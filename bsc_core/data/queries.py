@@ -1,7 +1,5 @@
 """User-supplied queries with optional relevant documents, from a file or pasted lines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Held-out splits by query or by connected component."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

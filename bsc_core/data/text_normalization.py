@@ -2,8 +2,6 @@
 
 # M texts, P pairs of them
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

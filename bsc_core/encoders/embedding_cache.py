@@ -60,11 +60,7 @@ def embed(encoder: EncoderConfig | Path | str, texts: TextTable, *, progress: Pr
 
 
 def get_or_compute(
-    config: EncoderConfig,
-    texts: TextTable,
-    compute: Callable[[Path], Vectors],
-    *,
-    precision: Precision = "fp32",
+    config: EncoderConfig, texts: TextTable, compute: Callable[[Path], Vectors], *, precision: Precision = "fp32"
 ) -> Vectors:
     """Return the cached vectors of all texts, (U, D), or compute and cache them.
 

@@ -48,10 +48,7 @@ def add_lora(model: SentenceTransformer, config: LoRAConfig) -> None:
             "encoder.lora adds matrices to a transformer's layers, and this encoder has none; leave it out"
         )
     lora_config = LoraConfig(
-        r=config.rank,
-        lora_alpha=config.alpha,
-        lora_dropout=config.dropout,
-        target_modules=list(config.targets) or None,
+        r=config.rank, lora_alpha=config.alpha, lora_dropout=config.dropout, target_modules=list(config.targets) or None
     )
     try:
         inject_adapter_in_model(lora_config, transformer, ADAPTER)

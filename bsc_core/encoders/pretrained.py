@@ -62,10 +62,7 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
     try:
         with _no_progress_bars():
             model = SentenceTransformer(
-                str(folder),
-                trust_remote_code=False,
-                local_files_only=True,
-                model_kwargs={"use_safetensors": True},
+                str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
     except MemoryError:
         raise

@@ -69,10 +69,7 @@ class TokenTable:
         mask = np.arange(int(lengths.max(initial=0))) < lengths[:, None]  # (n, W)
         padded = np.full(mask.shape, self.padding, dtype=np.int64)
         padded[mask] = flat
-        features = {
-            "input_ids": torch.from_numpy(padded),
-            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
-        }
+        features = {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask.astype(np.int64))}
         if self.token_types:
             features["token_type_ids"] = torch.zeros(mask.shape, dtype=torch.int64)
         return features

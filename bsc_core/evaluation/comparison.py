@@ -2,8 +2,6 @@
 
 # Q queries, N pairs, S seeds, U distinct texts, D dimensions, n of the rows
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -12,9 +10,8 @@ import numpy as np
 
 from bsc_core.data.dataset import Corpus, PairDataset
 from bsc_core.errors import DataError
-from bsc_core.evaluation.evaluator import pair_cosines, searches_corpus
+from bsc_core.evaluation.evaluator import CELLS, INTERVAL_SEED, EvalResult, pair_cosines, searches_corpus
 from bsc_core.evaluation.metrics.pairs import average_ranks
-from bsc_core.evaluation.results import CELLS, INTERVAL_SEED, EvalResult
 from bsc_core.evaluation.stats.bootstrap import Interval, bootstrap_seeds, fitting_resamples
 from bsc_core.evaluation.stats.bootstrap_pairs import (
     CLASSIFICATION_METRICS,

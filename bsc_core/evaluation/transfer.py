@@ -2,8 +2,6 @@
 
 # N pairs or rows, U distinct texts, D dimensions, Q queries, B resamples
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 
 # N rows
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import altair as alt

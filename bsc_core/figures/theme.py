@@ -3,8 +3,6 @@
 The palette is that of Okabe and Ito, which color-blind readers can distinguish.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

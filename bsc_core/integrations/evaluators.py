@@ -4,8 +4,6 @@ They encode texts themselves and have neither tie handling nor intervals. Withou
 of `bsc_core.evaluation`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Backends: where runs are executed. The protocol that each implements, and their registry."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each call holds a file lock while it opens and closes a connection, so two proce
 time. A missing or damaged file is rebuilt from the run folders; a damaged one is kept under another name.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """Recovery of runs whose process ended without a final state, of unreadable statuses, and of unqueued runs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Reproduction of a claim in a separate process, `bsc reproduce`, that outlives the page that starts it."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Scheduler: starts waiting runs while slots are free and removes finished runs from the queue."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Transitions between run states, and the functions that perform them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

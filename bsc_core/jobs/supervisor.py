@@ -4,8 +4,6 @@ It is detached, ends when no run waits or is active, and is started again by the
 workers: SIGTERM and Ctrl-C end it between two ticks, and after a kill the next supervisor recovers.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

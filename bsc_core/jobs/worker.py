@@ -4,8 +4,6 @@ It records its identity, writes a heartbeat every few seconds, turns signals int
 exit status itself, since the exit status of a detached process cannot be read later.
 """
 
-from __future__ import annotations
-
 import _thread
 import errno
 import faulthandler

@@ -3,8 +3,6 @@
 The launcher sets each process's rank in its environment. Only rank 0 creates the run and writes into its folder.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

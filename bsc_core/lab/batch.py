@@ -1,7 +1,5 @@
 """Batches small enough to display every cell."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The state of the loss lab as URL parameters: a link opens the same batch, settings and pinned cell."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -71,10 +71,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-LESSON_ROWS = {
-    "graded": ("pairs.tsv", tuple(range(40))),
-    "classes": ("nli.tsv", tuple(range(36))),
-}
+LESSON_ROWS = {"graded": ("pairs.tsv", tuple(range(40))), "classes": ("nli.tsv", tuple(range(36)))}
 """Additional rows with stored vectors, for the lessons that train on them."""
 
 

@@ -88,11 +88,7 @@ def _tokens(texts: list[str]) -> tuple[Array, Array]:
 
 
 def _train(
-    batch: LabBatch,
-    config: LossConfig,
-    parameters: list[Tensor],
-    vectors_now: Callable[[], Tensor],
-    steps: int,
+    batch: LabBatch, config: LossConfig, parameters: list[Tensor], vectors_now: Callable[[], Tensor], steps: int
 ) -> TrainingTrace:
     import torch
 

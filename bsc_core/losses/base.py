@@ -2,8 +2,6 @@
 
 # B pairs in a batch, K extra documents, D dimensions
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

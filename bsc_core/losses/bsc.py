@@ -2,8 +2,6 @@
 
 # B pairs in a batch, K extra negative documents, D dimensions
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """All losses by name: building, saving and loading them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

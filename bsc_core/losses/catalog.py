@@ -1,7 +1,5 @@
 """Catalog of losses: data, equation, paper, and differences from released code; the texts are in catalog.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,6 @@ class LossCard:
 
 _TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PAPERS: dict[str, str] = _TEXTS["papers"]
-BSC, SBERT, MARGINS, SCL = (PAPERS[name] for name in ("BSC", "SBERT", "MARGINS", "SCL"))
 CATALOG: dict[str, LossCard] = {
     name: LossCard(**{**card, "paper": card["paper"].format_map(PAPERS)}) for name, card in _TEXTS["losses"].items()
 }

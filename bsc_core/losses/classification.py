@@ -2,8 +2,6 @@
 
 # B pairs in a batch, D dimensions, F features, C classes
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Weighted sum of losses on the same batch."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -5,8 +5,6 @@ NumPy in float64, independent of the torch losses. Tests compare it with autogra
 
 # B pairs, M = B + K documents, D dimensions
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from bsc_core.config import BSCLossConfig
 from bsc_core.errors import InputError
+from bsc_core.types import Indices, Mask, Numbers
 
-Matrix = NDArray[np.float64]
-Ids = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 SMALLEST_RANGE = 1e-8
 """Column ranges and norms below this are treated as 0, as in the loss."""
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-12
@@ -28,13 +24,13 @@ RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-12
 class Explanation:
     """Intermediate values of a batch-softmax loss."""
 
-    similarity: Matrix  # (B, M) dot products of the normalized vectors
-    logits: Matrix  # (B, M), similarity / tau
-    rows: Matrix  # (B, M), softmax of each query over its candidates, 0 elsewhere
-    columns: Matrix | None  # (B, B), [i, j] is the softmax of document j at query i; None if not symmetric
-    gradient: Matrix  # (B, M), of the total with respect to the similarity, before the division by tau
-    row_losses: Matrix  # (B,), 0 for pairs that are no anchors
-    column_losses: Matrix | None  # (B,), likewise; None if not symmetric
+    similarity: Numbers  # (B, M) dot products of the normalized vectors
+    logits: Numbers  # (B, M), similarity / tau
+    rows: Numbers  # (B, M), softmax of each query over its candidates, 0 elsewhere
+    columns: Numbers | None  # (B, B), [i, j] is the softmax of document j at query i; None if not symmetric
+    gradient: Numbers  # (B, M), of the total with respect to the similarity, before the division by tau
+    row_losses: Numbers  # (B,), 0 for pairs that are no anchors
+    column_losses: Numbers | None  # (B,), likewise; None if not symmetric
     query_to_document: float  # loss of the first direction
     document_to_query: float | None  # loss of the second direction; None if not symmetric
     total: float  # the loss
@@ -121,7 +117,7 @@ def first_largest(values: ArrayLike, axis: int = -1) -> NDArray[np.intp]:
     return first
 
 
-def normalize(vectors: Matrix, normalization: str) -> Matrix:
+def normalize(vectors: Numbers, normalization: str) -> Numbers:
     """Return the vectors as the loss compares them, (B, D); a zero row or constant column becomes 0."""
     if normalization == "none":
         return vectors
@@ -134,7 +130,7 @@ def normalize(vectors: Matrix, normalization: str) -> Matrix:
     return vectors * scale if normalization == "range_columns" else (vectors - lowest) * scale
 
 
-def _inverse(sizes: Matrix, smallest: float) -> Matrix:
+def _inverse(sizes: Numbers, smallest: float) -> Numbers:
     return np.divide(1.0, sizes, out=np.zeros_like(sizes), where=sizes > smallest)
 
 
@@ -142,14 +138,16 @@ def _inverse(sizes: Matrix, smallest: float) -> Matrix:
 class _Softmax:
     """One direction, anchors in rows. gradient: (B, M), of the summed losses with respect to the logits."""
 
-    probability: Matrix
-    gradient: Matrix
-    losses: Matrix
+    probability: Numbers
+    gradient: Numbers
+    losses: Numbers
     positives: Mask
     candidates: Mask
 
 
-def _direction(logits: Matrix, config: BSCLossConfig, positive: Mask, anchor_ids: Ids, candidate_ids: Ids) -> _Softmax:
+def _direction(
+    logits: Numbers, config: BSCLossConfig, positive: Mask, anchor_ids: Indices, candidate_ids: Indices
+) -> _Softmax:
     """Compute the softmax of each anchor. logits: (B, M); anchor_ids: (B,); candidate_ids: (M,)."""
     positives, candidates = _masks(logits.shape, config, positive, anchor_ids, candidate_ids)
     allowed = np.where(candidates, logits, -np.inf)
@@ -169,11 +167,7 @@ def _direction(logits: Matrix, config: BSCLossConfig, positive: Mask, anchor_ids
 
 
 def _masks(
-    shape: tuple[int, int],
-    config: BSCLossConfig,
-    positive: Mask,
-    anchor_ids: Ids,
-    candidate_ids: Ids,
+    shape: tuple[int, int], config: BSCLossConfig, positive: Mask, anchor_ids: Indices, candidate_ids: Indices
 ) -> tuple[Mask, Mask]:
     """Return positives and candidates of each anchor, bool (B, M) each."""
     pairs, count = shape
@@ -204,7 +198,7 @@ def _effective_negatives(softmax: _Softmax) -> float:
     return float(np.exp(-(share * logs).sum(axis=1)).mean())
 
 
-def _check(left: Matrix, right: Matrix) -> None:
+def _check(left: Numbers, right: Numbers) -> None:
     if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[1] or len(right) < len(left):
         raise InputError(f"queries are {left.shape} and documents {right.shape}; give one document for each query")
     if len(left) < 2:
@@ -224,7 +218,7 @@ def _positive(labels: ArrayLike | None, pairs: int, threshold: float) -> Mask:
 
 def _ids(
     config: BSCLossConfig, query_ids: ArrayLike | None, document_ids: ArrayLike | None, sizes: tuple[int, int]
-) -> tuple[Ids, Ids]:
+) -> tuple[Indices, Indices]:
     """Return ids of the queries (B,) and of all documents (B + K,); each extra document gets a new one."""
     pairs, choices = sizes
     if config.duplicates == "keep":

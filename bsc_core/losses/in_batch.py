@@ -2,8 +2,6 @@
 
 # B pairs in a batch, K extra negative documents, D dimensions
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from bsc_core.config import MNRLConfig, SimCSEConfig

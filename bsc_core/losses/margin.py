@@ -2,8 +2,6 @@
 
 # B pairs in a batch, D dimensions
 
-from __future__ import annotations
-
 import warnings
 
 import torch

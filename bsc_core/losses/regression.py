@@ -2,8 +2,6 @@
 
 # B pairs in a batch, D dimensions
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from bsc_core.losses.base import Loss, LossParts, promoted, require_labels

@@ -2,8 +2,6 @@
 
 # B pairs in a batch, A anchors, D dimensions; r rows, c columns of a tile
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

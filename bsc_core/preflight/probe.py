@@ -2,8 +2,6 @@
 
 # B rows of a batch, N rows, U distinct texts, D dimensions
 
-from __future__ import annotations
-
 import math
 import shutil
 import statistics
@@ -25,7 +23,7 @@ from bsc_core.encoders import TokenTable, encode, tokenize
 from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.forward import autocast
 from bsc_core.files import folder_bytes
-from bsc_core.pipeline import load_training_data
+from bsc_core.pipeline import load_loss, load_model, load_training_data, validate
 from bsc_core.preflight import Preflight, Say
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
@@ -34,7 +32,6 @@ from bsc_core.training.data import TrainingData
 from bsc_core.training.loop.device import peak_memory_bytes, seed_everything, set_threads
 from bsc_core.training.loop.trainer import StepReport, Trainer
 from bsc_core.training.sampler import CustomSampler
-from bsc_core.training.setup import load_loss, load_model, validate
 from bsc_core.types import Ids
 
 STAGES = 6

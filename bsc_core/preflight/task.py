@@ -3,8 +3,6 @@
 Request: `{"config": {...}, "runs": folder}`. The report is written to result.json.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

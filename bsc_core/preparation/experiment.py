@@ -2,8 +2,6 @@
 
 # U distinct texts, D dimensions
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

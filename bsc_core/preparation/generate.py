@@ -3,8 +3,6 @@
 # N rows or sentences, Q distinct queries, M documents, U distinct texts, D dimensions, C negatives of a query
 # k neighbors of a kind
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

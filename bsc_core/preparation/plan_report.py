@@ -1,7 +1,5 @@
 """Report on the batches of an epoch, without training."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

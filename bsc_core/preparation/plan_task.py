@@ -5,8 +5,6 @@ FOLDER holds rows.npz and the finished plans; requests on the same rows share th
 
 # N rows, U distinct texts
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Sequence

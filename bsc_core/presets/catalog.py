@@ -4,8 +4,6 @@ Presets of papers differ from the papers in the encoder, the bundled one, and in
 linearly to 0 also where the paper's is constant.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sentences on the gains of the recommended settings, from the packaged findings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bsc_core.reproduction.claims import UNTRAINED

@@ -1,7 +1,5 @@
 """The sample data as config sections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bsc_core.config import Columns, CorpusColumns, DataConfig

@@ -1,7 +1,5 @@
 """Losses that suit a dataset."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ encoder.
 
 # B questions displayed, N rows, U distinct texts, D dimensions
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -2,8 +2,6 @@
 
 # N texts of the map, D dimensions
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

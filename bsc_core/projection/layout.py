@@ -6,8 +6,6 @@ unchanged neighbors stays in place.
 
 # N vectors of D numbers, R rows, k neighbors
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

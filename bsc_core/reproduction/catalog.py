@@ -5,8 +5,6 @@ the other half; its claim then trains on rows of the full training split and eva
 the choice.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from typing import Literal

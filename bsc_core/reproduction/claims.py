@@ -1,7 +1,5 @@
 """Claims of the papers as data: the schema of the files in `claims/`, and their loader."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

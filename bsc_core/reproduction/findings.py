@@ -1,7 +1,5 @@
 """Findings: results of claims as plain values in JSON files, the source of the docs and of the Findings page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -18,13 +16,7 @@ from bsc_core.reproduction.metrics import METRICS_SOURCES
 from bsc_core.reproduction.progress import FINDINGS_FOLDER, PROGRESS_SUFFIX, Log, Progress, file_stem, lock_file
 from bsc_core.reproduction.runs import COST_FILE, SMALL_BUDGET, PlannedRun, Train, plan_runs, train_planned
 from bsc_core.reproduction.subsets import row_counts
-from bsc_core.reproduction.verdicts import (
-    OLD_VERDICTS,
-    JudgedStatement,
-    claim_verdict,
-    judge,
-    summarize_verdicts,
-)
+from bsc_core.reproduction.verdicts import OLD_VERDICTS, JudgedStatement, claim_verdict, judge, summarize_verdicts
 from bsc_core.run_results import When
 from bsc_core.runs import RESULT, Run, RunStore
 

@@ -1,7 +1,5 @@
 """Points of a finding on margins for its figure: polarity and semantic similarity by margin and epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

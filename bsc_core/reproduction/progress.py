@@ -1,7 +1,5 @@
 """Progress of a reproduction, in a file of the runs folder, and the lock against concurrent reproductions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Findings as Markdown: a summary table between two markers of a document, and one generated page per paper."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 The id of a run is a function of its settings and data, so an interrupted reproduction resumes with the missing runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -4,8 +4,6 @@ A subset comes from a folder of data sets for the full form of a claim, and from
 files have the same columns either way, so the runs differ in nothing else.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """Verdicts on statements and claims: supported, contradicted or inconclusive."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

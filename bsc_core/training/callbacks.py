@@ -2,8 +2,6 @@
 
 # N sampled texts, U distinct texts, D dimensions
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Expected cost of a run, from finished runs of this machine with the same encoder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

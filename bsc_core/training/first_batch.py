@@ -42,12 +42,7 @@ class SaveFirstBatch(Callback):
 
 
 def first_batch(
-    model: SentenceTransformer,
-    dataset: PairDataset,
-    rows: Ids,
-    *,
-    loss: LossConfig,
-    max_seq_length: int,
+    model: SentenceTransformer, dataset: PairDataset, rows: Ids, *, loss: LossConfig, max_seq_length: int
 ) -> dict[str, Any]:
     """Return at most 64 pairs of a batch.
 

@@ -17,7 +17,6 @@ from bsc_core.encoders.tokens import TokenTable, tokenize
 from bsc_core.neighbors import unit_rows
 from bsc_core.training.data import PairStream, TrainingData
 from bsc_core.training.embeddings import Embeddings
-from bsc_core.training.loop.step import Memory
 from bsc_core.training.loop.trainer import Batches, Sampler, TrainerState
 from bsc_core.types import Ids, Vectors
 
@@ -44,11 +43,7 @@ class CustomSampler:
     """Batches that a function returns for each epoch, counted from 0."""
 
     def __init__(
-        self,
-        dataset: PairDataset,
-        tokens: TokenTable,
-        batches: Callable[[int], Batches],
-        memory: Memory | None = None,
+        self, dataset: PairDataset, tokens: TokenTable, batches: Callable[[int], Batches], memory: Vectors | None = None
     ) -> None:
         self.dataset, self.tokens, self.batches, self.memory = dataset, tokens, batches, memory
         self.fixed_tokens = True
@@ -63,13 +58,7 @@ class PlanSampler:
     """
 
     def __init__(
-        self,
-        config: RunConfig,
-        train: PairDataset,
-        embeddings: Embeddings,
-        log: RunLogger,
-        *,
-        planned: int = 0,
+        self, config: RunConfig, train: PairDataset, embeddings: Embeddings, log: RunLogger, *, planned: int = 0
     ) -> None:
         self.config, self.dataset, self.embeddings, self.log, self.planned = config, train, embeddings, log, planned
         self.tokens, self.memory, self.fixed_tokens = embeddings.tokens, embeddings.from_steps, True
@@ -161,7 +150,7 @@ class ShardSampler:
 
     def __init__(self, stream: PairStream, model: SentenceTransformer) -> None:
         self.stream, self.model = stream, model
-        self.memory: Memory | None = None
+        self.memory: Vectors | None = None
         self.fixed_tokens = False
         self._load_window(stream.sample)
 

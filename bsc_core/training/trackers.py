@@ -3,8 +3,6 @@
 Their environment variables apply (`MLFLOW_TRACKING_URI`, `WANDB_MODE`); their files are written to the run's folder.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec

@@ -19,7 +19,7 @@ from bsc_core.encoders import TokenTable, tokenize
 from bsc_core.encoders.forward import Forward, make_forward, unpadded
 from bsc_core.encoders.forward.plain import counted_activations
 from bsc_core.training.loop.device import ActivationMemory
-from bsc_core.training.loop.grad_cache import CachedEncoder
+from bsc_core.training.loop.step import CachedEncoder
 
 WORDS = "soup bread salt water garden rose seed soil tent train".split()
 COUNTS = (1, 3, 7, 12, 13, 14, 15, 29, 30, 59)

@@ -8,7 +8,7 @@ import pytest
 from bsc_core.errors import DataError
 from bsc_core.evaluation import QueryValues, pair_metrics
 from bsc_core.evaluation.comparison import pair_correctness, query_differences
-from bsc_core.evaluation.results import EvalResult
+from bsc_core.evaluation.evaluator import EvalResult
 from bsc_core.evaluation.stats.bootstrap_pairs import ScoredPairs
 
 

@@ -13,14 +13,7 @@ from ir_measures import AP, RR, P, R, Success, nDCG
 
 from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import DataError
-from bsc_core.evaluation import (
-    QueryValues,
-    RetrievalTask,
-    query_ranking_metrics,
-    rank,
-    ranking_metrics,
-    retrieval_task,
-)
+from bsc_core.evaluation import QueryValues, RetrievalTask, query_ranking_metrics, rank, ranking_metrics, retrieval_task
 
 CUTS = (1, 3, 5, 10)
 HIGHEST = 4

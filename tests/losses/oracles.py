@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
+from torch import Tensor
 
 from bsc_core.config import BSCLossConfig, LossConfig
 from bsc_core.losses import build_loss
@@ -23,6 +25,21 @@ bsc_configs = st.builds(
 )
 shapes = st.tuples(st.integers(0, 10_000), st.integers(2, 8), st.integers(2, 6), st.integers(0, 3))
 """Seed, pairs, dimensions and extra documents of a batch."""
+
+
+def softmax_losses(scores: Tensor, positives: Tensor, candidates: Tensor | None = None) -> Tensor:
+    """Return the losses of `masked_softmax` in one direction, computed from the full matrix, (B,).
+
+    scores: (B, M). positives, candidates: bool (B, M); None if every column is a candidate.
+    """
+    counts = positives.sum(dim=1)  # (B,)
+    counted = counts > 0
+    allowed = scores
+    if candidates is not None:
+        allowed = scores.masked_fill(~(candidates | positives), -torch.inf)
+    attracted = torch.where(positives, scores, torch.zeros_like(scores)).sum(dim=1) / counts.clamp(min=1)
+    losses = allowed.logsumexp(dim=1) - attracted
+    return torch.where(counted, losses, torch.zeros_like(losses))
 
 
 def config_of(**values: Any) -> LossConfig:

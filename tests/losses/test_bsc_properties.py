@@ -13,7 +13,8 @@ from torch import Tensor
 from bsc_core.config import BSCLossConfig
 from bsc_core.losses import BSCLoss
 from bsc_core.losses.kernel.normalization import l2
-from bsc_core.losses.kernel.softmax import logits, softmax_losses
+from bsc_core.losses.kernel.softmax import logits
+from tests.losses.oracles import softmax_losses
 
 Batch = tuple[Tensor, Tensor, Tensor]
 batches = st.builds(

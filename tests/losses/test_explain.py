@@ -11,8 +11,7 @@ from bsc_core.config import BSCLossConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.bsc import BSCLoss
 from bsc_core.losses.explain import explain, first_largest, normalize
-from bsc_core.losses.kernel.softmax import softmax_losses
-from tests.losses.oracles import bsc_configs, shapes
+from tests.losses.oracles import bsc_configs, shapes, softmax_losses
 
 
 def make_batch(shape: tuple[int, int, int, int]) -> tuple[np.ndarray, ...]:

@@ -20,7 +20,7 @@ from bsc_core.figures.evaluation.maps import pack
 from bsc_core.neighbors import nearest_others
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import run_data
-from pages.ui.components.browser import scatter
+from pages.ui.components.browser import mount
 from pages.ui.embeddings import atlas, frames, map_view, selection, text_attributes
 from tests.helpers.pages import open_page, page_text, prepare_page
 from tests.pages.mapped_runs import map_data
@@ -256,10 +256,10 @@ def test_the_atlas_receives_neighbors_in_embedding_space(mapped: Run) -> None:
 
 def test_a_selection_of_another_map_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = {"id": "old", "mask": pack(np.array([True, False, True]))}
-    monkeypatch.setattr(scatter, "COMPONENT", lambda **_: {"selected": sent})
+    monkeypatch.setattr(mount, "_MAP", lambda **_: {"selected": sent})
     picture_of = {"id": "new", "count": 3, "names": ["Before"]}
     texts = pd.DataFrame({"text": ["a", "b", "c"]})
-    assert scatter.draw(picture_of, texts, key="k", label="l", moving=False) is None
-    selected = scatter.draw({**picture_of, "id": "old"}, texts, key="k", label="l", moving=False)
+    assert mount.map_canvas(picture_of, texts, key="k", label="l", moving=False) is None
+    selected = mount.map_canvas({**picture_of, "id": "old"}, texts, key="k", label="l", moving=False)
     assert selected is not None
     assert selected.tolist() == [0, 2]

@@ -14,11 +14,10 @@ from bsc_core.config import LOSS_CONFIGS, make_config
 from bsc_core.data import read_pairs
 from bsc_core.errors import ConfigError, DataError
 from bsc_core.losses import load_loss
-from bsc_core.pipeline import run_experiment
+from bsc_core.pipeline import check_views, run_experiment
 from bsc_core.runs import RunStore
 from bsc_core.training.checkpoint import checkpoints, read_checkpoint
 from bsc_core.training.data import training_rows
-from bsc_core.training.setup import check_views
 
 ROOT = Path(__file__).resolve().parents[2]
 GRADED = {"train": str(ROOT / "sample_data" / "pairs.tsv")}

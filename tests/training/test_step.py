@@ -21,10 +21,10 @@ from bsc_core.encoders.forward.packed import PackedForward
 from bsc_core.encoders.forward.plain import PROBES
 from bsc_core.losses import build_loss
 from bsc_core.training.loop.device import ActivationMemory
-from bsc_core.training.loop.grad_cache import CachedEncoder
 from bsc_core.training.loop.step import (
     HARDNESS_ROWS,
     BatchReport,
+    CachedEncoder,
     backward_batch,
     batch_hardness,
     batch_texts,

@@ -20,8 +20,7 @@ from bsc_core.encoders.forward import Forward
 from bsc_core.losses import build_loss
 from bsc_core.training.loop.device import ActivationMemory, seed_everything
 from bsc_core.training.loop.distributed import Distributed
-from bsc_core.training.loop.grad_cache import CachedEncoder
-from bsc_core.training.loop.step import backward_batch
+from bsc_core.training.loop.step import CachedEncoder, backward_batch
 from bsc_core.training.loop.trainer import Trainer
 from bsc_core.training.sampler import CustomSampler
 

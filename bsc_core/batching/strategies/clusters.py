@@ -2,8 +2,6 @@
 
 # N rows, T distinct texts on the grouped side, C clusters, D dimensions
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -6,8 +6,6 @@ of anchors: most rows join a group before it is their turn to be an anchor.
 
 # N rows of the dataset, T distinct texts on the grouped side, n nearest texts searched, G groups
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np

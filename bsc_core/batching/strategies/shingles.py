@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from bsc_core.batching.strategies.base import StrategyInput, StrategyResult
 from bsc_core.neighbors import NeighborSearch
-from bsc_core.types import Ids, Vectors
+from bsc_core.types import Ids, Indices, Vectors
 
-Shingles = NDArray[np.int64]
 ALONE = -1
 """Shingle of a row without words, which is a group by itself."""
 ORDER_STREAM, GROUP_STREAM = 100, 101
@@ -62,7 +61,7 @@ def group_by_words(inputs: StrategyInput, words: WordLists, size: int, facts: di
 
 def group_by_shingle(
     inputs: StrategyInput,
-    shingles: Shingles,
+    shingles: Indices,
     facts: dict[str, float | str],
     *,
     group_size: int | None = None,
@@ -94,7 +93,7 @@ class WordLists:
     """Distinct word ids of each text: `flat[starts[t] : starts[t + 1]]` for text t."""
 
     flat: Ids  # (sum of lengths,), word ids >= 0
-    starts: NDArray[np.int64]  # int64 (T + 1,)
+    starts: Indices  # int64 (T + 1,)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -107,8 +106,8 @@ class WordLists:
 
 
 def sample_shingles(
-    words: WordLists, text_of_row: NDArray[np.integer], rows: NDArray[np.int64], *, size: int, seed: int, epoch: int
-) -> NDArray[np.int32]:
+    words: WordLists, text_of_row: NDArray[np.integer], rows: Indices, *, size: int, seed: int, epoch: int
+) -> Ids:
     """Sample t words of each row without replacement, by Floyd's algorithm.
 
     text_of_row: (N,), positions in `words`. rows: (N,), row numbers, which key the random numbers. size: t. Returns
@@ -127,12 +126,12 @@ def sample_shingles(
     if not len(words.flat):
         return positions
     flat = np.minimum(starts[:, None] + np.maximum(positions, 0), len(words.flat) - 1)
-    sampled: NDArray[np.int32] = np.where(positions < 0, np.int32(-1), words.flat[flat])
+    sampled: Ids = np.where(positions < 0, np.int32(-1), words.flat[flat])
     sampled.sort(axis=1)
     return sampled
 
 
-def shingle_ids(sampled: NDArray[np.int32]) -> Shingles:
+def shingle_ids(sampled: Ids) -> Indices:
     """Number the distinct shingles, (N,); ALONE if empty. sampled: (N, t), from `sample_shingles`."""
     ids = sampled[:, 0].astype(np.int64)
     base = int(sampled.max(initial=0)) + 2
@@ -143,9 +142,7 @@ def shingle_ids(sampled: NDArray[np.int32]) -> Shingles:
     return ids
 
 
-def form_groups(
-    shingles: Shingles, rows: NDArray[np.int64], *, group_size: int, seed: int, epoch: int
-) -> tuple[NDArray[np.int64], Ids]:
+def form_groups(shingles: Indices, rows: Indices, *, group_size: int, seed: int, epoch: int) -> tuple[Indices, Ids]:
     """Group rows with equal shingles; groups have `group_size` rows, the last of each shingle may have fewer.
 
     Rows are sorted by (shingle, random number of the row) and cut where the shingle changes or the group is full
@@ -168,9 +165,7 @@ def form_groups(
     return positions, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
 
 
-def _sorted_by_shingle(
-    shingles: Shingles, rows: NDArray[np.int64], *, seed: int, epoch: int
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _sorted_by_shingle(shingles: Indices, rows: Indices, *, seed: int, epoch: int) -> tuple[Indices, NDArray[np.bool_]]:
     """Return positions sorted by (shingle, random number, row), and bool (N,) where a shingle or single row starts."""
     upper = row_random(rows, seed=seed, epoch=epoch, stream=ORDER_STREAM) >> np.uint64(32)
     if len(shingles) and int(shingles.max(initial=0)) < 2**31 - 1:

@@ -6,8 +6,6 @@ word. Arrow splits the texts in chunks.
 
 # N rows, T distinct texts on the grouped side, V distinct words
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -6,8 +6,6 @@ same words as these, marked false negatives, and the query itself.
 
 # N rows, Q distinct queries, M documents, n of them ranked for a query, C negatives of a query, T triplets
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -6,8 +6,6 @@ each: a hypothesis of the same premise has its class; one of another premise is 
 
 # N rows, E entailed rows, A added rows
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

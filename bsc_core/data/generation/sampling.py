@@ -2,8 +2,6 @@
 
 # N anchors, M sampled examples, C the cap
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Conversion of any file of pairs to a Parquet file with standard column names, written atomically."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bsc_core.config import Columns

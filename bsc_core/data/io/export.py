@@ -1,7 +1,5 @@
 """Export of an experiment's rows, filtered and generated, in columns that are recognized when read again."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The package `datasets` is imported only when such a source is read.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 
 # N valid rows of a file, R valid rows of a chunk
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain

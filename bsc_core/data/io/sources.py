@@ -1,7 +1,5 @@
 """Data sources: files, folders and datasets on the hub, with their format."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -2,8 +2,6 @@
 
 # R rows of a chunk
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

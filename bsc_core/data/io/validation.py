@@ -2,8 +2,6 @@
 
 # R rows of a table
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar

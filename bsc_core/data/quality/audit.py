@@ -2,8 +2,6 @@
 
 # U distinct texts
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator

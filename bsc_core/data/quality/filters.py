@@ -2,8 +2,6 @@
 
 # N rows, U distinct texts
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

@@ -2,8 +2,6 @@
 
 # N rows of the file, R rows of a chunk
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

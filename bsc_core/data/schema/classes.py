@@ -2,8 +2,6 @@
 
 # N rows
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

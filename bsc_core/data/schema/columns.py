@@ -1,7 +1,5 @@
 """Column roles, guessed from common names; every guess is reported."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

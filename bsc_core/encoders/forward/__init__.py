@@ -1,7 +1,5 @@
 """Forward passes for training: vectors of a micro-batch of texts, with gradients."""
 
-from __future__ import annotations
-
 import sys
 
 from sentence_transformers import SentenceTransformer

@@ -8,8 +8,6 @@ anyway; here they get no weight decay either.
 # n texts of a micro-batch, R rows of which the first T are tokens, D dimensions, H hidden size, m texts of a block
 # padded to L tokens, h attention heads, d size of a head (H = h d)
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

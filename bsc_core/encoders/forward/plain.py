@@ -2,8 +2,6 @@
 
 # U texts in the token table, n of them in a micro-batch, W tokens of the longest, D dimensions
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace

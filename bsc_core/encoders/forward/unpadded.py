@@ -7,8 +7,6 @@ lengths, in half precision; on a CPU, text by text, slower with the same result.
 
 # n texts, T tokens of all of them, h heads, d size of a head
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

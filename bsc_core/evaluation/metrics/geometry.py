@@ -2,8 +2,6 @@
 
 # N vectors, P pairs, D dimensions (A and B of two models), k neighbors
 
-from __future__ import annotations
-
 import numpy as np
 
 from bsc_core.errors import DataError

@@ -2,8 +2,6 @@
 
 # N pairs, T distinct scores, n bins
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

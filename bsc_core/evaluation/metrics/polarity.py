@@ -8,8 +8,6 @@ all runs. Training on the class raises P and may lower S; `combine` and `pareto_
 # Q queries (n of them at a time), N sentences of the pool, D and E dimensions of the model and of R, k neighbors,
 # F fetched, R runs (or epochs, or margins)
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

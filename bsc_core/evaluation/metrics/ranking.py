@@ -2,8 +2,6 @@
 
 # N candidates in all, E documents that count (relevant or graded) of all queries together, Q queries
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 

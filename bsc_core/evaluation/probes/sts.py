@@ -2,8 +2,6 @@
 
 # N pairs of all subsets
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

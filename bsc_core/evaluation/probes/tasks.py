@@ -2,8 +2,6 @@
 
 # N rows, U distinct texts, D dimensions
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple

@@ -6,8 +6,6 @@ pairs are too few for an evaluation; `stsb` has 1,379 pairs.
 
 # S = 10 sentences, D dimensions
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

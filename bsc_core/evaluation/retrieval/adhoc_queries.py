@@ -2,8 +2,6 @@
 
 # Q queries, M documents, D dimensions, k documents of a list
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

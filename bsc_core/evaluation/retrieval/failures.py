@@ -6,8 +6,6 @@ causes are derived from texts and labels; a person makes the final decision.
 
 # Q queries, M documents of the corpus, U distinct texts, D dimensions
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum

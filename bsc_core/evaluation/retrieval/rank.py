@@ -2,8 +2,6 @@
 
 # Q queries, M documents of the corpus, D dimensions, R gold entries in all, U distinct texts
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 

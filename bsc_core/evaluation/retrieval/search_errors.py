@@ -2,8 +2,6 @@
 
 # N texts, D dimensions
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ formula for the metric and stay inside its range.
 
 # Q queries, S seeds, N rows, B resamples
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

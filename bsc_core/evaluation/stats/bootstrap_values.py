@@ -8,8 +8,6 @@ similarity upward. Their intervals are conservative for vectors that fill the sp
 
 # P pairs, N texts, D dimensions, Q rows, B resamples, C texts at once
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 
 # Q queries, S and T seeds of the two runs, B resamples
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 
 # N pairs
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

@@ -2,8 +2,6 @@
 
 # n rows in a group, D dimensions
 
-from __future__ import annotations
-
 import altair as alt
 import numpy as np
 import pandas as pd

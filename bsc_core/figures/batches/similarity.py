@@ -2,8 +2,6 @@
 
 # B pairs in a batch
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +13,7 @@ from numpy.typing import NDArray
 
 from bsc_core import formatting
 from bsc_core.figures import theme
-
-Rows = NDArray[np.int32]
-Mask = NDArray[np.bool_]
+from bsc_core.types import Ids, Mask
 
 POSITIVE = "positive pair"
 NEGATIVE_PAIR = "negative pair"
@@ -62,8 +58,8 @@ class Cells:
     """
 
     similarity: NDArray[np.float32]
-    rows: Rows
-    groups: Rows
+    rows: Ids
+    groups: Ids
     positive: Mask
     collisions: Mask
     negatives: Mask
@@ -104,7 +100,7 @@ def batch_table(cells: Cells) -> pd.DataFrame:
     )
 
 
-def group_borders(groups: Rows) -> pd.DataFrame:
+def group_borders(groups: Ids) -> pd.DataFrame:
     """Return a row per run of equal ids in `groups` (B,), with columns group, start and end (exclusive)."""
     groups = np.asarray(groups)
     starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]][: len(groups)])

@@ -2,8 +2,6 @@
 
 # B pairs in a batch
 
-from __future__ import annotations
-
 import altair as alt
 
 from bsc_core import formatting

@@ -1,7 +1,5 @@
 """Alignment against uniformity of one or more models."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple

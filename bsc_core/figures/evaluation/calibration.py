@@ -1,7 +1,5 @@
 """Calibration curves and HasPositive@k for one or two models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -2,8 +2,6 @@
 
 # N texts, F maps
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Sequence
@@ -14,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsc_core.figures import theme
-
-Floats = npt.NDArray[np.float32]
-Rows = npt.NDArray[np.int32]
+from bsc_core.types import Ids, Vectors
 
 PALETTE = theme.CATEGORIES[:7]
 SYMBOLS = ("circle", "diamond")
@@ -63,7 +59,7 @@ def coloring(values: Sequence[str], fixed: dict[str, str] | None = None) -> Colo
     return Coloring(values, colors)
 
 
-def map_points(maps: Sequence[Floats]) -> dict[str, Any]:
+def map_points(maps: Sequence[Vectors]) -> dict[str, Any]:
     """Encode F maps (N, 2) as integer coordinates in one frame; all share one scale, equal on both axes.
 
     Returns:
@@ -87,13 +83,13 @@ def map_points(maps: Sequence[Floats]) -> dict[str, Any]:
 
 
 def map_picture(
-    points: Sequence[Floats],
+    points: Sequence[Vectors],
     names: Sequence[str],
     colors: Sequence[Coloring],
     *,
-    ids: Rows,
-    selected: Rows,
-    trails: Rows,
+    ids: Ids,
+    selected: Ids,
+    trails: Ids,
 ) -> dict[str, Any]:
     """Build the JSON-serializable data of the map canvas: about 5 F bytes per text, without the texts.
 

@@ -1,7 +1,5 @@
 """Ranked results of two models for one query, connected by document."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple

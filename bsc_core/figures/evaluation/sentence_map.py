@@ -1,7 +1,5 @@
 """Similarity matrix of the ten example sentences, with the three paraphrase pairs framed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

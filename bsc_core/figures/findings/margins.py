@@ -1,7 +1,5 @@
 """Polarity against semantic similarity by margin and epoch, with a color per loss and a label per margin."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forest plot of a claim's statements for the Findings page; differences to the right of 0 agree with the claim."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

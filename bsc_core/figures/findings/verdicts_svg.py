@@ -1,7 +1,5 @@
 """Forest plot of a claim's statements as SVG, for the documents; the paper's differences are diamonds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any

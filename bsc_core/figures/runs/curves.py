@@ -5,8 +5,6 @@ Rows are the metric lines of a run: {"kind": "step", "step", "epoch", "loss", "t
 shown as their mean, with a band from minimum to maximum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

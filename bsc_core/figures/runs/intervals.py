@@ -1,7 +1,5 @@
 """Dot plot of settings by one metric, with 95% confidence intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import altair as alt

@@ -3,8 +3,6 @@
 Each setting has an axis; the last axis is the result. The best run is shown on top of the others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

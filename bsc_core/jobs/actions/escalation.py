@@ -4,8 +4,6 @@ Runs as a process, since a page can neither wait nor be relied on to finish:
 `python -m bsc_core.jobs.actions.escalation RUN_FOLDER GRACE_SECONDS TERMINATE_SECONDS`.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 from pathlib import Path

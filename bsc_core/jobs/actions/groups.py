@@ -1,7 +1,5 @@
 """Groups of runs that are launched together, such as a sweep or several seeds of one setting, and their summary."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Launching: create a run folder, queue it, and start a supervisor if none is running."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 The old run is not changed. What the new one needs is copied, so either may be deleted.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

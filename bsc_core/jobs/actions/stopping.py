@@ -1,7 +1,5 @@
 """Stopping a run: a flag that it checks after each step, and a process that escalates to signals."""
 
-from __future__ import annotations
-
 from bsc_core.errors import InputError
 from bsc_core.jobs.backends import backend_of
 from bsc_core.jobs.local.processes import start_escalation

@@ -1,7 +1,5 @@
 """Trash: deleted runs are moved to a hidden folder and removed after a week or on demand."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import shutil

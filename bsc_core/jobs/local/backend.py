@@ -1,7 +1,5 @@
 """Local backend: runs as detached processes of this machine."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """GPUs of this machine, listed without torch, which would allocate memory on each of them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -5,8 +5,6 @@ the current boot (`process_mark` in the run status): setting the clock does not 
 distinguishes machines that share a runs folder. Elsewhere it is seconds since the epoch.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

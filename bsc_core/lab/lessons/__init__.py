@@ -1,5 +1,69 @@
-"""Ten guided lessons: a claim, a control, a question with its answer, and the numbers in them."""
+"""Ten guided lessons: a claim, a control, a question with its answer, and the numbers in them.
 
-from bsc_core.lab.lessons.lesson import LESSONS, LabLesson, Lesson
+The texts, with placeholders for numbers, are in lessons.toml.
+"""
 
-__all__ = ["LESSONS", "LabLesson", "Lesson"]
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bsc_core.lab.batch import LabBatch
+from bsc_core.lab.lessons.facts import FACTS, Facts, stretched
+from bsc_core.lab.presets import preset_batch
+from bsc_core.lab.settings import LabSettings
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One claim, one control, one question with an answer.
+
+    claim, move, question, answer: sentences whose {placeholders} `facts` fills; they contain no literal numbers. link:
+    URL parameters that open the same batch in the loss lab.
+    """
+
+    slug: str
+    title: str
+    claim: str
+    move: str
+    question: str
+    answer: str
+    link: Mapping[str, str]
+
+    def facts(self) -> Facts:
+        """Compute the numbers of the sentences."""
+        return FACTS[self.slug]()
+
+    def sentences(self) -> dict[str, str]:
+        """Return claim, move, question and answer with their numbers."""
+        facts = dict(self.facts())
+        return {name: getattr(self, name).format(**facts) for name in ("claim", "move", "question", "answer")}
+
+
+@dataclass(frozen=True)
+class LabLesson(Lesson):
+    """A lesson that displays the loss lab with one control: preset batch, initial settings, controls and panels."""
+
+    preset: str
+    controls: tuple[str, ...]
+    settings: LabSettings = field(default_factory=LabSettings)
+    panels: tuple[str, ...] = ("similarity", "softmax", "gradient")
+
+    def batch(self) -> LabBatch:
+        """Return the batch of the lesson."""
+        return stretched() if self.preset == "stretched" else preset_batch(self.preset)
+
+
+def _lesson(slug: str, table: dict[str, Any]) -> Lesson:
+    if "preset" not in table:
+        return Lesson(slug, **table)
+    shown: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}
+    shown["settings"] = LabSettings(**table.get("settings", {}))
+    return LabLesson(slug, **table | shown)
+
+
+LESSONS: dict[str, Lesson] = {
+    slug: _lesson(slug, table)
+    for slug, table in tomllib.loads(Path(__file__).with_name("lessons.toml").read_text(encoding="utf-8")).items()
+}

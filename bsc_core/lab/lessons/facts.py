@@ -1,7 +1,5 @@
 """Numbers in the sentences of the lessons, and the batches that the lessons display."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 

@@ -2,8 +2,6 @@
 
 # B triplets
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ row) is compared with candidates (the columns); in the other direction documents
 
 # B anchors; M candidates, the first B paired with the anchors; E excluded cells; r rows and c columns of a tile
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias

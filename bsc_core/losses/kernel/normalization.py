@@ -6,8 +6,6 @@ queries and documents. A coordinate that is (nearly) constant over the batch bec
 
 # B rows of a batch, D dimensions
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 
 # B queries, M candidates, D dimensions
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -25,28 +23,6 @@ def logits(left: Tensor, right: Tensor, temperature: Tensor | float) -> Tensor:
     return left @ right.T / temperature  # (B, M)
 
 
-def softmax_losses(scores: Tensor, positives: Tensor, candidates: Tensor | None = None) -> Tensor:
-    """Return the negative log probability of each row's positives, averaged over them outside the logarithm, (B,).
-
-    For row i with positives P and candidates C: log sum_{j in C} exp(s_ij) - mean_{j in P} s_ij, equation 2 of the BSC
-    paper, with the averaging of its equation 3 (Khosla et al., 2020) for rows with several positives. A row without
-    positives gives exactly 0 and no gradient (equation 5).
-
-    Args:
-        scores: (B, M), finite.
-        positives: bool (B, M).
-        candidates: bool (B, M); positives are always candidates. None if every column is one.
-    """
-    counts = positives.sum(dim=1)  # (B,)
-    counted = counts > 0
-    allowed = scores
-    if candidates is not None:
-        allowed = scores.masked_fill(~(candidates | positives), -torch.inf)
-    attracted = torch.where(positives, scores, torch.zeros_like(scores)).sum(dim=1) / counts.clamp(min=1)
-    losses = allowed.logsumexp(dim=1) - attracted
-    return torch.where(counted, losses, torch.zeros_like(losses))
-
-
 def masked_softmax(
     left: Tensor,
     right: Tensor,
@@ -56,7 +32,12 @@ def masked_softmax(
     *,
     tile: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute `softmax_losses` of `logits` without the full matrix, in one or both directions.
+    """Compute the negative log probability of the positives of each row, in one or both directions.
+
+    For row i with positives P and candidates C: log sum_{j in C} exp(s_ij) - mean_{j in P} s_ij, equation 2 of the BSC
+    paper, with the averaging of its equation 3 (Khosla et al., 2020) for rows with several positives. Positives are
+    always candidates. A row without positives gives exactly 0 and no gradient (equation 5). The full matrix is not
+    stored.
 
     Memory is O((B + M) D) plus one tile; a small matrix is stored for the backward pass instead of recomputed.
     Differentiable once.

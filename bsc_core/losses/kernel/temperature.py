@@ -4,8 +4,6 @@ The released code learns 1 / tau, which one large step can push to 0 or below, a
 parameter is log tau, a learned tau stays within [0.01, 100], and it is part of the loss's state dict.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -6,8 +6,6 @@ separate log-sum-exp.
 
 # B rows, M columns, D dimensions; r rows and c columns of a tile
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """Connection to a Ray cluster: an existing one, or one on this machine that ends with the block."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

@@ -5,8 +5,6 @@ which training streams. The groups equal those of `build_plan` on the same rows.
 shingles or one shard in memory; all nodes need the files under the same paths.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Rows of Parquet files for a plan, read in pieces as Arrow tables, with the row numbers of `read_pairs`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

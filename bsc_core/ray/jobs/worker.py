@@ -3,8 +3,6 @@
 Downloads the run's folder, starts the usual worker, and uploads changes meanwhile and afterwards.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -4,8 +4,6 @@ Ray Train starts the processes on the nodes and connects them; each performs its
 path on all nodes.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics by which the runs of a claim are compared, by their source."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,8 +35,4 @@ class RunMetrics:
         return {}
 
 
-METRICS_SOURCES: Mapping[str, MetricsSource] = {
-    "run": RunMetrics(),
-    "nli": NLIMetrics(),
-    "polarity": PolarityMetrics(),
-}
+METRICS_SOURCES: Mapping[str, MetricsSource] = {"run": RunMetrics(), "nli": NLIMetrics(), "polarity": PolarityMetrics()}

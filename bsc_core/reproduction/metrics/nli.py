@@ -2,8 +2,6 @@
 
 # S seeds, N pairs of a task, B resamples, D dimensions
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -6,8 +6,6 @@ stores vectors per epoch, the last epoch is evaluated, as in the paper; no epoch
 
 # S seeds, Q queries, N sentences of the pool, D dimensions, B resamples
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Device settings of a run: number precision, memory for activations, threads and random seeds."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import random

@@ -1,7 +1,5 @@
 """AdamW over encoder and loss, with or without bias correction, and the linear schedule with warm-up."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

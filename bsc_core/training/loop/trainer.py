@@ -25,9 +25,9 @@ from bsc_core.encoders.tokens import TokenTable
 from bsc_core.errors import InputError, TrainingError
 from bsc_core.training.loop.device import activation_memory, peak_memory_bytes, resolve_precision
 from bsc_core.training.loop.distributed import Distributed
-from bsc_core.training.loop.grad_cache import CachedEncoder
 from bsc_core.training.loop.optim import clip_gradients, make_optimizer, make_schedule, reset_moments
-from bsc_core.training.loop.step import BatchReport, Ids, Memory, backward_batch
+from bsc_core.training.loop.step import BatchReport, CachedEncoder, backward_batch
+from bsc_core.types import Ids, Vectors
 
 Ending = Literal["done", "stopped"]
 CHECKED_TEXTS = 8
@@ -46,7 +46,7 @@ class Sampler(Protocol):
 
     dataset: PairDataset  # the pairs that the rows of a batch refer to; may change while an epoch is read
     tokens: TokenTable  # the tokenized texts of `dataset`
-    memory: Memory | None  # (U, D), or None; receives the vectors that the steps compute
+    memory: Vectors | None  # (U, D), or None; receives the vectors that the steps compute
     fixed_tokens: bool  # whether `dataset` and `tokens` never change
 
     def batches(self, epoch: int) -> Batches:
@@ -88,7 +88,7 @@ class TrainerState:
     ends_epoch: bool = False  # whether it was the last step of its epoch
     best: float | None = None  # dev metric of the best model so far; None before the first evaluation
     best_epoch: int = 0  # its epoch; 0 before the first evaluation
-    memory: Memory | None = None  # (U, D) vectors that the steps computed, or None
+    memory: Vectors | None = None  # (U, D) vectors that the steps computed, or None
 
 
 class Callback:

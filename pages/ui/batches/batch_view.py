@@ -1,7 +1,5 @@
 """One batch: its selection, its similarity matrix, the pinned pair, hard negatives and false negatives."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +17,7 @@ from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
 from pages.ui.batches.source import Source
 from pages.ui.components import display, glossary
-from pages.ui.components.browser import heatmap
+from pages.ui.components.browser.mount import matrix_canvas
 
 BATCH = "batches.batch"
 PIN = "batches.pin"
@@ -140,7 +138,7 @@ def _draw_canvas(batch: Batch, cells: similarity.Cells, pin: tuple[int, int], ke
     texts = _texts(batch, cells.rows)
     data = similarity.canvas_data(cells, texts["query"], texts["document"])
     label = f"{matrix_sentence(cells)} Move with the arrow keys, pin with Enter."
-    heatmap.draw({**data, "pinned": list(pin), "label": label}, key=key, on_pin=partial(_pin_clicked, key, cells.rows))
+    matrix_canvas({**data, "pinned": list(pin), "label": label}, key=key, on_pin=partial(_pin_clicked, key, cells.rows))
     display.csv_button(lambda: similarity.batch_table(cells), name=f"batch-{batch.number + 1}", key=f"{key}.data")
 
 

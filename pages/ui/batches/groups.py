@@ -1,7 +1,5 @@
 """Groups of one batch, as small figures and on a map of the dataset."""
 
-from __future__ import annotations
-
 import numpy as np
 import streamlit as st
 

@@ -1,7 +1,5 @@
 """Controls of the Batches page, and the button that trains with a plan."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Comparison of strategies: hardness, group sizes, and both over the epochs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

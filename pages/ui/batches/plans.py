@@ -1,7 +1,5 @@
 """Batch plans and their statistics, built while the page waits or in a background task, and cached."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Metrics of settings with their intervals, and whether differences are significant."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from bsc_core import formatting

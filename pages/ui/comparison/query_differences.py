@@ -1,7 +1,5 @@
 """Wins and losses between two settings, by query with the texts, or by pair."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

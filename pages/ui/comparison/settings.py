@@ -3,8 +3,6 @@
 A setting is a run, or several runs that differ only in their seed. The URL stores every selection.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ from bsc_core.evaluation.comparison import (
     query_differences,
     setting_interval,
 )
-from bsc_core.evaluation.results import EvalResult
+from bsc_core.evaluation.evaluator import EvalResult
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, run_intervals

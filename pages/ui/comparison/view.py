@@ -1,7 +1,5 @@
 """The comparison of two or more settings: metrics, curves, config differences, and wins and losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlencode

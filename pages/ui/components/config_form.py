@@ -5,8 +5,6 @@ The key of a widget is `<page>.<section>.<field>`; `fill` sets them all, `read` 
 `loss.softmax`, so that it keeps its values while another loss is selected.
 """
 
-from __future__ import annotations
-
 import math
 import tomllib
 import types
@@ -111,11 +109,7 @@ def field_widget(page: str, section: str, field: str) -> Any:
     """Draw the widget of a field, chosen by its type."""
     info = info_of(section, field)
     kind, optional = kind_of(info.annotation)
-    shared: Values = {
-        "key": key(page, section, field),
-        "help": help_of(section, field),
-        "persist_state": "session",
-    }
+    shared: Values = {"key": key(page, section, field), "help": help_of(section, field), "persist_state": "session"}
     title = info.title or field
     if get_origin(kind) is Literal:
         return st.selectbox(title, get_args(kind), **shared)

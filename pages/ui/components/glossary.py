@@ -1,7 +1,5 @@
 """Glossary of the field: the text behind every help icon. The texts are in glossary.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Launch button logic: the run id is stored until the launch succeeds, so that repeated clicks launch one run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import streamlit as st

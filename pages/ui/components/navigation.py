@@ -1,7 +1,5 @@
 """Navigation of the app, and links that earlier versions wrote."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Layout of every page: title, context bar bound to the URL, jobs in the sidebar, and links to other pages."""
 
-from __future__ import annotations
-
 import runpy
 import time
 from contextlib import suppress

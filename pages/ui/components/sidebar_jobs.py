@@ -1,7 +1,5 @@
 """Active jobs at the end of the sidebar, each with a link to its run."""
 
-from __future__ import annotations
-
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 

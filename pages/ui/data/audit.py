@@ -1,7 +1,5 @@
 """Audit of a dataset: findings in its rows as read, each with the filter that fixes it."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from bsc_core import formatting

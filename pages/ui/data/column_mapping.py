@@ -1,7 +1,5 @@
 """Columns of a dataset: the guess from the header, example values, and their correction."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

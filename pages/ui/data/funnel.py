@@ -1,7 +1,5 @@
 """Generation of training rows, step by step: how many rows are left, and three examples of each step."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from bsc_core import formatting

@@ -1,7 +1,5 @@
 """Generation of training rows: settings, rows left after each step, and the resulting dataset."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Import form: uploaded files, local paths and datasets of the Hugging Face Hub."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

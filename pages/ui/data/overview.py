@@ -1,7 +1,5 @@
 """Overview of a dataset: summary cards, rows read, findings, shape, fitting losses and export."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Uploaded datasets: their files in the uploads folder, and a `dataset.json` with how they are read."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

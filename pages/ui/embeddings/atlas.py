@@ -1,7 +1,5 @@
 """Optional display of the map in Embedding Atlas, with density, labels, search and cross-filtering."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import numpy as np

@@ -94,10 +94,7 @@ class MapData:
         return ids[positions], cosines
 
 
-CACHE_KEY = {
-    Frame: lambda frame: frame.cache_key,
-    MapData: lambda data: [frame.cache_key for frame in data.frames],
-}
+CACHE_KEY = {Frame: lambda frame: frame.cache_key, MapData: lambda data: [frame.cache_key for frame in data.frames]}
 """Keys of cached functions: they change when the vectors do."""
 
 

@@ -1,7 +1,5 @@
 """Alignment, uniformity and anisotropy of each shown model, and the shared neighbors, with intervals."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """UMAP maps: built in a background task and cached on disk."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

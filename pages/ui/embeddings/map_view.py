@@ -1,7 +1,5 @@
 """The map of the Embeddings page: its controls, colors, layout, and how far to trust it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from bsc_core.data.load import DatasetSplits
 from bsc_core.figures.evaluation import maps
 from bsc_core.projection import lay_out, neighborhood_preservation, sample_rows
 from pages.ui.components import data_cache, display, glossary
-from pages.ui.components.browser import scatter
+from pages.ui.components.browser.mount import map_canvas
 from pages.ui.embeddings import map_task, text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData, animated_frames, default_frames
 
@@ -177,7 +175,7 @@ def draw_maps(
     names = [one.name for one in data.frames]
     picture = maps.map_picture(layout.points, names, colorings, ids=rows, selected=selected, trails=some)
     ends = " and ".join(one.name for one in data.ends)
-    positions = scatter.draw(
+    positions = map_canvas(
         picture,
         _hover_texts(data.dataset, rows),
         key=f"embeddings.map.{data.key}",

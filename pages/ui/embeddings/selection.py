@@ -1,7 +1,5 @@
 """Texts selected on a map, and their nearest neighbors in embedding space."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -3,8 +3,6 @@
 A text may be in several rows; its category is then the first one in the order given here.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bsc_core import formatting

@@ -1,7 +1,5 @@
 """Cards of the Findings page: one for each claim, from the results of `bsc reproduce`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Further figures of a finding: polarity against semantic similarity, and the ten sentences of each setting."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

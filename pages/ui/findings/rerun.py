@@ -1,7 +1,5 @@
 """Running a claim again from its card: a process that outlives the page, with its progress."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, Literal

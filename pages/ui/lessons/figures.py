@@ -1,7 +1,5 @@
 """Figure of each lesson with its control. The value of the control is in the URL."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import streamlit as st

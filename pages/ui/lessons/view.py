@@ -1,7 +1,5 @@
 """The lessons around their figures: selection, claim, question with answer, and navigation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import streamlit as st

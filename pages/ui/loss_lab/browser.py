@@ -1,7 +1,5 @@
 """Browser components of the loss lab: the matrices that follow the controls, and the player of a toy training."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

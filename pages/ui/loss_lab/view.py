@@ -1,7 +1,5 @@
 """Loss lab: state from a link, batch selection, panels, toy training and next steps."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The encoder of a run: built in, a folder, a Hub id, or the model of another run."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from bsc_core import formatting

@@ -1,7 +1,5 @@
 """The New run form: five sections, each summarized in one sentence, and the config they describe."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from itertools import chain
@@ -11,14 +9,7 @@ import streamlit as st
 from pydantic import TypeAdapter
 
 from bsc_core.batching.plan import NEED_VECTORS
-from bsc_core.config import (
-    BatchingConfig,
-    EncoderConfig,
-    LossConfig,
-    RunConfig,
-    TrainingConfig,
-    make_config,
-)
+from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig, make_config
 from bsc_core.config.reading import put
 from pages.ui.components import config_form, data_cache, page_layout
 from pages.ui.new_run import config_summary, encoder_picker, loss_form, sweep_form

@@ -1,7 +1,5 @@
 """The loss section of a form: a loss and its fields. Each loss keeps its values while another is selected."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from bsc_core.config import LOSS_CONFIGS

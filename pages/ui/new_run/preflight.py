@@ -1,7 +1,5 @@
 """Preflight panel of the New run page: a few training steps in a background task, and the measured cost."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

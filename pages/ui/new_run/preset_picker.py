@@ -1,7 +1,5 @@
 """Starting point of the New run form: a preset, the dataset and encoder of the bar, and settings from other pages."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested

@@ -3,8 +3,6 @@
 The session stores which fields are lists as (section, field); a list is stored under the field's key with `.list`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args, get_origin

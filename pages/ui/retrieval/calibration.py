@@ -1,7 +1,5 @@
 """Calibration of scores by labels, and hits by cutoff."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from bsc_core.evaluation import calibration_curve

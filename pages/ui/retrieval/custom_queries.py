@@ -1,7 +1,5 @@
 """User-supplied queries: the answers of both models, with metrics where relevant documents are known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

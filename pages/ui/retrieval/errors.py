@@ -1,7 +1,5 @@
 """Retrieval errors: queries whose relevant document is not ranked first, with a probable cause."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

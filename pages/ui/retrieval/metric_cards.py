@@ -1,7 +1,5 @@
 """Metrics of two models as cards, with intervals and the significance of their difference."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +9,7 @@ from bsc_core import formatting
 from bsc_core.errors import BscError
 from bsc_core.evaluation import Comparison, Interval, QueryValues, compare_queries, query_intervals
 from bsc_core.evaluation.comparison import compare_results
-from bsc_core.evaluation.results import EvalResult
+from bsc_core.evaluation.evaluator import EvalResult
 from bsc_core.run_results import load_results, run_intervals
 from pages.ui.comparison.metrics_table import format_interval, format_p
 from pages.ui.components import display, glossary, run_data

@@ -1,7 +1,5 @@
 """Search with two models: their selection, and their results for one query side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Similarity of the article's ten sentences, for any models."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from bsc_core import formatting

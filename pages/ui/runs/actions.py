@@ -1,7 +1,5 @@
 """Buttons of one run: stop, resume, duplicate and delete; and functions that start another run from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

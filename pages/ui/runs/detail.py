@@ -1,7 +1,5 @@
 """One run: its status line, actions and progress, and tabs with metrics, curves, first batch, log, config and model."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

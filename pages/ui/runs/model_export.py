@@ -1,7 +1,5 @@
 """The model of a run: code that loads it, a download, and training from it."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import tempfile

@@ -1,7 +1,5 @@
 """The queue panel: waiting runs in order, the number of runs at a time, and a pause button."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import streamlit as st

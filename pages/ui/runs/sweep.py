@@ -1,7 +1,5 @@
 """The runs of a group: parallel coordinates, curves, a table of settings, and the best setting as a config."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

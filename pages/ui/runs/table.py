@@ -1,7 +1,5 @@
 """The table of runs, and the selection of a group and of runs, which the URL stores."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The trash: deleting a run, undoing it, restoring deleted runs, and emptying the trash."""
 
-from __future__ import annotations
-
 import time
 
 import streamlit as st

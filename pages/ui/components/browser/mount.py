@@ -1,14 +1,15 @@
-"""Browser components from JavaScript and CSS files; each script can use the functions of dom.js."""
-
-from __future__ import annotations
+"""Components of JavaScript and CSS files; each script can use the functions of dom.js."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import streamlit as st
 
 from bsc_core.figures import theme
+from bsc_core.figures.evaluation.maps import unpack
 
 HERE = Path(__file__).parent
 COLORS = {
@@ -37,3 +38,35 @@ def mount(name: str, root: str, *scripts: Path) -> Callable[..., Any]:
         css="\n".join([f".{root} {{ {variables} }}", *(path.read_text(encoding="utf-8") for path in styles)]),
         js="\n".join(path.read_text(encoding="utf-8") for path in (HERE / "dom.js", *scripts)),
     )
+
+
+_MATRIX = mount("bsc_lab_batch_matrix", "batch", HERE / "canvas.js", HERE / "heatmap.js")
+_MAP_SCRIPTS = ("canvas.js", "scatter_raster.js", "scatter_slider.js", "scatter.js")
+_MAP = mount("bsc_lab_text_map", "map", *(HERE / name for name in _MAP_SCRIPTS))
+
+
+def matrix_canvas(data: dict[str, Any], *, key: str, on_pin: Callable[[], None]) -> None:
+    """Draw the matrix of a large batch on a canvas: one image that is zoomed and pinned without a rerun.
+
+    data: see `bsc_core.figures.batches.similarity.canvas_data`, with `pinned` [row, column] and `label`.
+
+    A click, or Enter on the cell selected with the arrow keys, sets `st.session_state[key]["cell"]` to [row, column].
+    """
+    _MATRIX(data=data, key=key, on_cell_change=on_pin)
+
+
+def map_canvas(
+    picture: dict[str, Any], texts: pd.DataFrame, *, key: str, label: str, moving: bool
+) -> np.ndarray | None:
+    """Draw maps on a canvas, with texts as pixels that are moved, zoomed and selected without a rerun.
+
+    Returns the indices, 0 to N - 1, of newly selected texts; None when nothing was selected.
+
+    picture: see `figures.evaluation.maps.map_picture`. texts: shown in the tooltip, in column `text`. moving: one map
+    whose points move from the first to the last frame, instead of all maps side by side.
+    """
+    start = len(picture["names"]) - 1 if moving else 0
+    data = {**picture, "texts": texts, "label": label, "moving": moving, "start": start}
+    result = _MAP(data=data, key=key, on_selected_change=lambda: None)
+    selected = result.get("selected") if result else None
+    return unpack(selected["mask"], picture["count"]) if selected and selected["id"] == picture["id"] else None
