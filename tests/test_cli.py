@@ -13,9 +13,9 @@ from bsc_core import __version__
 from bsc_core.cli import main
 from bsc_core.cli.commands import app_command
 from bsc_core.config import DataConfig, RunConfig, to_toml
-from bsc_core.jobs.local.processes import wait_until
 from bsc_core.paths import app_folder
 from bsc_core.runs import RunStore
+from tests.helpers.waiting import PATIENCE_SECONDS, final_status
 
 PAIRS = "query\tdocument\tlabel\n" + "".join(f"question {n}\tanswer {n}\t1.0\n" for n in range(8))
 
@@ -24,7 +24,9 @@ def bsc(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "bsc_core.cli", *words]
     root = str(Path(__file__).resolve().parents[1])
     environment = {**os.environ, "PYTHONPATH": root, "PYTHONWARNINGS": "ignore"}
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
 
 
 @pytest.fixture
@@ -137,7 +139,7 @@ def test_a_detached_run_is_queued_at_once_and_executed_by_a_worker(
     assert (report["model"], report["metrics"]) == (None, {"before": {}, "after": {}})
     run = RunStore("background").get(report["run"])
     assert run.config().data.train == small_config.data.train
-    assert wait_until(lambda: run.status().is_finished, 120), run.log_tail()
+    final_status(run)
     assert run.status().state == "done", run.log_tail()
     assert run.status().pid != os.getpid()
     assert (run.model_folder / "model.safetensors").is_file()

@@ -19,6 +19,7 @@ from bsc_core.config import make_config
 from bsc_core.jobs.worker_ranks import follow
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROCESS = """
@@ -77,7 +78,7 @@ def performed_by_two(run: Run, process: str = PROCESS) -> list[Any]:
         )
         for names in own
     ]
-    ended = [process.communicate(timeout=200) for process in started]
+    ended = [process.communicate(timeout=PATIENCE_SECONDS) for process in started]
     assert [process.returncode for process in started] == [0, 0], ended[0][1].decode() + ended[1][1].decode()
     return [json.loads(out.decode().splitlines()[-1]) for out, _ in ended]
 

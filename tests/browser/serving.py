@@ -17,7 +17,7 @@ from bsc_core.jobs.local.processes import find_process, signal_group
 from bsc_core.runs import RunStore
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
-STOP_SECONDS = 20.0
+STOP_SECONDS = PATIENCE_SECONDS / 10
 FAULTS = ("Traceback (most recent call last)", "Uncaught app", "Warning:")
 
 

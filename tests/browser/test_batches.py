@@ -13,12 +13,11 @@ from bsc_core.batching import BatchPlan, KnownPairs
 from bsc_core.config import DataConfig
 from bsc_core.data import load_data
 from bsc_core.data.false_negatives import read_false_negatives
-from bsc_core.jobs.local.processes import wait_until
 from bsc_core.presets.sample_data import sample_config
 from bsc_core.training.data import training_rows
 from bsc_core.training.loop.step import excluded_cells
+from tests.helpers.waiting import wait_until
 
-MINUTE = 60.0
 BATCH = {"encoder": "static", "batches.strategies": "nearest"}
 
 
@@ -38,7 +37,7 @@ def test_a_marked_pair_is_excluded_from_the_loss_and_separated(private_server, v
     expect(visit.page.get_by_text(re.compile(r"^Marked as false negatives: 1 pair,"))).to_be_visible()
     run = launch(visit)
     assert run.config().data.false_negatives == str(marks)
-    assert wait_until(lambda: (run.plans_folder / "epoch-001.npz").is_file(), MINUTE), run.log_tail()
+    wait_until(lambda: (run.plans_folder / "epoch-001.npz").is_file(), lambda: str(run.log_tail()))
     check_excluded(run, query, document)
 
     visit.open("batches", **BATCH)

@@ -113,7 +113,7 @@ def test_an_animation_moves_points_from_epoch_to_epoch(visitor, server, trained)
 def test_a_map_of_a_hundred_thousand_texts_moves_smoothly(visitor, server, large):
     visit = visitor(server)
     visit.open("embeddings", run=large.id, **{"embeddings.method": "PCA", "embeddings.most": f"{MANY:,} texts"})
-    expect(visit.page.get_by_text(f"{MANY:,} texts", exact=True).first).to_be_visible(timeout=120_000)
+    expect(visit.page.get_by_text(f"{MANY:,} texts", exact=True).first).to_be_visible()
     visit.wait()
     visit.page.get_by_role("button", name="Drag to move the map").click()
     canvas = canvas_of(visit)

@@ -11,14 +11,13 @@ from playwright.sync_api import FilePayload, Page, expect
 
 from bsc_core.config import make_config
 from bsc_core.jobs import launch
-from bsc_core.jobs.local.processes import wait_until
 from bsc_core.runs import Run
+from tests.helpers.waiting import final_status
 
 IMAGE = '<img src=x onerror="window.executed = true">'
 BOLD, TAG = "**bold** _slanted_ $x^2$ :red[red]", "<b>tag</b><script>window.executed = true</script>"
 PAGES = ("", "data", "batches", "train", "runs", "embeddings", "retrieval")
 DARK = "rgb(18, 23, 29)"
-RUN_SECONDS = 90.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def launched(server) -> MarkupRun:
 
 @pytest.fixture
 def finished(launched: MarkupRun) -> MarkupRun:
-    assert wait_until(lambda: launched.run.status().is_finished, RUN_SECONDS), launched.run.log_tail()
+    final_status(launched.run)
     assert launched.run.status().state == "done", launched.run.log_tail()
     return launched
 

@@ -11,6 +11,7 @@ import pytest
 from bsc_core.cli import main
 from bsc_core.cli.output import ReadingProgress
 from bsc_core.data.io.tables import Progress
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAIRS = "q\tlabel\td\nwhat\t1\tthis\nwhat\t0\tthat\n\t1\tno question\nwhat\t1\tthis\n"
@@ -112,7 +113,7 @@ def peak_mebibytes(folder, rows):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     assert json.loads(done.stdout)["distinct_queries"] == rows

@@ -14,9 +14,9 @@ from filelock import FileLock
 from bsc_core.cli import main
 from bsc_core.config import DataConfig, RunConfig, make_config
 from bsc_core.jobs import Queue, launch, supervisor
-from bsc_core.jobs.local.processes import wait_until
 from bsc_core.jobs.queue import supervisor_lock
 from bsc_core.runs import RunStore
+from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
 CONFIG = """
 [data]
@@ -176,9 +176,9 @@ def test_a_worker_with_keep_ends_cleanly_on_sigterm(folder):
     def holds_lock():
         return (folder / "runs" / "queue.sqlite").exists()
 
-    assert wait_until(holds_lock, 60)
+    wait_until(holds_lock, "the worker does not lock the queue")
     worker.send_signal(signal.SIGTERM)
-    out, _ = worker.communicate(timeout=60)
+    out, _ = worker.communicate(timeout=PATIENCE_SECONDS)
     assert (worker.returncode, json.loads(out)) == (0, {"runs_taken": 0})
 
 

@@ -16,6 +16,7 @@ from bsc_core.config import read_config
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,7 +38,7 @@ def in_two_processes(words: list[str]) -> list[subprocess.CompletedProcess[str]]
         for rank in range(2)
     ]
     try:
-        reported = [process.communicate(timeout=200) for process in processes]
+        reported = [process.communicate(timeout=PATIENCE_SECONDS) for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -13,6 +13,7 @@ from bsc_core.data import read_pairs
 from bsc_core.data.io import tables
 from bsc_core.data.io.convert import convert_file
 from bsc_core.errors import DataError, FileFormatError, PathError
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = "qid,title,body,answer,wrong,score,part,kind\n"
@@ -115,7 +116,12 @@ def test_a_full_disk_leaves_no_output_and_one_line_of_error(write, tmp_path):
     )
     arguments = ["convert", str(tmp_path / "rows.csv"), str(tmp_path / "out.parquet")]
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
@@ -132,7 +138,7 @@ def test_a_killed_conversion_leaves_only_a_hidden_file(write, tmp_path):
         "convert_file(sys.argv[1], sys.argv[2], on_progress=lambda progress: os.kill(os.getpid(), signal.SIGKILL))"
     )
     arguments = [str(tmp_path / "rows.csv"), str(tmp_path / "out.parquet")]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode < 0
     left = [path for path in tmp_path.iterdir() if path.name != "rows.csv"]
     assert all(path.name.startswith(".") and path.suffix == ".unfinished" for path in left)

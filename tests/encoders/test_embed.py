@@ -12,6 +12,7 @@ from bsc_core.config import EncoderConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import cached_vectors, embed, encode, load_encoder, save_model, tokenize
 from bsc_core.encoders.embedding_cache import folder_digest
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_importing_the_package_imports_no_torch():
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'sklearn', 'scipy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_SECONDS)
 
 
 def test_cached_vectors_are_none_before_encoding(cache, config, table):

@@ -18,6 +18,7 @@ from bsc_core.jobs.actions.resuming import can_resume, continue_run, resume
 from bsc_core.jobs.worker import main
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint
+from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.jobs.conftest import add_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +76,7 @@ def killed(store: RunStore, config, *, step: int = 0, syncs: int = 0) -> Run:
     run = store.create(config)
     command = [sys.executable, "-c", KILLER, str(run.folder), str(step), str(syncs)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=200)
+    ended = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=PATIENCE_SECONDS)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     run.update_status(state="lost")
     return run

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bsc_core.training.loop.distributed import MICRO_BATCHES_EACH, Distributed
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("two_ranks.py")
@@ -37,7 +38,7 @@ def run_two_processes(command: list[str], folder: Path) -> None:
             arguments = [argument.replace("{rank}", str(rank)) for argument in command]
             processes.append(subprocess.Popen(arguments, env=environment, stdout=log, stderr=log))
     try:
-        ended = [process.wait(timeout=200) for process in processes]
+        ended = [process.wait(timeout=PATIENCE_SECONDS) for process in processes]
     finally:
         for process in processes:
             process.kill()
