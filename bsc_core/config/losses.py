@@ -33,7 +33,7 @@ class SoftmaxOverBatch(LossSection):
     """Fields shared by all losses with a temperature."""
 
     temperature: float = 0.1
-    """tau; logits are similarity / tau. 0.05 to 0.1 is usual with l2."""
+    """tau; logits are similarity / tau. 0.02 to 0.5 is usual with l2."""
     learn_temperature: bool = False
     """Train the temperature together with the encoder; `temperature` is its initial value."""
     temperature_parameter: Literal["log", "linear"] = "log"
@@ -45,7 +45,7 @@ class SoftmaxOverBatch(LossSection):
         if not SMALLEST_TEMPERATURE <= value <= LARGEST_TEMPERATURE:
             raise ValueError(
                 f"temperature is {value:g}; it must be > 0, from {SMALLEST_TEMPERATURE:g} to {LARGEST_TEMPERATURE:g} "
-                "(0.05 to 0.1 is usual with l2, 1 to 3 with column normalization)"
+                "(0.02 to 0.5 is usual with l2, 1 to 3 with column normalization)"
             )
         return value
 
@@ -142,7 +142,7 @@ class SupConLossConfig(SoftmaxOverBatch):
     name: Literal["supcon"] = Field("supcon", title="Loss")
     """Supervised contrastive loss on NLI (SCL)."""
     normalization: Literal["l2", "none"] = "l2"
-    """l2: cosine, with tau 0.05 to 0.5. none: dot product with tau 1, as in the SCL code."""
+    """l2: cosine, with tau 0.02 to 0.5. none: dot product with tau 1, as in the SCL code."""
     mix: float = Field(0.5, gt=0, le=1)
     """lambda, the weight of SCL; at 1 the classifier is not trained."""
     anchor: Literal["row", "premise"] = "row"
@@ -274,10 +274,10 @@ class CombinedLossConfig(Section):
 
     @model_validator(mode="after")
     def _has_parts(self) -> CombinedLossConfig:
-        if (self.preset == "custom") != bool(self.parts):
-            raise ValueError(
-                f"preset is {self.preset} with {len(self.parts)} parts; set parts if and only if preset is custom"
-            )
+        if self.preset == "custom" and not self.parts:
+            raise ValueError("preset is custom and parts is empty; add at least one [[loss.parts]]")
+        if self.preset != "custom" and self.parts:
+            raise ValueError(f'parts is set and preset is {self.preset}; set preset = "custom" or remove parts')
         return self
 
     @property

@@ -12,7 +12,7 @@ OF_PAIRS = {"precision": "pair_precision", "recall": "pair_recall", "accuracy": 
 
 @dataclass(frozen=True)
 class Term:
-    """A term: its definition, equation and paper, and how the paper's released code deviates from it."""
+    """A term: its definition, equation and paper, and how released code (of a loss also this project) deviates."""
 
     definition: str
     equation: str = ""
@@ -45,7 +45,8 @@ def help_text(name: str) -> str:
     parts = [term.definition]
     parts += [f"$${term.equation}$$"] if term.equation else []
     parts += [f"*Paper:* {term.paper}"] if term.paper else []
-    parts += [f"*Released code:* {term.deviation}"] if term.deviation else []
+    label = "Differences from the paper" if name in CATALOG else "Released code"
+    parts += [f"*{label}:* {term.deviation}"] if term.deviation else []
     return "\n\n".join(parts)
 
 

@@ -30,7 +30,7 @@ LOSS_NAMES = {
     "contrastive": "contrastive",
     "online_contrastive": "online contrastive",
     "simcse": "SimCSE",
-    "mnrl": "in-batch softmax",
+    "mnrl": "multiple negatives ranking (MNRL)",
 }
 NORMALIZATIONS = {
     "l2": "cosine similarity",
@@ -41,9 +41,9 @@ NORMALIZATIONS = {
 }
 IN_BATCH_LOSSES = ("bsc", "mnrl", "simcse")
 USUAL_TEMPERATURES = {"l2": (0.02, 0.5), "none": (0.5, 20.0)}
-USUAL_TEMPERATURES_BY_COLUMN = (0.5, 5.0)
+USUAL_TEMPERATURES_BY_COLUMN = (1.0, 3.0)
 MIN_ROWS_FOR_COLUMNS = 8
-FEATURES = {"u": "u", "v": "v", "difference": "|u - v|", "product": "u · v"}
+FEATURES = {"u": "u", "v": "v", "difference": "|u - v|", "product": "u * v (elementwise)"}
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,9 @@ def loss_sentence(loss: Any) -> str:
     """Describe the loss section in one sentence."""
     name, temperature, normalization = LOSS_NAMES[loss.name], "", NORMALIZATIONS.get(getattr(loss, "normalization", ""))
     if hasattr(loss, "temperature"):
-        temperature = f"temperature {'learned from' if loss.learn_temperature else 'fixed at'} {loss.temperature:g}"
+        temperature = (
+            f"temperature {'learned, initially' if loss.learn_temperature else 'fixed at'} {loss.temperature:g}"
+        )
     match loss.name:
         case "bsc":
             directions = "both directions" if loss.symmetric else "query to document"
@@ -219,7 +221,7 @@ def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
     return [
         f"Start from {encoder_name(config.encoder.name)} and evaluate it on {plural(summary.dev, 'dev pair')} "
         f"({corpus}).",
-        f"Put {plural(rows, kind)} about {plural(summary.train_queries, 'query', 'queries')} "
+        f"Put {plural(rows, kind)} ({plural(summary.train_queries, 'distinct query', 'distinct queries')}) "
         f"in batches of {count(size)}{negatives}. Order: {_order(config.batching)}.",
         f"Train for {plural(count_steps(config, summary), 'step')}{_at_temperature(config.loss)} "
         f"with a learning rate that {_schedule(config.training)}.",
@@ -231,7 +233,7 @@ def _at_temperature(loss: LossConfig) -> str:
     part = next((part for _, part in weighted_losses(loss) if hasattr(part, "temperature")), None)
     if part is None:
         return ""
-    return f" at a temperature {'learned from' if part.learn_temperature else 'of'} {part.temperature:g},"
+    return f" at a {'learned temperature, initially' if part.learn_temperature else 'temperature of'} {part.temperature:g},"
 
 
 def _schedule(training: TrainingConfig) -> str:
@@ -264,8 +266,8 @@ def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
         )
     if patience and not config.evaluation.each_epoch:
         yield (
-            "Early stopping needs the dev metric of every epoch, and this plan does not evaluate epochs: "
-            "the run will be refused."
+            "Early stopping needs a dev evaluation after every epoch; turn on 'Evaluate each epoch' or remove early "
+            "stopping, otherwise the run fails."
         )
     if patience and patience >= training.epochs and not training.max_steps:
         yield f"Early stopping after {patience} epochs has no effect in a run of {plural(training.epochs, 'epoch')}."
@@ -291,7 +293,7 @@ def loss_warnings(config: RunConfig, shape: DataShape) -> Iterator[str]:
     warnings = (warning for part in parts for warning in _part_warnings(part, shape, config.training.batch_size))
     yield from dict.fromkeys(warnings)
     if "views" in loss.needs and config.encoder.name == "static":
-        yield "Static vectors have no dropout, so both views are equal: the run will be refused."
+        yield "SimCSE needs dropout, which the static encoder lacks; select a transformer encoder, or the run fails."
 
 
 def _part_warnings(loss: Any, shape: DataShape, batch_size: int) -> Iterator[str]:
