@@ -236,7 +236,7 @@ def search_with_both_models(visit, run):
     submit_query(visit, data.texts[query].upper())
     expect(page.get_by_text("Example, the query whose relevant document moved most")).to_have_count(0)
     visit.wait()
-    expect(page.get_by_text(re.compile("^★ relevant: left ")).first).to_be_visible()
+    expect(page.get_by_text(re.compile("^★ relevant document: ")).first).to_be_visible()
     result = result_lists(visit)
     for part, answers in zip(("before", "after"), result, strict=True):
         assert answers == nearest_documents(run.array(f"embeddings_{part}"), query, task.corpus)

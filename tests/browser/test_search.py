@@ -59,7 +59,7 @@ def search_a_query_of_the_data(visit, data, task, vectors):
     submit_query(visit, data.texts[query].upper())
     expect(visit.page.get_by_text("Example, the query whose relevant document moved most")).to_have_count(0)
     visit.wait()
-    expect(visit.page.get_by_text(re.compile("^★ relevant: left "))).to_be_visible()
+    expect(visit.page.get_by_text(re.compile("^★ relevant document: "))).to_be_visible()
     for part, answers in zip(("before", "after"), result_lists(visit), strict=True):
         assert answers == nearest_documents(vectors[part], query, task.corpus)
 

@@ -38,7 +38,7 @@ def _margins(finding: Mapping[str, Any]) -> None:
 def _title(rows: list[Row], untrained: tuple[float, float]) -> str:
     best = max(rows, key=lambda row: float(row["polarity"]))
     changes = formatting.signed(best["polarity"] - untrained[0]), formatting.signed(best["semantic"] - untrained[1])
-    return f"Highest polarity: {best['setting']}. Change by training: P {changes[0]}, S {changes[1]}"
+    return f"Highest polarity: {best['setting']} (P {changes[0]}, S {changes[1]} compared with the untrained encoder)"
 
 
 def _ten_sentences(finding: Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ def _ten_sentences(finding: Mapping[str, Any]) -> None:
         details = arms[title]
         table = picture.cells(np.asarray(details["cosines"]), TEN_SENTENCES, GOLD_PAIRS)
         seeds = f"mean of {len(details['found'])} seeds" if len(details["found"]) > 1 else "one model"
-        heading = f"{title}: {_counts(details['found'])} of the 3 paraphrase pairs rank first"
+        heading = f"{title}: {_counts(details['found'])} of the 3 paraphrase pairs are among the 3 most similar pairs"
         display.figure(
             picture.sentence_map(table, TEN_SENTENCES, title=heading),
             alt=f"Cosines of ten sentences, {title}, {seeds}",
@@ -64,5 +64,5 @@ def _ten_sentences(finding: Mapping[str, Any]) -> None:
 
 
 def _counts(counts: list[int]) -> str:
-    """Return how many paraphrase pairs rank first: one number, or a range over seeds."""
+    """Return how many paraphrase pairs are among the most similar: one number, or a range over seeds."""
     return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"

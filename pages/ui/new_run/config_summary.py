@@ -145,9 +145,8 @@ def loss_sentence(loss: Any) -> str:
     """Describe the loss section in one sentence."""
     name, temperature, normalization = LOSS_NAMES[loss.name], "", NORMALIZATIONS.get(getattr(loss, "normalization", ""))
     if hasattr(loss, "temperature"):
-        temperature = (
-            f"temperature {'learned, initially' if loss.learn_temperature else 'fixed at'} {loss.temperature:g}"
-        )
+        kind = "learned, initially" if loss.learn_temperature else "fixed at"
+        temperature = f"temperature {kind} {loss.temperature:g}"
     match loss.name:
         case "bsc":
             directions = "both directions" if loss.symmetric else "query to document"
@@ -233,7 +232,8 @@ def _at_temperature(loss: LossConfig) -> str:
     part = next((part for _, part in weighted_losses(loss) if hasattr(part, "temperature")), None)
     if part is None:
         return ""
-    return f" at a {'learned temperature, initially' if part.learn_temperature else 'temperature of'} {part.temperature:g},"
+    kind = "learned temperature, initially" if part.learn_temperature else "temperature of"
+    return f" at a {kind} {part.temperature:g},"
 
 
 def _schedule(training: TrainingConfig) -> str:

@@ -210,10 +210,10 @@ def _summary(results: Results) -> str:
     if not results.relevant:
         return "The relevant document of this query is not in the corpus."
     positions = []
-    for name, hits in (("left", results.left), ("right", results.right)):
+    for side, hits in (("on the left", results.left), ("on the right", results.right)):
         rank = next((rank for rank, hit in enumerate(hits, 1) if hit.gold), None)
-        positions.append(f"{name} at rank {rank}" if rank else f"{name} below rank {TOP}")
-    return f"★ relevant: {', '.join(positions)}. {dotted}"
+        positions.append(f"rank {rank} {side}" if rank else f"not in the top {TOP} {side}")
+    return f"★ relevant document: {', '.join(positions)}. {dotted}"
 
 
 def _rows(results: Results, names: tuple[str, str]) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ def _draw_map(model: run_data.Model) -> None:
     result = _sentence_map(model)
     st.text(_label(model))
     table = figures.cells(result.cosines, TEN_SENTENCES, GOLD_PAIRS)
-    title = f"{result.matches} of the 3 paraphrase pairs are ranked first"
+    title = f"{result.matches} of the 3 paraphrase pairs are among the 3 most similar pairs"
     display.figure(
         figures.sentence_map(table, TEN_SENTENCES, title=title),
         alt=f"Cosines of ten sentences, {_label(model)}",
