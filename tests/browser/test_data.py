@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from bsc_core.paths import sample_data_folder
 
-STEPS = ("sentences", "neighbors", "above the threshold", "distinct", "examples", "after the cap", "after the target")
+STEPS = ("sentences", "neighbors", "above the threshold", "distinct", "examples", "limited per anchor", "sampled")
 
 
 def training_rows(visit) -> int:

@@ -15,7 +15,7 @@ from bsc_core.data.generation.from_classes import Neighbors, generate_examples, 
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import ConfigError, DataError
 
-NAMES = ["sentences", "neighbors", "above the threshold", "distinct", "examples", "after the cap", "after the target"]
+NAMES = ["sentences", "neighbors", "above the threshold", "distinct", "examples", "limited per anchor", "sampled"]
 
 
 def sentences_of(texts, classes):

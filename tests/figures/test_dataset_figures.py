@@ -14,8 +14,8 @@ STAGES = (
     Stage("above the threshold", 2304),
     Stage("distinct", 1152),
     Stage("examples", 10_000),
-    Stage("after the cap", 1000),
-    Stage("after the target", 0),
+    Stage("limited per anchor", 1000),
+    Stage("sampled", 0),
 )
 
 

@@ -48,7 +48,7 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     plan = build_plan(BatchingConfig(strategy="random"), data.train, vectors, seed=0, epoch=0)
     hardness = plan_hardness(plan, data.train, vectors, 30)
     shown = app.table[0].value.set_index("")["random"]
-    assert shown["closer than the positive"] == formatting.percent(hardness.closer_share)
+    assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
     assert int(shown["collisions"].split(" ")[0]) == hardness.collisions
 
 
@@ -255,7 +255,7 @@ def test_a_large_plan_is_built_in_a_background_task(
     vectors = data_cache.vectors(large, str(tiny_encoder))
     plan = build_plan(BatchingConfig(strategy="random"), train, vectors, seed=0, epoch=0)
     hardness = plan_hardness(plan, train, vectors, 30)
-    assert shown["closer than the positive"] == formatting.percent(hardness.closer_share)
+    assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_a_file_of_sentences_becomes_a_dataset_of_triplets(runs: RunStore, sente
     assert "Pairs or triplets from classified sentences" in page_text(app)
     key = f"data.new.{uploads.folder_for(str(sentences)).name}"
     generate(app, key, "examples", encoder=str(tiny_encoder), neighbors=4, cap=3)
-    assert "after the cap: at most 3 of an anchor" in page_text(app)
+    assert "limited per anchor: at most 3 of an anchor" in page_text(app)
     click(app, f"{key}.use")
     added = added_dataset()
     assert added.label == "sentences.tsv · triplets"

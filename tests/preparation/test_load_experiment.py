@@ -216,7 +216,7 @@ def test_the_command_line_plans_and_trains_on_examples(tmp_path, capsys, sentenc
     assert main(["plan", str(path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert next(iter(report["funnel"])) == "sentences"
-    assert report["funnel"]["after the target"] == report["rows"] > 0
+    assert report["funnel"]["sampled"] == report["rows"] > 0
     assert main(["train", str(path), "--runs", str(tmp_path / "runs"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["state"] == "done"

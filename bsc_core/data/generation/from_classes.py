@@ -196,7 +196,7 @@ def _sample(
     if config.target is not None and split == "train" and sampled.after_cap < config.target:
         raise ConfigError(
             f"data.examples.target is {config.target:,} and {source} gives {sampled.after_cap:,} examples; "
-            "lower it, or raise data.examples.neighbors or the cap"
+            "lower data.examples.target, or raise data.examples.neighbors or data.examples.cap"
         )
     examples = _dataset(sentences, choices, sampled.anchors, sampled.numbers)
 
@@ -208,8 +208,8 @@ def _sample(
     total_note = f"of {int((counts > 0).sum()):,} anchors"
     return examples, [
         Stage("examples", int(counts.sum()), shown(*sampled.spread_all(counts)), total_note),
-        Stage("after the cap", sampled.after_cap, shown(*sampled.spread_capped()), cap_note),
-        Stage("after the target", len(examples), examples.examples(), target_note),
+        Stage("limited per anchor", sampled.after_cap, shown(*sampled.spread_capped()), cap_note),
+        Stage("sampled", len(examples), examples.examples(), target_note),
     ]
 
 

@@ -19,7 +19,7 @@ COLORS = {"sentences": theme.QUERY, "neighbors": theme.REFERENCE, "examples": th
 KINDS = {
     "sentences": "sentences",
     **dict.fromkeys(("neighbors", "above the threshold", "distinct"), "neighbors"),
-    **dict.fromkeys(("examples", "after the cap", "after the target"), "examples"),
+    **dict.fromkeys(("examples", "limited per anchor", "sampled"), "examples"),
 }
 """Unit of each step's count; steps that are not listed count rows."""
 STEP_HEIGHT, MARGIN_HEIGHT = 30, 130  # pixels: of a step; of title, legend and axis

@@ -21,10 +21,14 @@ EPOCHS = 5
 MAX_SIDE_BY_SIDE = 3  # strategies whose table fits next to the figure
 MAX_EPOCH_ROWS = 60_000
 """Rows, summed over all epochs and strategies, up to which plans are built without a click on Build plans."""
-CLOSER = "closer than the positive"
+CLOSER = "queries with a negative closer than the positive"
 NEAREST = "median cosine of the hardest negative"
 COLLISIONS = "collisions"
-INTACT = "intact groups"
+INTACT = "groups not split across batches"
+FACTS = {  # fact -> its label, where this is not its key
+    "as_exact": "groups as good as with exact search",
+    "groups_sample": "groups sampled for this check",
+}
 EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = {  # value, whether it is a share
     CLOSER: (lambda stats: stats.hardness.closer_share, True),
     NEAREST: (lambda stats: _median(stats.hardness.hardest), False),
@@ -74,7 +78,7 @@ def comparison_table(stats: StatsByName) -> pd.DataFrame:
     return pd.concat(
         [
             pd.DataFrame({"": list(lines), **values}),
-            pd.DataFrame({"": [fact.replace("_", " ") for fact in facts], **facts_by_name}),
+            pd.DataFrame({"": [FACTS.get(fact, fact.replace("_", " ")) for fact in facts], **facts_by_name}),
         ],
         ignore_index=True,
     )
@@ -91,7 +95,7 @@ def _groups(stats: PlanStats) -> str:
     if not sizes:
         return "none"
     rows, groups = sum(size * count for size, count in sizes.items()), sum(sizes.values())
-    return f"{formatting.count(groups)}, of {rows / groups:.1f} rows"
+    return f"{formatting.count(groups)} (mean size {rows / groups:.1f})"
 
 
 def _fact(name: str, value: float | str | None) -> str:
