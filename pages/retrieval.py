@@ -33,7 +33,7 @@ with display.show_errors():
         "Errors": lambda: errors.draw(searched, split),
         "Your queries": lambda: custom_queries.draw(searched),
         "Scores and labels": lambda: calibration.draw(searched, split, with_cards=shown is not metric_cards.SCORED),
-        "Hits by cutoff": lambda: calibration.draw_hits(searched),
+        "HasPositive@k by k": lambda: calibration.draw_hits(searched),
         "Ten sentences": lambda: ten_sentences.draw(searched),
     }
     display.tabs(parts, key="retrieval.part", bind="query-params")

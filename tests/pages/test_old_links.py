@@ -39,9 +39,10 @@ def test_a_renamed_lesson_opens_and_counts_as_done(runs: RunStore) -> None:
     }
 
 
-def test_a_renamed_tab_opens(finished: Run) -> None:
-    app = open_page_in_app("retrieval", run=finished.id, **{"retrieval.part": "Gold by cut-off"})
-    assert app.session_state["retrieval.part"] == "Hits by cutoff"
+@pytest.mark.parametrize("old", ["Gold by cut-off", "Hits by cutoff"])
+def test_a_renamed_tab_opens(finished: Run, old: str) -> None:
+    app = open_page_in_app("retrieval", run=finished.id, **{"retrieval.part": old})
+    assert app.session_state["retrieval.part"] == "HasPositive@k by k"
 
 
 def test_a_current_parameter_wins_over_its_old_name(finished: Run) -> None:

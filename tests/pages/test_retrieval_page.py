@@ -214,7 +214,7 @@ def test_invalid_lines_are_reported(finished: Run, bad: str) -> None:
     assert "pasted lines: " in "".join(element.value for element in app.text)
 
 
-@pytest.mark.parametrize("part", ["Scores and labels", "Hits by cutoff", "Ten sentences"])
+@pytest.mark.parametrize("part", ["Scores and labels", "HasPositive@k by k", "Ten sentences"])
 def test_every_tab_has_its_figure(finished: Run, part: str) -> None:
     app = open_tab(finished, part)
     assert not app.exception
@@ -254,8 +254,8 @@ def test_a_run_without_stored_results_has_the_same_cards(finished: Run) -> None:
 
 def test_a_link_restores_query_model_and_tab(finished: Run) -> None:
     requested = {"retrieval.query": "my dog eats soup", f"retrieval.left.{finished.id}": "After training"}
-    app = open_page("retrieval", run=finished.id, **requested, **{"retrieval.part": "Hits by cutoff"})
+    app = open_page("retrieval", run=finished.id, **requested, **{"retrieval.part": "HasPositive@k by k"})
     assert not app.exception
     assert app.text_input(key="retrieval.query").value == "my dog eats soup"
     assert app.selectbox(key=f"retrieval.left.{finished.id}").value == f"{finished.id}:after"
-    assert app.session_state["retrieval.part"] == "Hits by cutoff"
+    assert app.session_state["retrieval.part"] == "HasPositive@k by k"

@@ -63,7 +63,7 @@ def hit_curve(models: Mapping[str, Mapping[str, float | None]]) -> alt.Chart:
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=50, filled=True))
         .encode(
             x=alt.X("k:O", title="k", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("value:Q", title="share of queries", scale=alt.Scale(zero=False)),
+            y=alt.Y("value:Q", title="HasPositive@k", scale=alt.Scale(zero=False)),
             tooltip=["model:N", "k:O", alt.Tooltip("value:Q", format=".3f")],
             **theme.series("model", list(models), theme.MODELS, alt.Legend(**LEGEND)),
         )

@@ -31,7 +31,8 @@ VALUES = {  # current parameter -> its old values -> current values
     "retrieval.part": {
         "Where it fails": "Errors",
         "Your own queries": "Your queries",
-        "Gold by cut-off": "Hits by cutoff",
+        "Gold by cut-off": "HasPositive@k by k",
+        "Hits by cutoff": "HasPositive@k by k",
     },
     "embeddings.way": {"Beside": "Side by side", "Moving": "Animated"},
     "embeddings.color": {"Error": "Search result"},

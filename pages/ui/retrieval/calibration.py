@@ -1,4 +1,4 @@
-"""Calibration of scores by labels, and hits by cutoff."""
+"""Calibration of scores by labels, and HasPositive@k by k."""
 
 import streamlit as st
 

@@ -15,7 +15,7 @@ from pages.ui.comparison.metrics_table import format_interval, format_p
 from pages.ui.components import display, glossary, run_data
 from pages.ui.retrieval.search import ModelPair
 
-RANKED = {"has_positive@1": "Hit@1", "has_positive@5": "Hit@5", "mrr": "MRR", "map": "MAP"}
+RANKED = {"has_positive@1": "HasPositive@1", "has_positive@5": "HasPositive@5", "mrr": "MRR", "map": "MAP"}
 SCORED = {"spearman": "Spearman", "auc": "AUC", "average_precision": "Average precision", "f1": "F1"}
 
 
