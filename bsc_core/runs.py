@@ -168,7 +168,7 @@ class Run:
         """
         values = self.read_json("config")
         if values is None:
-            raise RunError(f"run {self.id}: config.json is missing from {self.folder}")
+            raise RunError(f"run {self.id}: config.json is missing from {self.folder}; restore it, or delete the run")
         with ignore_deprecations():
             return make_config(values, source=f"run {self.id}")
 
@@ -225,7 +225,10 @@ class Run:
         try:
             return [json.loads(line) for line in lines.split(b"\n")], start_byte + len(lines) + 1
         except ValueError as error:
-            raise RunError(f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error})") from None
+            raise RunError(
+                f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error}); restore it, or launch the "
+                "run again"
+            ) from None
 
     def rewind_metrics(self, *, step: int, epoch: int, ends_epoch: bool) -> None:
         """Remove the metrics after a step, which a resumed run writes again, and unreadable lines.
@@ -275,7 +278,9 @@ class Run:
         try:
             return json.loads(path.read_bytes()) if path.exists() else None
         except ValueError as error:
-            raise RunError(f"run {self.id}: {path.name} is damaged ({error})") from None
+            raise RunError(
+                f"run {self.id}: {path.name} is damaged ({error}); restore it, or launch the run again"
+            ) from None
 
     def evaluation(self, name: str) -> dict[str, Any]:
         """Return the metrics by split of an evaluation: `before`, `after` or an epoch; {} if there is none."""
@@ -367,8 +372,8 @@ class RunStore:
         """Return the run with an id. Raises RunNotFoundError if there is none."""
         run = self._run(run_id)
         if not run.exists:
-            known = ", ".join(other.id for other in self.list()[:3])
-            raise RunNotFoundError(f"run {run_id}: not in {self.root}" + (f" (latest: {known})" if known else ""))
+            known = ", ".join(other.id for other in self.list()[:3]) or "none"
+            raise RunNotFoundError(f"run {run_id}: not in {self.root} (latest: {known}); list the ids with `bsc runs`")
         return run
 
     def list(self) -> list[Run]:
@@ -425,7 +430,10 @@ class RunStore:
 
     def _run(self, run_id: str) -> Run:
         if not _is_run_id(run_id):
-            raise RunNotFoundError(f"run {run_id!r}: an id has letters, digits, '.', '_' and '-' only, at most 100")
+            raise RunNotFoundError(
+                f"run {run_id!r}: an id has letters, digits, '.', '_' and '-' only, at most 100; list the ids with "
+                "`bsc runs`"
+            )
         return Run(self.root / run_id, self._clock)
 
 

@@ -176,7 +176,7 @@ def test_a_checkpoint_of_another_config_is_named_and_the_one_before_used(small_c
     path.write_text(path.read_text().replace(fingerprint(config), other))
     result = last_checkpoint(run.checkpoints_folder, {fingerprint(config)})
     assert result.step == 3
-    assert "step-000004: this checkpoint is of a run with another config" in capsys.readouterr().err
+    assert "step-000004: this checkpoint belongs to a run with another config" in capsys.readouterr().err
 
 
 def test_a_fingerprint_tells_settings_apart_and_not_names(small_config):

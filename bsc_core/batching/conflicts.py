@@ -198,8 +198,8 @@ def _join(single: _OpenBatch, batches: list[_OpenBatch]) -> None:
     fitting = [one for one in batches if one is not single and one.positions and one.fits(constraint)]
     if not fitting:
         raise InputError(
-            "one row conflicts with every batch: each shares a text or a query with it, or was marked; "
-            "switch no_duplicates off, remove marks, or add rows"
+            "one row cannot be placed: every batch contains its text or query, or a pair marked as a false negative; "
+            "set batching.no_duplicates = false, remove marks, or add rows"
         )
     min(fitting, key=lambda batch: len(batch.positions)).add(single.positions, constraint)
     single.positions.clear()

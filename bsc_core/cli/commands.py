@@ -75,7 +75,7 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     if arguments.data is None:
         return 0, _on_task(arguments, encoder, run, given)
     if arguments.baseline or arguments.tasks:
-        raise InputError("--baseline and --tasks need --probes, --sts or --classes; remove them with --data")
+        raise InputError("--baseline and --tasks cannot be used with --data; remove them, or use --probes or --sts")
     if run is not None:
         scale = run.config().data.model_dump(include={"threshold", "label_min", "label_max"})
         dev = run.evaluation("after").get("dev") or {}

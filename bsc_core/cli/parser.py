@@ -68,9 +68,9 @@ def _add_training(commands: Any) -> None:
     command = _command(commands, "reproduce", reproduce)
     command.add_argument("names", nargs="*", metavar="NAME", help="claims, or all")
     command.add_argument("--list", action="store_true", help="list the claims and their verdicts")
-    command.add_argument("--data", metavar="FOLDER", help="the folder of data sets, which the full form reads")
+    command.add_argument("--data", metavar="FOLDER", help="folder that contains the datasets, needed by --form full")
     command.add_argument(
-        "--form", choices=("full", "small"), default="full", help="small: a few steps on the sample data, to try it"
+        "--form", choices=("full", "small"), default="full", help="small: a few steps on the sample data"
     )
     command.add_argument("--publish", action="store_true", help="also store the findings in the package")
     command.add_argument("--report", metavar="FILE.md", help="write the stored findings into a document")

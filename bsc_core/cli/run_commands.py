@@ -202,7 +202,9 @@ def reproduce(arguments: argparse.Namespace) -> Outcome:
     if not arguments.names:
         raise InputError("no claim is named; name claims, or all (`bsc reproduce --list` lists them)")
     if arguments.form == "full" and arguments.data is None:
-        raise InputError("the full form needs --data FOLDER, the folder of data sets; --form small needs none")
+        raise InputError(
+            "--form full needs --data FOLDER, the folder that contains the datasets; --form small uses sample data"
+        )
     return 0, {"findings": [_reproduce(claim, arguments) for claim in select_claims(arguments.names)]}
 
 

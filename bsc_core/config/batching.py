@@ -64,7 +64,7 @@ class BatchingConfig(Section):
     def _check_premises(self) -> BatchingConfig:
         if self.strategy == "premises" and self.no_duplicates:
             raise ValueError(
-                "no_duplicates is true, but the strategy premises puts the rows of a query into one batch; set one of "
-                "the two"
+                "no_duplicates is true and the strategy is premises, which puts the rows of a query into one batch; "
+                "set no_duplicates = false or choose another strategy"
             )
         return self

@@ -68,7 +68,9 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
         raise
     except Exception as error:  # tokenizers raises Exception itself
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"{folder}: cannot be loaded as a sentence-transformers model ({reason})") from error
+        raise ModelError(
+            f"{folder}: cannot be loaded as a sentence-transformers model ({reason}); save the model again"
+        ) from error
     check_tokenizer(model, folder)
     limit_length(model, max_seq_length)
     return model.eval()
@@ -91,11 +93,12 @@ def check_folder(folder: Path) -> None:
         kind = str(module.get("type", "")) if isinstance(module, dict) else ""
         if not kind.startswith("sentence_transformers."):
             raise ModelError(
-                f"{folder}: modules.json names {kind or module!r}, code from outside sentence-transformers"
+                f"{folder}: modules.json names {kind or module!r}, code from outside sentence-transformers; choose "
+                "another model"
             )
         part = (folder / str(module.get("path", ""))).resolve()
         if not part.is_relative_to(folder.resolve()):
-            raise ModelError(f"{folder}: modules.json points to {part}, outside the model's folder")
+            raise ModelError(f"{folder}: modules.json points to {part}, outside the model's folder; correct the path")
         _check_tokenizer_file(part / "tokenizer.json", is_needed=kind.endswith(".StaticEmbedding"))
 
 

@@ -82,7 +82,7 @@ def probe_report(
 def sts_report(
     encoders: Encoders, folder: Path | str, *, tasks: Sequence[str] = (), say: Say = lambda sentence: None
 ) -> Report:
-    """Evaluate an encoder and its baseline on semantic textual similarity data sets.
+    """Evaluate an encoder and its baseline on semantic textual similarity datasets.
 
     Each task has Spearman by subset and weighted by pairs, and `space`: uniformity, anisotropy and neighbor overlap. If
     a file has splits, its test rows are used. Arguments and errors as in `probe_report`, with names from STS_TASKS;
@@ -130,7 +130,10 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
     split = "test" if (splits == "test").any() else "dev"
     queries, train = np.flatnonzero(splits == split), np.flatnonzero(splits == "train")
     if not len(queries) or not len(train):
-        raise DataError(f"{file}: split must name sentences of train, and of test or dev, which search them")
+        raise DataError(
+            f"{file}: column split has no rows of train, or none of test or dev; label the sentences to search 'train' "
+            "and the query sentences 'test' or 'dev'"
+        )
     pool = train[sample_pool(len(train), len(queries))]
     texts, ids = TextTable.from_texts([table.columns["text"][row] for row in (*queries, *pool)])
     vectors = _vectors(encoders, texts)
@@ -239,5 +242,5 @@ def _average(values: Sequence[Sequence[BootstrapValue]], tasks: Sequence[str], *
 
 
 def _task_seed(name: str, tasks: Iterable[str]) -> int:
-    """Return a different seed for each data set, so that their resamples are independent."""
+    """Return a different seed for each dataset, so that their resamples are independent."""
     return SEED + list(tasks).index(name)

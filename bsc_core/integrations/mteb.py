@@ -37,7 +37,7 @@ def run_mteb(encoder: EncoderConfig, task: str | AbsTask) -> dict[str, Any]:
     try:
         import mteb
     except ImportError:
-        raise InputError(f"task {task}: mteb is not installed; install it with `pip install bsc-lab[mteb]`") from None
+        raise InputError(f"task {task}: mteb is not installed; install it with `pip install 'bsc-lab[mteb]'`") from None
     task = _task_by_name(task) if isinstance(task, str) else task
     _load_data(task)
     model = load_encoder(encoder)

@@ -25,7 +25,7 @@ SELECTION = (
 
 
 class RecommendedSetting(BaseModel):
-    """Setting with the largest gain on one data set.
+    """Setting with the largest gain on one dataset.
 
     title, when: of the preset. metric: of the statements; other_metrics: displayed as well. note: remarks on the data.
     offered: whether the New run page offers it; only a setting with a demonstrated gain is offered.

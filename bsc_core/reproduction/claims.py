@@ -59,7 +59,7 @@ class Claim(_Record):
     paper: key of PAPERS; table: where the paper reports it; claim: the claim as a sentence. values: config sections
     shared by all arms. subsets: the data by name. metrics: displayed for every arm. metrics_source: key of
     METRICS_SOURCES. seeds: of the full form. budget: training budget that is equal for all arms. note: remarks on the
-    result. extra_data: data sets that only the metrics source reads, by name.
+    result. extra_data: datasets that only the metrics source reads, by name.
     """
 
     name: str

@@ -45,11 +45,11 @@ def reproduce(
         store: the runs folder, which also gets the finding.
         train: trains one queued run.
         form: full, or small: a few steps on the sample data.
-        data: the folder of data sets, needed by the full form.
+        data: the folder of datasets, needed by the full form.
         log: takes a line for each run.
 
     Raises:
-        PathError: a data set is missing.
+        PathError: a dataset is missing.
         InputError: another process reproduces the same claim.
         RunError: a run did not finish.
     """

@@ -43,7 +43,7 @@ class PlannedRun:
     """One run of a claim before it is created.
 
     values: its config without `name`. after: the id of the run whose model it starts from. extra_data: the `data`
-    section of each further data set that the metrics source reads.
+    section of each further dataset that the metrics source reads.
     """
 
     claim: Claim
@@ -61,12 +61,12 @@ def plan_runs(claim: Claim, form: FormName, *, data: Path | None, runs: Path) ->
     Args:
         claim: what to reproduce.
         form: full or small.
-        data: the folder of data sets; not used by the small form.
+        data: the folder of datasets; not used by the small form.
         runs: the runs folder.
 
     Raises:
         ConfigError: an arm starts from an unknown one.
-        PathError: a data set is missing.
+        PathError: a dataset is missing.
     """
     small = form == "small"
     sections, extra_data = (

@@ -1,6 +1,6 @@
-"""Subsets of the data sets: rows sampled by query with a fixed seed and written as files of one format.
+"""Subsets of the datasets: rows sampled by query with a fixed seed and written as files of one format.
 
-A subset comes from a folder of data sets for the full form of a claim, and from the sample data for the small form. The
+A subset comes from a folder of datasets for the full form of a claim, and from the sample data for the small form. The
 files have the same columns either way, so the runs differ in nothing else.
 """
 
@@ -34,7 +34,7 @@ Rows = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class Source:
-    """How to read a data set. low, high: range of its labels; threshold: a pair with a higher label is positive."""
+    """How to read a dataset. low, high: range of its labels; threshold: a pair with a higher label is positive."""
 
     kind: Literal["pairs", "nli", "sentences"] = "pairs"
     query: str | tuple[str, ...] = "sentence1"
@@ -85,10 +85,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Subset:
-    """Part of one data set.
+    """Part of one dataset.
 
-    folder: name of the data set. parts: train, dev and optionally test; parts of one split share no query. corpus:
-    documents to search, including those of the parts; None: all, where the data set has a corpus. data: further values
+    folder: name of the dataset. parts: train, dev and optionally test; parts of one split share no query. corpus:
+    documents to search, including those of the parts; None: all, where the dataset has a corpus. data: further values
     of the `data` section. pairs: for classified sentences, the number of pairs that SetFit samples for each sentence,
     of the same class and of other classes each.
     """
@@ -105,10 +105,10 @@ class Subset:
 def prepare_subset(subset: Subset, data: Path | None, runs: Path) -> dict[str, Any]:
     """Write the files of a subset into the runs folder, unless they exist, and return its `data` section.
 
-    data: the folder of data sets; None: the sample data, for the small form.
+    data: the folder of datasets; None: the sample data, for the small form.
 
     Raises:
-        PathError: the data set is missing.
+        PathError: the dataset is missing.
         ConfigError: one of its splits has no rows left.
     """
     source, path, corpus = _locate(subset, data)
@@ -119,7 +119,7 @@ def prepare_subset(subset: Subset, data: Path | None, runs: Path) -> dict[str, A
 
 
 def check_files(subsets: Iterable[Subset], data: Path) -> None:
-    """Raise PathError if the folder of data sets lacks a file that a subset is sampled from."""
+    """Raise PathError if the folder of datasets lacks a file that a subset is sampled from."""
     for subset in subsets:
         _locate(subset, data)
 
@@ -163,7 +163,7 @@ def _locate(subset: Subset, data: Path | None) -> tuple[Source, Path, Path | Non
     corpus = data / subset.folder / "corpus.tsv.gz" if source.corpus else None
     for needed in (path, corpus):
         if needed is not None and not needed.is_file():
-            raise PathError(f"{needed} does not exist; give the folder that contains the data set {subset.folder}")
+            raise PathError(f"{needed} does not exist; give the folder that contains the dataset {subset.folder}")
     return source, path, corpus
 
 

@@ -54,7 +54,7 @@ def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimat
     """Estimate the cost of a run from the newest finished run whose steps cost the same."""
     speed = _latest_speed(config, store)
     if speed is None:
-        return Estimate(None, None, None, "not measured yet: the first run with this encoder measures it")
+        return Estimate(None, None, None, "No estimate yet. Run a preflight, or launch a first run with this encoder.")
     run_id, result = speed
     per_epoch, distinct = characters(data)
     epochs = config.training.epochs

@@ -69,7 +69,7 @@ def test_rows_without_conflicts_are_cut_in_sequence() -> None:
 def test_a_row_that_conflicts_with_every_other_is_refused() -> None:
     dataset = PairDataset.from_pairs(["q"] * 3, ["a", "b", "c"])
     plan = build_plan(BatchingConfig(strategy="random", no_duplicates=True), dataset, seed=0, epoch=0)
-    with pytest.raises(InputError, match="switch no_duplicates off"):
+    with pytest.raises(InputError, match=r"set batching\.no_duplicates = false"):
         plan.batches(2)
 
 

@@ -1,4 +1,4 @@
-"""Every strategy on public data sets as people have them."""
+"""Every strategy on public datasets as people have them."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_runs_are_listed_although_the_queue_is_locked(served, capsys, monkeypatc
         assert main(["runs"]) == 0
     captured = capsys.readouterr()
     assert captured.out.split()[:2] == ["one", "queued"]
-    assert "another process holds the queue" in captured.err
+    assert "another process has locked the queue" in captured.err
 
 
 def test_a_group_is_refused_in_a_distributed_process(folder, capsys, monkeypatch):

@@ -63,7 +63,7 @@ def test_a_loss_without_a_name_is_bsc() -> None:
         ({"name": "mse", "margin": 1}, "it belongs to triplet, contrastive, online_contrastive (known: name)"),
         ({"name": "combined", "bsc": {"temperature": 0}}, "loss.bsc: temperature is 0"),
         ({"name": "combined", "bsc": {"tau": 0}}, "loss.bsc.tau is not a key of the loss bsc"),
-        ({"name": "combined", "preset": "custom"}, "preset is custom with 0 parts"),
+        ({"name": "combined", "preset": "custom"}, "preset is custom and parts is empty"),
         ({"name": "softmax", "features": ["u", "w"]}, "loss.features.1 is 'w'"),
         ({"name": "softmax", "features": []}, "loss: features is []; name at least one"),
         ({"name": "triplet", "margin": -1}, "loss.margin is -1; input should be greater than 0"),

@@ -83,5 +83,5 @@ def test_data_that_cannot_be_loaded_are_reported_in_one_line(task, tiny_encoder,
 
 def test_a_missing_mteb_is_reported_with_the_extra(tiny_encoder, monkeypatch):
     monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(InputError, match=r"pip install bsc-lab\[mteb\]"):
+    with pytest.raises(InputError, match=r"pip install 'bsc-lab\[mteb\]'"):
         run_mteb(EncoderConfig(name=str(tiny_encoder)), "STSBenchmark")

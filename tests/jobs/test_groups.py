@@ -107,13 +107,13 @@ def test_a_group_is_created_completely_if_the_queue_fails_and_queued_once(store,
 
     def refuse(queue, run_id):
         requested.append(run_id)
-        raise JobError(f"{queue.path}: another process holds the queue; try again")
+        raise JobError(f"{queue.path}: another process has locked the queue; try again")
 
     configs = sweep_configs(VALUES, SWEEP)
     with monkeypatch.context() as patch:
         patch.setattr(Queue, "add", refuse)
         with pytest.raises(
-            JobError, match=r"^group group of 4 runs was created but not queued yet .*holds the queue\);"
+            JobError, match=r"^group group of 4 runs was created but not queued yet .*has locked the queue\);"
         ):
             launch_group(store, configs, "group", over=SWEEP.over, start=lambda store: None)
     assert requested == ["group-001"]

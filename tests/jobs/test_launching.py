@@ -169,7 +169,7 @@ def test_a_run_that_could_not_be_queued_is_queued_later_once(store, config, monk
         ) as reported,
     ):
         launch(store, config, "one", start=lambda store: None)
-    assert "another process holds the queue" in str(reported.value)
+    assert "another process has locked the queue" in str(reported.value)
     assert "try again" not in str(reported.value)
     for _ in range(2):
         reconcile(RunStore(store.root, clock=lambda: time.time() + 61), start=lambda store: None)

@@ -211,13 +211,13 @@ def test_a_locked_file_is_an_error_after_a_wait(tmp_path, monkeypatch):
     monkeypatch.setattr("bsc_core.jobs.queue._BUSY_SECONDS", 0.1)
     with closing(sqlite3.connect(queue.path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(JobError, match=r"queue\.sqlite: another process holds the queue"):
+        with pytest.raises(JobError, match=r"queue\.sqlite: another process has locked the queue"):
             queue.waiting()
     assert queue.waiting() == ["a"]
     with (
         FileLock(tmp_path / ".queue.lock"),
         ThreadPoolExecutor(1) as pool,
-        pytest.raises(JobError, match="another process holds the queue"),
+        pytest.raises(JobError, match="another process has locked the queue"),
     ):
         pool.submit(queue.waiting).result()
 

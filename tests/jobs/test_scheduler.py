@@ -212,7 +212,7 @@ def test_a_supervisor_waits_for_a_locked_queue(store, config, until):
         supervisor = start_detached(
             stub_worker.command("supervise", "quick", "1", str(store.root)), store.root / "log.txt", {}
         )
-        until(lambda: "another process holds the queue" in (store.root / "log.txt").read_text())
+        until(lambda: "another process has locked the queue" in (store.root / "log.txt").read_text())
     assert supervisor.wait(60) == 0
     assert run.status().state == "done"
 

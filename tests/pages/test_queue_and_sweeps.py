@@ -92,12 +92,12 @@ def test_an_unreadable_queue_is_reported(runs: RunStore, waiting: list[str], mon
     from bsc_core.errors import JobError
 
     def locked(queue: Queue) -> None:
-        raise JobError(f"{queue.path}: another process holds the queue")
+        raise JobError(f"{queue.path}: another process has locked the queue")
 
     monkeypatch.setattr(Queue, "snapshot", locked)
     app = open_page("runs", run=waiting[0])
     assert not app.exception
-    assert "another process holds the queue" in page_text(app)
+    assert "another process has locked the queue" in page_text(app)
     assert app.dataframe[0].value["State"].tolist() == ["○ queued"] * 3
 
 

@@ -218,7 +218,7 @@ def test_counted_rows_match_the_training_rows() -> None:
         ({"normalization": "l2_columns"}, {"training": {"batch_size": 4}}, "too few texts to estimate a column's"),
         ({"name": "supcon", "normalization": "none", "temperature": 1}, {}, "Raw dot products"),
         ({"name": "supcon", "mix": 1.0}, {}, "leaves the classifier out"),
-        ({"name": "simcse"}, {"encoder": {"name": "static"}}, "no dropout"),
+        ({"name": "simcse"}, {"encoder": {"name": "static"}}, "needs dropout"),
         ({"name": "softmax", "frozen_head": True}, {}, "reproduces a mistake of the article"),
         ({"name": "softmax"}, {"training": {"schedule": "ends_early"}}, "rate is 0 for the last steps"),
         ({"name": "triplet"}, {"training": {"schedule": "restarts"}}, "restarts in each epoch"),

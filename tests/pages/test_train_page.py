@@ -41,7 +41,7 @@ def test_the_page_opens_on_the_recommended_plan(visit: Callable[..., AppTest], r
     sections = [label.partition(":")[0] for label in expander_labels(app)[:5]]
     assert sections == ["Data", "Encoder", "Batches", "Loss", "Training"]
     assert not app.button(key="train.launch").disabled
-    assert "not measured yet" in page_text(app)
+    assert "No estimate yet" in page_text(app)
 
 
 def test_the_config_file_on_the_page_is_the_preset(runs: RunStore) -> None:
@@ -201,7 +201,7 @@ def test_an_ordinary_plan_has_no_warning() -> None:
         ({"loss": {"labeled_negatives": False}}, "leaves them out"),
         ({"training": {"gradient_accumulation_steps": 4}}, "Accumulation averages 4 batches"),
         ({"training": {"early_stopping_patience": 3}}, "has no effect in a run of 3 epochs"),
-        ({"training": {"early_stopping_patience": 1}, "evaluation": {"each_epoch": False}}, "the run will be refused"),
+        ({"training": {"early_stopping_patience": 1}, "evaluation": {"each_epoch": False}}, "otherwise the run fails"),
         ({"encoder": {"lora": {}}}, "low for LoRA"),
     ],
 )

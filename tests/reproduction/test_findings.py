@@ -140,7 +140,7 @@ def test_the_command_prints_the_finding(bsc: Report) -> None:
     [
         (("nothing", "--form", "small"), "claim 'nothing' is unknown; choose among"),
         ((), "no claim is named; name claims, or all"),
-        ((next(iter(CLAIMS)),), "the full form needs --data FOLDER"),
+        ((next(iter(CLAIMS)),), "--form full needs --data FOLDER"),
         ((next(iter(CLAIMS)), "--data", "/nowhere"), "does not exist; give the folder"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Similarity data sets and the ten sentences, by a fake encoder that needs no model."""
+"""Similarity datasets and the ten sentences, by a fake encoder that needs no model."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_unknown_metrics_and_missing_data_sets_are_errors(make_run, encoders_use
     assert METRICS.intervals([run], "dev", "after", ["sts"]) == {}
     with pytest.raises(DataError, match="'mrr' on test is not available; choose among stsb, sick, sts, ten_auc"):
         METRICS.compare([run], [run], "mrr", "test", when=WHENS)
-    with pytest.raises(RunError, match="run b: the data set stsb to evaluate on is missing"):
+    with pytest.raises(RunError, match="run b: the dataset stsb to evaluate on is missing"):
         METRICS.intervals([bare], "test", "after", ["stsb"])
 
 

@@ -31,7 +31,7 @@ def read(path: str | Path) -> Rows:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder of data sets: answers to questions, graded pairs, claims with a corpus, sentences with classes."""
+    """A folder of datasets: answers to questions, graded pairs, claims with a corpus, sentences with classes."""
     answers: Rows = [
         {"query_id": f"q{query}", "query": f"question {query}", "doc_id": f"d{query}-{rank}"}
         | {"doc": f"answer {rank} to {query}", "label": str(int(rank == 1)), "split": split}

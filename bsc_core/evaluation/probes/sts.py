@@ -21,7 +21,7 @@ SUBSETS = ("subset", "dataset", "genre", "source", "file", "split")
 
 @dataclass(frozen=True, eq=False)
 class StsTask:
-    """Scored pairs of one year or data set."""
+    """Scored pairs of one year or dataset."""
 
     name: str
     texts: TextTable  # distinct texts
@@ -74,7 +74,8 @@ def read_sts(path: Path | str, *, split: str | None = None, name: str | None = N
     wanted = [row for row in range(len(table)) if split is None or table.columns["split"][row] == split]
     rows = [row for row in wanted if table.columns["score"][row].strip()]
     if not rows:
-        raise DataError(f"{file}: no row {'' if split is None else f'of the split {split!r} '}has a score")
+        part = "" if split is None else f"of the split {split!r} "
+        raise DataError(f"{file}: no row {part}has a score; add scores{part and ', or name another split'}")
     sentences = [table.columns[side][row] for side in ("sentence1", "sentence2") for row in rows]
     texts, ids = TextTable.from_texts(sentences)
     left, right = np.split(ids, 2)

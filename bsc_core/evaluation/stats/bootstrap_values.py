@@ -61,9 +61,9 @@ def bootstrap_value(values: ArrayLike, *, seed: int, n_resamples: int = FEWER_RE
 
 
 def average_values(values: Sequence[BootstrapValue]) -> BootstrapValue:
-    """Return the mean of one metric over several data sets, each resampled with a different seed.
+    """Return the mean of one metric over several datasets, each resampled with a different seed.
 
-    The mean has no resamples if one of the values has none. Dependence between the data sets, such as shared pairs, is
+    The mean has no resamples if one of the values has none. Dependence between the datasets, such as shared pairs, is
     ignored.
     """
     known = [value.resamples for value in values if value.resamples is not None]

@@ -54,7 +54,7 @@ def perform_rank(settings: dict[str, Any]) -> None:
     run, rank = Run(Path(settings["folder"])), launched_rank()
     code = follow(run, run_pipeline) if rank else main(run.folder)
     if code and (rank or run.status().state != "stopped"):
-        raise JobError(f"process {rank} ended with exit status {code}")
+        raise JobError(f"process {rank} ended with exit status {code}; see the log of run {run.id}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Metrics of models trained on inference: similarity data sets, and the article's ten sentences."""
+"""Metrics of models trained on inference: similarity datasets, and the article's ten sentences."""
 
 # S seeds, N pairs of a task, B resamples, D dimensions
 
@@ -25,7 +25,7 @@ from bsc_core.runs import Run
 from bsc_core.types import Numbers, Vectors
 
 EXTRA_DATA_FILE = "beside"
-"""File of a run that names the additional data sets on which it is evaluated."""
+"""File of a run that names the additional datasets on which it is evaluated."""
 AVERAGE = "sts"
 """The mean of the tasks' Spearman correlations."""
 TEN_METRICS = ("ten_auc", "ten_gap")
@@ -37,7 +37,7 @@ GOLD = np.asarray([pair in GOLD_PAIRS for pair in zip(LEFT.tolist(), RIGHT.tolis
 
 
 class NLIMetrics:
-    """Spearman on data sets of graded pairs, and the similarities of the ten sentences, both on test.
+    """Spearman on datasets of graded pairs, and the similarities of the ten sentences, both on test.
 
     Metrics: the name of each of TASKS, which are in the claim's `extra_data` with a test part, for its Spearman; `sts`,
     their mean; `ten_auc`, the probability that one of the three gold pairs is closer than one of the 42 others;
@@ -103,11 +103,11 @@ class _Task:
 
 
 def _task(run: Run, name: str) -> _Task:
-    """Return an extra data set of the run. Raises RunError if the run names none, or its file is missing."""
+    """Return an extra dataset of the run. Raises RunError if the run names none, or its file is missing."""
     sections: Mapping[str, Mapping[str, Any]] = run.read_json(EXTRA_DATA_FILE) or {}
     path = Path(sections[name]["test"]) if name in sections else None
     if path is None or not path.is_file():
-        raise RunError(f"run {run.id}: the data set {name} to evaluate on is missing; reproduce the claim again")
+        raise RunError(f"run {run.id}: the dataset {name} to evaluate on is missing; reproduce the claim again")
     columns = read_table(path).columns
     scores = np.asarray([float(label) for label in columns["label"]])
     return _Task(path.parent.name, tuple(columns["query"]), tuple(columns["document"]), scores)

@@ -277,8 +277,8 @@ class Trainer:
             fits = False
         if not fits:
             raise TrainingError(
-                "the checkpoint's optimizer state is of other parameters than are trained here; resume the run on the "
-                "kind of device and with the version that it started with, or launch it again"
+                "the optimizer state of the checkpoint does not match the trained parameters; resume with the same "
+                "kind of device and version of BSC Lab as the original run, or launch the run again"
             )
         schedule.load_state_dict(state["schedule"])
         if state.get("scaler"):

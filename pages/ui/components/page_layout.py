@@ -134,7 +134,10 @@ def switch_page(name: str, **params: str) -> None:
     try:
         st.switch_page(f"pages/{name}.py", query_params=params)
     except StreamlitPageNotFoundError:
-        st.info(f"This page runs without the app; start it with `bsc app` to open {name}.", icon=":material/info:")
+        st.info(
+            "This page was started on its own. Start the app with `bsc app` to open other pages.",
+            icon=":material/info:",
+        )
 
 
 def next_step_button(

@@ -72,7 +72,7 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
 
     expected = estimate(config, data, data_cache.run_store())
     if expected.seconds is None:
-        st.caption(f":material/timer: Time, memory and disk: {expected.source}.")
+        st.caption(f":material/timer: {expected.source}")
         return
     of_all = ", all runs" if runs > 1 else ""
     costs = {
