@@ -86,9 +86,9 @@ def lines(report: Report) -> Iterator[str]:
         yield f"{setting or 'all'}: mean {mean}, deviation {deviation}, {len(summary['runs'])} runs"
     for claim in report.pop("recipes", []):
         yield from _claim(claim)
-    if any("statements" in finding for finding in report.get("findings", [])):  # of claims, not of an audit
+    if report.get("findings"):
         for finding in report.pop("findings"):
-            yield from _finding(finding)
+            yield from _finding(finding) if "statements" in finding else _audit_finding(finding)
     for name, value in flatten(json.loads(as_json(report))).items():
         yield f"{name}: {_format(value)}"
 
@@ -109,12 +109,21 @@ def _claim(claim: Report) -> Iterator[str]:
 
 
 def _finding(finding: Report) -> Iterator[str]:
-    """Yield the lines of a finding: its verdict, and each statement with its difference."""
+    """Yield the lines of a finding on a claim: its verdict, and each statement with its difference."""
     yield f"{finding['name']}: {finding['verdict']}. {finding['reason']}"
     for statement in finding["statements"]:
         yield f"    {statement['text']}: {statement['sentence']}"
         p = statement["p_holm"]
         yield f"        {statement['verdict']}" + ("" if p is None else f", p after Holm's correction {p:.2g}")
+
+
+def _audit_finding(finding: Report) -> Iterator[str]:
+    """Yield the line of a finding of an audit."""
+    numbers = finding["lines"]
+    rows = f" ({'line' if len(numbers) == 1 else 'lines'} {', '.join(map(str, numbers))})" if numbers else ""
+    suggestion = f" Suggestion: {finding['suggestion']}" if finding["suggestion"] else ""
+    row_filter = f" Filter: {finding['filter']}" if finding["filter"] else ""
+    yield f"{finding['severity']}: {finding['title']}{rows}.{suggestion}{row_filter}"
 
 
 class Progress:

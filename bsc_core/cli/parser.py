@@ -145,7 +145,7 @@ def _add_jobs(commands: Any) -> None:
 
     command = _command(commands, "queue", queue)
     command.add_argument(
-        "change", nargs="*", metavar="CHANGE", help="pause, unpause, move RUN POSITION (1 is the next), slots N"
+        "change", nargs="*", metavar="CHANGE", help="pause, unpause, move RUN POSITION (1 is the next), slots N|default"
     )
 
     command = _command(commands, "worker", worker)

@@ -135,3 +135,7 @@ def test_the_audit_of_a_small_file_names_lines_and_filters(tmp_path, capsys):
     findings = {finding["filter"]: finding for finding in json.loads(capsys.readouterr().out)["findings"]}
     assert findings["drop_duplicates"]["lines"] == [32]
     assert findings["drop_conflicts"]["lines"] == [7, 33]
+    assert main(["audit", str(path)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert "error: Conflicting labels in train: 1 pair (lines 7, 33). " in printed[0]
+    assert printed[1].endswith(" Filter: drop_duplicates")
