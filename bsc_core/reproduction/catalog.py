@@ -19,8 +19,8 @@ from bsc_core.reproduction.subsets import Subset
 SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")
 ARM = "best"
 SELECTION = (
-    "Loss, batches and rate were chosen on half of the training queries by the gain on the other half, with a seed "
-    "that is not reported here; the rows evaluated here had no part in the choice, and no epoch is chosen by them."
+    "Loss, batching and learning rate were selected on the training queries only: trained on one half, evaluated on "
+    "the other, with a separate seed. The evaluation rows were not used for this selection or for choosing an epoch."
 )
 
 
@@ -45,7 +45,6 @@ class RecommendedSetting(BaseModel):
     def claim(self, name: str) -> Claim:
         """Return the claim that this setting improves on the untrained encoder, on all held-out splits."""
         folder, training = self.subset.folder, self.values["training"]
-        text = f"The trained encoder is above the untrained one in {self.metric} on"
         return Claim(
             name=name,
             title=f"Recommended setting: {self.title}",
@@ -55,14 +54,20 @@ class RecommendedSetting(BaseModel):
             subsets={folder: self.subset},
             arms={ARM: Arm(title="Trained with the setting", values=self.values)},
             statements=tuple(
-                Statement(better=ARM, worse=UNTRAINED, metric=self.metric, split=split, text=f"{text} {split}")
+                Statement(
+                    better=ARM,
+                    worse=UNTRAINED,
+                    metric=self.metric,
+                    split=split,
+                    text=f"{self.metric} on {split}: trained > untrained",
+                )
                 for split in SPLITS
                 if split in self.subset.parts
             ),
             metrics=(self.metric, *self.other_metrics),
             budget=(
                 f"{plural(training['epochs'], 'epoch')} for each seed with the loss {self.values['loss']['name']} on "
-                f"{self.values['batching']['strategy']} batches of {training['batch_size']}, a rate of "
+                f"{self.values['batching']['strategy']} batches of {training['batch_size']}, a learning rate of "
                 f"{training['learning_rate']:g} and texts of at most {self.values['encoder']['max_seq_length']} tokens"
             ),
             note=f"{SELECTION} {self.note}".strip(),

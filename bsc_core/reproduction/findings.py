@@ -238,14 +238,14 @@ def _statement(claim: Claim, judged: JudgedStatement) -> dict[str, Any]:
 def _text(claim: Claim, statement: Statement) -> str:
     """Return a statement for a reader, by default built from the titles of its arms."""
     better, worse = (
-        "the untrained encoder" if name == UNTRAINED else claim.arms[name].title
+        "untrained encoder" if name == UNTRAINED else claim.arms[name].title
         for name in (statement.better, statement.worse)
     )
     if statement.expects == "same":
-        text = f"{better} and {worse} differ by at most {statement.margin:g} in {statement.metric}"
+        text = f"{statement.metric}: {better} and {worse} differ by at most {statement.margin:g}"
     else:
-        text = f"{better} is above {worse} in {statement.metric}"
-    return f"{'Informational: ' if statement.informational else ''}{statement.text or text}"
+        text = f"{statement.metric}: {better} > {worse}"
+    return f"{statement.text or text}{' (informational)' if statement.informational else ''}"
 
 
 def _settings(planned: Sequence[PlannedRun]) -> dict[str, dict[str, Any]]:

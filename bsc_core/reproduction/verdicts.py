@@ -14,12 +14,11 @@ VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "inconclusive")
 OLD_VERDICTS = dict(zip(("holds", "does not hold", "cannot be told"), VERDICTS, strict=True))
 """The verdicts by their names in findings of earlier versions."""
 RULE = (
-    "A statement that one setting is better is supported if the 95% interval of the difference is above 0 and p is "
-    "below 0.05 after Holm's correction over the statements of the claim; it is contradicted if the same is true of "
-    "the opposite. A statement that two settings are the same within a margin is supported if the whole interval is "
-    "within the margin, and contradicted if it is outside. Anything else is inconclusive in these runs. A claim is "
-    "supported if all its statements are, and contradicted if one of them is. Informational statements, which the "
-    "paper does not make, are corrected separately and have no part in the verdict."
+    "A > B: supported if the 95% interval of A - B is above 0 and p, after Holm's correction over the statements of "
+    "the claim, is below 0.05; contradicted if the interval is below 0 and p is below 0.05. A and B differ by at most "
+    "a margin: supported if the interval of A - B is inside the margin; contradicted if it is entirely outside. "
+    "Otherwise, a statement is inconclusive. A claim is supported if all its statements are, and contradicted if at "
+    "least one is. Informational statements, which the paper does not make, are corrected separately and do not count."
 )
 
 

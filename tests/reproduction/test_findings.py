@@ -62,7 +62,7 @@ def test_a_report_is_a_summary_between_marks_with_pages_and_figures(tmp_path: Pa
     assert "[turns](results/bsc.md#one-after-the-other-turns)" in written
     page = (tmp_path / "results" / "bsc.md").read_text()
     assert "\n## One after the other: turns\n" in page
-    assert re.search(r"\| BSC is above the untrained encoder in spearman \| \+0\.100(, outside)? \|", page)
+    assert re.search(r"\| spearman: BSC > untrained encoder \| \+0\.100(, outside)? \|", page)
     assert "(../pictures/turns.svg)" in page
     assert (tmp_path / "pictures" / "turns.svg").read_text().startswith("<svg")
     write_report(document, {"turns": finding})

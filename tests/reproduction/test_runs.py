@@ -83,7 +83,7 @@ def test_the_untrained_encoder_is_that_of_an_arm_without_a_parent(store: RunStor
     statement = finding["statements"][0]
     gain = first["metrics"]["test"]["spearman"]["value"] - before["test"]["spearman"]
     assert statement["difference"] == pytest.approx(gain)
-    assert statement["text"] == "BSC is above the untrained encoder in spearman"
+    assert statement["text"] == "spearman: BSC > untrained encoder"
     reverse = finding["statements"][1]
     second = next(arm for arm in finding["arms"] if arm["name"] == "second")
     loss = before["dev"]["spearman"] - second["metrics"]["dev"]["spearman"]["value"]
