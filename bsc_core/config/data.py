@@ -172,7 +172,7 @@ class DataConfig(Section):
     filters: tuple[FilterName, ...] = ()
     """Filters applied to the rows, in this order; see docs/data.md."""
     false_negatives: str | None = Field(None, title="Marked false negatives")
-    """File with the columns query and document: pairs that are no negatives. The loss does not use them as negatives,
+    """File with the columns query and document: pairs that are not negatives. The loss does not use them as negatives,
     and their rows are not in one batch."""
     examples: ExamplesConfig | None = Field(None, title="Examples from sentences")
     """Generate pairs or triplets from classified sentences."""

@@ -67,7 +67,8 @@ def _bsc_paper() -> dict[str, Preset]:
             f"paper_{name}_combined": _on_task(
                 name,
                 f"{title}: with regression",
-                f"Equation 6 with mu = {mu:g}, the paper's choice for {title}: {data}; needs labels.",
+                f"{mu:g} × batch softmax + {1 - mu:g} × regression (equation 6), the paper's choice for {title}: "
+                f"{data}; needs labels.",
                 loss=combined,
             ),
             f"paper_{name}_mse": _on_task(
@@ -91,7 +92,8 @@ def _bsc_paper() -> dict[str, Preset]:
             learned[f"paper_{name}_tau"] = _on_task(
                 name,
                 f"{title}: temperature learned",
-                "The run from which the paper takes the temperature of all others; tau starts at 1.",
+                "Learns the temperature, starting at 1; the paper uses the learned value as the fixed temperature of "
+                "its other runs.",
                 loss={"temperature": 1.0, "learn_temperature": True, "temperature_parameter": "linear"},
                 training={"temperature_learning_rate": rate},
             )
@@ -112,7 +114,7 @@ RECOMMENDED: dict[str, Preset] = {
     if setting.offered
 }
 FAMILIES: dict[str, dict[str, Preset]] = {
-    "Recommended for": RECOMMENDED,
+    "Recommended by dataset": RECOMMENDED,
     "By task": _family(_TABLES["by_task"]),
     "BSC paper": _bsc_paper(),
     **{_TABLES[key]["family"]: _family(_TABLES[key]) for key in ("article", "margins", "scl", "simcse")},

@@ -93,12 +93,12 @@ def select_an_error(visit, data, task, vectors):
 
 
 def search_the_same_model_twice(visit):
-    visit.select_option("Left", "After training")
+    visit.select_option("Left model", "After training")
     visit.wait()
     left, right = result_lists(visit)
     assert left == right
     expect(visit.page.get_by_test_id("stMetricDelta").first).to_contain_text("unchanged")
-    visit.select_option("Left", "Before training")
+    visit.select_option("Left model", "Before training")
     visit.wait()
 
 

@@ -18,7 +18,7 @@ from tests.helpers.pages import open_page, page_text
 def test_alignment_is_shown_next_to_the_map(mapped: Run) -> None:
     app = open_page("embeddings", run=mapped.id)
     text = page_text(app)
-    assert "positive pairs of dev. Lower is better for both." in text
+    assert "positive pairs of dev, and uniformity; lower is better for both." in text
     assert app.get("arrow_vega_lite_chart") or app.get("vega_lite_chart")
 
 

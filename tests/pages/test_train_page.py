@@ -54,7 +54,7 @@ def test_a_recommended_preset_is_offered_with_its_measured_gain(
 ) -> None:
     monkeypatch.setattr(preset_picker, "measured_gain", {"best_stsb": GAIN}.get)
     app = open_page("train")
-    assert app.selectbox(key="train.family").options[0] == next(iter(FAMILIES)) == "Recommended for"
+    assert app.selectbox(key="train.family").options[0] == next(iter(FAMILIES)) == "Recommended by dataset"
     assert not any("untrained to" in caption.value for caption in app.caption)
     select_preset(app, "best_stsb")
     assert f"{RECOMMENDED['best_stsb'].when} {GAIN}" in [caption.value for caption in app.caption]

@@ -59,7 +59,7 @@ def select_batch(strategy: str, stats: PlanStats, dataset: PairDataset, vectors:
     st.session_state[BATCH] = min(max(1, st.session_state[BATCH]), last)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         _step_button("back", ":material/chevron_left:", "Previous batch", -1, last)
-        st.number_input(f"Batch, of {formatting.count(last)}", 1, last, key=BATCH, width=140)
+        st.number_input(f"Batch (of {formatting.count(last)})", 1, last, key=BATCH, width=140)
         _step_button("next", ":material/chevron_right:", "Next batch", 1, last)
         for key, label, icon, number in (
             ("hardest", "Hardest", "local_fire_department", stats.hardest_batch(dataset)),

@@ -118,7 +118,7 @@ def summary_sentence(stats: StatsByName) -> str:
     shares = {name: one.hardness.closer_share for name, one in stats.items()}
     parts = [f"{formatting.percent(share)} ({name})" for name, share in shares.items() if share is not None]
     if not parts:
-        return "No positive query of these batches has a negative, so there is nothing to compare."
+        return "No query with a positive pair has a negative in its batch, so hardness is not defined."
     return f"Queries whose hardest negative is closer than the positive: {', '.join(parts)}."
 
 
@@ -134,7 +134,7 @@ def _draw_hardness(stats: StatsByName, pairs: PairDataset) -> None:
 
 def _draw_group_sizes(stats: StatsByName) -> None:
     table = plan_figures.group_size_table({name: one.group_sizes() for name, one in stats.items()})
-    alt = f"Groups of {', '.join(f'{name}: {_groups(one)}' for name, one in stats.items())}"
+    alt = f"Number and mean size of groups: {', '.join(f'{name}: {_groups(one)}' for name, one in stats.items())}"
     display.figure(plan_figures.group_size_figure(table), name="group-sizes", alt=alt, data=table)
 
 

@@ -34,7 +34,8 @@ def draw_intervals(view: ComparisonView) -> None:
     alt = f"{view.metric} of {len(rows)} settings with 95% intervals"
     display.figure(figure, alt=alt, name=f"compare.intervals.{view.metric}", data=table)
     for setting in view.others:
-        st.caption(f"**{setting.name}** against {view.base.name}: {verdicts[setting.key]}")
+        verdict = verdicts[setting.key].replace("yes, ", "significantly ", 1)
+        st.caption(f"**{setting.name}** compared with {view.base.name}: {verdict}")
 
 
 def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
@@ -108,7 +109,7 @@ def draw_table(view: ComparisonView) -> None:
     all_metrics = st.toggle("All metrics", key="runs.compare.all")
     names = view.metrics if all_metrics else [one for one in view.metrics if one in MAIN_METRICS or one == view.metric]
     rows = table_rows(view, names)
-    about = "Number of queries with a better, worse and equal value. Metrics over all pairs have none."
+    about = "Number of queries with a better, worse and equal value. Metrics over all pairs have no such counts."
     st.dataframe(
         rows,
         hide_index=True,
@@ -129,7 +130,7 @@ def table_rows(view: ComparisonView, metrics: list[str]) -> list[dict[str, str]]
     """Return a row per metric: the value of every setting, and whether each differs from the base."""
     rows = [_table_row(view, metric) for metric in metrics]
     if any(WINS in row for row in rows):
-        rows = [{**row, WINS: row.get(WINS, "not by query")} for row in rows]
+        rows = [{**row, WINS: row.get(WINS, "—")} for row in rows]
     return rows
 
 

@@ -70,11 +70,12 @@ def summary_sentence(changes: QueryDifferences, view: ComparisonView, other: Set
     equal = len(changes.rows) - wins - losses
     noun = ("query", "queries") if changes.unit == "query" else ("pair", "pairs")
     sentence = (
-        f"Of {formatting.plural(len(changes.rows), *noun)}, {other.name} is better on {formatting.count(wins)}, "
-        f"worse on {formatting.count(losses)} and equal on {formatting.count(equal)} than {view.base.name}."
+        f"Compared with {view.base.name}, {other.name} is better on {formatting.count(wins)}, worse on "
+        f"{formatting.count(losses)} and equal on {formatting.count(equal)} of "
+        f"{formatting.plural(len(changes.rows), *noun)}."
     )
     if changes.unit == "pair":
-        sentence += f" {view.metric} is not defined per pair, so each pair has a score; 1 is best."
+        sentence += f" {view.metric} is computed over all pairs; the table shows the score of each, 0 to 1 (best)."
     return sentence + (f" The first {MAX_ROWS} are shown; the download has all." if wins + losses > MAX_ROWS else "")
 
 

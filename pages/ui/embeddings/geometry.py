@@ -55,7 +55,8 @@ def draw(data: MapData, rows: np.ndarray) -> None:
     changes = [compare_values(before, after, seed=SEED) for before, after in ends] if last else None
     _draw_figure(data, values, runs, changes)
     st.caption(
-        f"{formatting.plural(len(pairs), 'positive pair')} of {split}. Lower is better for both.",
+        f"Alignment of {formatting.plural(len(pairs), 'positive pair')} of {split}, and uniformity; "
+        "lower is better for both.",
         help=f"{glossary.help_text('alignment')}\n\n{glossary.help_text('uniformity')}",
     )
     st.caption(anisotropy_sentence(values[0], values[last], changes), help=glossary.help_text("anisotropy"))

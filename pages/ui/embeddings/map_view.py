@@ -56,13 +56,13 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
         key="embeddings.color",
         bind="query-params",
     )
-    find_cell.text_input("Find texts", key="embeddings.find", placeholder="or draw a lasso")
+    find_cell.text_input("Find texts", key="embeddings.find", placeholder="words in the text")
     animated = several and layout == ANIMATED
     bottom = more_cell.container(height="stretch", vertical_alignment="bottom")
     with bottom.popover("More", icon=":material/tune:", width="stretch"):
         keys = _select_models(data, animated) if several else []
         st.selectbox(
-            "At most",
+            "Maximum number of texts",
             TEXT_LIMITS,
             format_func=lambda number: f"{number:,} texts",
             key="embeddings.most",

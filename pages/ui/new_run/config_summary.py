@@ -103,7 +103,7 @@ def _order(batching: BatchingConfig) -> str:
     return {
         "random": "pairs in random order",
         "sequential": "pairs in the order of the file",
-        "nearest": f"{groups} nearest {batching.group_by} neighbors",
+        "nearest": f"{groups} pairs with similar {sides}",
         "words": f"{groups} whose {sides} share {shared}",
         "clusters": f"{groups} from one of {plural(batching.clusters, 'cluster')}",
         "neighbors": f"{groups} whose {sides} share {shared}",
@@ -281,7 +281,10 @@ def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
             "This reproduces a mistake of the paper."
         )
     if not summary.corpus and not summary.shape.labeled:
-        yield "There is no corpus and no label: dev queries are searched among the dev documents only."
+        yield (
+            "There is no corpus and no label: each dev query searches only the dev documents, so the metrics are "
+            "optimistic."
+        )
 
 
 def loss_warnings(config: RunConfig, shape: DataShape) -> Iterator[str]:

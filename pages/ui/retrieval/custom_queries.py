@@ -111,8 +111,8 @@ def _draw_summary(queries: QuerySet, answers: Answers) -> None:
         known = f"{formatting.plural(queries.with_gold, 'query has', 'queries have')} a relevant document"
     st.caption(
         f"{formatting.plural(len(queries), 'query', 'queries')}; {known}. Both models return the same top document for "
-        f"{formatting.count(same)} and share {formatting.percent(float(answers.shared.mean()))} of the first "
-        f"{answers.listed} documents."
+        f"{formatting.plural(same, 'query', 'queries')}; on average, "
+        f"{formatting.percent(float(answers.shared.mean()))} of their first {answers.listed} documents are the same."
     )
     if answers.missing:
         missing = formatting.plural(answers.missing, "relevant document is", "relevant documents are")

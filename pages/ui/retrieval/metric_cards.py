@@ -36,7 +36,7 @@ def draw(models: ModelPair, split: str) -> dict[str, str]:
         if cards:
             draw_cards(cards, names)
             return names
-    st.caption("No metric is defined: rankings need relevant documents, correlations need labels that differ.")
+    st.caption("No metric is defined: rankings need relevant documents, correlations labels that are not all equal.")
     return {}
 
 

@@ -74,7 +74,7 @@ def select_models(run: Run, cells: Sequence[DeltaGenerator]) -> ModelPair | None
     selected = []
     for cell, name, index in zip(cells, ("Left", "Right"), (0, default_right), strict=True):
         key = cell.selectbox(
-            name,
+            f"{name} model",
             list(labels),
             index=index,
             format_func=lambda key: labels.get(key, key),
