@@ -57,7 +57,7 @@ BF16_EPSILON = 2.0**-8
 class Setting:
     """What is trained, and how.
 
-    data: a data set's folder; its first rows in source order, or random rows if shuffled. attention and mini_batch are
+    data: a dataset's folder; its first rows in source order, or random rows if shuffled. attention and mini_batch are
     for sentence-transformers: the attention of its model, and the mini-batch size of its cached loss.
     """
 
@@ -347,7 +347,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--data", type=Path, help="a folder with pfcc_s, stsb, wikiqa and cqa_a")
     options.add_argument("--parts", nargs="*", choices=list(PARTS), default=["speed", "memory", "cached"])
-    options.add_argument("--only", nargs="*", choices=list(ORDERS), default=list(ORDERS), help="data sets of `speed`")
+    options.add_argument("--only", nargs="*", choices=list(ORDERS), default=list(ORDERS), help="datasets of `speed`")
     options.add_argument("--threads", type=int, default=1)
     options.add_argument("--turns", type=int, default=5)
     options.add_argument("--steps", type=int, default=5, help="of a turn")

@@ -39,7 +39,7 @@ NEIGHBORS = 8
 
 
 class Order:
-    """A data set in the order `nearest`. runs: a temporary runs folder for the plans."""
+    """A dataset in the order `nearest`. runs: a temporary runs folder for the plans."""
 
     def __init__(self, folder: Path, data: str, runs: Path) -> None:
         self.source = {"train": str(folder / data / "pairs.tsv.gz"), "label_max": 5 if data == "stsb" else 1}
