@@ -6,10 +6,12 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import make_config
@@ -54,6 +56,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny_encoder: Path) -> Run
     run_experiment(config, run)
     advance(run, "done", exit_code=0)
     return run
+
+
+scan_once = cache(manifest_scanner.scan_component_manifests)
+
+
+@pytest.fixture(autouse=True)
+def one_scan_for_components(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the metadata of all installed packages once, not in every run of a page; a server does it once too."""
+    monkeypatch.setattr(manifest_scanner, "scan_component_manifests", scan_once)
 
 
 @pytest.fixture(autouse=True)
