@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parent))  # modules of this folder
 from chromium import executable
 from serving import AppServer
 
-from tests.helpers.waiting import PATIENCE_MS
+from tests.helpers.waiting import PATIENCE_MS, wait_until
 
 RETRY_MS = 15_000  # until a click that had no effect, since the page was redrawn, is repeated
 ANY_TEXT = re.compile(r"\w")
@@ -171,9 +171,9 @@ class Visit:
         expect(line).to_have_attribute("aria-selected", "true")
 
     def plot(self, read: str) -> Any:
-        """Evaluate a JavaScript expression on the page's Plotly figure `plot`."""
+        """Evaluate a JavaScript expression on the page's Plotly figure `plot`, once it is drawn."""
         figure = self.page.locator(".js-plotly-plot").first
-        expect(figure).to_be_visible()
+        wait_until(lambda: figure.evaluate("plot => Boolean(plot._fullData)"), "the figure is not drawn")
         return figure.evaluate(f"plot => {read}")
 
     def check_no_faults(self) -> None:

@@ -16,6 +16,7 @@ from bsc_core.data import audit, load_data
 from bsc_core.evaluation.retrieval.rank import retrieval_task
 from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run
+from tests.helpers.waiting import wait_until
 
 EPOCHS = 24
 NEW_QUERY = "my sourdough loaf is flat and dense"
@@ -237,12 +238,10 @@ def search_with_both_models(visit, run):
     expect(page.get_by_text("Example, the query whose relevant document moved most")).to_have_count(0)
     visit.wait()
     expect(page.get_by_text(re.compile("^★ relevant document: ")).first).to_be_visible()
-    result = result_lists(visit)
-    for part, answers in zip(("before", "after"), result, strict=True):
-        assert answers == nearest_documents(run.array(f"embeddings_{part}"), query, task.corpus)
+    nearest = [nearest_documents(run.array(f"embeddings_{part}"), query, task.corpus) for part in ("before", "after")]
+    wait_until(lambda: result_lists(visit) == nearest, "the documents of the query are not shown")
 
     submit_query(visit, NEW_QUERY)
     expect(page.get_by_text("This query is not in the dataset, so its relevant documents are unknown.")).to_be_visible()
-    left, right = result_lists(visit)
-    assert (len(left), len(right)) == (10, 10)
-    assert left != result[0]
+    wait_until(lambda: result_lists(visit)[0] != nearest[0], "the documents of the new query are not shown")
+    assert [len(side) for side in result_lists(visit)] == [10, 10]

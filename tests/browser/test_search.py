@@ -17,6 +17,7 @@ from bsc_core.jobs.states import advance
 from bsc_core.pipeline import run_experiment
 from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run
+from tests.helpers.waiting import wait_until
 
 ERRORS = "Queries whose relevant document is not first, with the top document and a probable cause"
 YOUR_QUERIES = "Your queries with the top documents of both models"
@@ -60,8 +61,8 @@ def search_a_query_of_the_data(visit, data, task, vectors):
     expect(visit.page.get_by_text("Example, the query whose relevant document moved most")).to_have_count(0)
     visit.wait()
     expect(visit.page.get_by_text(re.compile("^★ relevant document: "))).to_be_visible()
-    for part, answers in zip(("before", "after"), result_lists(visit), strict=True):
-        assert answers == nearest_documents(vectors[part], query, task.corpus)
+    nearest = [nearest_documents(vectors[part], query, task.corpus) for part in ("before", "after")]
+    wait_until(lambda: result_lists(visit) == nearest, "the documents of the query are not shown")
 
 
 def check_the_cards(visit, run):
@@ -89,14 +90,14 @@ def select_an_error(visit, data, task, vectors):
     box = visit.page.get_by_role("textbox", name="Search", exact=True).or_(visit.page.get_by_role("searchbox")).first
     expect(box).to_have_value(worst)
     visit.wait()
-    assert result_lists(visit)[1] == nearest_documents(vectors, int(task.query[ranks.argmax()]), task.corpus)
+    nearest = nearest_documents(vectors, int(task.query[ranks.argmax()]), task.corpus)
+    wait_until(lambda: result_lists(visit)[1] == nearest, "the documents of the selected query are not shown")
 
 
 def search_the_same_model_twice(visit):
     visit.select_option("Left model", "After training")
     visit.wait()
-    left, right = result_lists(visit)
-    assert left == right
+    wait_until(lambda: len({tuple(side) for side in result_lists(visit)}) == 1, "the lists of one model differ")
     expect(visit.page.get_by_test_id("stMetricDelta").first).to_contain_text("unchanged")
     visit.select_option("Left model", "Before training")
     visit.wait()
