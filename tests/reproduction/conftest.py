@@ -1,9 +1,13 @@
 """A claim with three settings, reproduced once for all tests."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
+from bsc_core.encoders.pretrained import static_model
 from bsc_core.jobs.worker import perform as work
 from bsc_core.jobs.worker import run_pipeline
 from bsc_core.reproduction.claims import UNTRAINED, Arm, Claim, Statement
@@ -35,6 +39,16 @@ def turns() -> Claim:
             Statement(better="first", worse="warm", metric="spearman", expects="same", margin=2.0),
         ),
     )
+
+
+@pytest.fixture(scope="session")
+def small_static(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A static encoder with the vocabulary of the tiny one, whose checkpoints are written in no time."""
+    tokenizer = Tokenizer.from_file(str(tiny_encoder / "tokenizer.json"))
+    vectors = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 16)).astype(np.float32)
+    folder = tmp_path_factory.mktemp("session-static") / "model"
+    static_model(tokenizer, vectors).save(str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")

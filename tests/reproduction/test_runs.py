@@ -36,9 +36,10 @@ class Counting:
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
 def test_every_claim_can_be_reproduced_in_the_small_form(
-    train: Train, store: RunStore, claim: Claim, monkeypatch: pytest.MonkeyPatch
+    train: Train, store: RunStore, claim: Claim, small_static: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "SMALL_SEEDS", (0,))
+    monkeypatch.setitem(runs.SMALL, "encoder", {"name": str(small_static)})
     finding = reproduce(claim, store, train, form="small")
     assert finding["verdict"] == claim_verdict(
         [one["verdict"] for one in finding["statements"] if not one["informational"]]

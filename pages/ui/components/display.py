@@ -14,6 +14,7 @@ from bsc_core import background_task, formatting
 from bsc_core.errors import BscError
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
 
     Table = pd.DataFrame | Sequence[Mapping[str, Any]]
@@ -24,16 +25,16 @@ def figure(
     *,
     alt: str,
     name: str,
-    data: Table | None = None,
+    data: Table | Callable[[], Table] | None = None,
     select: bool | Callable[[], None] = False,
     key: str | None = None,
 ) -> Any:
-    """Draw an Altair or Plotly figure with its alternative text and, below, a button for its data as CSV.
+    """Draw an Altair, Vega-Lite or Plotly figure with its alternative text and, below, a button for its data as CSV.
 
     The image is saved from the figure's toolbar (Altair: PNG, Plotly: SVG).
 
     Args:
-        fig: The figure.
+        fig: The figure, or the output of `vega_lite_spec`.
         alt: Alternative text for screen readers.
         name: File name of the downloads, and the widget key unless `key` is given.
         data: The table behind the button.
@@ -46,10 +47,18 @@ def figure(
         config = {"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": name}}
         event = st.plotly_chart(fig, key=key, on_select=on_select, config=config, alt=alt)
     else:
-        event = st.altair_chart(fig, key=key, on_select=on_select, alt=alt)
+        draw = st.vega_lite_chart if isinstance(fig, dict) else st.altair_chart
+        event = draw(fig, key=key, on_select=on_select, alt=alt)
     if data is not None:
         csv_button(data, name=name, key=f"{key}.data")
     return event
+
+
+def vega_lite_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return the Vega-Lite spec of an Altair chart, to be cached: Altair needs about 0.1 s to build and check one."""
+    spec: dict[str, Any] = chart.to_dict()
+    spec.pop("config", None)  # sizes of Altair's default theme; Streamlit has its own
+    return spec
 
 
 def columns(number: int, *, min_width: int = 360, border: bool = False) -> list[Any]:

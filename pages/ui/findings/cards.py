@@ -104,12 +104,11 @@ def draw(card: Card) -> None:
 
 
 def _result(card: Card, finding: dict[str, Any]) -> None:
-    table = verdicts.statements_table(finding["statements"])
     display.figure(
-        verdicts.verdicts_figure(table),
+        _verdicts(finding["statements"]),
         alt=f"{finding['reason']} " + " ".join(statement["sentence"] for statement in finding["statements"]),
         name=f"findings.{card.claim.name}",
-        data=table,
+        data=lambda: verdicts.statements_table(finding["statements"]),
     )
     figures.draw(finding)
     where = "in this runs folder" if card.local else "on the developers' machine"
@@ -118,6 +117,11 @@ def _result(card: Card, finding: dict[str, Any]) -> None:
     if details.open:
         with details:
             _details(finding, where)
+
+
+@st.cache_data(max_entries=100, show_spinner=False)
+def _verdicts(statements: list[dict[str, Any]]) -> dict[str, Any]:
+    return display.vega_lite_spec(verdicts.verdicts_figure(verdicts.statements_table(statements)))
 
 
 def _details(finding: dict[str, Any], where: str) -> None:
