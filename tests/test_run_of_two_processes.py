@@ -1,10 +1,9 @@
-"""Tests of a run by two processes: one of them writes, and the numbers equal those of one process."""
+"""Ctrl-C in a run of two processes."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,28 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
-from bsc_core.config import make_config
 from bsc_core.jobs.worker_ranks import follow
-from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 from tests.helpers.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[1]
-PROCESS = """
-import json, sys
-from pathlib import Path
-from bsc_core.pipeline import run_experiment
-from bsc_core.runs import Run
-from bsc_core.training.loop.distributed import leave_process_group
-
-run = Run(Path(sys.argv[1]))
-print(json.dumps(run_experiment(run.config(), run)), flush=True)
-leave_process_group()
-"""
-
 INTERRUPTED = """
 import os, signal, sys
 from pathlib import Path
@@ -52,18 +34,8 @@ os._exit(0)  # how the interpreter takes torch apart is not looked at here
 """
 
 
-@pytest.fixture
-def steady_encoder(tiny_encoder, tmp_path) -> Path:
-    """The tiny encoder without dropout, whose draws would depend on who encodes what."""
-    folder = shutil.copytree(tiny_encoder, tmp_path / "encoder")
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-def performed_by_two(run: Run, process: str = PROCESS) -> list[Any]:
-    """What the two processes returned, by rank."""
+def performed_by_two(run: Run, process: str) -> list[Any]:
+    """Run Python code in processes of rank 0 and 1; return what they printed, by rank."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -81,33 +53,6 @@ def performed_by_two(run: Run, process: str = PROCESS) -> list[Any]:
     ended = [process.communicate(timeout=PATIENCE_SECONDS) for process in started]
     assert [process.returncode for process in started] == [0, 0], ended[0][1].decode() + ended[1][1].decode()
     return [json.loads(out.decode().splitlines()[-1]) for out, _ in ended]
-
-
-def test_two_processes_train_one_run_as_one_would(steady_encoder, tmp_path):
-    config = make_config(
-        {
-            "data": {"train": str(ROOT / "sample_data" / "pairs.tsv")},
-            "encoder": {"name": str(steady_encoder), "max_seq_length": 16},
-            "batching": {"strategy": "nearest", "group_size": 4, "refresh": "reuse"},
-            "training": {
-                **{"epochs": 2, "batch_size": 64, "learning_rate": 1e-3, "threads": 1, "precision": "fp32"},
-                **{"save_steps": 5, "early_stopping_patience": 2},
-            },
-        }
-    )
-    store = RunStore(tmp_path / "runs")
-    together, alone = store.create(config), store.create(config)
-    main, follower = performed_by_two(together)
-    result = run_experiment(config, alone)
-    assert follower == {"run": together.id, "state": "done"}
-    assert main["metrics"]["after"]["dev"]["mrr"] == pytest.approx(result["metrics"]["after"]["dev"]["mrr"], abs=0.02)
-    kinds = [[line["kind"] for line in run.metrics()[0]] for run in (together, alone)]
-    assert kinds[0] == kinds[1]
-    losses = [[line["loss"] for line in run.metrics()[0] if line["kind"] == "step"] for run in (together, alone)]
-    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
-    assert together.status().steps == alone.status().steps
-    left = [sorted(path.name for path in run.folder.iterdir() if path.name[0] != ".") for run in (together, alone)]
-    assert left[0] == left[1]
 
 
 def test_ctrl_c_that_reaches_both_processes_stops_the_run_after_its_step(small_config, tmp_path):

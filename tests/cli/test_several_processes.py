@@ -51,7 +51,8 @@ def in_two_processes(words: list[str]) -> list[subprocess.CompletedProcess[str]]
 @pytest.fixture
 def config_file(small_config, tmp_path):
     batching = small_config.batching.model_copy(update={"strategy": "nearest", "refresh": "reuse", "group_size": 4})
-    training = small_config.training.model_copy(update={"epochs": 2, "micro_tokens": 64})
+    more = {"epochs": 2, "micro_tokens": 64, "save_steps": 5, "early_stopping_patience": 2}
+    training = small_config.training.model_copy(update=more)
     config = small_config.model_copy(update={"batching": batching, "training": training})
     path = tmp_path / "run.toml"
     path.write_text(tomli_w.dumps(config.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
@@ -60,17 +61,24 @@ def config_file(small_config, tmp_path):
 
 def test_two_processes_are_one_run(config_file, tmp_path):
     config = read_config(config_file)
-    alone = run_experiment(config, RunStore(tmp_path / "alone").create(config))
+    alone = RunStore(tmp_path / "alone").create(config)
+    result = run_experiment(config, alone)
     main, other = in_two_processes(["train", str(config_file), "--runs", str(tmp_path / "two"), "--json"])
     assert (main.returncode, other.returncode) == (0, 0), main.stderr + other.stderr
     report = json.loads(main.stdout)
     assert other.stdout == ""
     (run,) = RunStore(tmp_path / "two").list()
     assert (report["run"], report["state"], run.status().state) == (run.id, "done", "done")
-    steps = [line for line in run.metrics()[0] if line["kind"] == "step"]
-    assert [line["step"] for line in steps] == list(range(1, len(steps) + 1))
-    for split, metrics in alone["metrics"]["after"].items():
+    lines, expected = run.metrics()[0], alone.metrics()[0]
+    assert [(line["kind"], line.get("step")) for line in lines] == [
+        (line["kind"], line.get("step")) for line in expected
+    ]
+    losses = [[line["loss"] for line in one if line["kind"] == "step"] for one in (lines, expected)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    for split, metrics in result["metrics"]["after"].items():
         assert report["metrics"]["after"][split] == pytest.approx(metrics, abs=1e-3)
+    files = [{path.name for path in one.folder.iterdir() if path.name[0] != "."} for one in (run, alone)]
+    assert files[0] == files[1] | {"ended.json", "worker.json"}
 
 
 def test_a_stopped_run_resumes_in_two_processes(config_file, tmp_path):
