@@ -11,11 +11,12 @@ import pytest
 from bsc_core.config import make_config
 from bsc_core.data import SPLIT_SEED
 from bsc_core.errors import DataError, RunError
-from bsc_core.evaluation import Evaluator, compare_seeds, compare_statistics, pair_statistic
+from bsc_core.evaluation import Evaluator, compare_seeds
 from bsc_core.evaluation.comparison import compare_results, setting_interval, shared_metrics
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.run_results import compare_runs, load_results, run_intervals, save_results
 from bsc_core.runs import Run, RunStore
+from tests.helpers.slow_bootstrap import compare_statistics, pair_statistic
 
 TEXTS, WIDTH = 60, 8
 
@@ -106,7 +107,7 @@ def test_a_difference_by_query_is_that_of_compare_seeds(make_run):
     assert result.difference.value == pytest.approx(tables[1].mean() - tables[0].mean())
 
 
-def test_a_difference_of_all_pairs_is_that_of_compare_statistics_with_the_thresholds_of_dev(make_run):
+def test_a_difference_of_all_pairs_is_that_of_resampled_rows_with_the_thresholds_of_dev(make_run):
     first, second = make_run("a", noisy(1, 1.0)), make_run("b", noisy(2, 0.2))
     for metric in ("spearman", "f1", "best_accuracy"):
         sides = [load_results(run, "test") for run in (first, second)]

@@ -14,6 +14,7 @@ from typing import NoReturn
 from bsc_core.cli.output import as_json, lines
 from bsc_core.cli.parser import Command, make_parser
 from bsc_core.errors import BscError, InputError
+from bsc_core.jobs.worker_ranks import is_distributed, launched_rank
 
 
 def entry() -> NoReturn:
@@ -22,7 +23,11 @@ def entry() -> NoReturn:
 
     for name, value in PROCESS_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    raise SystemExit(main())
+    status = main()
+    if is_distributed():  # threads of the process group may abort an interpreter that is finalizing
+        sys.stderr.flush()
+        os._exit(status)
+    raise SystemExit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,8 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         traceback.print_exc()
         status, report = 1, {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
-    from bsc_core.jobs.worker_ranks import launched_rank
-
     if launched_rank():  # the main process reports for all of them
         return status
     if report.get("error"):

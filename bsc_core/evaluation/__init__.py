@@ -23,17 +23,15 @@ from bsc_core.evaluation.stats.bootstrap import (
     Interval,
     bootstrap_mean,
     bootstrap_seeds,
-    bootstrap_statistic,
     query_intervals,
 )
+from bsc_core.evaluation.stats.bootstrap_pairs import ScoredPairs, compare_pairs, pair_intervals
 from bsc_core.evaluation.stats.significance import (
     Comparison,
     compare,
     compare_queries,
     compare_seeds,
-    compare_statistics,
     holm,
-    pair_statistic,
 )
 
 __all__ = ["Evaluator", "evaluate", "evaluate_queries", "main_metric", "shared_queries", "text_ids"]
@@ -43,5 +41,6 @@ __all__ += ["combine", "pareto_front", "polarity_task", "sample_pool"]
 __all__ += ["PROBE_TASKS", "ProbeTask", "probe", "read_probe_task", "read_sts", "sts_result", "weighted_spearman"]
 __all__ += ["GOLD_PAIRS", "TEN_SENTENCES", "SentenceMap", "sentence_map"]
 __all__ += ["RetrievalResult", "RetrievalTask", "rank", "retrieval_task"]
-__all__ += ["Interval", "bootstrap_mean", "bootstrap_seeds", "bootstrap_statistic", "query_intervals"]
-__all__ += ["Comparison", "compare", "compare_queries", "compare_seeds", "compare_statistics", "holm", "pair_statistic"]
+__all__ += ["Interval", "bootstrap_mean", "bootstrap_seeds", "query_intervals"]
+__all__ += ["Comparison", "compare", "compare_queries", "compare_seeds", "holm"]
+__all__ += ["ScoredPairs", "compare_pairs", "pair_intervals"]

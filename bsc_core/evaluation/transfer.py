@@ -15,15 +15,10 @@ from bsc_core.encoders import embed
 from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation.metrics.polarity import WEIGHTS, K, PolarityScores, polarity_task, sample_pool
 from bsc_core.evaluation.probes.probe import probe
-from bsc_core.evaluation.probes.sts import StsTask, read_sts, sts_result, weighted_spearman
+from bsc_core.evaluation.probes.sts import StsTask, read_sts, sts_result
 from bsc_core.evaluation.probes.tasks import PROBE_TASKS, read_probe_task
-from bsc_core.evaluation.stats.bootstrap import (
-    FEWER_RESAMPLES,
-    Interval,
-    Statistic,
-    bootstrap_mean,
-    resample_statistics,
-)
+from bsc_core.evaluation.stats.bootstrap import Interval, bootstrap_mean
+from bsc_core.evaluation.stats.bootstrap_pairs import ScoredPairs, pair_weights
 from bsc_core.evaluation.stats.bootstrap_values import (
     BootstrapValue,
     average_values,
@@ -36,7 +31,7 @@ from bsc_core.evaluation.stats.bootstrap_values import (
 )
 from bsc_core.evaluation.stats.significance import Comparison, compare
 from bsc_core.neighbors import paired_cosines
-from bsc_core.types import Indices, Numbers, Vectors
+from bsc_core.types import Numbers, Vectors
 
 Report = dict[str, Any]
 Say = Callable[[str], object]
@@ -186,18 +181,22 @@ def _vectors(encoders: Encoders, texts: TextTable) -> tuple[Vectors, Vectors]:
 def _bootstrap_spearman(cosines: Sequence[Numbers], task: StsTask, *, seed: int) -> list[BootstrapValue]:
     """Return Spearman weighted by subset of two encoders; pairs with the same first sentence are resampled together."""
     subset = np.asarray(task.subset, dtype=object)
-
-    def statistic(side: Numbers) -> Statistic:
-        def weighted(rows: Indices) -> float:
-            return weighted_spearman(side[rows], task.scores[rows], subset[rows].tolist()).weighted
-
-        return weighted
-
-    statistics = [statistic(side) for side in cosines]
-    values, resamples = resample_statistics(statistics, task.left, FEWER_RESAMPLES, seed)
-    columns = [None, None] if resamples is None else list(resamples.T)
-    count = len(np.unique(task.left))
-    return [BootstrapValue(float(value), column, count) for value, column in zip(values, columns, strict=True)]
+    parts = [subset == name for name in dict.fromkeys(task.subset)]
+    pairs = [[ScoredPairs(side[rows], task.scores[rows]) for rows in parts] for side in cosines]
+    resamples: list[list[Numbers]] = [[] for _ in cosines]
+    for weights in pair_weights(task.left, seed):
+        for blocks, side in zip(resamples, pairs, strict=True):
+            sums = [
+                weights[:, rows].sum(axis=1) * part.resampled("spearman", weights[:, rows])
+                for rows, part in zip(parts, side, strict=True)
+            ]
+            blocks.append(sum(sums) / weights.sum(axis=1))
+    return [
+        BootstrapValue(
+            sts_result(side, task).weighted, np.concatenate(blocks) if blocks else None, len(np.unique(task.left))
+        )
+        for side, blocks in zip(cosines, resamples, strict=True)
+    ]
 
 
 def _space(after: Vectors, before: Vectors) -> Report:

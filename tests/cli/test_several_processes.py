@@ -107,3 +107,18 @@ def test_an_error_ends_both_processes_and_is_printed_once(tmp_path):
     assert main.stderr.count("missing.tsv") == 1
     assert other.stderr == ""
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_process_of_several_ends_although_a_thread_of_a_library_is_alive():
+    code = (
+        "import sys, threading, time; from bsc_core.cli import entry; "
+        f"threading.Thread(target=time.sleep, args=({2 * PATIENCE_SECONDS},)).start(); "
+        "sys.argv = ['bsc', 'train', 'missing.toml']; entry()"
+    )
+    shared = {"WORLD_SIZE": "2", "RANK": "0", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(
+        command, env={**os.environ, **shared}, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+    )
+    assert ended.returncode == 2
+    assert "missing.toml" in ended.stderr

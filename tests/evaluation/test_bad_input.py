@@ -29,6 +29,10 @@ def pairs(labels, texts="abcdefgh"):
     return PairDataset.from_pairs(queries, documents, labels)
 
 
+def scored(scores):
+    return measured.ScoredPairs(np.asarray(scores), np.asarray(TRUTH, dtype=np.float32))
+
+
 def vectors_for(dataset, seed=0):
     return np.random.default_rng(seed).normal(size=(len(dataset.texts), 4)).astype(np.float32)
 
@@ -69,8 +73,8 @@ def test_constant_scores_rank_in_the_worst_order_and_have_correlation_zero():
     ranked = measured.ranking_metrics(ONE_QUERY, [0.5] * 4, TRUTH, k=(1, 2))
     assert (ranked["mrr"], ranked["has_positive@2"]) == (1 / 3, 0.0)
     assert len(measured.calibration_curve([0.5] * 4, TRUTH).score) == 1
-    alike = measured.pair_statistic([0.5] * 4, TRUTH, "spearman")
-    result = measured.compare_statistics([alike], [alike], range(4), seed=0)
+    alike = scored([0.5] * 4)
+    result = measured.compare_pairs([alike], [alike], "spearman", range(4), seed=0)
     assert (result.difference.value, result.p, result.significant) == (0.0, None, False)
 
 
@@ -83,7 +87,7 @@ def test_constant_scores_rank_in_the_worst_order_and_have_correlation_zero():
         lambda scores, _: measured.calibration_curve(scores, TRUTH),
         lambda scores, _: measured.compare(SCORES, scores, seed=0),
         lambda scores, _: measured.bootstrap_mean(scores, seed=0),
-        lambda scores, _: measured.bootstrap_statistic(measured.pair_statistic(scores, TRUTH, "auc"), range(4), seed=0),
+        lambda scores, _: measured.pair_intervals(scored(scores), range(4), seed=0),
         lambda _, vectors: top_k(vectors, EYE, 10),
         lambda _, vectors: top_k(EYE, vectors, 10),
         lambda _, vectors: measured.uniformity(vectors, seed=0),
@@ -110,8 +114,7 @@ def test_a_ranking_takes_infinite_scores_and_refuses_nan():
 def test_one_query_has_a_value_without_interval_or_test():
     single = measured.compare([0.2], [0.7], seed=0)
     seeds = measured.compare_seeds([[0.2]], [[0.7], [0.8]], seed=0)
-    rows = [measured.pair_statistic(each, TRUTH, "spearman") for each in (SCORES, SCORES[::-1])]
-    together = measured.compare_statistics(rows[:1], rows[1:], ONE_QUERY, seed=0)
+    together = measured.compare_pairs([scored(SCORES)], [scored(SCORES[::-1])], "spearman", ONE_QUERY, seed=0)
     for result in (single, seeds, together):
         assert (result.p, result.significant, result.difference.low) == (None, False, None)
         assert "inconclusive" in result.sentence()

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from bsc_core.errors import DataError
 from bsc_core.evaluation import (
+    ScoredPairs,
     bootstrap_mean,
     bootstrap_seeds,
-    bootstrap_statistic,
-    pair_statistic,
+    pair_intervals,
     query_intervals,
     query_ranking_metrics,
 )
@@ -131,40 +131,17 @@ def test_draws_of_seeds_have_the_quantiles_of_students_t():
     assert not resample_seeds([np.zeros(1)], None, 10, 0).any()
 
 
-def test_a_mean_as_a_statistic_has_the_interval_of_the_mean():
-    values = np.random.default_rng(9).random(80)
-    result = bootstrap_statistic(lambda rows: float(values[rows].mean()), range(80), seed=0, n_resamples=4000)
-    expected = bootstrap_mean(values, seed=0)
-    assert (result.low, result.high) == pytest.approx((expected.low, expected.high), abs=0.01)
-
-
 def test_spearmans_interval_is_that_of_scipy():
     from scipy.stats import bootstrap, spearmanr
 
     generator = np.random.default_rng(10)
     labels = generator.random(120)
     scores = labels + generator.normal(0, 0.4, 120)
-    result = bootstrap_statistic(pair_statistic(scores, labels, "spearman"), range(120), seed=0)
+    result = pair_intervals(ScoredPairs(scores, labels), range(120), seed=0, n_resamples=1000)["spearman"]
     peer = bootstrap((scores, labels), lambda x, y: spearmanr(x, y)[0], paired=True, vectorized=False, n_resamples=600,
                      method="percentile", random_state=1)  # fmt: skip
     expected = peer.confidence_interval
     assert (result.low, result.high) == pytest.approx((expected.low, expected.high), abs=0.04)
-
-
-def test_rows_of_one_group_are_resampled_together():
-    values, groups = np.repeat([0.0, 1.0], 50), np.repeat(["a", "b"], 50)
-    whole = bootstrap_statistic(lambda rows: float(values[rows].mean()), groups, seed=0)
-    assert (whole.low, whole.high) == (0, 1)
-    assert bootstrap_statistic(lambda rows: float(values[rows].mean()), ["a"] * 100, seed=0).low is None
-
-
-def test_draws_that_leave_the_metric_undefined_are_left_out():
-    labels = np.r_[1.0, np.zeros(30)]
-    rare = pair_statistic(np.arange(31) / 31, labels, "average_precision")
-    result = bootstrap_statistic(rare, range(31), seed=0)
-    assert result.low > 0
-    with pytest.raises(DataError, match="not defined"):
-        bootstrap_statistic(pair_statistic([0.1, 0.2], [0, 0], "f1"), [0, 1], seed=0)
 
 
 def test_every_metric_has_its_interval_from_the_same_draws():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsc_core.evaluation import bootstrap_statistic, compare_statistics, pair_metrics, pair_statistic
+from bsc_core.evaluation import pair_metrics
 from bsc_core.evaluation.stats.bootstrap_pairs import PAIR_METRICS, ScoredPairs, compare_pairs, pair_intervals
+from tests.helpers.slow_bootstrap import bootstrap_statistic, compare_statistics, pair_statistic
 
 
 def pairs(seed, *, size=60, ties=True, noise=0.4):

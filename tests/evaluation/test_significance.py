@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from bsc_core.errors import DataError
 from bsc_core.evaluation import (
     QueryValues,
+    ScoredPairs,
     compare,
+    compare_pairs,
     compare_queries,
     compare_seeds,
-    compare_statistics,
     holm,
     pair_metrics,
-    pair_statistic,
 )
 
 pairs = st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=2, max_size=9)
@@ -164,13 +164,13 @@ def test_spearman_of_two_runs_is_compared_over_resampled_pairs():
     generator = np.random.default_rng(9)
     labels = generator.random(300)
     scores = [labels + generator.normal(0, spread, 300) for spread in (0.6, 0.3, 0.3)]
-    one, two, three = (pair_statistic(given, labels, "spearman") for given in scores)
-    reported = compare_statistics([one], [two], range(300), seed=0, n_resamples=300)
+    one, two, three = (ScoredPairs(given, labels) for given in scores)
+    reported = compare_pairs([one], [two], "spearman", range(300), seed=0, n_resamples=300)
     expected = [pair_metrics(given, labels)["spearman"] for given in scores]
     assert reported.difference.value == pytest.approx(expected[1] - expected[0])
     assert reported.significant
-    assert not compare_statistics([two], [three], range(300), seed=0, n_resamples=300).significant
-    both = compare_statistics([one], [two, three], range(300), seed=0, n_resamples=300)
+    assert not compare_pairs([two], [three], "spearman", range(300), seed=0, n_resamples=300).significant
+    both = compare_pairs([one], [two, three], "spearman", range(300), seed=0, n_resamples=300)
     assert both.difference.value == pytest.approx(np.mean(expected[1:]) - expected[0])
     assert both.seeds == (1, 2)
     assert both.queries == 300
@@ -179,8 +179,8 @@ def test_spearman_of_two_runs_is_compared_over_resampled_pairs():
 
 def test_equal_statistics_are_inconclusive():
     labels = np.asarray([0, 1, 1, 0, 1.0])
-    same = pair_statistic(labels * 0.5, labels, "f1", decision=0.3)
-    assert compare_statistics([same], [same], range(5), seed=0, n_resamples=50).p is None
+    same = ScoredPairs(labels * 0.5, labels, decision=0.3)
+    assert compare_pairs([same], [same], "f1", range(5), seed=0, n_resamples=50).p is None
 
 
 def test_holm_raises_p_values_as_its_steps_say():

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from bsc_core.data import TextTable
 from bsc_core.errors import DataError
 from bsc_core.evaluation import read_sts, sts_result, weighted_spearman
+from bsc_core.evaluation.probes.sts import StsTask
+from bsc_core.evaluation.transfer import _bootstrap_spearman
+from tests.helpers.slow_bootstrap import resample_statistics
 
 HEADER = "sentence1\tsentence2\tscore\tsubset\n"
 
@@ -72,3 +76,21 @@ def test_the_test_split_of_the_sts_benchmark_is_read_completely(shared_data):
     result = sts_result(shared, task)
     assert result.weighted == pytest.approx(spearmanr(shared, task.scores)[0])
     assert 0.45 < result.weighted < 0.6  # baseline of word overlap
+
+
+def test_the_intervals_of_several_subsets_resample_pairs_with_the_same_first_sentence():
+    generator = np.random.default_rng(3)
+    left, scores = np.arange(60) // 3, generator.random(60)
+    texts, _ = TextTable.from_texts([f"sentence {number}" for number in range(60)])
+    names = ("one",) * 21 + ("two",) * 36 + ("few",) * 3  # many resamples lack the few
+    task = StsTask("sts", texts, left, np.arange(60), scores, names, 0)
+    cosines = [scores + generator.normal(0, spread, 60) for spread in (0.3, 0.6)]
+    statistics = [
+        lambda rows, side=side: weighted_spearman(side[rows], scores[rows], np.array(names)[rows].tolist()).weighted
+        for side in cosines
+    ]
+    values, resamples = resample_statistics(statistics, left, 1000, 5)
+    results = _bootstrap_spearman(cosines, task, seed=5)
+    for result, value, column in zip(results, values, resamples.T, strict=True):
+        assert result.value == pytest.approx(value)
+        np.testing.assert_allclose(result.resamples, column, atol=1e-12)

@@ -10,11 +10,10 @@ import pytest
 
 from bsc_core.config import make_config
 from bsc_core.presets.catalog import FAMILIES, RECOMMENDED, preset_config
-from bsc_core.presets.gains import gain_sentence, measured_gain
 from bsc_core.presets.sample_data import sample_config
 from bsc_core.reproduction.catalog import ARM, CLAIMS, RECOMMENDED_SETTINGS
 from bsc_core.reproduction.claims import UNTRAINED
-from bsc_core.reproduction.findings import read_findings, write_finding
+from bsc_core.reproduction.findings import gain_sentence, measured_gain, read_findings, write_finding
 from bsc_core.reproduction.runs import plan_runs
 
 

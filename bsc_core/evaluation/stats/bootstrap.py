@@ -6,7 +6,7 @@ formula for the metric and stay inside its range.
 
 # Q queries, S seeds, N rows, B resamples
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,6 @@ from numpy.typing import ArrayLike
 from bsc_core.errors import DataError
 from bsc_core.evaluation.metrics.ranking import QueryValues
 from bsc_core.types import Indices, Numbers
-
-Statistic = Callable[[Indices], float | None]
-"""Function of row numbers, which may repeat; returns None if the statistic is undefined for them."""
 
 RESAMPLES = 10_000
 FEWER_RESAMPLES = 1_000  # where each resample computes a metric from scratch
@@ -62,40 +59,6 @@ def bootstrap_mean(values: ArrayLike, *, seed: int, n_resamples: int = RESAMPLES
     numbers = _checked(values)
     means = resample_means(numbers, n_resamples, seed) if len(numbers) > 1 else None
     return interval(float(numbers.mean()), means)
-
-
-def bootstrap_statistic(
-    statistic: Statistic, groups: ArrayLike, *, seed: int, n_resamples: int = FEWER_RESAMPLES
-) -> Interval:
-    """Return a statistic of rows, such as a correlation over pairs, with its interval; see `resample_statistics`."""
-    values, resamples = resample_statistics([statistic], groups, n_resamples, seed)
-    return interval(float(values[0]), None if resamples is None else resamples[:, 0])
-
-
-def resample_statistics(
-    statistics: Sequence[Statistic], groups: ArrayLike, n_resamples: int, seed: int
-) -> tuple[Numbers, Numbers | None]:
-    """Return n statistics of all rows (n,) and of resampled groups (B, n).
-
-    Resamples for which a statistic is None are excluded. The second result is None with one group, or if half of the
-    resamples are excluded. Raises DataError if a statistic of all rows is None.
-
-    groups: (N,) rows with equal values are resampled together, such as all pairs of one query; `range(N)` for
-    independent rows.
-    """
-    _, group = np.unique(np.asarray(groups), return_inverse=True)
-    values = [statistic(np.arange(len(group))) for statistic in statistics]
-    if not len(group) or any(value is None for value in values):
-        raise DataError("bootstrap: the metric is not defined for these rows; give rows for which it is")
-    members = np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])
-    generator = np.random.default_rng([seed, 0])
-    defined = []
-    for _ in range(n_resamples if len(members) > 1 else 0):
-        rows = np.concatenate([members[sampled] for sampled in generator.integers(0, len(members), len(members))])
-        resample = [statistic(rows) for statistic in statistics]
-        defined += [] if any(value is None for value in resample) else [resample]
-    enough = len(members) > 1 and 2 * len(defined) > n_resamples
-    return np.asarray(values, dtype=np.float64), np.asarray(defined, dtype=np.float64) if enough else None
 
 
 def bootstrap_seeds(values: ArrayLike, *, seed: int, n_resamples: int = RESAMPLES) -> SeededInterval:

@@ -1,8 +1,7 @@
 """Weighted bootstrap of the metrics of all pairs.
 
-A resample is a weight for each pair, so pairs are sorted once and ranks follow from sums of weights. The resamples and,
-up to rounding, the values are those of `bootstrap_statistic` and `compare_statistics` with `pair_statistic`, about 100
-times as fast.
+A resample is a weight for each pair, so pairs are sorted once and ranks follow from sums of weights. This is about 100
+times as fast as computing the metric of the resampled pairs.
 """
 
 # N pairs, T distinct scores, B resamples
@@ -90,7 +89,7 @@ class ScoredPairs:
 
     def _correlation(self, weights: Numbers, left: Numbers, right: Numbers) -> Numbers:
         """Return the correlation of values (B or 1, N); 0 if either is constant in the resample."""
-        total = weights.sum(axis=1, keepdims=True)
+        total = np.maximum(weights.sum(axis=1, keepdims=True), 1)
         left, right = (side - (weights * side).sum(axis=1, keepdims=True) / total for side in (left, right))
         both, one, two = ((weights * left * right), (weights * left**2), (weights * right**2))
         product = np.sqrt(one.sum(axis=1) * two.sum(axis=1))
@@ -169,7 +168,7 @@ def pair_intervals(
     """
     values = {name: value for name, value in pairs.metrics.items() if value is not None}
     blocks: dict[str, list[Numbers]] = {name: [np.empty(0)] for name in values}
-    for weights in _weights(groups, seed, n_resamples, CELLS["interval"]):
+    for weights in pair_weights(groups, seed, n_resamples=n_resamples, cells=CELLS["interval"]):
         for name in values:
             blocks[name].append(pairs.resampled(name, weights))
     columns = {name: defined_resamples(np.concatenate(blocks[name])[:, None]) for name in values}
@@ -188,7 +187,9 @@ def compare_pairs(
     seed: int,
     n_resamples: int | None = None,
 ) -> Comparison:
-    """Compare two settings as `compare_statistics` does, by one of PAIR_METRICS that is defined for every seed.
+    """Compare two settings by one of PAIR_METRICS that is defined for every seed.
+
+    p and the resampling of seeds are as in `compare_seeds`, but differences between seeds are not shrunk.
 
     first, second: the same pairs scored by each seed of a setting. groups, n_resamples: as in `pair_intervals`.
     """
@@ -204,17 +205,20 @@ def mean_pair_interval(sides: Sequence[ScoredPairs], metric: str, groups: ArrayL
 def _resample(
     sides: Sequence[ScoredPairs], metric: str, groups: ArrayLike, seed: int, n_resamples: int | None
 ) -> tuple[Numbers, Numbers | None]:
-    """Return a metric of each side on all pairs (S,) and on resampled ones (B, S), as `resample_statistics`."""
+    """Return a metric of each side on all pairs (S,) and on resampled ones (B, S), None if there are too few."""
     values = np.asarray([side.metrics[metric] for side in sides], dtype=np.float64)
     blocks = [
         np.stack([side.resampled(metric, weights) for side in sides], axis=1)
-        for weights in _weights(groups, seed, n_resamples, CELLS["comparison"])
+        for weights in pair_weights(groups, seed, n_resamples=n_resamples, cells=CELLS["comparison"])
     ]
     return values, defined_resamples(np.concatenate([np.empty((0, len(sides))), *blocks]))
 
 
-def _weights(groups: ArrayLike, seed: int, n_resamples: int | None, cells: int) -> Iterator[Numbers]:
-    """Yield blocks (b, N) of the count of each pair in a resample; none if there is one group."""
+def pair_weights(groups: ArrayLike, seed: int, *, n_resamples: int | None = None, cells: int = 0) -> Iterator[Numbers]:
+    """Iterate over blocks (b, N) of the count of each pair in a resample of groups; none if there is one group.
+
+    n_resamples: None takes as many as `fitting_resamples` of `cells` cells, at least 1,000.
+    """
     _, group = np.unique(np.asarray(groups), return_inverse=True)
     count = int(group.max(initial=-1)) + 1
     if count < 2:

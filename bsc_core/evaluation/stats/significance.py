@@ -9,23 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bsc_core.errors import DataError
-from bsc_core.evaluation.metrics.pairs import pair_metrics
 from bsc_core.evaluation.metrics.ranking import QueryValues
 from bsc_core.evaluation.stats.bootstrap import (
     CELLS_AT_ONCE,
-    FEWER_RESAMPLES,
     RESAMPLES,
     Interval,
-    Statistic,
     interval,
     resample_means,
     resample_seeds,
-    resample_statistics,
     seed_effects,
     seed_freedom,
     seed_table,
 )
-from bsc_core.types import Indices, Numbers
+from bsc_core.types import Numbers
 
 EXACT_UP_TO = 14  # maximum number of differing queries for enumerating all sign changes
 ROUNDING = 1e-12  # relative rounding error of sums with different signs
@@ -129,26 +125,6 @@ def compare_seeds(first: ArrayLike, second: ArrayLike, *, seed: int, n_resamples
     return Comparison(interval(float(gained.mean()), resamples), p, len(gained), method, *_wins(gained), seeds=seeds)
 
 
-def compare_statistics(
-    first: Sequence[Statistic],
-    second: Sequence[Statistic],
-    groups: ArrayLike,
-    *,
-    seed: int,
-    n_resamples: int = FEWER_RESAMPLES,
-) -> Comparison:
-    """Compare two settings by a metric of all rows together, such as Spearman over pairs (`pair_statistic`).
-
-    p and the resampling of seeds are as in `compare_seeds`, but differences between seeds are not shrunk.
-
-    first, second: the metric of each seed of a setting, each called with the same resampled rows. groups: (N,) rows
-    with equal values are resampled together. Raises DataError if a metric is None on all rows.
-    """
-    count = len(np.unique(np.asarray(groups)))
-    values, resamples = resample_statistics([*first, *second], groups, n_resamples, seed)
-    return compare_resamples(values, resamples, len(first), groups=count, seed=seed)
-
-
 def compare_resamples(values: Numbers, resamples: Numbers | None, firsts: int, *, groups: int, seed: int) -> Comparison:
     """Compare two settings by a metric of all rows and of resampled rows.
 
@@ -164,22 +140,6 @@ def compare_resamples(values: Numbers, resamples: Numbers | None, firsts: int, *
     p = None if gained is None or not gained.any() else _two_sided(gained)
     method = f"{0 if resamples is None else len(resamples):,} resamples of seeds and rows"
     return Comparison(interval(float(two.mean() - one.mean()), gained), p, groups, method, seeds=(len(one), len(two)))
-
-
-def pair_statistic(
-    scores: ArrayLike, labels: ArrayLike, metric: str, *, threshold: float = 0.5, decision: float | None = None
-) -> Statistic:
-    """Return a metric of `pair_metrics` as a function of rows, for `bootstrap_statistic` and `compare_statistics`.
-
-    decision: threshold of F1, or of accuracy for `best_accuracy`, chosen on dev; None chooses it in every resample.
-    """
-    given, gold = np.asarray(scores), np.asarray(labels)
-
-    def statistic(rows: Indices) -> float | None:
-        chosen = {"accuracy_decision" if metric == "best_accuracy" else "decision": decision}
-        return pair_metrics(given[rows], gold[rows], threshold=threshold, **chosen)[metric]
-
-    return statistic
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
-from bsc_core.presets.gains import measured_gain
+from bsc_core.reproduction.findings import measured_gain
 from pages.ui.components import config_form, data_cache, page_layout
 from pages.ui.new_run import loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
