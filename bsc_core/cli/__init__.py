@@ -14,7 +14,6 @@ from typing import NoReturn
 from bsc_core.cli.output import as_json, lines
 from bsc_core.cli.parser import Command, make_parser
 from bsc_core.errors import BscError, InputError
-from bsc_core.jobs.worker_ranks import is_distributed, launched_rank
 
 
 def entry() -> NoReturn:
@@ -24,6 +23,8 @@ def entry() -> NoReturn:
     for name, value in PROCESS_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     status = main()
+    from bsc_core.jobs.worker_ranks import is_distributed
+
     if is_distributed():  # threads of the process group may abort an interpreter that is finalizing
         sys.stderr.flush()
         os._exit(status)
@@ -49,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         traceback.print_exc()
         status, report = 1, {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+    from bsc_core.jobs.worker_ranks import launched_rank
+
     if launched_rank():  # the main process reports for all of them
         return status
     if report.get("error"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,35 +16,10 @@ from bsc_core.pipeline import run_experiment
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
 from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.helpers.warm_processes import two_processes
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def in_two_processes(words: list[str]) -> list[subprocess.CompletedProcess[str]]:
-    """Run `bsc WORDS` in processes of rank 0 and 1."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "bsc_core.cli", *words],
-            env={**os.environ, **shared, "PYTHONPATH": str(ROOT), "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        reported = [process.communicate(timeout=PATIENCE_SECONDS) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [
-        subprocess.CompletedProcess(words, process.returncode, *words_of)
-        for process, words_of in zip(processes, reported, strict=True)
-    ]
+BSC = "from bsc_core.cli import entry; entry()"
 
 
 @pytest.fixture
@@ -63,8 +37,8 @@ def test_two_processes_are_one_run(config_file, tmp_path):
     config = read_config(config_file)
     alone = RunStore(tmp_path / "alone").create(config)
     result = run_experiment(config, alone)
-    main, other = in_two_processes(["train", str(config_file), "--runs", str(tmp_path / "two"), "--json"])
-    assert (main.returncode, other.returncode) == (0, 0), main.stderr + other.stderr
+    words = ["train", config_file, "--runs", tmp_path / "two", "--json"]
+    main, other = two_processes(BSC, lambda rank: words, tmp_path)
     report = json.loads(main.stdout)
     assert other.stdout == ""
     (run,) = RunStore(tmp_path / "two").list()
@@ -89,8 +63,7 @@ def test_a_stopped_run_resumes_in_two_processes(config_file, tmp_path):
     )
     assert result["state"] == "stopped"
     run.update_status(state="stopped")
-    main, other = in_two_processes(["resume", run.id, "--runs", str(store.root), "--json"])
-    assert (main.returncode, other.returncode) == (0, 0), main.stderr + other.stderr
+    main, _ = two_processes(BSC, lambda rank: ["resume", run.id, "--runs", store.root, "--json"], tmp_path)
     following = store.get(json.loads(main.stdout)["run"])
     assert following.status().resumed_from == run.id
     assert len(store.list()) == 2
@@ -102,8 +75,8 @@ def test_a_stopped_run_resumes_in_two_processes(config_file, tmp_path):
 def test_an_error_ends_both_processes_and_is_printed_once(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(f'[data]\ntrain = "{tmp_path}/missing.tsv"\n', encoding="utf-8")
-    main, other = in_two_processes(["train", str(path), "--runs", str(tmp_path / "runs")])
-    assert (main.returncode, other.returncode) == (2, 2)
+    words = ["train", path, "--runs", tmp_path / "runs"]
+    main, other = two_processes(BSC, lambda rank: words, tmp_path, status=2)
     assert main.stderr.count("missing.tsv") == 1
     assert other.stderr == ""
     assert not (tmp_path / "runs").exists()

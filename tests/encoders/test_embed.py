@@ -13,6 +13,7 @@ from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import cached_vectors, embed, encode, load_encoder, save_model, tokenize
 from bsc_core.encoders.embedding_cache import folder_digest
 from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.helpers.warm_processes import WarmProcess
 
 
 @pytest.fixture
@@ -88,8 +89,8 @@ def test_concurrent_processes_get_equal_vectors(cache, config, tmp_path):
         "np.save(sys.argv[2], vectors)\n"
     )
     outputs = [tmp_path / f"{number}.npy" for number in range(2)]
-    children = [subprocess.Popen([sys.executable, "-c", code, config.name, str(output)]) for output in outputs]
-    assert [child.wait(120) for child in children] == [0, 0]
+    children = [WarmProcess(code, config.name, output, output=output) for output in outputs]
+    assert [child.wait(PATIENCE_SECONDS) for child in children] == [0, 0], children[0].stderr + children[1].stderr
     np.testing.assert_array_equal(np.load(outputs[0]), np.load(outputs[1]))
     assert [path.suffix for path in cache.iterdir()] == [".npy"]
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +16,7 @@ from bsc_core.jobs.worker import main
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint
 from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.helpers.warm_processes import WarmProcess
 from tests.jobs.conftest import add_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,10 +72,8 @@ def performed(store: RunStore, config) -> Run:
 def killed(store: RunStore, config, *, step: int = 0, syncs: int = 0) -> Run:
     """Return a run whose process ended by SIGKILL after a step, or while it wrote a checkpoint."""
     run = store.create(config)
-    command = [sys.executable, "-c", KILLER, str(run.folder), str(step), str(syncs)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=PATIENCE_SECONDS)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    process = WarmProcess(KILLER, run.folder, step, syncs, output=store.root / "killed")
+    assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL, process.stderr
     run.update_status(state="lost")
     return run
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import runpy
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,34 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bsc_core.training.loop.distributed import MICRO_BATCHES_EACH, Distributed
-from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.helpers.warm_processes import two_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("two_ranks.py")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def run_two_processes(command: list[str], folder: Path) -> None:
-    """Run a command as torchrun would, twice; {rank} is replaced by the rank."""
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
-    processes = []
-    for rank in range(2):
-        environment = {**os.environ, **shared, "PYTHONPATH": str(ROOT), "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        with (folder / f"log-{rank}.txt").open("w") as log:
-            arguments = [argument.replace("{rank}", str(rank)) for argument in command]
-            processes.append(subprocess.Popen(arguments, env=environment, stdout=log, stderr=log))
-    try:
-        ended = [process.wait(timeout=PATIENCE_SECONDS) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    assert ended == [0, 0], "\n".join((folder / f"log-{rank}.txt").read_text() for rank in range(2))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +25,7 @@ def results(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
     threads = torch.get_num_threads()
     runpy.run_path(str(SCRIPT))["main"](str(tiny_encoder), folder / "alone")
     torch.set_num_threads(threads)
-    run_two_processes([sys.executable, str(SCRIPT), str(tiny_encoder), str(folder / "{rank}")], folder)
+    two_processes(SCRIPT.read_text(encoding="utf-8"), lambda rank: (tiny_encoder, folder / str(rank)), folder)
     return [torch.load(folder / name, weights_only=True) for name in ("alone", "0", "1")]
 
 
