@@ -23,7 +23,13 @@ from typing import Any
 
 from bsc_core.config import RunConfig
 from bsc_core.errors import BscError, InputError, RunError, RunNotFoundError
-from bsc_core.jobs.local.processes import current_process, signal_handlers, wait_until, worker_environment
+from bsc_core.jobs.local.processes import (
+    current_process,
+    lower_priority,
+    signal_handlers,
+    wait_until,
+    worker_environment,
+)
 from bsc_core.jobs.recovery import OUT_OF_MEMORY
 from bsc_core.jobs.states import STOPPED_MESSAGE, advance, move
 from bsc_core.jobs.worker_ranks import follow, launched_rank
@@ -208,4 +214,5 @@ def _cause(error: Exception) -> str:
 
 
 if __name__ == "__main__":
+    lower_priority()
     raise SystemExit(main(sys.argv[1]))

@@ -146,12 +146,12 @@ def reload_the_page_during_training(visit, run):
     assert run.id in page.url
     after = shown_step(visit, at_least=before)
     shown_step(visit, at_least=after + 1)
-    assert [row[1] for row in visit.rows(RUNS) if run.id in row[0]] == ["● running"]
+    assert [row[1] for row in visit.rows(RUNS) if run.id.endswith(row[0])] == ["● running"]
     expect(page.get_by_test_id("stSidebar").get_by_role("link", name=re.compile(r"^.*\d+% · "))).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart").or_(page.locator(".js-plotly-plot")).first).to_be_visible()
 
 
-RUNS = "Runs with state, progress, step, time left, metric on dev, group and age"
+RUNS = "Runs with state, metric on dev, settings that differ, progress, group and age"
 METRICS = "Metrics before and after training"
 INTERVAL = re.compile(r"(-?\d\.\d{3}) \[(-?\d\.\d{3}), (-?\d\.\d{3})\]")
 VERDICTS = ("yes, ", "inconclusive", "no difference")

@@ -14,7 +14,7 @@ from tests.helpers.waiting import suspend, wait_until
 
 EPOCHS = 3
 FAST_FORWARD_MS = 60_000  # of the browser's clock
-RUNS = "Runs with state, progress, step, time left, metric on dev, group and age"
+RUNS = "Runs with state, metric on dev, settings that differ, progress, group and age"
 QUESTION = "How is training going"
 
 
@@ -51,7 +51,7 @@ def launch_sweep(visit, store: RunStore) -> str:
     expect(page.get_by_text(re.compile("^Trains in seconds"))).to_be_visible()
     visit.wait()
     visit.by_key("train.sweep.on").locator("label").click()
-    expect(page.get_by_text(re.compile("^One run. Press List"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^One run. Press Sweep"))).to_be_visible()
     expand_section(visit, "training")
     epochs = page.get_by_role("spinbutton", name="Epochs")
     epochs.fill(str(EPOCHS))
@@ -68,8 +68,13 @@ def launch_sweep(visit, store: RunStore) -> str:
     cells = {(run.config().loss.temperature, run.config().training.batch_size) for run in runs}
     assert cells == {(first, second) for first in (0.1, 0.05) for second in (32, 16)}
     expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(group)
-    assert {row[0] for row in visit.rows(RUNS)} == {run.id for run in runs}
+    assert {row[0] for row in visit.rows(RUNS)} == {shown_name(run) for run in runs}
     return group
+
+
+def shown_name(run: Run) -> str:
+    """Return the name of a run in the table: its id without date and time."""
+    return run.id.split("-", 2)[2]
 
 
 def expand_section(visit, section: str) -> None:
@@ -152,7 +157,7 @@ def check_all_runs(visit, store: RunStore, group: str, done: list[Run], stopped:
     expect(visit.table(RUNS)).not_to_contain_text("running")
     visit.wait(QUESTION)
     shown = {row[0]: row[1] for row in visit.rows(RUNS)}
-    assert shown == {run.id: "✓ done" for run in done} | {stopped.id: "■ stopped"}
+    assert shown == {shown_name(run): "✓ done" for run in done} | {shown_name(stopped): "■ stopped"}
     expect(page.get_by_text("Queue: no run waiting")).to_be_visible()
 
 
@@ -167,7 +172,7 @@ def check_best_setting(visit, group: str, done: list[Run]) -> None:
     """Check the figure, the table of settings and the config against the summary of the runs."""
     page, summary = visit.page, group_summary(done)
     best = summary["settings"][0]
-    headline = f"The best of 4 runs reaches {summary['metric']} {best['best']:.3f}"
+    headline = f"Highest of 4 runs: {summary['metric']} {best['best']:.3f}"
     chart = page.get_by_test_id("stVegaLiteChart").first
     expect(chart).to_contain_text(headline)
     page.get_by_role("tab", name="Settings").click()

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +13,7 @@ from safetensors import SafetensorError
 
 from bsc_core.config import RunConfig
 from bsc_core.errors import BscError, DataError, TrainingError
-from bsc_core.jobs.local.processes import current_process
+from bsc_core.jobs.local.processes import NICENESS, current_process
 from bsc_core.jobs.worker import heartbeat, main, perform
 from bsc_core.runs import Run
 
@@ -158,3 +160,13 @@ def test_a_heartbeat_that_cannot_be_written_does_not_end_the_run(run, until, cap
 def test_the_module_is_what_a_worker_process_runs(run):
     assert main(run.folder, lambda config, run: {"state": "done"}) == 0
     assert run.status().state == "done"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="niceness is of POSIX")
+def test_a_worker_process_has_a_lower_priority_than_the_app(run):
+    code = "import os, sys, runpy; sys.argv = ['worker', sys.argv[1]]\n"
+    code += "try:\n    runpy.run_module('bsc_core.jobs.worker', run_name='__main__')\n"
+    code += "except SystemExit:\n    print(os.nice(0))"
+    (run.folder / "config.json").write_text("{", encoding="utf-8")  # ends at once
+    ended = subprocess.run([sys.executable, "-c", code, str(run.folder)], capture_output=True, text=True, check=True)
+    assert int(ended.stdout.splitlines()[-1]) == min(os.nice(0) + NICENESS, 19)

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.evaluation import compare
 from bsc_core.jobs import Queue, launch, launch_group
 from bsc_core.runs import Run, RunStore
+from pages.ui.components import data_cache
 from pages.ui.runs import queue, table
 from pages.ui.runs import sweep as sweep_view
 from tests.helpers.pages import click, expander_labels, open_page, page_text
@@ -133,10 +134,10 @@ def test_the_title_counts_waiting_runs() -> None:
 def test_a_group_shows_its_runs_with_axes_and_summary(finished: Run, sweep: list[Run]) -> None:
     app = open_page("runs", group=GROUP)
     assert not app.exception
-    assert app.dataframe[0].value["Run"].tolist() == [run.id for run in sweep]
+    assert app.dataframe[0].value["Run"].tolist() == [data_cache.short_id(run.id) for run in sweep]
     assert "sweep-0001: 3 of 4 runs done, 1 failed" in page_text(app)
     figure = json.loads(app.get("vega_lite_chart")[0].proto.spec)
-    assert figure["title"] == ["The best of 4 runs reaches mrr 0.800", "with temperature 0.5"]
+    assert figure["title"] == ["Highest of 4 runs: mrr 0.800", "with temperature 0.5"]
     assert len(open_page("runs").dataframe[0].value) == 5
 
 
@@ -178,16 +179,19 @@ def add_results(run: Run, trained: Run, loss_of_mrr: float, *, other_data: bool 
     run.update_status(metric_best=float(queries["mrr"].mean()))
 
 
+NO_CLEAR_BEST = "No clear best setting: loss.temperature 0.5 (highest mean) against loss.temperature 0.05"
+
+
 @pytest.mark.parametrize(
     ("other_data", "sentence"),
     [
         (
             False,
-            "Best against next setting (loss.temperature 0.05): inconclusive, +0.100 [+0.000, +0.300], p = 1.",
+            f"{NO_CLEAR_BEST}: +0.100 [+0.000, +0.300], p = 1.",
         ),
         (
             True,
-            "Best against next setting (loss.temperature 0.05): not compared, the runs were evaluated on different dev",
+            f"{NO_CLEAR_BEST}: not compared, the runs were evaluated on different dev",
         ),
     ],
 )
@@ -208,18 +212,18 @@ def test_the_best_setting_is_compared_with_the_next_one(
 def test_settings_without_stored_results_have_no_interval(sweep: list[Run]) -> None:
     app = open_tab("Settings")
     assert app.dataframe[-1].value["95% interval"].tolist() == ["no interval"] * 2
-    assert "Best against next setting (loss.temperature 0.05): not compared, run " in page_text(app)
+    assert f"{NO_CLEAR_BEST}: not compared, run " in page_text(app)
 
 
 def test_the_best_setting_is_better_only_if_that_is_significant() -> None:
     gains = np.linspace(0.01, 0.03, 40)
-    above = sweep_view.best_sentence(compare(np.zeros(40), gains, seed=0), "temperature 0.1")
-    assert above.startswith("Best against next setting (temperature 0.1): better, +0.020 [+0.0")
-    assert above.endswith("p < 0.001.")
-    one = sweep_view.best_sentence(compare([0.1], [0.3], seed=0), "temperature 0.1")
-    assert one == "Best against next setting (temperature 0.1): inconclusive, there is one query."
-    same = sweep_view.best_sentence(compare(gains, gains, seed=0), "temperature 0.1")
-    assert same == "Best against next setting (temperature 0.1): inconclusive, no query differs."
+    above = sweep_view.best_sentence(compare(np.zeros(40), gains, seed=0), "cold", "warm")
+    assert above.startswith("Best setting: cold, +0.020 [+0.0")
+    assert above.endswith("p < 0.001 against the next, warm.")
+    one = sweep_view.best_sentence(compare([0.1], [0.3], seed=0), "cold", "warm")
+    assert one == "No clear best setting: cold (highest mean) against warm: there is one query."
+    same = sweep_view.best_sentence(compare(gains, gains, seed=0), "cold", "warm")
+    assert same == "No clear best setting: cold (highest mean) against warm: no query differs."
 
 
 def test_the_curves_of_all_runs_share_one_figure(sweep: list[Run]) -> None:

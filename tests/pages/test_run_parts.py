@@ -178,12 +178,12 @@ def test_duplicate_opens_new_run_with_every_setting(finished: Run) -> None:
 
 def test_the_dataset_of_a_config_is_created_once(runs: RunStore, trained: Run) -> None:
     data = trained.config().data
-    first = actions.dataset_key(data)
-    assert actions.dataset_key(data) == first
+    first = actions.saved_dataset_key(data)
+    assert actions.saved_dataset_key(data) == first
     assert data_cache.datasets()[first].data == data
-    assert actions.dataset_key(data_cache.datasets()[data_cache.SAMPLE].data) == data_cache.SAMPLE
+    assert actions.saved_dataset_key(data_cache.datasets()[data_cache.SAMPLE].data) == data_cache.SAMPLE
     other = data.model_copy(update={"threshold": 0.1})
-    assert actions.dataset_key(other) != first
+    assert actions.saved_dataset_key(other) != first
 
 
 def test_training_from_a_run_starts_from_its_model(finished: Run) -> None:

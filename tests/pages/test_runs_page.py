@@ -107,6 +107,11 @@ def test_an_unknown_run_in_the_url_selects_nothing(finished: Run) -> None:
     app = open_page("runs", run="no-such-run")
     assert not app.exception
     assert "Select a run" in page_text(app)
+    assert [one.value for one in app.warning] == [
+        "The run of this link was not found: no-such-run. Select another one above."
+    ]
+    app.selectbox(key="run").set_value(finished.id).run()
+    assert not app.warning
 
 
 def test_a_damaged_status_is_reported(finished: Run) -> None:

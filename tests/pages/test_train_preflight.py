@@ -17,6 +17,7 @@ from bsc_core.preflight.task import result_file
 from bsc_core.presets.catalog import preset_config
 from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
+from pages.ui.components import data_cache
 from pages.ui.new_run import preflight
 from tests.helpers.pages import (
     click,
@@ -43,7 +44,7 @@ def test_lora_is_one_switch_and_its_settings(runs: RunStore) -> None:
 def test_a_run_can_start_from_a_finished_run(finished: Run, runs: RunStore) -> None:
     app = open_page("train")
     box = app.selectbox(key="train.encoder.name")
-    assert any(finished.id in option and "done" in option for option in box.options)
+    assert any(data_cache.short_id(finished.id) in option and "done" in option for option in box.options)
     box.set_value(f"run:{finished.id}").run()
     assert f"Start from the model of run {finished.id}" in page_text(app)
     click(app, "train.launch")
@@ -192,6 +193,15 @@ def test_the_run_can_be_launched_during_a_preflight(runs: RunStore, child: Child
     click(app, "train.preflight.end")
     assert child.code == -15
     assert not app.button(key="train.preflight.begin").disabled
+
+
+def test_a_launch_ends_the_preflight(runs: RunStore, child: Child) -> None:
+    app = open_page("train")
+    click(app, "train.preflight.begin")
+    click(app, "train.launch")
+    assert len(runs.list()) == 1
+    assert child.code == -15
+    assert preflight.STATE not in app.session_state
 
 
 def test_a_failed_preflight_reports_its_error(runs: RunStore, child: Child) -> None:

@@ -93,7 +93,7 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
     if top is None:
         return [f"{runs}, none evaluated yet"]
     chosen = [f"{name.rpartition('.')[2]} {format_value(value)}" for name, value in settings[top].items()]
-    return [f"The best of {runs} reaches {metric} {formatting.metric(results[top])}", f"with {', '.join(chosen)}"]
+    return [f"Highest of {runs}: {metric} {formatting.metric(results[top])}", f"with {', '.join(chosen)}"]
 
 
 def sweep_curves(

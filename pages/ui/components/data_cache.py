@@ -6,6 +6,7 @@ Cache keys are names, file stamps and digests, never arrays.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
@@ -51,8 +52,8 @@ def run_store() -> RunStore:
 
 
 def short_id(run_id: str) -> str:
-    """Return the id of a run or a group without its leading date and time."""
-    return run_id.split("-", 2)[-1]
+    """Return the id of a run or a group without its leading date and time: its name and four random characters."""
+    return re.sub(r"^\d{8}-\d{6}-", "", run_id)
 
 
 def datasets() -> dict[str, DatasetChoice]:
@@ -82,6 +83,19 @@ def _with_filters(key: str, data: DataConfig) -> DataConfig:
 def settings_file(key: str) -> Path:
     """Return the file with the filters of sample data. Uploads store theirs in their `dataset.json`."""
     return run_store().root / "settings" / f"{key}.json"
+
+
+def dataset_key(data: DataConfig) -> str | None:
+    """Return the key of the dataset with this config, apart from its marked false negatives; None if there is none."""
+    unmarked = data.model_copy(update={"false_negatives": None})
+    return next(
+        (
+            key
+            for key, choice in datasets().items()
+            if choice.data.model_copy(update={"false_negatives": None}) == unmarked
+        ),
+        None,
+    )
 
 
 def data_config(key: str) -> DataConfig:

@@ -10,11 +10,11 @@ from typing import Any
 import streamlit as st
 from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 
-from bsc_core.errors import BscError
 from pages.ui.components import data_cache, display, navigation, sidebar_jobs
 
 ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 NO_RUN = "none"
+NOT_FOUND = "context_not_found"  # session key: choices of a link that do not exist, by key, as (label, value)
 OPEN = sidebar_jobs.OPEN
 CONTEXT = ("dataset", "encoder", "run")
 MAX_RUNS = 500  # that the bar offers
@@ -80,6 +80,9 @@ def _bar(arrived: bool) -> Context:
     with run_cell:
         run = _choice("run", "Run", runs, arrived)
     st.session_state["context"] = {"dataset": dataset, "encoder": encoder, "run": run}
+    for label, value in st.session_state.get(NOT_FOUND, {}).values():
+        about = f"The {label.lower()} of this link was not found: {value}. Select another one above."
+        st.warning(about, icon=":material/link_off:")
     return saved_context()
 
 
@@ -88,9 +91,14 @@ def _choice(key: str, label: str, options: list[str], arrived: bool, *, open_end
 
     Options are shown without formatting, because the binding writes the shown text into the URL.
     """
+    not_found = st.session_state.setdefault(NOT_FOUND, {})
+    if arrived:
+        not_found.pop(key, None)
     last = st.session_state.get("context", {}).get(key)
     sent = st.session_state.get("context_next", {}).pop(key, None)
     linked = st.query_params.get(key)
+    if linked and not open_ended and linked not in options:
+        not_found[key] = (label, linked)
     if sent and (open_ended or sent in options):
         jumps = st.session_state.setdefault("context_jumps", {})
         jumps[key] = (st.session_state.get(key), sent, time.monotonic())
@@ -104,7 +112,10 @@ def _choice(key: str, label: str, options: list[str], arrived: bool, *, open_end
     if open_ended:
         options = list(dict.fromkeys([*options, *(name for name in (sent, linked, last) if name)]))
     value = st.selectbox(label, options, key=key, accept_new_options=open_ended, bind="query-params")
-    return value if value and (open_ended or value in options) else options[0]
+    value = value if value and (open_ended or value in options) else options[0]
+    if value != options[0]:
+        not_found.pop(key, None)
+    return value
 
 
 def _ignore_stale_value(key: str, options: list[str]) -> None:
@@ -113,15 +124,6 @@ def _ignore_stale_value(key: str, options: list[str]) -> None:
     recent = time.monotonic() - since < STALE_SECONDS
     if recent and value in options and st.session_state.get(key) == before:
         st.session_state[key] = value
-
-
-def run_label(run_id: str) -> str:
-    """Return the name and id of a run, or its id alone when it has no name or its config cannot be read."""
-    try:
-        name = data_cache.run_store().get(run_id).config().name
-    except BscError:
-        return run_id
-    return f"{name} · {run_id}" if name else run_id
 
 
 def switch_page(name: str, **params: str) -> None:

@@ -150,8 +150,9 @@ def _run_frames(run: Run) -> list[Frame]:
 def _trained_frame(run: Run) -> list[Frame]:
     """Return another run after training, if it has these embeddings."""
     after = [model for model in run_data.models(run) if model.part == "after"]
-    name = f"{page_layout.run_label(run.id).split(' · ')[0]} · {run.id[-4:]}"
-    return [Frame(run.id, name, VectorFile(_path(model.vectors())), of_run=False) for model in after]
+    return [
+        Frame(run.id, data_cache.short_id(run.id), VectorFile(_path(model.vectors())), of_run=False) for model in after
+    ]
 
 
 def _path(array: np.ndarray) -> Path:

@@ -122,7 +122,7 @@ def _table_row(run: Run) -> dict[str, Any]:
     best = f"{status.metric_name} {formatting.metric(status.metric_best)}" if status.metric_name else "—"
     left = formatting.duration(status.eta_seconds) if status.eta_seconds and not status.is_finished else ""
     return {
-        "Run": page_layout.run_label(run.id),
+        "Run": data_cache.short_id(run.id),
         "State": status.state,
         "Progress": 1.0 if status.state == "done" else status.progress,
         "Time left": left,

@@ -5,7 +5,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.config import RunConfig
 from bsc_core.runs import parent_run_id
-from pages.ui.components import config_form, data_cache, page_layout
+from pages.ui.components import config_form, data_cache
 from pages.ui.new_run.config_summary import ENCODER_NAMES
 
 MAX_RUNS = 50
@@ -33,7 +33,7 @@ def _run_labels() -> dict[str, str]:
         status = run.status()
         if not status.is_finished or (status.state in ("done", "stopped") and run.model_folder.is_dir()):
             best = f" · {status.metric_name} {status.metric_best:.3f}" if status.metric_best is not None else ""
-            labels[f"run:{run.id}"] = f"Model of run {page_layout.run_label(run.id)} · {status.state}{best}"
+            labels[f"run:{run.id}"] = f"Model of run {data_cache.short_id(run.id)} · {status.state}{best}"
     return labels
 
 

@@ -137,6 +137,7 @@ def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[st
     configs = run_configs(config, sweep)
     for run_config in configs:
         encoder_picker.check(run_config)
+    preflight.cancel()
     if len(configs) == 1:
         jobs.launch(data_cache.run_store(), configs[0], run_id)
         return {"run": run_id}

@@ -74,7 +74,7 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
 def _start(config: RunConfig) -> None:
     """Start the preflight of this config; cancel one that this session already runs."""
     folder = preflight_folder(config)
-    _cancel()
+    cancel()
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
     background_task.reset(folder)
     result_file(folder).unlink(missing_ok=True)
@@ -83,7 +83,7 @@ def _start(config: RunConfig) -> None:
     st.session_state[STATE] = str(folder)
 
 
-def _cancel() -> None:
+def cancel() -> None:
     """Cancel the preflight that this session runs, if any."""
     folder = st.session_state.pop(STATE, None)
     if folder is not None:
@@ -98,7 +98,7 @@ def _draw_progress(folder: Path) -> None:
     elapsed = background_task.elapsed_seconds(folder)
     st.progress(progress.fraction, text=f"Preflight: {progress.doing} · {formatting.duration(elapsed)}")
     icon = ":material/stop:"
-    st.button("Cancel the preflight", key="train.preflight.end", icon=icon, type="tertiary", on_click=_cancel)
+    st.button("Cancel the preflight", key="train.preflight.end", icon=icon, type="tertiary", on_click=cancel)
 
 
 def _restart_button(label: str, config: RunConfig) -> None:

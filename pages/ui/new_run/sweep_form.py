@@ -59,7 +59,7 @@ def list_fields() -> list[Field]:
 
 
 def draw_fields(section: str, fields: Sequence[str]) -> None:
-    """Draw the widgets of fields and, with the toggle on, the buttons between a value and a list."""
+    """Draw the widgets of fields and, with the toggle on, the buttons between one value and a list."""
     config_form.draw(PAGE, section, fields, draw_field=_draw_field)
 
 
@@ -85,7 +85,7 @@ def draw_with_list_button(section: str, field: str, draw_value: config_form.Draw
             else:
                 draw_value(PAGE, section, field)
         st.button(
-            "One" if is_list else "List",
+            "Single" if is_list else "Sweep",
             key=f"{config_form.key(PAGE, section, field)}.turn",
             type="tertiary",
             help=f"{info.title or field}: {'use one value' if is_list else 'try several values'}",
@@ -166,7 +166,7 @@ def draw_summary(sweep: SweepConfig | None, seeds: Sequence[int]) -> None:
     """Draw what is combined, and how many of the combinations are sampled."""
     if sweep is None and not seeds:
         if is_on():
-            st.caption("One run. Press **List** next to a field to try several values.")
+            st.caption("One run. Press **Sweep** next to a field to try several values.")
         return
     parts = [f"{len(values)} × {key}" for key, values in sweep.over.items()] if sweep else []
     parts += [formatting.plural(len(seeds), "seed")] if seeds else []

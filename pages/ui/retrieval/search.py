@@ -16,7 +16,7 @@ from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import TextRows
 from bsc_core.runs import Run
-from pages.ui.components import display, page_layout, run_data
+from pages.ui.components import data_cache, display, run_data
 
 TOP = 10
 QUERY = "retrieval.query"
@@ -108,7 +108,7 @@ def _models_of_other_run(run: Run) -> list[run_data.Model]:
 
 def _label(model: run_data.Model, run: Run) -> str:
     part = run_data.PARTS[model.part].capitalize()
-    return part if model.run.id == run.id else f"{part} · {page_layout.run_label(model.run.id)}"
+    return part if model.run.id == run.id else f"{part} · {data_cache.short_id(model.run.id)}"
 
 
 def model_names(search: Search) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from bsc_core import formatting
 from bsc_core.evaluation import GOLD_PAIRS, TEN_SENTENCES, SentenceMap, sentence_map
 from bsc_core.figures.evaluation import sentence_map as figures
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, display, glossary, page_layout, run_data
+from pages.ui.components import data_cache, display, glossary, run_data
 from pages.ui.retrieval.search import Search
 
 MAX_MODELS = 4
@@ -69,4 +69,4 @@ def _other_models(run: Run) -> list[run_data.Model]:
 
 
 def _label(model: run_data.Model) -> str:
-    return f"{run_data.PARTS[model.part].capitalize()} · {page_layout.run_label(model.run.id)}"
+    return f"{run_data.PARTS[model.part].capitalize()} · {data_cache.short_id(model.run.id)}"

@@ -62,7 +62,7 @@ def start_from_config(config: RunConfig) -> None:
     """Open the New run page with all settings of a config, on its dataset."""
     values: dict[str, Any] = config.model_dump()
     page_layout.send_settings({section: values[section] for section in SECTIONS})
-    page_layout.switch_page("train", dataset=dataset_key(config.data))
+    page_layout.switch_page("train", dataset=saved_dataset_key(config.data))
 
 
 def train_from_model(run: Run) -> None:
@@ -70,19 +70,13 @@ def train_from_model(run: Run) -> None:
     config = run.config()
     encoder = config.encoder.model_copy(update={"name": f"run:{run.id}"})
     page_layout.send_settings({"encoder": encoder.model_dump()})
-    page_layout.switch_page("train", dataset=dataset_key(config.data))
+    page_layout.switch_page("train", dataset=saved_dataset_key(config.data))
 
 
-def dataset_key(data: DataConfig) -> str:
+def saved_dataset_key(data: DataConfig) -> str:
     """Return the key of the dataset with this config; a config without a dataset is saved as a new one."""
-    plain = _without_marks(data)
-    for key, choice in data_cache.datasets().items():
-        if _without_marks(choice.data) == plain:
-            return key
+    key = data_cache.dataset_key(data)
+    if key is not None:
+        return key
     folder = uploads.folder_for(data.train, data.model_dump_json())
     return uploads.register(folder, data.train.rstrip("/").rpartition("/")[2], data)
-
-
-def _without_marks(data: DataConfig) -> DataConfig:
-    """Drop the file of marked false negatives, which belongs to the dataset."""
-    return data.model_copy(update={"false_negatives": None})

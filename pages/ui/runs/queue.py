@@ -7,7 +7,7 @@ import streamlit as st
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunNotFoundError
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components import data_cache, display
 from pages.ui.runs import table
 
 MAX_LINES = 10
@@ -100,7 +100,7 @@ def _run_line(run_id: str) -> str:
     except RunNotFoundError:  # its folder was deleted by hand; the scheduler will skip it
         return run_id
     reason = waiting_reason(run)
-    return page_layout.run_label(run_id) + (f" · {reason}" if reason else "")
+    return data_cache.short_id(run_id) + (f" · {reason}" if reason else "")
 
 
 def waiting_reason(run: Run) -> str:

@@ -32,6 +32,7 @@ def _draw(group: str, runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         summary = jobs.group_summary(runs)
         st.subheader(headline(group, summary), anchor=False)
+        _draw_best_against_next(runs, summary)
         tabs = {
             "Parallel axes": _draw_axes,
             "Curves": _draw_curves,
@@ -96,7 +97,6 @@ def _draw_settings(group: str, runs: list[Run], summary: Summary) -> None:
     rows = setting_rows(summary, intervals(summary, runs))
     st.dataframe(rows, hide_index=True, key=f"runs.cells.{group}", alt="Settings of the sweep, the best mean first")
     display.csv_button(rows, name=f"sweep.{group}", key=f"runs.cells.save.{group}")
-    _draw_best_against_next(runs, summary)
 
 
 def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
@@ -144,7 +144,6 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     interval = intervals(summary, runs)[0]
     value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
     st.text(f"{setting_name(cell)}: {summary['metric']} {value}{seeds}")
-    _draw_best_against_next(runs, summary)
     text = to_toml(config)
     st.code(text, language="toml", height=320)
     with st.container(horizontal=True):
@@ -179,26 +178,28 @@ def _interval_text(cell: Cell, position: int, metric: str | None, runs: list[Run
 
 
 def best_against_next(summary: Summary, runs: list[Run]) -> str | None:
-    """Compare the best setting with the next one, in a sentence; None while fewer than two are evaluated."""
+    """Compare the setting with the highest mean with the next one, in a sentence; None while fewer are evaluated."""
     done = [cell for cell in summary["settings"] if cell["mean"] is not None]
     if len(done) < 2 or not summary["metric"]:
         return None
     best, following = (cell_setting(cell, runs) for cell in done[:2])
-    return best_sentence(compare_settings(following, best, SPLIT, summary["metric"]), following.name)
+    return best_sentence(compare_settings(following, best, SPLIT, summary["metric"]), best.name, following.name)
 
 
-def best_sentence(comparison: Comparison | str, following: str) -> str:
-    """Return `Best against next setting (temperature 0.1): better, +0.012 [+0.004, +0.020], p = 0.003.`"""
-    start = f"Best against next setting ({following}):"
+def best_sentence(comparison: Comparison | str, best: str, following: str) -> str:
+    """Return `Best setting: temperature 0.05, +0.012 [+0.004, +0.020], p = 0.003 against the next, temperature 0.1.`
+
+    Where the difference is not significant, the sentence starts with `No clear best setting`.
+    """
     if isinstance(comparison, str):
-        return f"{start} not compared, {comparison.removeprefix('comparison: ').rstrip('.')}."
-    if comparison.p is None:
-        return f"{start} inconclusive, {'there is one query' if comparison.queries < 2 else 'no query differs'}."
-    verdict = "inconclusive"
-    if comparison.significant:
-        verdict = "better" if comparison.difference.value > 0 else "worse"
-    change, p_value = metrics_table.format_difference(comparison.difference), metrics_table.format_p(comparison.p)
-    return f"{start} {verdict}, {change}, {p_value}."
+        reason = f"not compared, {comparison.removeprefix('comparison: ').rstrip('.')}"
+    elif comparison.p is None:
+        reason = "there is one query" if comparison.queries < 2 else "no query differs"
+    else:
+        reason = f"{metrics_table.format_difference(comparison.difference)}, {metrics_table.format_p(comparison.p)}"
+        if comparison.significant and comparison.difference.value > 0:
+            return f"Best setting: {best}, {reason} against the next, {following}."
+    return f"No clear best setting: {best} (highest mean) against {following}: {reason}."
 
 
 def cell_setting(cell: Cell, runs: list[Run]) -> Setting:

@@ -10,6 +10,7 @@ import streamlit as st
 from bsc_core import formatting, jobs
 from bsc_core.runs import Run, RunStatus
 from pages.ui.components import data_cache, display, page_layout
+from pages.ui.runs import run_settings
 
 COMPARE = "compare"
 GROUP = "group"
@@ -55,8 +56,12 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
     """
     with st.container(horizontal=True):
         group, runs = _select_group(all_runs)
+        runs = run_settings.filter_runs(runs, run_settings.load_settings(runs))
         selected = _select_runs([run.id for run in runs])
-    draw_live(lambda: _draw_table(runs, selected), runs)
+    if runs:
+        draw_live(lambda: _draw_table(runs, selected), runs)
+    else:
+        st.caption("No run matches the filter.")
     return group, runs, [data_cache.run_store().get(run_id) for run_id in selected]
 
 
@@ -100,7 +105,10 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     _recover_lost_runs(runs)
     ids = [run.id for run in runs]
     key = f"runs.table.{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
-    rows = [table_row(run) for run in runs]
+    settings = run_settings.load_settings(runs)
+    differing = run_settings.differing_columns(settings)
+    rows = [table_row(run) | {name: settings[run.id].get(name, "") for name in differing} for run in runs]
+    order = ["Run", "State", "Best on dev", "Dev by epoch", *differing, "Progress", "Step", "Time left", "Group", "Age"]
     st.session_state[CURRENT_TABLE] = key
     st.dataframe(
         rows,
@@ -110,22 +118,27 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         selection_default={"selection": {"rows": [ids.index(run_id) for run_id in selected]}},
         hide_index=True,
         height=min(HEIGHT if not selected else HEIGHT_WITH_RUN, 38 + 36 * len(runs)),
-        alt="Runs with state, progress, step, time left, metric on dev, group and age",
-        column_order=[name for name in rows[0] if _is_useful(name, rows)],
+        alt="Runs with state, metric on dev, settings that differ, progress, group and age",
+        column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
             "Run": st.column_config.TextColumn(width=240),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(width=110, help="The best metric after each epoch."),
         },
     )
+    shared = run_settings.equal_settings(settings)
+    if shared and len(runs) > 1:
+        st.caption(f"Equal in all {len(runs):,} runs: {shared}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
 
 
 def _is_useful(name: str, rows: list[dict[str, Any]]) -> bool:
-    """Whether to show a column: the group if there are several, the time left if any is known."""
+    """Whether to show a column: the group if there are several, the progress of runs that have not ended."""
     if name == "Group":
         return len({row[name] for row in rows}) > 1
+    if name in ("Progress", "Step"):
+        return any(row["Progress"] < 100 for row in rows)
     return name != "Time left" or any(row[name] for row in rows)
 
 
@@ -189,7 +202,7 @@ def table_row(run: Run) -> dict[str, Any]:
     step = f"{formatting.count(status.step)} of {formatting.count(status.steps)}" if status.steps else ""
     active = status.eta_seconds and not status.is_finished
     return {
-        "Run": page_layout.run_label(run.id),
+        "Run": data_cache.short_id(run.id),
         "State": f"{STATES[status.state].mark} {status.state}",
         "Progress": 100 if status.state == "done" else round(100 * status.progress),
         "Step": step,

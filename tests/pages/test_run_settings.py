@@ -1,0 +1,64 @@
+"""Runs page: columns of the settings that differ, the filter by them, and links to runs that do not exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from bsc_core.config import RunConfig, make_config
+from bsc_core.presets.sample_data import sample_config, sample_nli_config
+from bsc_core.runs import Run, RunStore
+from tests.helpers.pages import open_page, page_text
+
+
+def config(number: int) -> RunConfig:
+    data = sample_nli_config() if number == 2 else sample_config()
+    loss = {"name": "softmax"} if number == 2 else {"name": "bsc", "temperature": (0.1, 0.05)[number]}
+    encoder = {"name": "static"}
+    return make_config({"data": data.model_dump(), "loss": loss, "encoder": encoder, "training": {"seed": number}})
+
+
+@pytest.fixture
+def three(runs: RunStore) -> list[Run]:
+    """Two runs on the sample data with different temperatures, and one on the NLI sample."""
+    created = []
+    for number in range(3):
+        run = runs.create(config(number), f"20260101-00000{number}-run-{number:03}")
+        run.update_status(state="failed" if number == 1 else "done", started=1.0, finished=2.0)
+        created.append(run)
+    return created
+
+
+def test_settings_that_differ_are_columns_and_equal_ones_a_sentence(three: list[Run]) -> None:
+    app = open_page("runs")
+    assert not app.exception
+    rows = app.dataframe[0].value.set_index("Run")
+    assert rows["Dataset"].to_dict() == {"run-000": "sample", "run-001": "sample", "run-002": "sample-nli"}
+    assert rows["Temperature"].to_dict() == {"run-000": "0.1", "run-001": "0.05", "run-002": ""}
+    assert rows["Loss"].to_dict() == {"run-000": "bsc", "run-001": "bsc", "run-002": "softmax"}
+    assert "Encoder" not in rows
+    assert "training.seed" not in rows
+    assert "Equal in all 3 runs: Encoder static · Strategy nearest" in page_text(app)
+
+
+def test_the_filter_is_in_the_url_and_keeps_the_runs_that_match_every_setting(three: list[Run]) -> None:
+    app = open_page("runs", filter=["Dataset: sample", "State: done"])
+    assert not app.exception
+    assert app.dataframe[0].value["Run"].tolist() == ["run-000"]
+    app.multiselect(key="filter").set_value(["Dataset: sample"]).run()
+    assert sorted(app.dataframe[0].value["Run"]) == ["run-000", "run-001"]
+    app.multiselect(key="filter").set_value(["Loss: softmax", "Temperature: 0.1"]).run()
+    assert "No run matches the filter." in page_text(app)
+    assert not app.dataframe
+
+
+def test_the_seed_is_a_column_where_nothing_else_differs(runs: RunStore) -> None:
+    for seed in range(2):
+        changed = config(0).training.model_copy(update={"seed": seed})
+        runs.create(config(0).model_copy(update={"training": changed}), f"20260101-00000{seed}-seed-{seed}")
+    assert sorted(open_page("runs").dataframe[0].value["training.seed"]) == ["0", "1"]
+
+
+def test_a_run_with_a_damaged_config_stays_in_the_table(three: list[Run]) -> None:
+    (three[0].folder / "config.json").write_text("{", encoding="utf-8")
+    rows = open_page("runs").dataframe[0].value.set_index("Run")
+    assert rows["Dataset"].to_dict() == {"run-000": "", "run-001": "sample", "run-002": "sample-nli"}
