@@ -1,6 +1,6 @@
-"""Figures of the lessons: metrics over a setting, and cosine similarities by grade or class."""
+"""Figures of the lessons: metrics over a setting, shares of a gradient, and cosine similarities by class."""
 
-# N rows
+# N rows, S repetitions of a measurement, such as training seeds
 
 from collections.abc import Mapping, Sequence
 
@@ -16,47 +16,73 @@ CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contr
 MAX_MARKED = 30  # points up to which lines have markers
 
 
-def metric_table(setting: Sequence[float], metrics: Mapping[str, Sequence[float]]) -> pd.DataFrame:
-    """Return one row per metric and value of a setting, with columns setting, value and metric."""
-    parts = [pd.DataFrame({"setting": setting, "value": values, "metric": name}) for name, values in metrics.items()]
-    return pd.concat(parts, ignore_index=True)
+def metric_table(setting: Sequence[float], metrics: Mapping[str, Sequence[float | Sequence[float]]]) -> pd.DataFrame:
+    """Return one row per metric and value of a setting, with columns setting, metric, value, low and high.
+
+    metrics: for each value of the setting one number, or the numbers of S repetitions; value is their mean, low and
+    high their smallest and largest.
+    """
+    rows = [
+        {"setting": one, "metric": name, "value": np.mean(value), "low": np.min(value), "high": np.max(value)}
+        for name, values in metrics.items()
+        for one, value in zip(setting, values, strict=True)
+    ]
+    return pd.DataFrame(rows)
 
 
 def metrics_figure(
-    table: pd.DataFrame, selected: float, *, title: str, axis: str, logarithmic: bool = False, height: int = 280
+    table: pd.DataFrame,
+    selected: float,
+    *,
+    title: str,
+    axis: str,
+    baseline: tuple[str, Sequence[float]] | None = None,
+    logarithmic: bool = False,
+    height: int = 280,
 ) -> alt.LayerChart:
-    """Plot metrics (output of `metric_table`) over a setting, with a vertical rule at its selected value."""
+    """Plot metrics (output of `metric_table`) over a setting, with a vertical rule at its selected value.
+
+    baseline: name and value, for each value of the setting, of a dashed gray line.
+    """
     scale = alt.Scale(type="log") if logarithmic else alt.Scale()
+    x = alt.X("setting:Q", title=axis, scale=scale)
     legend = alt.Legend(orient="top", title=None, symbolType="stroke")
+    least = float(min(table["low"].min(), *(baseline[1] if baseline else [0.0]), 0.0))
     base = alt.Chart(table).encode(
-        x=alt.X("setting:Q", title=axis, scale=scale),
-        y=alt.Y("value:Q", title=None, scale=alt.Scale(domainMin=min(0.0, float(table["value"].min())))),
+        x=x,
+        y=alt.Y("value:Q", title=None, scale=alt.Scale(domainMin=least)),
         tooltip=["metric:N", alt.Tooltip("setting:Q", title=axis), alt.Tooltip("value:Q", format=".3f")],
     )
     channels = theme.series("metric", list(dict.fromkeys(table["metric"])), METRIC_COLORS, legend)
-    layers = [base.mark_line(strokeWidth=2.5).encode(**channels)]
-    if len(table) <= MAX_MARKED:
+    layers: list[alt.Chart] = []
+    if (table["low"] < table["high"]).any():
+        band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q")
+        layers.append(band.encode(color=channels["color"]))
+    layers.append(base.mark_line(strokeWidth=2.5).encode(**channels))
+    if table["setting"].nunique() <= MAX_MARKED:
         layers.append(base.mark_point(filled=True, size=45).encode(color=channels["color"]))
+    if baseline is not None:
+        name, values = baseline
+        points = pd.DataFrame({"setting": list(dict.fromkeys(table["setting"])), "value": values, "metric": name})
+        line = alt.Chart(points).encode(x=x, y="value:Q", tooltip=["metric:N", alt.Tooltip("value:Q", format=".3f")])
+        layers.append(line.mark_line(color=theme.REFERENCE, strokeDash=[6, 4], strokeWidth=2))
+        label = alt.Chart(points.tail(1)).encode(x=x, y="value:Q", text="metric:N")
+        layers.append(label.mark_text(align="right", dy=-8, color=theme.REFERENCE))
     rule = alt.Chart(pd.DataFrame({"setting": [selected]})).mark_rule(strokeWidth=2, color=theme.REFERENCE)
     return alt.layer(*layers, rule.encode(x=alt.X("setting:Q", scale=scale))).properties(title=title, height=height)
 
 
-def grades_figure(
-    cosines: NDArray[np.floating], grades: NDArray[np.floating], *, title: str, height: int = 280
-) -> alt.LayerChart:
-    """Plot the cosine (N,) of each pair over its grade (N,) in [0, 1], with the line where squared error is zero."""
-    points = (
-        alt.Chart(pd.DataFrame({"grade": grades, "cosine": cosines}))
-        .mark_point(size=60, opacity=0.7, color=theme.QUERY)
-        .encode(
-            x=alt.X("grade:Q", title="grade of the pair", scale=alt.Scale(domain=[-0.05, 1.05], nice=False)),
-            y=alt.Y("cosine:Q", title="cosine", scale=alt.Scale(domain=[-1, 1])),
-            tooltip=[alt.Tooltip("grade:Q", format=".2f"), alt.Tooltip("cosine:Q", format=".3f")],
-        )
+def shares_figure(
+    names: Sequence[str], shares: NDArray[np.floating], *, title: str, axis: str, height: int = 280
+) -> alt.Chart:
+    """Plot shares (N,) in [0, 1] as bars in the given order, each with its percentage."""
+    table = pd.DataFrame({"name": list(names), "share": shares, "text": [f"{share:.0%}" for share in shares]})
+    base = alt.Chart(table).encode(
+        y=alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=420)),
+        x=alt.X("share:Q", title=axis, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
     )
-    ends = alt.Chart(pd.DataFrame({"grade": [0, 1], "cosine": [0, 1]}))
-    line = ends.mark_line(color=theme.REFERENCE, strokeDash=[4, 4]).encode(x="grade:Q", y="cosine:Q")
-    return alt.layer(line, points).properties(title=title, height=height)
+    bars, labels = base.mark_bar(color=theme.HARD_NEGATIVE), base.mark_text(align="left", dx=4).encode(text="text:N")
+    return alt.layer(bars, labels).properties(title=title, height=height)
 
 
 def classes_figure(

@@ -71,8 +71,15 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-LESSON_ROWS = {"graded": ("pairs.tsv", tuple(range(40))), "classes": ("nli.tsv", tuple(range(36)))}
-"""Additional rows with stored vectors, for the lessons that train on them."""
+LESSON_ROWS = {
+    "sixteen": ("pairs.tsv", (*PRESETS["confusable"].rows, 0, 71, 142, 214, 285, 425, 495, 564, 633, 770)),
+    "paraphrases": ("paraphrases.tsv", tuple(range(10))),
+    "graded": ("pairs.tsv", tuple(range(81))),
+    "graded_held_out": ("pairs.tsv", tuple(range(81, 161))),
+    "classes": ("nli.tsv", tuple(range(60))),
+    "classes_held_out": ("nli.tsv", tuple(range(60, 120))),
+}
+"""Additional rows with stored vectors, for the lessons."""
 
 
 @cache

@@ -40,7 +40,8 @@ class TrainingTrace:
 def train_points(batch: LabBatch, loss: LossConfig, *, steps: int = 100) -> TrainingTrace:
     """Train the vectors of the batch directly, as free parameters.
 
-    Vectors of more than two dimensions are projected on their two main axes for display.
+    The negatives of the triplet loss are the most similar other documents of the batch at each step. Vectors of more
+    than two dimensions are projected on their two main axes for display.
 
     Args:
         batch: The pairs to train.
@@ -94,7 +95,7 @@ def _train(
 
     from bsc_core.losses import build_loss
 
-    if config.needs - {"labels"}:
+    if config.needs - {"labels", "negatives"}:
         raise ConfigError(
             f"{config.name} needs {', '.join(sorted(config.needs))}, which a batch of the lab does not have"
         )
@@ -112,7 +113,10 @@ def _train(
     for _ in range(steps + 1):
         vectors = vectors_now()
         vectors.retain_grad()
-        value: Tensor = loss(vectors[:pairs], vectors[pairs:], labels, **ids).total
+        documents = vectors[pairs:]
+        if "negatives" in config.needs:
+            documents = torch.cat([documents, documents[_hardest_negatives(vectors.detach(), batch)]])
+        value: Tensor = loss(vectors[:pairs], documents, labels, **ids).total
         optimizer.zero_grad()
         vectors.grad = None
         value.backward()  # type: ignore[no-untyped-call]
@@ -128,6 +132,16 @@ def _train(
         )
         optimizer.step()
     return _trace(states, batch.labels > 0.5)
+
+
+def _hardest_negatives(vectors: Tensor, batch: LabBatch) -> Tensor:
+    """Return (B,) the row of the most similar document of another text for each query. vectors: (2B, D)."""
+    import torch
+
+    unit = torch.nn.functional.normalize(vectors, dim=1)
+    similarity = unit[: len(batch)] @ unit[len(batch) :].T  # (B, B)
+    same = torch.from_numpy(batch.document_ids[:, None] == batch.document_ids)
+    return similarity.masked_fill(same, -math.inf).argmax(dim=1)
 
 
 def _trace(states: list[tuple[Array, Array, float, float]], positive: NDArray[np.bool_]) -> TrainingTrace:

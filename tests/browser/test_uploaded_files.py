@@ -104,7 +104,7 @@ def test_texts_that_look_like_markup_are_shown_unchanged(visit, finished):
     visit.open("train", dataset=finished.key, encoder="static")
     check_no_markup(page)
     visit.open("runs", run=finished.run.id)
-    assert visit.rows("Runs with state, progress, step, time left, metric on dev, group and age")
+    assert visit.rows("Runs with state, metric on dev, settings that differ, progress, group and age")
     check_no_markup(page)
 
     visit.open("embeddings", run=finished.run.id)

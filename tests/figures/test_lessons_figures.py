@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 
 from bsc_core.figures import lessons, theme
 
@@ -15,7 +16,8 @@ def drawn(chart) -> dict:
 
 def test_metrics_are_drawn_over_the_setting_with_a_rule_at_its_value() -> None:
     table = lessons.metric_table([0.0, 0.5, 1.0], {"MRR": [0.1, 0.9, 0.8], "rank correlation": [0.9, 0.8, 0.3]})
-    assert table.shape == (6, 3)
+    assert list(table.columns) == ["setting", "metric", "value", "low", "high"]
+    assert len(table) == 6
     figure = drawn(lessons.metrics_figure(table, 0.5, title="Two metrics", axis="mu"))
     assert figure["title"] == "Two metrics"
     rows = [row for data in figure["datasets"].values() for row in data]
@@ -32,9 +34,24 @@ def test_a_setting_over_decades_has_a_logarithmic_axis() -> None:
     assert '"type": "log"' in figure
 
 
-def test_grades_and_classes_are_all_drawn_in_their_colors() -> None:
-    grades = drawn(lessons.grades_figure(np.array([0.2, 0.9]), np.array([0.0, 1.0]), title="t"))
-    assert sum(len(rows) for rows in grades["datasets"].values()) == 4  # two pairs and the ends of the line
+def test_repetitions_are_a_band_and_the_baseline_is_dashed() -> None:
+    table = lessons.metric_table([0.0, 1.0], {"MRR": [[0.1, 0.3], [0.5, 0.9]]})
+    assert table["value"].tolist() == pytest.approx([0.2, 0.7])
+    assert table[["low", "high"]].to_numpy().tolist() == [[0.1, 0.3], [0.5, 0.9]]
+    figure = drawn(lessons.metrics_figure(table, 0.5, title="t", axis="mu", baseline=("untrained", [0.4, 0.4])))
+    marks = [layer["mark"] for layer in figure["layer"]]
+    assert any(mark["type"] == "area" for mark in marks)
+    [dashed] = [mark for mark in marks if "strokeDash" in mark]
+    assert dashed["color"] == theme.REFERENCE
+
+
+def test_shares_are_bars_with_their_percentage() -> None:
+    figure = drawn(lessons.shares_figure(["hard", "easy"], np.array([0.875, 0.125]), title="t", axis="share"))
+    [rows] = figure["datasets"].values()
+    assert [row["text"] for row in rows] == ["88%", "12%"]
+
+
+def test_classes_are_all_drawn_in_their_colors() -> None:
     names = ("entailment", "neutral", "contradiction")
     classes = lessons.classes_figure(np.array([0.9, 0.1, -0.5]), np.array([0, 1, 2]), names, title="t")
     figure = json.dumps(drawn(classes))

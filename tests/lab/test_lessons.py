@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import re
 import string
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from bsc_core.lab.lessons import LESSONS, LabLesson
 from bsc_core.lab.lessons import facts as facts_of
-from bsc_core.lab.lessons.facts import MIXES, MUS, gradient_mass
+from bsc_core.lab.lessons.batches import HIGH, LOW, SIZES, USUAL, losses_by_size, negative_shares
+from bsc_core.lab.lessons.facts import SUM, gradient_mass
 from bsc_core.lab.lessons.margins import (
     GRID,
+    LENGTH,
     active,
     active_share,
     gradient_difference,
     margin_batch,
+    negatives,
     query_gradient,
     triplet_distances,
     triplet_loss,
 )
-from bsc_core.lab.lessons.training import train_on_classes, train_on_grades
+from bsc_core.lab.lessons.training import SEEDS, train_on_classes, train_on_grades, train_on_paraphrases
 from bsc_core.lab.link import read_link
-from bsc_core.lab.presets import preset_batch, thumbnails
+from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 
 SENTENCES = ("claim", "move", "question", "answer")
+
+
+def templates(slug: str) -> list[str]:
+    lesson = LESSONS[slug]
+    return [*(getattr(lesson, name) for name in SENTENCES), *lesson.options]
 
 
 def test_there_are_ten_lessons_in_order() -> None:
@@ -37,9 +45,8 @@ def test_there_are_ten_lessons_in_order() -> None:
 
 @pytest.mark.parametrize("slug", LESSONS)
 def test_a_lesson_has_no_literal_number(slug: str) -> None:
-    lesson = LESSONS[slug]
-    for name in SENTENCES:
-        literal = "".join(part for part, *_ in string.Formatter().parse(getattr(lesson, name)))
+    for template in templates(slug):
+        literal = "".join(part for part, *_ in string.Formatter().parse(template))
         names_of_terms = re.sub(r"\bl2\b|\bL[01]\b", "", literal)
         assert not re.search(r"\d", names_of_terms), literal
 
@@ -48,10 +55,11 @@ def test_a_lesson_has_no_literal_number(slug: str) -> None:
 def test_every_number_of_a_lesson_is_computed_and_used(slug: str) -> None:
     lesson = LESSONS[slug]
     facts = lesson.facts()
-    names = {field for name in SENTENCES for _, field, *_ in string.Formatter().parse(getattr(lesson, name)) if field}
-    assert names == set(facts) & names
+    names = {field for text in templates(slug) for _, field, *_ in string.Formatter().parse(text) if field}
+    assert names == set(facts)
     assert all("nan" not in text for text in facts.values())
     assert all("{" not in text for text in lesson.sentences().values())
+    assert 0 <= lesson.correct < len(lesson.options)
 
 
 @pytest.mark.parametrize("slug", LESSONS)
@@ -67,68 +75,130 @@ def test_a_lesson_in_the_lab_has_one_control_of_its_settings(slug: str) -> None:
     explain_batch(lesson.batch(), **{field.name: getattr(lesson.settings, field.name) for field in fields(LabSettings)})
 
 
-def test_equal_documents_give_the_logarithm_of_the_batch() -> None:
-    assert facts_of.in_batch_facts()["blind"] == f"{np.log(len(preset_batch('confusable'))):.3f}"
+def test_the_loss_of_one_encoder_rises_with_the_batch_size_and_stays_below_that_of_equal_similarities() -> None:
+    losses = losses_by_size()
+    means = [losses[size].mean() for size in SIZES]
+    assert means == sorted(means)
+    assert all(mean < np.log(size) for mean, size in zip(means, SIZES, strict=True))
+    rows = sample_rows("sixteen")[0]
+    assert len(set(rows.query.tolist())) == len(set(rows.document.tolist())) == SIZES[-1]
+    batch = preset_batch("confusable")
+    equal = replace(batch, queries=np.ones_like(batch.queries), documents=np.ones_like(batch.documents))
+    assert explain_batch(equal).query_to_document == pytest.approx(np.log(len(batch)))
 
 
-def test_effective_negatives_rise_with_the_temperature() -> None:
-    counts = [
-        explain_batch(preset_batch("confusable"), temperature=tau).effective_negatives for tau in (0.02, 0.1, 0.5, 2.0)
-    ]
+def test_the_loss_by_size_is_that_of_the_batch_softmax() -> None:
+    dataset, vectors = sample_rows("sixteen")
+    batch = rows_batch("all", dataset, vectors)
+    assert losses_by_size()[SIZES[-1]] == pytest.approx(explain_batch(batch).query_to_document)
+
+
+def test_a_lower_temperature_gives_the_hardest_negative_of_every_query_more_and_enlarges_the_gradient() -> None:
+    shares = [negative_shares(tau) for tau in (LOW, USUAL, HIGH)]
+    for one in shares:
+        np.testing.assert_allclose(one.sum(axis=1), 1)
+    largest = [one.max(axis=1) for one in shares]
+    assert (largest[0] > largest[1]).all()
+    assert (largest[1] > largest[2]).all()
+    explained = [explain_batch(preset_batch("confusable"), temperature=tau) for tau in (LOW, USUAL, 0.5, HIGH)]
+    counts = [one.effective_negatives for one in explained]
     assert counts == sorted(counts)
-    assert counts[0] < 2
-    assert counts[-1] > 4.9
+    sums = [np.abs(one.gradient).sum() for one in explained]
+    assert sums == sorted(sums, reverse=True)
 
 
 def test_length_wins_without_normalization_and_does_not_with_it() -> None:
     facts = facts_of.normalization_facts()
     assert int(facts["raw_takes"]) > int(facts["unit_takes"])
     assert int(facts["raw_right"]) < int(facts["unit_right"])
-    assert float(facts["columns_spread"]) > 10 * float(facts["unit_spread"])
+    assert min(float(facts["columns_spread"]), float(facts["range_spread"])) > 10 * float(facts["unit_spread"])
 
 
-def test_the_two_directions_are_two_losses() -> None:
+def test_the_two_directions_are_two_losses_and_give_a_pair_two_probabilities() -> None:
     facts = facts_of.symmetric_facts()
     assert facts["first"] != facts["second"]
-    explained = explain_batch(preset_batch("confusable"))
-    pair = int(facts["pair"]) - 1
-    assert (explained.rows[pair, pair] < explained.columns[pair, pair]) == (facts["larger"] == "document")
+    assert abs(float(facts["row"]) - float(facts["column"])) > 0.1
 
 
-def test_leaving_out_labeled_negatives_only_looks_better() -> None:
+def test_without_labeled_negatives_the_same_encoder_has_a_lower_loss() -> None:
     facts = facts_of.negatives_facts()
     assert float(facts["dropped"]) < float(facts["included"])
+    batch = preset_batch("near_misses")
+    explained = explain_batch(batch, average="positives")
+    assert float(facts["included"]) == pytest.approx(explained.query_to_document, abs=1e-3)
+    assert int(facts["taken"].rstrip("%")) > 90
 
 
-def test_a_copy_takes_as_much_as_the_original() -> None:
+def test_a_right_answer_that_counts_as_a_negative_is_pushed_away_in_every_batch() -> None:
+    negative, excluded = train_on_paraphrases(excluded=False), train_on_paraphrases(excluded=True)
+    np.testing.assert_allclose(negative.other[:, 0], excluded.other[:, 0])
+    assert (negative.other[:, -1] < negative.other[:, 0]).all()
+    assert (excluded.other[:, -1] > excluded.other[:, 0]).all()
+    assert (excluded.other[:, -1] > negative.other[:, -1] + 0.5).all()
+    assert (negative.own[:, -1] > negative.own[:, 0]).all()
+    assert (excluded.own[:, -1] > excluded.own[:, 0]).all()
+    assert abs(negative.own[:, -1].mean() - excluded.own[:, -1].mean()) < 0.1
+
+
+def test_a_copy_of_a_pair_only_sets_a_floor_of_the_loss() -> None:
     batch = preset_batch("repeats")
-    unchanged, several, merged = (explain_batch(batch, duplicates=mode) for mode in ("keep", "multi_positive", "merge"))
+    unchanged, several = (explain_batch(batch, duplicates=mode) for mode in ("keep", "multi_positive"))
     np.testing.assert_allclose(unchanged.rows[0, 0], unchanged.rows[0, 4])
     assert unchanged.row_losses[0] >= np.log(2)
-    assert merged.total < unchanged.total
     assert several.total == pytest.approx(unchanged.total)  # equations 3 and 4 of the BSC paper
+    pushes = [one.gradient @ batch.documents for one in (unchanged, several)]  # the gradient of the queries
+    np.testing.assert_allclose(pushes[0], pushes[1], atol=1e-12)
 
 
-def test_grouping_makes_negatives_harder_and_hard_batches_pull_more() -> None:
+def test_nearest_neighbors_are_harder_negatives_and_hard_batches_pull_more() -> None:
+    assert facts_of.hard_share("nearest") > 2 * facts_of.hard_share("random")
     assert thumbnails()["hardness"]["closer_share"]["nearest"] > thumbnails()["hardness"]["closer_share"]["random"]
     assert gradient_mass(preset_batch("confusable")) > 1.5 * gradient_mass(preset_batch("easy"))
 
 
-def test_squared_error_alone_loses_the_order_and_the_sum_preserves_both() -> None:
-    results = {mu: train_on_grades(mu) for mu in MUS}
-    assert results[0.0].mrr < 0.7 < results[0.5].mrr
-    assert results[1.0].spearman < 0.8 < results[0.5].spearman
-    assert results[0.0].error < results[1.0].error
+def test_the_sum_ranks_held_out_questions_better_than_squared_error_for_every_seed() -> None:
+    alone, both = train_on_grades(0.0, held_out=True), train_on_grades(SUM, held_out=True)
+    assert len(alone) == SEEDS
+    assert all(two.mrr > one.mrr for one, two in zip(alone, both, strict=True))
 
 
-def test_margins_beyond_the_farthest_distance_give_identical_gradients() -> None:
+def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed() -> None:
+    mse, both, bsc = (train_on_grades(mu) for mu in (0.0, SUM, 1.0))
+    for one, two, three in zip(mse, both, bsc, strict=True):
+        assert one.spearman > two.spearman > three.spearman
+        assert one.error < three.error
+    untrained = train_on_grades(None)
+    assert len({result.spearman for result in untrained}) == 1  # the map is the identity
+
+
+def test_training_and_held_out_rows_share_no_query() -> None:
+    for name in ("graded", "classes"):
+        texts = [
+            {dataset.texts.texts[text] for text in dataset.query}
+            for dataset in (sample_rows(name)[0], sample_rows(f"{name}_held_out")[0])
+        ]
+        assert not texts[0] & texts[1]
+
+
+def test_cosine_margins_beyond_the_farthest_distance_give_identical_gradients() -> None:
     batch = margin_batch()
     assert gradient_difference(batch, 5.0, 7.5) == gradient_difference(batch, 7.5, 10.0) == 0
     assert gradient_difference(batch, 0.1, 5.0) > 0
-    assert active_share(batch, 10.0) == 1
+    assert active_share(batch, 10.0) == active_share(batch, 2.0) == 1
     shares = [active_share(batch, margin) for margin in GRID]
     assert shares == sorted(shares)
+    assert len(set(shares)) > 5
     assert triplet_loss(batch, 10.0) - triplet_loss(batch, 5.0) == pytest.approx(5.0)
+
+
+def test_euclidean_margins_beyond_two_still_differ() -> None:
+    batch = margin_batch()
+    shares = [active_share(batch, margin, "euclidean") for margin in (2.0, 5.0, 7.5, 10.0)]
+    assert shares == sorted(set(shares))
+    near, far = triplet_distances(batch, "euclidean")
+    expected = np.linalg.norm(LENGTH * (batch.queries - batch.documents), axis=1)
+    np.testing.assert_allclose(near, expected)
+    np.testing.assert_allclose(far, np.linalg.norm(LENGTH * (batch.queries - negatives(batch)), axis=1))
 
 
 def test_the_gradient_of_triplets_is_that_of_finite_differences() -> None:
@@ -146,8 +216,16 @@ def test_the_gradient_of_triplets_is_that_of_finite_differences() -> None:
     assert query_gradient(batch, margin)[row] @ tangent == pytest.approx((values[1] - values[0]) / (2 * step), rel=1e-4)
 
 
-def test_the_contrastive_term_moves_premises_to_what_they_entail() -> None:
-    alone, mixed = train_on_classes(MIXES[0]), train_on_classes(0.5)
-    assert alone.accuracy == mixed.accuracy == 1
-    assert alone.nearest < 0.5 < mixed.nearest
-    assert mixed.cosines[0] > max(mixed.cosines[1:]) + 0.5
+def test_the_contrastive_term_moves_training_premises_to_what_they_entail_for_every_seed() -> None:
+    alone, mixed = train_on_classes(0.0), train_on_classes(SUM)
+    for one, two in zip(alone, mixed, strict=True):
+        assert min(one.accuracy, two.accuracy) > 0.8
+        assert two.nearest > one.nearest + 0.1
+        assert two.means[0] > max(two.means[1:]) + 0.5
+
+
+def test_no_loss_finds_more_held_out_hypotheses_than_the_untrained_encoder() -> None:
+    untrained, alone, mixed = (
+        np.mean([result.nearest for result in train_on_classes(mix, held_out=True)]) for mix in (None, 0.0, SUM)
+    )
+    assert alone < mixed < untrained

@@ -1,4 +1,4 @@
-"""Lessons page: every lesson opens by a link, computes its numbers and shows its answer on request."""
+"""Lessons page: every lesson opens by a link, computes its numbers and shows its answer after a guess."""
 
 from __future__ import annotations
 
@@ -24,15 +24,48 @@ def lesson_text(app: AppTest) -> str:
 
 
 @pytest.mark.parametrize("slug", LESSONS)
-def test_a_lesson_opens_by_its_link_and_shows_its_answer(open_lessons: Callable[..., AppTest], slug: str) -> None:
+def test_a_lesson_opens_by_its_link_and_shows_its_answer_after_a_guess(
+    open_lessons: Callable[..., AppTest], slug: str
+) -> None:
     app = open_lessons(lesson=slug)
-    texts = LESSONS[slug].sentences()
+    assert not app.exception
+    texts, correct = LESSONS[slug].sentences(), LESSONS[slug].correct
+    guess = app.radio(key=f"lessons.{slug}.guess")
     assert texts["claim"] in lesson_text(app)
-    assert texts["question"] in lesson_text(app)
+    assert guess.label.replace("\\", "") == texts["question"]
     assert texts["answer"] not in lesson_text(app)
-    app.toggle(key=f"lessons.{slug}.answer").set_value(True).run()
+    wrong = (correct + 1) % len(LESSONS[slug].options)
+    guess.set_value(wrong).run()
     assert texts["answer"] in lesson_text(app)
+    assert "Not correct." in lesson_text(app)
     assert app.query_params["done"] in (slug, [slug])
+    assert app.query_params["guess"] in (str(wrong + 1), [str(wrong + 1)])
+    app.radio(key=f"lessons.{slug}.guess").set_value(correct).run()
+    assert ": Correct." in lesson_text(app)
+
+
+def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_lessons: Callable[..., AppTest]) -> None:
+    answer = LESSONS["margins"].sentences()["answer"]
+    assert answer in lesson_text(open_lessons(lesson="margins", guess="1"))
+    assert answer in lesson_text(open_lessons(lesson="margins", answer="1"))
+    assert answer not in lesson_text(open_lessons(lesson="margins", guess="9"))
+
+
+@pytest.mark.parametrize(
+    ("slug", "query", "words"),
+    [
+        ("in-batch-negatives", {"at": "16"}, "At batch size 16: 15 negatives for each query, 240 negative pairs"),
+        ("temperature", {"at": "0.01", "row": "3"}, "At temperature 0.01, the hardest negative gets"),
+        ("duplicates", {"at": "excluded"}, "The other right answer excluded"),
+        ("batch-order", {"at": "nearest"}, "Order nearest: the hardest negative of"),
+    ],
+)
+def test_the_control_of_a_figure_is_in_the_link(
+    open_lessons: Callable[..., AppTest], slug: str, query: dict[str, str], words: str
+) -> None:
+    app = open_lessons(lesson=slug, **query)
+    assert not app.exception
+    assert words in lesson_text(app)
 
 
 def test_next_and_previous_go_through_all_lessons(open_lessons: Callable[..., AppTest]) -> None:

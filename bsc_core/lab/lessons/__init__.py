@@ -1,4 +1,4 @@
-"""Ten guided lessons: a claim, a control, a question with its answer, and the numbers in them.
+"""Ten guided lessons: a claim, a control, a question with options and its answer, and the numbers in them.
 
 The texts, with placeholders for numbers, are in lessons.toml.
 """
@@ -19,8 +19,8 @@ from bsc_core.lab.settings import LabSettings
 class Lesson:
     """One claim, one control, one question with an answer.
 
-    claim, move, question, answer: sentences whose {placeholders} `facts` fills; they contain no literal numbers. link:
-    URL parameters that open the same batch in the loss lab.
+    claim, move, question, options, answer: texts whose {placeholders} `facts` fills; they contain no literal numbers.
+    correct: index of the right option. link: URL parameters that open the same batch in the loss lab.
     """
 
     slug: str
@@ -28,6 +28,8 @@ class Lesson:
     claim: str
     move: str
     question: str
+    options: tuple[str, ...]
+    correct: int
     answer: str
     link: Mapping[str, str]
 
@@ -36,9 +38,11 @@ class Lesson:
         return FACTS[self.slug]()
 
     def sentences(self) -> dict[str, str]:
-        """Return claim, move, question and answer with their numbers."""
+        """Return claim, move, question and answer with their numbers, and the options as `option 0` and so on."""
         facts = dict(self.facts())
-        return {name: getattr(self, name).format(**facts) for name in ("claim", "move", "question", "answer")}
+        texts = {name: getattr(self, name) for name in ("claim", "move", "question", "answer")}
+        texts |= {f"option {number}": option for number, option in enumerate(self.options)}
+        return {name: text.format(**facts) for name, text in texts.items()}
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class LabLesson(Lesson):
 
 
 def _lesson(slug: str, table: dict[str, Any]) -> Lesson:
+    table["options"] = tuple(table["options"])
     if "preset" not in table:
         return Lesson(slug, **table)
     shown: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}

@@ -6,25 +6,33 @@ from dataclasses import replace
 import numpy as np
 
 from bsc_core.lab.batch import LabBatch
-from bsc_core.lab.lessons.margins import FARTHEST, MARGINS, active_share, gradient_difference, margin_batch
-from bsc_core.lab.presets import preset_batch, thumbnails
+from bsc_core.lab.lessons.batches import HIGH, LOW, SIZES, USUAL, losses_by_size, negative_shares
+from bsc_core.lab.lessons.margins import (
+    FARTHEST,
+    LENGTH,
+    MARGINS,
+    active_share,
+    gradient_difference,
+    margin_batch,
+)
+from bsc_core.lab.presets import preset_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import explain_batch
 from bsc_core.losses.explain import first_largest
 
 Facts = Mapping[str, str]
 
-LOW, USUAL, HIGH = 0.02, 0.1, 2.0
-"""Temperatures that the second lesson compares."""
 STRETCH = 3.0
 """Factor by which the third lesson lengthens one document."""
 LONGER = 2
 """Index of that document."""
+HARD_LEVEL = 6
+"""Number of the edge of the hardness histogram from which the seventh lesson counts negatives as hard."""
 MUS = (0.0, 0.1, 0.5, 0.9, 1.0)
 """Shares of BSC that the eighth lesson trains with: MSE alone, three sums, BSC alone."""
 MIXES = (0.0, 0.1, 0.5, 0.9)
 """Shares of SCL that the tenth lesson trains with: cross-entropy alone, and three mixes."""
-DIMENSIONS = 2
-"""Dimensions of the encoder in the eighth lesson, too few to fit everything."""
+SUM = 0.5
+"""The share of the eighth and tenth lesson's sentences."""
 
 
 def decimal(value: float, digits: int = 3) -> str:
@@ -46,17 +54,16 @@ def stretched() -> LabBatch:
 
 
 def in_batch_facts() -> Facts:
-    """Count the in-batch negatives, and compute the loss of an encoder whose vectors are all equal."""
-    batch = preset_batch("confusable")
-    pairs = len(batch)
-    equal = replace(batch, queries=np.ones_like(batch.queries), documents=np.ones_like(batch.documents))
+    """Compare the losses of one encoder in a small and a large batch."""
+    low, high, losses = 4, SIZES[-1], losses_by_size()
     return {
-        "pairs": str(pairs),
-        "negatives": str(pairs - 1),
-        "cells": str(pairs * (pairs - 1)),
-        "blind": decimal(explain_batch(equal).query_to_document),
-        "blind_share": decimal(1 / pairs),
-        "loss": decimal(explain_batch(batch).query_to_document),
+        "low": str(low),
+        "high": str(high),
+        "cells": str(high * (high - 1)),
+        "low_loss": decimal(float(losses[low].mean())),
+        "high_loss": decimal(float(losses[high].mean())),
+        "low_blind": decimal(float(np.log(low))),
+        "high_blind": decimal(float(np.log(high))),
     }
 
 
@@ -65,14 +72,14 @@ def temperature_facts() -> Facts:
     batch = preset_batch("confusable")
     temperatures = {"low": LOW, "usual": USUAL, "high": HIGH}
     explained = {name: explain_batch(batch, temperature=tau) for name, tau in temperatures.items()}
-    facts = {f"{name}_negatives": decimal(one.effective_negatives, 1) for name, one in explained.items()}
     row = explained["usual"].hardest_row
-    shares = {}
-    for name, one in explained.items():
-        push = np.where(one.row_positives[row], 0.0, one.rows[row])
-        shares[f"{name}_share"] = percent(float(push.max() / push.sum()))
-    taus = {name: f"{tau:g}" for name, tau in temperatures.items()}
-    return facts | shares | taus | {"row": str(row + 1), "negatives": str(len(batch) - 1)}
+    largest = {name: negative_shares(tau).max(axis=1) for name, tau in temperatures.items()}  # (B,) each
+    facts = {name: f"{tau:g}" for name, tau in temperatures.items()}
+    facts |= {f"{name}_negatives": decimal(one.effective_negatives, 1) for name, one in explained.items()}
+    facts |= {f"{name}_share": percent(float(shares[row])) for name, shares in largest.items()}
+    facts |= {"least_share": percent(float(largest["low"].min())), "most_share": percent(float(largest["low"].max()))}
+    facts |= {f"{name}_sum": decimal(float(np.abs(explained[name].gradient).sum()), 1) for name in ("low", "usual")}
+    return facts | {"row": str(row + 1), "negatives": str(len(batch) - 1)}
 
 
 def normalization_facts() -> Facts:
@@ -111,22 +118,20 @@ def symmetric_facts() -> Facts:
         "pair": str(pair + 1),
         "row": decimal(float(rows[pair])),
         "column": decimal(float(columns[pair])),
-        "larger": "document" if rows[pair] < columns[pair] else "query",
     }
 
 
 def negatives_facts() -> Facts:
-    """Compute how much probability labeled negatives take from the right answers."""
+    """Compute how much probability labeled negatives take from the positives, and the loss of a positive query."""
     batch = preset_batch("near_misses")
     full, dropped = explain_batch(batch), explain_batch(batch, labeled_negatives=False)
     anchors = np.flatnonzero(full.row_positives.any(axis=1))
     negatives = ~full.row_positives.any(axis=1)
     return {
-        "pairs": str(len(batch)),
         "positives": str(len(anchors)),
         "negatives": str(int(negatives.sum())),
-        "included": decimal(full.query_to_document),
-        "dropped": decimal(dropped.query_to_document),
+        "included": decimal(float(full.row_losses[anchors].mean())),
+        "dropped": decimal(float(dropped.row_losses[anchors].mean())),
         "taken": percent(float(full.rows[anchors][:, negatives].sum(axis=1).mean())),
         "own": percent(float(full.rows[anchors, anchors].mean())),
         "own_dropped": percent(float(dropped.rows[anchors, anchors].mean())),
@@ -134,18 +139,18 @@ def negatives_facts() -> Facts:
 
 
 def duplicates_facts() -> Facts:
-    """Compute the cost of repeated pairs, and the effect of the two ways to treat them."""
-    batch = preset_batch("repeats")
-    explained = {name: explain_batch(batch, duplicates=name) for name in ("keep", "merge", "multi_positive")}
-    twice = [row for row in range(len(batch)) if batch.query_texts.count(batch.query_texts[row]) > 1]
-    unchanged = explained["keep"]
+    """Compute the cosines to the own and the other right answer, as a negative and excluded."""
+    from bsc_core.lab.lessons.training import STEPS, train_on_paraphrases
+
+    negative, excluded = train_on_paraphrases(excluded=False), train_on_paraphrases(excluded=True)
     return {
-        "twice": str(len(twice) // 2),
-        "keep": decimal(unchanged.total),
-        "merge": decimal(explained["merge"].total),
-        "multi": decimal(explained["multi_positive"].total),
-        "share": percent(float(unchanged.rows[twice, twice].mean())),
-        "merged_share": percent(float(explained["merge"].rows[twice, twice].mean())),
+        "batches": str(len(negative.own)),
+        "steps": str(STEPS),
+        "start": decimal(float(negative.other[:, 0].mean()), 2),
+        "end": decimal(float(negative.other[:, -1].mean()), 2),
+        "end_excluded": decimal(float(excluded.other[:, -1].mean()), 2),
+        "own": decimal(float(negative.own[:, -1].mean()), 2),
+        "own_excluded": decimal(float(excluded.own[:, -1].mean()), 2),
         "floor": decimal(float(np.log(2))),
     }
 
@@ -155,13 +160,19 @@ def gradient_mass(batch: LabBatch) -> float:
     return float(np.abs(explain_batch(batch).gradient).sum())
 
 
+def hard_share(order: str) -> float:
+    """Return the share of the queries of the sample data whose hardest negative is hard in batches of this order."""
+    return float(sum(thumbnails()["hardness"]["shares"][order][HARD_LEVEL:]))
+
+
 def order_facts() -> Facts:
     """Compare the hardness of two batch orders, and the gradients of hard and easy batches."""
     hardness = thumbnails()["hardness"]
     hard, easy = (gradient_mass(preset_batch(name)) for name in ("confusable", "easy"))
     return {
-        "random": percent(hardness["closer_share"]["random"]),
-        "nearest": percent(hardness["closer_share"]["nearest"]),
+        "random": percent(hard_share("random")),
+        "nearest": percent(hard_share("nearest")),
+        "level": f"{hardness['edges'][HARD_LEVEL]:g}",
         "batch_size": str(hardness["batch_size"]),
         "hard": decimal(hard, 2),
         "easy": decimal(easy, 2),
@@ -172,22 +183,19 @@ def order_facts() -> Facts:
 
 
 def combined_facts() -> Facts:
-    """Compare MSE, BSC and their sum by ranking and by correlation."""
-    from bsc_core.lab.lessons.training import train_on_grades
+    """Compare MSE, BSC and their sum: MRR on held-out questions, rank correlation with the grades of training rows."""
+    from bsc_core.lab.lessons.training import SEEDS, train_on_grades
 
-    results = {mu: train_on_grades(mu) for mu in MUS}
-    mse, both, bsc = results[0.0], results[0.5], results[1.0]
+    shares = {"untrained": None, "mse": 0.0, "both": SUM, "bsc": 1.0}
+    mrr = {name: np.mean([one.mrr for one in train_on_grades(mu, held_out=True)]) for name, mu in shares.items()}
+    rho = {name: np.mean([one.spearman for one in train_on_grades(mu)]) for name, mu in shares.items()}
     return {
-        "rows": str(mse.rows),
-        "dimensions": str(DIMENSIONS),
-        "mse_mrr": decimal(mse.mrr),
-        "mse_rho": decimal(mse.spearman),
-        "bsc_mrr": decimal(bsc.mrr),
-        "bsc_rho": decimal(bsc.spearman),
-        "both_mrr": decimal(both.mrr),
-        "both_rho": decimal(both.spearman),
-        "mu": "0.5",
-        "low_mrr": decimal(results[0.1].mrr),
+        "train": str(len(np.unique(sample_rows("graded")[0].query))),
+        "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
+        "seeds": str(SEEDS),
+        "mu": f"{SUM:g}",
+        **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items() if name != "bsc"},
+        **{f"{name}_rho": decimal(float(value)) for name, value in rho.items()},
     }
 
 
@@ -198,35 +206,38 @@ def margin_facts() -> Facts:
     return {
         "small": f"{small:g}",
         "usual": f"{MARGINS[1]:g}",
-        "large": ", ".join(f"{margin:g}" for margin in large),
+        "large": _listed([f"{margin:g}" for margin in large]),
         "farthest": f"{FARTHEST:g}",
+        "length": f"{LENGTH:g}",
+        "euclidean_farthest": f"{2 * LENGTH:g}",
+        "euclidean_shares": _listed([percent(active_share(batch, margin, "euclidean")) for margin in large]),
         "small_active": percent(active_share(batch, small)),
         "usual_active": percent(active_share(batch, MARGINS[1])),
-        "large_active": percent(active_share(batch, large[0])),
         "difference": f"{max(gradient_difference(batch, large[0], margin) for margin in large):g}",
-        "usual_difference": decimal(gradient_difference(batch, MARGINS[1], large[0])),
     }
 
 
 def supervised_facts() -> Facts:
-    """Compare cross-entropy with the supervised contrastive loss by accuracy and by neighbors."""
-    from bsc_core.lab.lessons.training import train_on_classes
+    """Compare cross-entropy with and without the supervised contrastive loss, on training and held-out premises."""
+    from bsc_core.lab.lessons.training import SEEDS, train_on_classes
 
-    alone, mixed = train_on_classes(MIXES[0]), train_on_classes(0.5)
-    return {
-        "premises": str(alone.premises),
-        "ce_accuracy": percent(alone.accuracy),
-        "ce_nearest": percent(alone.nearest),
-        "mix_accuracy": percent(mixed.accuracy),
-        "mix_nearest": percent(mixed.nearest),
-        "ce_entailed": decimal(alone.cosines[0], 2),
-        "ce_neutral": decimal(alone.cosines[1], 2),
-        "ce_contradicted": decimal(alone.cosines[2], 2),
-        "mix_entailed": decimal(mixed.cosines[0], 2),
-        "mix_neutral": decimal(mixed.cosines[1], 2),
-        "mix_contradicted": decimal(mixed.cosines[2], 2),
-        "mix": "0.5",
+    mixes = {"untrained": None, "ce": 0.0, "mix": SUM}
+    nearest = {name: np.mean([one.nearest for one in train_on_classes(mix)]) for name, mix in mixes.items()}
+    held_out = {
+        name: np.mean([one.nearest for one in train_on_classes(mix, held_out=True)]) for name, mix in mixes.items()
     }
+    return {
+        "premises": str(len(np.unique(sample_rows("classes")[0].query))),
+        "held_out": str(len(np.unique(sample_rows("classes_held_out")[0].query))),
+        "seeds": str(SEEDS),
+        "ce_accuracy": percent(float(np.mean([one.accuracy for one in train_on_classes(0.0)]))),
+        **{f"{name}_nearest": percent(float(value)) for name, value in nearest.items()},
+        **{f"{name}_held_out": percent(float(value)) for name, value in held_out.items()},
+    }
+
+
+def _listed(values: list[str]) -> str:
+    return f"{', '.join(values[:-1])} and {values[-1]}"
 
 
 FACTS: dict[str, Callable[[], Facts]] = {

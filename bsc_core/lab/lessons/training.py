@@ -1,12 +1,16 @@
-"""Toy training for two lessons: a linear map over fixed vectors, trained while the page loads."""
+"""Toy training for three lessons: a linear map over stored vectors, trained while the page loads.
 
-# N rows, D dimensions of the stored vectors, K of the map's output
+The map (D, D) starts as the identity, so that all values start as those of the encoder.
+"""
+
+# N rows, D dimensions of the vectors, T steps
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,112 +32,204 @@ if TYPE_CHECKING:
 
     from bsc_core.data.dataset import PairDataset
 
-STEPS = 150
-LEARNING_RATE = 0.01
-GRADED_WIDTH, CLASS_WIDTH = 2, 8
+Vectors = NDArray[np.float64]
+SEEDS = 5
+STEPS, LEARNING_RATE = 50, 0.003
+KEPT_SHARE = 0.8
+"""Share of the queries that each seed trains on."""
 TIE = 1e-6
 """Cosines this close are equal: the documents may be the same text, and rounding must not rank them."""
 
 
 @dataclass(frozen=True, eq=False)
 class GradedResult:
-    """Metrics of a loss on graded pairs, on the training rows."""
+    """Metrics of one map on graded pairs."""
 
-    rows: int
     mrr: float  # mean reciprocal rank of the positive pairs' documents among all documents
     spearman: float  # Spearman correlation of cosines and grades
     error: float  # mean squared difference of cosine and grade
-    cosines: NDArray[np.float64]  # (N,)
-    grades: NDArray[np.float64]  # (N,)
+    cosines: Vectors  # (N,)
+    grades: Vectors  # (N,)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassResult:
-    """Metrics of a loss on NLI rows, on the training rows."""
+    """Metrics of one map on NLI rows."""
 
-    premises: int
     accuracy: float  # of the classification head
     nearest: float  # share of premises whose nearest hypothesis is the entailed one
-    cosines: tuple[float, float, float]  # mean cosine of premise and hypothesis by class
-    similarity: NDArray[np.float64]  # (N,) cosine of each row
+    means: tuple[float, float, float]  # mean cosine of premise and hypothesis by class
+    cosines: Vectors  # (N,) of each row
     classes: NDArray[np.int32]  # (N,)
 
 
+@dataclass(frozen=True, eq=False)
+class ParaphraseResult:
+    """Mean cosines of the two questions of each batch during training, (batches, T + 1)."""
+
+    own: Vectors  # to the answer of the own pair
+    other: Vectors  # to the right answer of the other pair
+
+
 @cache
-def train_on_grades(mu: float) -> GradedResult:
-    """Train a linear map to two dimensions with mu * BSC + (1 - mu) * MSE; mu 0 and 1 are the losses alone."""
-    dataset, vectors = sample_rows("graded")
+def train_on_grades(mu: float | None, *, held_out: bool = False) -> tuple[GradedResult, ...]:
+    """Train a map with mu * BSC + (1 - mu) * MSE, once for each seed; 0 and 1 are the losses alone, None is untrained.
+
+    held_out: evaluate on rows of other questions instead of the training rows.
+    """
+    dataset, vectors = sample_rows("graded_held_out" if held_out else "graded")
     assert dataset.label is not None
-    config: LossConfig = CombinedLossConfig(mu=mu) if 0 < mu < 1 else BSCLossConfig() if mu else MSELossConfig()
-    queries, documents, _ = _train(dataset, vectors, config, GRADED_WIDTH)
-    similarity = _unit(queries) @ _unit(documents).T  # (N, N)
-    cosines = np.diag(similarity)
-    positives = np.flatnonzero(dataset.positive)
-    ranks = 1 + (similarity[positives] > cosines[positives, None] + TIE).sum(axis=1)
-    grades = dataset.label.astype(np.float64)
-    return GradedResult(
-        rows=len(dataset),
-        mrr=float((1 / ranks).mean()),
-        spearman=float(spearmanr(cosines, grades).statistic),
-        error=float(np.square(cosines - grades).mean()),
-        cosines=cosines,
-        grades=grades,
-    )
+    grades, positives = dataset.label.astype(np.float64), np.flatnonzero(dataset.positive)
+    results = []
+    for weights, _ in _graded_maps(mu):
+        mapped = _unit(vectors @ weights)
+        similarity = mapped[dataset.query] @ mapped[dataset.document].T  # (N, N)
+        cosines = np.diag(similarity)
+        ranks = 1 + (similarity[positives] > cosines[positives, None] + TIE).sum(axis=1)
+        rho, error = float(spearmanr(cosines, grades).statistic), float(np.square(cosines - grades).mean())
+        results.append(GradedResult(float((1 / ranks).mean()), rho, error, cosines, grades))
+    return tuple(results)
 
 
 @cache
-def train_on_classes(mix: float) -> ClassResult:
-    """Train a linear map to eight dimensions with (1 - mix) * cross-entropy + mix * SCL; mix 0 is the former alone."""
-    dataset, vectors = sample_rows("classes")
+def _graded_maps(mu: float | None) -> tuple[tuple[Vectors, nn.Module], ...]:
+    config: LossConfig = CombinedLossConfig(mu=mu) if mu and mu < 1 else BSCLossConfig() if mu else MSELossConfig()
+    return _trained_maps("graded", config, 0 if mu is None else STEPS)
+
+
+@cache
+def train_on_classes(mix: float | None, *, held_out: bool = False) -> tuple[ClassResult, ...]:
+    """Train a map with (1 - mix) * cross-entropy + mix * SCL, once for each seed; None is untrained.
+
+    held_out: evaluate on rows of other premises instead of the training rows.
+    """
+    dataset, vectors = sample_rows("classes_held_out" if held_out else "classes")
     assert dataset.classes is not None
+    entailed, results = np.flatnonzero(dataset.classes == 0), []
+    for weights, loss in _class_maps(mix):
+        mapped = vectors.astype(np.float64) @ weights
+        premises, hypotheses = mapped[dataset.query], mapped[dataset.document]
+        similarity = _unit(premises) @ _unit(hypotheses).T  # (N, N)
+        cosines = np.diag(similarity)
+        means = [float(cosines[dataset.classes == number].mean()) for number in range(3)]
+        results.append(
+            ClassResult(
+                accuracy=float((_predict(loss, premises, hypotheses) == dataset.classes).mean()),
+                nearest=float((first_largest(similarity[entailed]) == entailed).mean()),
+                means=(means[0], means[1], means[2]),
+                cosines=cosines,
+                classes=dataset.classes,
+            )
+        )
+    return tuple(results)
+
+
+@cache
+def _class_maps(mix: float | None) -> tuple[tuple[Vectors, nn.Module], ...]:
     config: LossConfig = SupConLossConfig(mix=mix) if mix else SoftmaxLossConfig()
-    premises, hypotheses, loss = _train(dataset, vectors, config, CLASS_WIDTH)
-    similarity = _unit(premises) @ _unit(hypotheses).T  # (N, N)
-    cosines = np.diag(similarity)
-    entailed = np.flatnonzero(dataset.classes == 0)
-    predicted = _predict(loss, premises, hypotheses)
-    means = [float(cosines[dataset.classes == number].mean()) for number in range(3)]
-    return ClassResult(
-        premises=len(entailed),
-        accuracy=float((predicted == dataset.classes).mean()),
-        nearest=float((first_largest(similarity[entailed]) == entailed).mean()),
-        cosines=(means[0], means[1], means[2]),
-        similarity=cosines,
-        classes=dataset.classes,
-    )
+    return _trained_maps("classes", config, 0 if mix is None else STEPS)
 
 
-def _train(
-    dataset: PairDataset, vectors: NDArray[np.float32], config: LossConfig, width: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], nn.Module]:
-    """Train; return queries and documents (N, K) under the map, and the loss with its head."""
+def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[tuple[Vectors, nn.Module], ...]:
+    """Return for each seed a map (D, D), trained on most rows of a lesson, and the loss with its head."""
     import torch
 
     from bsc_core.losses import build_loss
 
-    generator = torch.Generator().manual_seed(0)
-    scale = vectors.shape[1] ** 0.5
-    weights = (torch.randn(vectors.shape[1], width, generator=generator) / scale).requires_grad_()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        loss = build_loss(config, dimensions=width)
-    trained: list[Tensor] = [weights, *loss.parameters()]
-    optimizer = torch.optim.Adam(trained, lr=LEARNING_RATE)
+    dataset, vectors = sample_rows(name)
+    queries, maps = np.unique(dataset.query), []
+    for seed in range(SEEDS):
+        kept = np.random.default_rng(seed).permutation(queries)[: round(KEPT_SHARE * len(queries))]
+        rows = dataset.take(np.flatnonzero(np.isin(dataset.query, kept)))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            loss = build_loss(config, dimensions=vectors.shape[1])
+        maps.append((_train(loss, vectors, rows, steps=steps), loss))
+    return tuple(maps)
+
+
+def _train(
+    loss: nn.Module,
+    vectors: NDArray[np.float32],
+    dataset: PairDataset,
+    *,
+    steps: int = STEPS,
+    more: Mapping[str, Tensor] | None = None,
+    each: Callable[[Vectors], object] = lambda weights: None,
+) -> Vectors:
+    """Train a map with Adam on all rows as one batch, and return it.
+
+    more: additional inputs of the loss. each: called with the map before the first and after every step.
+    """
+    import torch
+
+    weights = torch.eye(vectors.shape[1], requires_grad=True)
+    optimizer = torch.optim.Adam([weights, *loss.parameters()], lr=LEARNING_RATE)
     sides = [torch.from_numpy(vectors[column]) for column in (dataset.query, dataset.document)]
     labels = None if dataset.label is None else torch.from_numpy(dataset.label)
-    ids = {"query_ids": torch.from_numpy(dataset.query.astype(np.int64))}
+    ids: dict[str, Any] = {"query_ids": torch.from_numpy(dataset.query.astype(np.int64)), **(more or {})}
     if dataset.classes is not None:
         ids["classes"] = torch.from_numpy(dataset.classes.astype(np.int64))
-    for _ in range(STEPS):
+    each(weights.detach().numpy().astype(np.float64))
+    for _ in range(steps):
         optimizer.zero_grad()
         loss(sides[0] @ weights, sides[1] @ weights, labels, **ids).total.backward()
         optimizer.step()
-    with torch.no_grad():
-        mapped = [(side @ weights).numpy().astype(np.float64) for side in sides]
-    return mapped[0], mapped[1], loss
+        each(weights.detach().numpy().astype(np.float64))
+    trained: Vectors = weights.detach().numpy().astype(np.float64)
+    return trained
 
 
-def _predict(loss: nn.Module, premises: NDArray[np.float64], hypotheses: NDArray[np.float64]) -> NDArray[np.int64]:
+@cache
+def train_on_paraphrases(*, excluded: bool) -> ParaphraseResult:
+    """Train batches in which two differently worded questions have the same answer, worded differently as well.
+
+    The right answer of the other pair counts as a negative, or it is excluded from the softmax. Each batch has two such
+    pairs and four on other topics.
+    """
+    import torch
+
+    from bsc_core.losses import build_loss
+
+    couples, vectors = sample_rows("paraphrases")
+    others, other_vectors = sample_rows("easy")
+    both = np.concatenate([vectors, other_vectors])
+    own, other = [], []
+    for first in range(0, len(couples), 2):
+        pair = np.arange(first, first + 2)
+        queries = both[np.concatenate([couples.query[pair], len(vectors) + others.query[:4]])]
+        documents = both[np.concatenate([couples.document[pair], len(vectors) + others.document[:4]])]
+        cells = {"excluded": torch.tensor([[0, 1], [1, 0]])} if excluded else {}
+        cosines: list[Vectors] = []
+
+        def record(
+            weights: Vectors, queries: Vectors = queries, documents: Vectors = documents, to: list[Vectors] = cosines
+        ) -> None:
+            to.append(_unit(queries[:2] @ weights) @ _unit(documents[:2] @ weights).T)
+
+        _train(
+            build_loss(BSCLossConfig()),
+            np.concatenate([queries, documents]),
+            _pairs(len(queries)),
+            more=cells,
+            each=record,
+        )
+        table = np.stack(cosines)  # (T + 1, 2, 2)
+        own.append((table[:, 0, 0] + table[:, 1, 1]) / 2)
+        other.append((table[:, 0, 1] + table[:, 1, 0]) / 2)
+    return ParaphraseResult(np.stack(own), np.stack(other))
+
+
+def _pairs(count: int) -> PairDataset:
+    """Return pairs whose queries are texts 0 to count - 1 and whose documents are the next texts."""
+    from bsc_core.data.dataset import PairDataset
+
+    return PairDataset.from_pairs(
+        [f"query {number}" for number in range(count)], [f"document {number}" for number in range(count)]
+    )
+
+
+def _predict(loss: nn.Module, premises: Vectors, hypotheses: Vectors) -> NDArray[np.int64]:
     """Return (N,) the class that the head of the loss predicts for each row."""
     import torch
 
@@ -145,7 +241,7 @@ def _predict(loss: nn.Module, premises: NDArray[np.float64], hypotheses: NDArray
     return predicted
 
 
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def _unit(vectors: Vectors) -> Vectors:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: NDArray[np.float64] = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    unit: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     return unit

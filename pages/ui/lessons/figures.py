@@ -1,7 +1,8 @@
 """Figure of each lesson with its control. The value of the control is in the URL."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import streamlit as st
 
 from bsc_core import formatting
@@ -9,15 +10,19 @@ from bsc_core.data.schema.classes import NLI
 from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.lessons import LabLesson, Lesson
-from bsc_core.lab.lessons.facts import MIXES, MUS
-from bsc_core.lab.lessons.margins import GRID, MARGINS, active_share, margin_batch, triplet_loss
-from bsc_core.lab.presets import thumbnails
-from bsc_core.lab.settings import LabSettings
+from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
+from bsc_core.lab.lessons.facts import HARD_LEVEL, MIXES, MUS, hard_share
+from bsc_core.lab.lessons.margins import DISTANCES, GRID, LENGTH, MARGINS, active_share, margin_batch, triplet_loss
+from bsc_core.lab.presets import preset_batch, thumbnails
+from bsc_core.lab.settings import LabSettings, explain_batch
 from pages.ui.components import display
 from pages.ui.loss_lab.browser import lab_component
 
-VALUE = "at"
-"""The URL parameter of a lesson's control."""
+VALUE, ROW = "at", "row"
+"""The URL parameters of a lesson's control, and of the row that it displays."""
+TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
+ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
+TREATMENTS = {"negative": "counts as a negative", "excluded": "excluded"}
 
 
 def draw(lesson: Lesson, key: str) -> None:
@@ -55,15 +60,62 @@ def _slider(label: str, options: Sequence[float], key: str, start: float) -> flo
     return value
 
 
+def _choice(label: str, options: Mapping[str, str], key: str, parameter: str = VALUE) -> str:
+    """Draw buttons with these options whose value is in the URL; the first one is selected at first."""
+    if key not in st.session_state:
+        linked = st.query_params.get(parameter)
+        st.session_state[key] = linked if linked in options else next(iter(options))
+    value = st.segmented_control(label, list(options), format_func=options.get, key=key, required=True)
+    st.query_params[parameter] = value
+    return value
+
+
+def _batch_size(key: str) -> None:
+    size = int(_slider("Batch size", SIZES, key, SIZES[0]))
+    losses = losses_by_size()
+    table = figures.metric_table(list(SIZES), {"loss L0 of this encoder": [losses[one].tolist() for one in SIZES]})
+    equal = "all similarities equal: ln B"
+    title = "The loss of the same encoder rises with the batch size"
+    baseline = (equal, [float(np.log(one)) for one in SIZES])
+    figure = figures.metrics_figure(table, size, title=title, axis="batch size B", baseline=baseline, height=320)
+    alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
+    display.figure(figure, name="lesson.size", alt=alt, data=table)
+    st.caption(
+        f"At batch size {size}: {size - 1} negatives for each query, {size * (size - 1)} negative pairs; loss "
+        f"{formatting.metric(float(losses[size].mean()))} (mean of {len(losses[size])} random batches; the band is "
+        f"their range), and {formatting.metric(float(np.log(size)))} if all similarities were equal."
+    )
+
+
+def _temperature(key: str) -> None:
+    batch = preset_batch("confusable")
+    queries = {str(row + 1): f"Query {row + 1}" for row in range(len(batch))}
+    row = int(_choice("Query", queries, f"{key}.row", ROW)) - 1
+    start = min(TEMPERATURES, key=lambda value: abs(value - USUAL))
+    temperature = _slider("Temperature", TEMPERATURES, key, start)
+    explained = explain_batch(batch, temperature=temperature)
+    order = [column for column in np.argsort(-explained.similarity[row]).tolist() if column != row]
+    names = [formatting.shorten(f"{column + 1}  {batch.document_texts[column]}", 70) for column in order]
+    shares = negative_shares(temperature)[row, order]
+    title = f"Share of each negative in the gradient of query {row + 1}"
+    figure = figures.shares_figure(names, shares, title=title, axis="share of the gradient on the negatives")
+    texts = [f"document {column + 1} {formatting.percent(share)}" for column, share in zip(order, shares, strict=True)]
+    display.figure(figure, name="lesson.temperature", alt=f"{title}: {', '.join(texts)}.")
+    total = float(np.abs(explained.gradient).sum())
+    st.caption(
+        f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
+        f"{formatting.percent(shares[0])}. Absolute gradients of the batch sum to {total:.1f}."
+    )
+
+
 def _batch_order(key: str) -> None:
     hardness = thumbnails()["hardness"]
-    options = ("both", "random", "nearest")
-    selected = st.segmented_control("Batch order", options, default=options[0], required=True, key=f"{key}.order")
-    shown = options[1:] if selected == "both" else [selected]
+    selected = _choice("Batch order", ORDERS, f"{key}.order")
+    shown = list(ORDERS)[1:] if selected == "both" else [selected]
     table = plan_figures.histogram_table(hardness["edges"], {name: hardness["shares"][name] for name in shown})
     sentences = " ".join(
-        f"Order {name}: {formatting.percent(hardness['closer_share'][name])} of the queries are closer to a "
-        "negative than to their positive."
+        f"Order {name}: the hardest negative of {formatting.percent(hard_share(name))} of the queries has a cosine of "
+        f"at least {hardness['edges'][HARD_LEVEL]:g}."
         for name in shown
     )
     alt = f"Histogram of the cosine to the nearest negative in a batch. {sentences}"
@@ -71,61 +123,103 @@ def _batch_order(key: str) -> None:
     st.caption(sentences)
 
 
-def _combined_loss(key: str) -> None:
-    from bsc_core.lab.lessons.training import train_on_grades
+def _false_negatives(key: str) -> None:
+    from bsc_core.lab.lessons.training import train_on_paraphrases
 
-    mu = _slider("mu: 0 is MSE only, 1 is batch softmax only", MUS, key, 0.0)
-    with st.spinner("Training the toy encoder …"):
-        results = {value: train_on_grades(value) for value in MUS}
-    metrics = {
-        "MRR": [result.mrr for result in results.values()],
-        "rank correlation": [result.spearman for result in results.values()],
-    }
-    left, right = display.columns(2)
-    with left:
-        title = "Ranking and grades are a trade-off"
-        table = figures.metric_table(list(MUS), metrics)
-        alt = f"MRR and rank correlation with the grades for mu {', '.join(f'{value:g}' for value in MUS)}."
-        figure = figures.metrics_figure(table, mu, title=title, axis="mu")
-        display.figure(figure, name="lesson.mu", alt=alt, data=table)
-    with right:
-        result = results[mu]
-        figure = figures.grades_figure(result.cosines, result.grades, title="MSE pulls the cosines to the dashed line")
-        display.figure(figure, name="lesson.grades", alt="Cosine of each pair against its grade.")
+    treatment = _choice("The other right answer", TREATMENTS, key)
+    result = train_on_paraphrases(excluded=treatment == "excluded")
+    steps = list(range(result.own.shape[1]))
+    lines = {"own answer": result.own.T.tolist(), "right answer of the other pair": result.other.T.tolist()}
+    table = figures.metric_table(steps, lines)
+    rises = result.other[:, -1].mean() > result.other[:, 0].mean()
+    title = f"The right answer of the other pair is {'kept close' if rises else 'pushed away'}"
+    figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", height=320)
+    alt = f"Cosine of a question to its own answer and to the right answer of the other pair, by step. {title}."
+    display.figure(figure, name="lesson.false_negatives", alt=alt, data=table)
+    ends = [f"{values[:, 0].mean():.2f} to {values[:, -1].mean():.2f}" for values in (result.own, result.other)]
     st.caption(
-        f"At mu {mu:g}: MRR {formatting.metric(result.mrr)}, rank correlation {formatting.metric(result.spearman)}, "
-        f"mean squared error {formatting.metric(result.error)}."
+        f"The other right answer {TREATMENTS[treatment]}: mean cosine to the own answer from {ends[0]}, to the other "
+        f"right answer from {ends[1]}. The bands are the range over {len(result.own)} batches."
     )
+
+
+def _combined_loss(key: str) -> None:
+    from bsc_core.lab.lessons.training import SEEDS, train_on_grades
+
+    mu = _slider("Share of BSC (mu): 0 is MSE only, 1 is batch softmax only", MUS, key, 0.0)
+    with st.spinner("Training the toy encoder …"):
+        held_out, train = (
+            {value: train_on_grades(value, held_out=held) for value in (None, *MUS)} for held in (True, False)
+        )
+    captions = []
+    for cell, metric, shown, name, title in zip(
+        display.columns(2),
+        ("mrr", "spearman"),
+        (held_out, train),
+        ("MRR, held-out questions", "rank correlation, training grades"),
+        ("The sum ranks held-out questions better than MSE alone", "Batch softmax alone ignores the grades"),
+        strict=True,
+    ):
+        with cell:
+            values = [[getattr(one, metric) for one in shown[value]] for value in MUS]
+            table = figures.metric_table(list(MUS), {name: values})
+            untrained = ("untrained", [getattr(shown[None][0], metric)] * len(MUS))
+            figure = figures.metrics_figure(table, mu, title=title, axis="mu", baseline=untrained)
+            display.figure(figure, name=f"lesson.mu.{metric}", alt=f"{title}: {name} by mu.", data=table)
+        means = [formatting.metric(_mean(side[mu], metric)) for side in (train, held_out)]
+        captions.append(f"{name.partition(',')[0]} {means[0]} on training and {means[1]} on held-out questions")
+    st.caption(
+        f"At mu {mu:g}: {'; '.join(captions)}. Means of {SEEDS} subsets of the training questions; bands: their range."
+    )
+
+
+def _mean(results: Sequence[object], metric: str) -> float:
+    """Return the mean of a metric over seeds."""
+    return float(np.mean([getattr(one, metric) for one in results]))
 
 
 def _margins(key: str) -> None:
     margin = _slider("Margin", GRID, key, min(GRID, key=lambda value: abs(value - MARGINS[1])))
     batch = margin_batch()
-    shares = {"share of active triplets": [active_share(batch, value) for value in GRID]}
+    names = {"cosine": "cosine", "euclidean": f"Euclidean, vectors of length {LENGTH:g}"}
+    shares = {names[distance]: [active_share(batch, value, distance) for value in GRID] for distance in DISTANCES}
     table = figures.metric_table(list(GRID), shares)
-    title = "The larger the margin, the more triplets are active"
+    title = "Cosine margins saturate, Euclidean margins depend on the length"
     figure = figures.metrics_figure(table, margin, title=title, axis="margin", logarithmic=True)
-    display.figure(figure, name="lesson.margins", alt="Share of active triplets by margin.", data=table)
-    active, loss = formatting.percent(active_share(batch, margin)), formatting.metric(triplet_loss(batch, margin))
-    st.caption(f"At a margin of {margin:g}: {active} of the triplets are active, loss {loss}.")
-
-
-def _supervised_contrastive(key: str) -> None:
-    from bsc_core.lab.lessons.training import train_on_classes
-
-    mix = _slider("Weight of the contrastive loss", MIXES, key, 0.0)
-    with st.spinner("Training the toy encoder …"):
-        result = train_on_classes(mix)
-    title = "Cosine of hypotheses to their premise, by class"
-    figure = figures.classes_figure(result.similarity, result.classes, NLI, title=title)
-    display.figure(figure, name="lesson.classes", alt="Cosine of premise and hypothesis by class, with the means.")
+    display.figure(figure, name="lesson.margins", alt="Share of active triplets by margin and distance.", data=table)
+    active = [formatting.percent(active_share(batch, margin, distance)) for distance in DISTANCES]
     st.caption(
-        f"At {mix:g}: {formatting.percent(result.accuracy)} of the classes are predicted correctly; the entailed "
-        f"hypothesis is the nearest for {formatting.percent(result.nearest)} of the premises."
+        f"At a margin of {margin:g}: {active[0]} of the triplets violate it with the cosine distance and {active[1]} "
+        f"with the Euclidean; the cosine loss is {formatting.metric(triplet_loss(batch, margin))}."
     )
 
 
+def _supervised_contrastive(key: str) -> None:
+    from bsc_core.lab.lessons.training import SEEDS, train_on_classes
+
+    mix = _slider("Weight of the contrastive loss", MIXES, key, 0.0)
+    with st.spinner("Training the toy encoder …"):
+        results = {name: train_on_classes(mix, held_out=name == "held-out") for name in ("training", "held-out")}
+        untrained = {name: train_on_classes(None, held_out=name == "held-out")[0].nearest for name in results}
+    sentences = []
+    for cell, (name, seeds) in zip(display.columns(2), results.items(), strict=True):
+        with cell:
+            title = f"Cosine of hypotheses to their premise, {name} rows"
+            figure = figures.classes_figure(seeds[0].cosines, seeds[0].classes, NLI, title=title)
+            alt = "Cosine of premise and hypothesis by class, with the means."
+            display.figure(figure, name=f"lesson.classes.{name}", alt=alt)
+        accuracy, nearest = (formatting.percent(_mean(seeds, metric)) for metric in ("accuracy", "nearest"))
+        sentences.append(
+            f"{name} rows: {accuracy} of the classes correct, the entailed hypothesis is the nearest for {nearest} of "
+            f"the premises (untrained {formatting.percent(untrained[name])})"
+        )
+    st.caption(f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; the figures show the first.")
+
+
 FIGURES: dict[str, Callable[[str], None]] = {
+    "in-batch-negatives": _batch_size,
+    "temperature": _temperature,
+    "duplicates": _false_negatives,
     "batch-order": _batch_order,
     "combined-loss": _combined_loss,
     "margins": _margins,

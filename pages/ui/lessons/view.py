@@ -1,4 +1,4 @@
-"""The lessons around their figures: selection, claim, question with answer, and navigation."""
+"""The lessons around their figures: selection, claim, question with a guess and its answer, and navigation."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from bsc_core.lab.lessons import LESSONS, Lesson
 from pages.ui.components import display, page_layout
 
 PAGE = "lessons"
-PARAMETERS = ("lesson", "done", "answer")
+PARAMETERS = ("lesson", "done", "guess")
 FIRST = next(iter(LESSONS))
 
 
@@ -27,6 +27,8 @@ def _state() -> dict[str, Any]:
 def _read_link() -> None:
     """Apply the URL parameters of a link; an unknown lesson is reported and the first one opened."""
     linked = {name: st.query_params[name] for name in PARAMETERS if name in st.query_params}
+    if st.query_params.get("answer") == "1":  # a link of an earlier version, with the answer shown
+        linked["guess"] = str(LESSONS[linked["lesson"]].correct + 1) if linked.get("lesson") in LESSONS else ""
     if not linked or linked == st.session_state.get(f"{PAGE}.written"):
         return
     state = _state()
@@ -36,7 +38,9 @@ def _read_link() -> None:
         slug = FIRST
     state["lesson"] = slug
     state["done"] = [name for name in LESSONS if name in linked.get("done", "").split(",")]
-    st.session_state[key(LESSONS[slug], "answer")] = linked.get("answer") == "1"
+    guess = linked.get("guess", "")
+    numbers = [str(number + 1) for number in range(len(LESSONS[slug].options))]
+    st.session_state[key(LESSONS[slug], "guess")] = int(guess) - 1 if guess in numbers else None
 
 
 def select() -> Lesson:
@@ -67,16 +71,25 @@ def heading(lesson: Lesson) -> None:
 
 
 def question(lesson: Lesson) -> None:
-    """Draw the question and, when it is switched on, its answer; then the lesson counts as done."""
+    """Draw the question and its options; after a guess the answer, and the lesson counts as done."""
     texts = _texts(lesson.slug)
     with st.container(border=True):
-        st.markdown(f":material/help: {_escaped(texts['question'])}")
-        if st.toggle("Show the answer", key=key(lesson, "answer")):
-            st.markdown(_escaped(texts["answer"]))
-            if lesson.slug not in _state()["done"]:
-                _state()["done"].append(lesson.slug)
-                write_link()
-                st.rerun()  # updates the count above
+        guess = st.radio(
+            _escaped(texts["question"]),
+            range(len(lesson.options)),
+            index=None,
+            format_func=lambda number: _escaped(texts[f"option {number}"]),
+            key=key(lesson, "guess"),
+        )
+        if guess is None:
+            st.caption("Choose an answer to see the explanation.")
+            return
+        verdict = ":material/check_circle: Correct." if guess == lesson.correct else ":material/cancel: Not correct."
+        st.markdown(f"{verdict} {_escaped(texts['answer'])}")
+        if lesson.slug not in _state()["done"]:
+            _state()["done"].append(lesson.slug)
+            write_link()
+            st.rerun()  # updates the count above
 
 
 def navigation(lesson: Lesson) -> None:
@@ -97,12 +110,13 @@ def navigation(lesson: Lesson) -> None:
 
 
 def write_link() -> None:
-    """Write the open lesson, the finished ones and whether the answer is shown into the URL."""
+    """Write the open lesson, the finished ones and the guess into the URL."""
     slug, done = _state()["lesson"], _state()["done"]
     values = {"lesson": slug}
     values |= {"done": ",".join(done)} if done else {}
-    values |= {"answer": "1"} if st.session_state.get(key(LESSONS[slug], "answer")) else {}
-    display.write_url(values, PARAMETERS)
+    guess = st.session_state.get(key(LESSONS[slug], "guess"))
+    values |= {} if guess is None else {"guess": str(guess + 1)}
+    display.write_url(values, (*PARAMETERS, "answer"))
     st.session_state[f"{PAGE}.written"] = values
 
 

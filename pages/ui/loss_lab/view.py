@@ -25,7 +25,7 @@ SOURCES = {
     "dataset": "Rows of the dataset",
     "typed": "Typed texts",
 }
-TOY_LOSSES = ("bsc", "mnrl", "mse", "pearson", "contrastive", "online_contrastive")
+TOY_LOSSES = ("bsc", "mnrl", "mse", "pearson", "triplet", "contrastive", "online_contrastive")
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
 EXAMPLE = (
     ("How do I keep bread fresh?", "Store the loaf cut side down in a paper bag.", 1.0),
