@@ -119,20 +119,24 @@ class Visit:
         expect(box).to_have_value(option)
 
     def upload(self, file: Path | FilePayload) -> None:
-        """Upload a file on the Data page; try again if the page was redrawn while the file was chosen."""
-        self.page.get_by_text("Import a dataset").click()
-        self.wait()
-        uploader = self.page.get_by_test_id("stFileUploader").first
-        name = file.name if isinstance(file, Path) else file["name"]
-        for _ in range(2):
-            uploader.locator("input[type=file]").set_input_files(file)
+        """Upload a file on the Data page; try again on a reloaded page if the server has not received it."""
+        hint = self.page.get_by_text("Each row is a pair")  # is hidden once the server has a file
+        for patience in (RETRY_MS * 4, None):
+            self.page.get_by_text("Import a dataset").click()
+            self.wait()
+            self.page.get_by_test_id("stFileUploader").first.locator("input[type=file]").set_input_files(file)
             with suppress(AssertionError):
-                return expect(uploader).to_contain_text(name, timeout=RETRY_MS)
-        return expect(uploader).to_contain_text(name)
+                expect(hint).to_have_count(0, timeout=patience)
+                return
+            self.page.reload()
+            self.wait()
+        raise AssertionError(f"{file} was not uploaded twice")
 
     def click_button(self, name: str) -> None:
         """Click a button of the page."""
-        self.page.get_by_test_id("stMain").get_by_role("button", name=name, exact=True).click()
+        button = self.page.get_by_test_id("stMain").get_by_role("button", name=name, exact=True)
+        expect(button).to_be_visible()
+        button.click()
 
     def click_until(self, button: Locator, result: Locator) -> None:
         """Click a button until its result is visible; a click is lost when the page is redrawn."""
