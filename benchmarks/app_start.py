@@ -33,7 +33,7 @@ def first_page(page: object, folder: Path) -> float:
         page.locator("[data-testid='stApp'][data-test-script-state='notRunning']").wait_for(timeout=60_000)
         return time.perf_counter() - started
     finally:
-        server.end()
+        server.stop()
 
 
 def imported(statement: str, none: str = "none of them") -> str:

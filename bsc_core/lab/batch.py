@@ -73,10 +73,17 @@ def _text_ids(texts: Sequence[str]) -> NDArray[np.int64]:
     return np.asarray([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
 
 
-def circle_batch(pairs: int = 6, spread: float = 40.0, seed: int = 0) -> LabBatch:
+def circle_batch(pairs: int = 6, spread: float = 40.0, seed: int = 0, angles: Sequence[int] | None = None) -> LabBatch:
     """Return 4 to 16 queries evenly spaced on a circle, each with a document at a random angle within `spread` degrees.
 
-    spread: 0 to 180; at 0 every document equals its query. Raises ConfigError for a value out of range.
+    Args:
+        pairs: 4 to 16.
+        spread: 0 to 180; at 0 every document equals its query.
+        seed: Of the random angles, 0 or more.
+        angles: Instead of the computed ones, the angle in degrees of each query and then of each document, 2 * pairs.
+
+    Raises:
+        ConfigError: A value is out of range.
     """
     if not (SMALLEST <= pairs <= LARGEST):
         raise ConfigError(f"pairs is {pairs}; the lab takes {SMALLEST} to {LARGEST}")
@@ -86,6 +93,10 @@ def circle_batch(pairs: int = 6, spread: float = 40.0, seed: int = 0) -> LabBatc
         raise ConfigError(f"seed is {seed}; it must be 0 or more")
     query_angles = 360 * np.arange(pairs) / pairs
     document_angles = query_angles + np.random.default_rng(seed).uniform(-spread, spread, pairs)
+    if angles is not None:
+        if len(angles) != 2 * pairs:
+            raise ConfigError(f"there are {len(angles)} angles for {pairs} pairs; give one for each query and document")
+        query_angles, document_angles = np.asarray(angles, dtype=np.float64).reshape(2, pairs)
     return LabBatch(
         title=f"{pairs} pairs on a circle",
         queries=points_on_circle(query_angles),

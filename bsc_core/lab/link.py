@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bsc_core.config import LOSS_CONFIGS
 from bsc_core.errors import ConfigError
 from bsc_core.lab.batch import LARGEST, SMALLEST
 from bsc_core.lab.presets import PRESETS
 from bsc_core.lab.settings import LabSettings
+from bsc_core.lab.toy_training import TOY_LOSSES
 
 SOURCES = ("preset", "circle", "dataset", "typed")
 COMPARED = "b_"
@@ -28,6 +28,7 @@ class LabLink:
     pairs: int = 6  # number of pairs on the circle
     spread: float = 60.0  # of the circle, in degrees
     seed: int = 0  # of the circle
+    angles: tuple[int, ...] | None = None  # of the points that were dragged on the circle, queries then documents
     first: int = 1  # first row of the dataset, from 1
     size: int = 8  # number of rows of the dataset
     typed: tuple[Row, ...] = ()  # rows of query, document and label
@@ -35,6 +36,8 @@ class LabLink:
     compare: LabSettings | None = None
     pinned: tuple[int, int] | None = None
     watch: str = ""  # loss of the toy training, "" for none
+    second_loss: str = ""  # a second loss beside it, "" for none
+    learn_temperature: bool = False  # whether the toy training updates the temperature
     words: bool = False  # whether the toy training updates token vectors instead of free points
 
     def to_query(self) -> dict[str, str]:
@@ -51,8 +54,13 @@ class LabLink:
             query |= {"compare": "1"} | self.compare.to_query(COMPARED)
         if self.pinned is not None:
             query["pin"] = f"{self.pinned[0] + 1}-{self.pinned[1] + 1}"
+        if self.source == "circle" and self.angles:
+            query["angles"] = ",".join(map(str, self.angles))
         if self.watch:
-            query |= {"watch": self.watch} | ({"words": "1"} if self.words else {})
+            query |= {"watch": self.watch} | ({"second_loss": self.second_loss} if self.second_loss else {})
+            query |= {"words": "1"} if self.words else {}
+        if self.learn_temperature:
+            query["learn_temperature"] = "1"
         return query
 
     @property
@@ -131,10 +139,22 @@ def _texts(text: str) -> dict[str, Any]:
     return {"typed": rows[:LARGEST]}
 
 
-def _switch(text: str) -> dict[str, Any]:
-    if text not in ("0", "1"):
-        raise ConfigError(f"words is {text[:40]!r} in the link; it must be 0 or 1")
-    return {"words": text == "1"}
+def _switch(name: str) -> Any:
+    def read(text: str) -> dict[str, Any]:
+        if text not in ("0", "1"):
+            raise ConfigError(f"{name} is {text[:40]!r} in the link; it must be 0 or 1")
+        return {name: text == "1"}
+
+    return read
+
+
+def _angles(text: str) -> dict[str, Any]:
+    parts = text.split(",")
+    if len(parts) % 2 or not SMALLEST <= len(parts) // 2 <= LARGEST:
+        raise ConfigError(f"angles in the link are {len(parts)} numbers; give one for each query and document")
+    if not all(part.isascii() and part.isdigit() and int(part) < 360 for part in parts):
+        raise ConfigError(f"angles is {text[:40]!r} in the link; angles must be whole numbers from 0 to 359")
+    return {"angles": tuple(map(int, parts)), "pairs": len(parts) // 2}
 
 
 def _pin(text: str) -> dict[str, Any]:
@@ -155,8 +175,11 @@ READERS: dict[str, Any] = {
     "seed": _number("seed", 0, 9999),
     "first": _number("first", 1, 10**9),
     "size": _number("size", SMALLEST, LARGEST),
+    "angles": _angles,
     "texts": _texts,
     "pin": _pin,
-    "watch": _one_of("watch", tuple(LOSS_CONFIGS)),
-    "words": _switch,
+    "watch": _one_of("watch", TOY_LOSSES),
+    "second_loss": _one_of("second_loss", TOY_LOSSES),
+    "learn_temperature": _switch("learn_temperature"),
+    "words": _switch("words"),
 }

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Array = NDArray[np.float32]
+TOY_LOSSES = ("bsc", "mnrl", "mse", "pearson", "triplet", "contrastive", "online_contrastive")
+"""The losses of pairs, in the lab's order; the browser trains points in the plane with the same equations."""
 LEARNING_RATE = 0.03
 """For points in the plane; in D dimensions, where Adam's steps are longer, it is divided by sqrt(D / 2)."""
 
@@ -35,6 +37,7 @@ class TrainingTrace:
     loss: Array  # (T + 1,)
     temperature: Array  # (T + 1,), NaN for losses without one
     correct: Array  # (T + 1,) share of the positive queries whose most similar document is their positive
+    gap: Array  # (T + 1,) smallest cosine(query, positive) - cosine(query, nearest other document); 0 without positives
 
 
 def train_points(batch: LabBatch, loss: LossConfig, *, steps: int = 100) -> TrainingTrace:
@@ -55,7 +58,7 @@ def train_points(batch: LabBatch, loss: LossConfig, *, steps: int = 100) -> Trai
     import torch
 
     start = np.concatenate([batch.queries, batch.documents])  # (2B, D)
-    vectors = torch.tensor(start, dtype=torch.float32, requires_grad=True)
+    vectors = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     return _train(batch, loss, [vectors], lambda: vectors, steps)
 
 
@@ -101,14 +104,14 @@ def _train(
         )
     torch.manual_seed(0)
     width = int(vectors_now().shape[1])
-    loss = build_loss(config, dimensions=width)
+    loss = build_loss(config, dimensions=width).double()
     groups: list[dict[str, Any]] = [{"params": parameters, "lr": LEARNING_RATE / math.sqrt(max(1.0, width / 2))}]
     if trained := list(loss.parameters()):
         groups.append({"params": trained})
     optimizer = torch.optim.Adam(groups, lr=LEARNING_RATE)
     pairs = len(batch)
     ids = {"query_ids": torch.from_numpy(batch.query_ids), "document_ids": torch.from_numpy(batch.document_ids)}
-    labels = torch.tensor(batch.labels, dtype=torch.float32)
+    labels = torch.tensor(batch.labels)
     states = []
     for _ in range(steps + 1):
         vectors = vectors_now()
@@ -131,7 +134,7 @@ def _train(
             )
         )
         optimizer.step()
-    return _trace(states, batch.labels > 0.5)
+    return _trace(states, batch)
 
 
 def _hardest_negatives(vectors: Tensor, batch: LabBatch) -> Tensor:
@@ -144,10 +147,10 @@ def _hardest_negatives(vectors: Tensor, batch: LabBatch) -> Tensor:
     return similarity.masked_fill(same, -math.inf).argmax(dim=1)
 
 
-def _trace(states: list[tuple[Array, Array, float, float]], positive: NDArray[np.bool_]) -> TrainingTrace:
+def _trace(states: list[tuple[NDArray[Any], NDArray[Any], float, float]], batch: LabBatch) -> TrainingTrace:
     vectors = np.stack([state[0] for state in states])  # (T + 1, 2B, D)
     moves = np.stack([state[1] for state in states])
-    pairs = len(positive)
+    pairs, positive = len(batch), batch.labels > 0.5
     lengths = np.linalg.norm(vectors, axis=2, keepdims=True)
     unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     similarity = np.einsum("tid,tjd->tij", unit[:, :pairs], unit[:, pairs:])
@@ -156,6 +159,9 @@ def _trace(states: list[tuple[Array, Array, float, float]], positive: NDArray[np
         unit, moves = unit @ axes, moves @ axes
     nearest = first_largest(similarity) == np.arange(pairs)
     correct = nearest[:, positive] if positive.any() else np.zeros((len(states), 1))
+    same = batch.document_ids[:, None] == batch.document_ids
+    own = np.diagonal(similarity, axis1=1, axis2=2)  # (T + 1, B)
+    gaps = own - np.where(same, -np.inf, similarity).max(axis=2)
     return TrainingTrace(
         points=unit.astype(np.float32),
         moves=moves.astype(np.float32),
@@ -163,6 +169,7 @@ def _trace(states: list[tuple[Array, Array, float, float]], positive: NDArray[np
         loss=np.asarray([state[2] for state in states], dtype=np.float32),
         temperature=np.asarray([state[3] for state in states], dtype=np.float32),
         correct=correct.mean(axis=1).astype(np.float32),
+        gap=(gaps[:, positive].min(axis=1) if positive.any() else np.zeros(len(states))).astype(np.float32),
     )
 
 

@@ -14,8 +14,8 @@ from bsc_core.config import BSCLossConfig
 from bsc_core.errors import InputError
 from bsc_core.types import Indices, Mask, Numbers
 
-SMALLEST_RANGE = 1e-8
-"""Column ranges and norms below this are treated as 0, as in the loss."""
+SMALLEST_RANGE = 1e-6
+"""Column ranges and norms at or below this share of the largest magnitude are treated as 0, as in the loss."""
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-12
 """Values this close to the largest count as ties, so that rounding never decides; the browser uses the same."""
 
@@ -123,10 +123,11 @@ def normalize(vectors: Numbers, normalization: str) -> Numbers:
         return vectors
     if normalization == "l2":
         return vectors * _inverse(np.linalg.norm(vectors, axis=1, keepdims=True), 0.0)
+    smallest = SMALLEST_RANGE * float(np.abs(vectors).max())
     if normalization == "l2_columns":
-        return vectors * _inverse(np.linalg.norm(vectors, axis=0), SMALLEST_RANGE)
+        return vectors * _inverse(np.linalg.norm(vectors, axis=0), smallest)
     lowest = vectors.min(axis=0)
-    scale = _inverse(vectors.max(axis=0) - lowest, SMALLEST_RANGE)
+    scale = _inverse(vectors.max(axis=0) - lowest, smallest)
     return vectors * scale if normalization == "range_columns" else (vectors - lowest) * scale
 
 

@@ -34,8 +34,8 @@ SETTINGS: list[dict[str, Any]] = [
 def shown(board: Locator, kind: str) -> np.ndarray:
     """Return the values of a panel at full precision."""
     cells = board.locator(f".panel.{kind} .cell")
-    expect(cells.first).to_have_attribute("data-value", SOME_NUMBER)
-    values = cells.evaluate_all("cells => cells.map(cell => Number(cell.dataset.value))")
+    expect(cells.last).to_have_attribute("aria-label", SOME_NUMBER)
+    values = cells.evaluate_all("cells => cells.map(cell => cell.value)")
     size = int(len(values) ** 0.5)
     return np.array(values).reshape(size, size)
 
@@ -50,6 +50,7 @@ def expect_result(board: Locator, result: Explanation) -> None:
     reported = board.locator(".sum").evaluate("line => ({...line.dataset})")
     assert float(reported["total"]) == pytest.approx(result.total, abs=1e-4)
     assert float(reported["first"]) == pytest.approx(result.query_to_document, abs=1e-4)
+    assert float(reported["gradientSum"]) == pytest.approx(np.abs(result.gradient).sum(), abs=1e-3)
     assert float(reported["effective"]) == pytest.approx(result.effective_negatives, abs=1e-4)
     assert int(reported["hardest"]) == result.hardest_row
 
@@ -133,10 +134,32 @@ def test_a_link_opens_two_settings_and_their_differences(visit) -> None:
     both = [explain_batch(batch), explain_batch(batch, labeled_negatives=False)]
     for board, result in zip(page.locator(".board").all(), both, strict=True):
         expect_result(board, result)
-    change = shown(page.locator(".differs"), "gradient")
+    change = shown(page.locator(".differs"), "change")
     np.testing.assert_allclose(change, both[1].rows - both[0].rows, atol=1e-4)
     expect(page.locator(".differs")).to_contain_text("Labeled negatives: true → false")
+    expect(page.locator(".differs")).to_contain_text("not comparable: labeled negatives changes the scale of the loss")
     expect(page.locator(".cell.pinned")).to_have_count(7)
+
+
+def test_gradient_colors_have_a_fixed_scale_until_they_are_rescaled(visit) -> None:
+    def color_and_end(temperature: str) -> tuple[str, str]:
+        visit.open("learn", temperature=temperature)
+        board = visit.page.locator(".board")
+        gradient = shown(board, "gradient")
+        largest = int(np.abs(gradient).argmax())
+        assert board.locator(".sum").inner_text().count("sum of |∂L/∂s|") == 1
+        cell = board.locator(".panel.gradient .cell").nth(largest)
+        fill = cell.evaluate("cell => cell.style.backgroundColor")
+        return fill, board.locator(".panel.gradient .high").inner_text()
+
+    warm, cold = color_and_end("0.5"), color_and_end("0.05")
+    assert warm[1] == cold[1] == f"{1 / (0.1 * len(preset_batch('confusable'))):.2f}"
+    assert warm[0] != cold[0]
+    gradient = shown(visit.page.locator(".board"), "gradient")
+    visit.page.locator(".panel.gradient").get_by_role("button", name="Rescale colors").click()
+    expect(visit.page.locator(".panel.gradient .high")).to_have_text(f"{np.abs(gradient).max():.2f}")
+    visit.page.locator(".panel.gradient").get_by_role("button", name="Fixed color scale").click()
+    expect(visit.page.locator(".panel.gradient .high")).to_have_text(cold[1])
 
 
 def test_toy_training_is_animated(visit) -> None:

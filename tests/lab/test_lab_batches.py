@@ -45,7 +45,13 @@ def test_points_are_on_the_circle_within_their_spread() -> None:
 
 @pytest.mark.parametrize(
     ("values", "words"),
-    [({"pairs": 3}, "4 to 16"), ({"pairs": 17}, "4 to 16"), ({"spread": -1}, "0 to 180"), ({"seed": -1}, "0 or more")],
+    [
+        ({"pairs": 3}, "4 to 16"),
+        ({"pairs": 17}, "4 to 16"),
+        ({"spread": -1}, "0 to 180"),
+        ({"seed": -1}, "0 or more"),
+        ({"angles": range(7)}, "7 angles for 6 pairs"),
+    ],
 )
 def test_invalid_circles_are_errors(values: dict[str, int], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -101,7 +107,16 @@ links = st.one_of(
     st.builds(LabLink, source=st.just("circle"), pairs=st.integers(4, 16), spread=st.integers(0, 180).map(float)),
     st.builds(LabLink, source=st.just("dataset"), first=st.integers(1, 10**6), size=st.integers(4, 16)),
     st.builds(LabLink, source=st.just("typed"), typed=rows, pinned=st.tuples(st.integers(0, 3), st.integers(0, 3))),
-    st.builds(LabLink, watch=st.sampled_from(["bsc", "mse"]), words=st.booleans()),
+    st.builds(
+        LabLink,
+        watch=st.sampled_from(["bsc", "mse"]),
+        second_loss=st.sampled_from(["", "mnrl"]),
+        learn_temperature=st.booleans(),
+        words=st.booleans(),
+    ),
+    st.lists(st.integers(0, 359), min_size=8, max_size=8).map(
+        lambda angles: LabLink(source="circle", pairs=4, angles=tuple(angles))
+    ),
 )
 
 
@@ -126,6 +141,11 @@ def test_a_link_round_trips(link: LabLink) -> None:
         ("pin", "99-1"),
         ("pin", "x"),
         ("watch", "nope"),
+        ("watch", "softmax"),
+        ("second_loss", "nope"),
+        ("learn_temperature", "yes"),
+        ("angles", "0,1,2"),
+        ("angles", "0,1,2,3,4,5,6,-7"),
         ("texts", "{"),
         ("texts", "[1]"),
         ("first", "0"),

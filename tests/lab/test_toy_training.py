@@ -74,6 +74,15 @@ def test_vectors_of_many_dimensions_are_projected_on_one_plane() -> None:
     np.testing.assert_allclose(trace.similarity[0], unit[0] @ unit[1].T, atol=1e-5)
 
 
+def test_the_smallest_gap_separates_a_softmax_from_squared_error(batch: LabBatch) -> None:
+    softmax, squared = (train_points(batch, loss(name=name)) for name in ("bsc", "mse"))
+    assert softmax.gap.shape == (101,)
+    cosines = softmax.similarity[-1]
+    others = np.where(np.eye(8, dtype=bool), -np.inf, cosines).max(axis=1)
+    assert softmax.gap[-1] == pytest.approx((np.diagonal(cosines) - others).min(), abs=1e-6)
+    assert softmax.gap[-1] > squared.gap[-1]
+
+
 def test_a_loss_of_classes_is_an_error(batch: LabBatch) -> None:
     with pytest.raises(ConfigError, match="softmax needs classes"):
         train_points(batch, loss(name="softmax"))

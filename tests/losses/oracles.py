@@ -64,12 +64,12 @@ def normalized(vectors: np.ndarray, how: str) -> np.ndarray:
         return vectors
     if how == "l2":
         return np.array([unit(row) for row in vectors])
-    columns = []
+    columns, smallest = [], 1e-6 * np.abs(vectors).max()
     for column in vectors.T:
         lowest, highest = min(column), max(column)
         size = np.sqrt(sum(column**2)) if how == "l2_columns" else highest - lowest
         shift = lowest if how == "minmax_columns" else 0
-        columns.append([(value - shift) / size if size > 1e-8 else 0 for value in column])
+        columns.append([(value - shift) / size if size > smallest else 0 for value in column])
     return np.array(columns).T
 
 

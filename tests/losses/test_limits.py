@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from bsc_core.config import BSCLossConfig
 from bsc_core.errors import CheckpointError, InputError, TrainingError
 from bsc_core.losses import load_loss, save_loss
-from bsc_core.losses.explain import explain
-from bsc_core.losses.kernel.normalization import l2, l2_columns
+from bsc_core.losses.explain import explain, normalize
+from bsc_core.losses.kernel.normalization import NORMALIZATIONS, l2, l2_columns
 from tests.losses import oracles
 
 CLASSES = torch.tensor([0, 1, 2, 0])
@@ -31,6 +31,17 @@ def test_rows_of_any_length_have_a_direction(size: float) -> None:
     assert scaled.grad is not None
     expected = torch.tensor([[0.64, -0.48], [0.0, 0.0], [0.0, 0.0]]) / torch.tensor([[5.0], [1.0], [1.0]])
     torch.testing.assert_close(scaled.grad * size, expected)
+
+
+@pytest.mark.parametrize("normalization", ["l2_columns", "range_columns", "minmax_columns"])
+def test_a_column_of_rounding_errors_is_constant_whatever_the_scale(normalization: str) -> None:
+    noise = 5e-8 * torch.tensor([1.0, -1.0, 1.0, -1.0])
+    vectors = torch.stack([torch.tensor([0.5, -1.0, 2.0, 0.1]), noise], dim=1)
+    for scale in (1e-6, 1.0, 1e6):
+        columns = NORMALIZATIONS[normalization](scale * vectors, False)
+        assert columns[:, 0].abs().max() > 0.5
+        assert (columns[:, 1] == 0).all()
+        np.testing.assert_allclose(normalize(scale * vectors.double().numpy(), normalization), columns, atol=1e-6)
 
 
 def test_columns_of_any_length_have_a_scale() -> None:

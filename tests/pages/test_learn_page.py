@@ -47,6 +47,9 @@ def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:
         ({"preset": "nope"}, "preset is 'nope'"),
         ({"source": "circle", "pairs": "99"}, "pairs is '99'"),
         ({"pin": "x"}, "pin is 'x'"),
+        ({"watch": "softmax"}, "watch is 'softmax'"),
+        ({"source": "circle", "angles": "0,90,180"}, "angles in the link are 3 numbers"),
+        ({"source": "circle", "angles": "0,90,180,270,0,90,180,400"}, "whole numbers from 0 to 359"),
         ({"compare": "1", "b_temperature": "nan"}, "b_temperature"),
     ],
 )
@@ -77,8 +80,9 @@ def test_a_batch_without_positives_is_reported(lab: Callable[..., AppTest]) -> N
 def test_the_settings_are_sent_to_a_new_run(
     runs: RunStore,
 ) -> None:
-    app = open_page_in_app("learn", temperature="0.25", normalization="l2_columns")
+    app = open_page_in_app("learn", temperature="0.25", normalization="l2_columns", learn_temperature="1")
     click(app, "learn.run")
     app.switch_page("pages/train.py").run()
     loss = app.session_state["sent_settings"]["loss"]
     assert (loss["name"], loss["temperature"], loss["normalization"]) == ("bsc", 0.25, "l2_columns")
+    assert loss["learn_temperature"] is True

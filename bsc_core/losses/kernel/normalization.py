@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-SMALLEST_RANGE = 1e-8
-"""Column ranges and norms below this are treated as 0."""
-
+SMALLEST_RANGE = 1e-6
+"""Column ranges and norms at or below this share of the largest magnitude of the matrix are treated as 0."""
 
 SAFE_NORMS = (1e-15, 1e15)
 """Norms whose squares fit into a float32."""
@@ -64,7 +63,7 @@ def l2(vectors: Tensor, detach: bool = False) -> Tensor:
 def l2_columns(vectors: Tensor, detach: bool = False) -> Tensor:
     """Divide each column by its norm over the batch, (B, D). detach: no gradient through the norms."""
     size = _sizes(vectors.detach(), 0)  # so that no square is infinite
-    return vectors * _inverse(torch.linalg.vector_norm(vectors / size, dim=0) * size[0], detach)
+    return vectors * _inverse(torch.linalg.vector_norm(vectors / size, dim=0) * size[0], vectors, detach)
 
 
 def range_columns(vectors: Tensor, detach: bool = False) -> Tensor:
@@ -72,7 +71,7 @@ def range_columns(vectors: Tensor, detach: bool = False) -> Tensor:
 
     detach: no gradient through the ranges.
     """
-    return vectors * _inverse(vectors.amax(dim=0) - vectors.amin(dim=0), detach)
+    return vectors * _inverse(vectors.amax(dim=0) - vectors.amin(dim=0), vectors, detach)
 
 
 def minmax_columns(vectors: Tensor, detach: bool = False) -> Tensor:
@@ -81,7 +80,7 @@ def minmax_columns(vectors: Tensor, detach: bool = False) -> Tensor:
     detach: no gradient through minima and ranges.
     """
     lowest = vectors.amin(dim=0)
-    scale = _inverse(vectors.amax(dim=0) - lowest, detach)
+    scale = _inverse(vectors.amax(dim=0) - lowest, vectors, detach)
     return (vectors - (lowest.detach() if detach else lowest)) * scale
 
 
@@ -90,11 +89,11 @@ def none(vectors: Tensor, detach: bool = False) -> Tensor:
     return vectors
 
 
-def _inverse(sizes: Tensor, detach: bool) -> Tensor:
-    """Return 1 / size, (D,), and 0 for a constant column."""
+def _inverse(sizes: Tensor, vectors: Tensor, detach: bool) -> Tensor:
+    """Return 1 / size, (D,), and 0 for a column that is constant up to rounding."""
     if detach:
         sizes = sizes.detach()
-    has_size = sizes > SMALLEST_RANGE
+    has_size = sizes > SMALLEST_RANGE * vectors.detach().abs().amax()
     return torch.where(has_size, 1 / torch.where(has_size, sizes, 1.0), 0.0)
 
 

@@ -19,7 +19,7 @@ const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / 
 class Board {
   // onChange(settings, isDone) is called on every change of a control; isDone: the control was released.
   constructor(lab, name, onChange) {
-    Object.assign(this, { lab, name, onChange, isDragging: false, updaters: {}, anchors: "rows" });
+    Object.assign(this, { lab, name, onChange, isDragging: false, updaters: {}, anchors: "rows", present: new Set() });
     const texts = { queries: lab.batch.query_texts, documents: lab.batch.document_texts };
     const kinds = { similarity: "similarity", softmax: "probability", gradient: "gradient" };
     this.panels = Object.fromEntries(lab.panels.map((panel, index) =>
@@ -77,7 +77,7 @@ class Board {
     const box = this.numberControl("temperature", { min: MIN_TAU, max: MAX_TAU, step: "any" });
     const updateBox = this.updaters.temperature;
     const slide = (isDone) => {
-      this.isDragging = !isDone;
+      this.isDragging = this.lab.isDragging = !isDone;
       this.set({ temperature: fromSlider(slider.value) }, isDone);
     };
     const slider = element("input", { type: "range", min: 0, max: SLIDER_STEPS, "aria-label": LABELS.temperature,
@@ -106,10 +106,11 @@ class Board {
     const { similarity, rows, columns, gradient } = (this.result = explainBatch(this.lab.batch, this.settings));
     for (const [name, update] of Object.entries(this.updaters)) update(this.settings[name]);
     if (!columns) this.anchors = "rows";
+    const marks = this.changedMarks();
     const isCosine = this.settings.normalization === "l2", isRows = this.anchors === "rows";
     this.anchorButton.textContent = isRows ? "Show documents as anchors" : "Show queries as anchors";
     this.anchorButton.hidden = !columns;
-    const paint = (panel, options) => panel?.paint({ marks: (i, j) => this.marks(i, j, "rows"), ...options });
+    const paint = (panel, options) => panel?.paint({ marks: marks?.rows, ...options });
     paint(this.panels.similarity, {
       values: similarity, unit: isCosine ? "cosine" : "dot product", describe: (value) => `similarity ${number(value)}`,
       title: isCosine ? "Cosine of each query and document" : "Dot product of each query and document",
@@ -117,7 +118,7 @@ class Board {
     paint(this.panels.softmax, {
       values: isRows ? rows.probability : transpose(columns.probability), unit: "probability",
       title: isRows ? "Probability of each document for a query" : "Probability of each query for a document",
-      marks: (i, j) => this.marks(i, j, this.anchors), describe: (value) => `probability ${number(value)}`,
+      marks: marks?.[this.anchors], describe: (value) => `probability ${number(value)}`,
     });
     paint(this.panels.gradient, {
       values: gradient, unit: "∂L/∂s", title: "Gradient: pulled together (green), pushed apart (orange)",
@@ -126,8 +127,19 @@ class Board {
     this.showSum();
   }
 
+  // The marks of all cells by direction, or null if they are those of the last call: the temperature does not change them.
+  changedMarks() {
+    const key = JSON.stringify({ ...this.settings, temperature: 0, anchors: this.anchors });
+    if (key === this.marksKey) return null;
+    this.marksKey = key;
+    const { length } = this.result.similarity, of = (anchors) => matrix(length, length, (i, j) => this.marks(i, j, anchors));
+    const marks = { rows: of("rows"), columns: this.result.columns && of("columns") };
+    this.present = new Set(marks[this.anchors].flat().flatMap((names) => names.split(" ")));
+    return marks;
+  }
+
   // The border of a cell marks the pair on the diagonal, another positive, a repeated text, or an excluded cell.
-  marks(i, j, anchors = this.anchors) {
+  marks(i, j, anchors) {
     const { batch } = this.lab, { positive } = this.result;
     const [anchor, candidate] = anchors === "columns" ? [j, i] : [i, j];
     const { positives, candidates } = this.result[anchors], isPositive = positives[anchor][candidate];
@@ -138,14 +150,14 @@ class Board {
   }
 
   showSum() {
-    const { first, second, weight, effective, hardest, total } = this.result;
+    const { first, second, weight, effective, hardest, total, gradientSum } = this.result;
     const parts = second === null ? `L0 ${number(first)}` : `L0 ${number(first)} + L1 ${number(second)}`;
     const loss = weight === 1 ? `Loss = ${parts}` : `Loss = ½ (${parts})`;
     const rest = hardest < 0
       ? "effective negatives and hardest row: not defined, no pair is positive"
       : `effective negatives per row ${number(effective, 1)} · hardest row: ${hardest + 1}`;
-    this.sum.textContent = `${loss}${second === null ? "" : ` = ${number(total)}`} · ${rest}`;
-    Object.assign(this.sum.dataset, { total, first, second, effective, hardest });
+    this.sum.textContent = `${loss}${second === null ? "" : ` = ${number(total)}`} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
+    Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });
   }
 
   // The formula of a cell with its numbers.

@@ -1,8 +1,9 @@
 """Browser components of the loss lab: the matrices that follow the controls, and the player of a toy training."""
 
 import hashlib
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from bsc_core.config import LossConfig
 from bsc_core.errors import ConfigError
 from bsc_core.figures import theme
 from bsc_core.lab.batch import LabBatch
@@ -24,7 +26,7 @@ ALL_PANELS = ("similarity", "softmax", "gradient")
 COLORS = {"cosine": theme.COSINE, "probability": theme.PROBABILITY, "gradient": theme.GRADIENT}
 
 _lab = mount("bsc_loss_lab", "lab", *(HERE / name for name in ("softmax.js", "panels.js", "board.js", "lab.js")))
-_player = mount("bsc_lab_player", "player", HERE / "player.js")
+_player = mount("bsc_lab_player", "player", *(HERE / name for name in ("softmax.js", "trainer.js", "player.js")))
 
 
 @dataclass(frozen=True)
@@ -95,23 +97,56 @@ def _cell(value: Any, pairs: int) -> tuple[int, int] | None:
     return None
 
 
-def player(trace: TrainingTrace, batch: LabBatch, *, key: str) -> None:
-    """Draw the animation of a toy training: points, cosines and curves with a slider over the steps."""
-    has_temperature = not math.isnan(float(trace.temperature[0]))
+def player(
+    batch: LabBatch,
+    losses: Sequence[LossConfig],
+    traces: Sequence[TrainingTrace] | None,
+    *,
+    key: str,
+    angles: Sequence[int] | None = None,
+    on_move: Callable[[], None] = lambda: None,
+) -> None:
+    """Draw the animation of one or two toy trainings: points, cosines and curves with one slider over the steps.
+
+    Args:
+        batch: The batch.
+        losses: The losses.
+        traces: The training of each loss; None: the browser trains the points of a circle, which can be dragged.
+        key: The widget key.
+        angles: Angles of the points of the batch, if they were dragged.
+        on_move: Called when points were dragged, with the new angles in `st.session_state[key]["angles"]`.
+    """
+    configs = [loss.model_dump(mode="json") for loss in losses]
+    kind = json.dumps([len(batch), configs, traces is None])
+    vectors = b"".join(trace.points.tobytes() + trace.loss.tobytes() for trace in traces or ())
+    plain = batch.plain()
     data = {
-        "id": hashlib.sha256(trace.points.tobytes() + trace.loss.tobytes()).hexdigest(),
-        "pairs": len(batch),
+        "id": hashlib.sha256(json.dumps([kind, plain]).encode() + vectors).hexdigest(),
+        "kind": kind,
+        "angles": None if angles is None else list(angles),
         "texts": [*batch.query_texts, *batch.document_texts],
         "positive": (batch.labels > 0.5).tolist(),
+        "batch": plain if traces is None else None,
+        "runs": [
+            {"loss": config, "trace": None if traces is None else _plain_trace(traces[number])}
+            for number, config in enumerate(configs)
+        ],
+        "colors": list(theme.COSINE),
+    }
+    _player(key=key, data=data, on_angles_change=on_move)
+
+
+def _plain_trace(trace: TrainingTrace) -> dict[str, Any]:
+    has_temperature = not math.isnan(float(trace.temperature[0]))
+    return {
         "points": _rounded(trace.points),
         "moves": _rounded(trace.moves, 5),
         "similarity": _rounded(trace.similarity),
         "loss": _rounded(trace.loss, 4),
         "temperature": _rounded(trace.temperature, 4) if has_temperature else None,
         "correct": _rounded(trace.correct),
-        "colors": list(theme.COSINE),
+        "gap": _rounded(trace.gap),
     }
-    _player(key=key, data=data)
 
 
 def _rounded(values: np.ndarray, decimals: int = 3) -> Any:

@@ -1,9 +1,13 @@
 // The loss lab: one board, or two with their differences. The browser draws every change; Python receives the value when a control is released.
 
+const REFERENCE_TEMPERATURE = 0.1; // the fixed color scale ends at the largest gradient of one direction at this temperature
+
 class Lab {
   constructor(root, component) {
     const { data } = component;
-    Object.assign(this, data, { component, pinned: data.pinned ?? null, hovered: null });
+    Object.assign(this, data, { component, pinned: data.pinned ?? null, hovered: null, isDragging: false, isRescaled: false });
+    this.shades = Object.fromEntries(Object.entries(data.colors).map(([name, colors]) => [name, shadesOf(colors)]));
+    this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * data.batch.queries.length);
     const names = data.compare ? { settings: "A", compare: "B" } : { settings: "" };
     this.boards = Object.entries(names).map(([key, name]) => new Board(this, name, (settings, isDone) => {
       this.refresh();
@@ -18,7 +22,7 @@ class Lab {
   }
 
   buildDifferences() {
-    this.change = new Panel("gradient", this);
+    this.change = new Panel("change", this);
     this.differences = element("div");
     return element("section", { class: "differs" }, this.differences, this.change.root);
   }
@@ -34,6 +38,14 @@ class Lab {
     if (this.change) this.showDifferences();
     this.showLegend();
     this.highlight();
+  }
+
+  // Sets the color scale of all gradients to their largest value, or back to the fixed one.
+  rescale() {
+    this.isRescaled = !this.isRescaled;
+    const largest = Math.max(1e-6, ...this.boards.flatMap((board) => board.result.gradient.flat().map(Math.abs)));
+    this.gradientLimit = this.isRescaled ? largest : this.fixedLimit;
+    for (const board of this.boards) board.paint();
   }
 
   hover(cell) {
@@ -69,8 +81,10 @@ class Lab {
 
   // Lists the marks that occur in this batch.
   showLegend() {
-    const present = new Set(this.boards.flatMap((board) =>
-      board.result.similarity.flatMap((row, i) => row.flatMap((_, j) => board.marks(i, j).split(" ")))));
+    const present = new Set(this.boards.flatMap((board) => [...board.present]));
+    const key = [...present].sort().join(" ");
+    if (key === this.legendKey) return;
+    this.legendKey = key;
     const marks = {
       pair: "positive pair", negative: "negative pair", positive: "another positive",
       copy: "repeated text: suspected false negative", out: "excluded",
@@ -84,9 +98,13 @@ class Lab {
     const [from, to] = this.boards.map((board) => board.settings);
     const names = Object.keys(from).filter((name) => from[name] !== to[name]);
     const settings = names.map((name) => `${LABELS[name]}: ${from[name]} → ${to[name]}`);
+    const warning = names.length ? [element("p", { class: "warning", role: "note" },
+      `The two losses are not comparable: ${names.map((name) => LABELS[name].toLowerCase()).join(", ")} `
+      + `${names.length > 1 ? "change" : "changes"} the scale of the loss. Compare the ranks of the positives instead.`)] : [];
     const line = (label, x, y, digits = 3) => `${label} ${number(x, digits)} → ${number(y, digits)} (${signed(y - x, digits)})`;
     const sums = [line("Loss", a.total, b.total), line("L0", a.first, b.first)];
     if (a.second !== null && b.second !== null) sums.push(line("L1", a.second, b.second));
+    sums.push(line("Sum of |∂L/∂s|", a.gradientSum, b.gradientSum, 2));
     sums.push(line("Effective negatives", a.effective, b.effective, 1));
     if (a.hardest >= 0 && b.hardest >= 0) sums.push(`Hardest row ${a.hardest + 1} → ${b.hardest + 1}`);
     const values = a.rows.probability.map((row, i) => row.map((p, j) => b.rows.probability[i][j] - p));
@@ -96,14 +114,12 @@ class Lab {
     const list = (lines) => element("ul", {}, ...lines.map((text) => element("li", {}, text)));
     this.differences.replaceChildren(
       element("h2", {}, "Differences"),
-      list(settings.length ? settings : ["Both settings are the same."]), list(sums),
+      list(settings.length ? settings : ["Both settings are the same."]), ...warning, list(sums),
       ...(largest.length ? [element("h3", {}, "Cells with the largest change of probability"),
         list(largest.map(({ value, i, j }) => `${cellName(i, j)}: ${signed(value)}`))] : []),
     );
-    this.change.paint({
-      values, title: "Change of probability from A to B", unit: "change of p",
-      marks: (i, j) => (i === j ? "pair" : ""), describe: signed,
-    });
+    const marks = this.isDragging ? null : matrix(values.length, values.length, (i, j) => (i === j ? "pair" : ""));
+    this.change.paint({ values, title: "Change of probability from A to B", unit: "change of p", marks, describe: signed });
   }
 }
 

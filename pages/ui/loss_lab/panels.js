@@ -1,19 +1,26 @@
-// A matrix as a grid of cells that is built once and then repainted.
+// A matrix as a grid of cells that is built once; a repaint writes only what changed.
 
 const signed = (value, digits = 3) => (value > 0 ? "+" : "") + number(value, digits);
 const cellName = (i, j) => `query ${i + 1}, document ${j + 1}`;
 const isSameCell = (a, b) => Boolean(a && b && a[0] === b[0] && a[1] === b[1]);
-const isDark = ([red, green, blue]) => 0.299 * red + 0.587 * green + 0.114 * blue < 140;
+const FINEST_SHADE = 255;
+// The background and text color of each shade of a color scale.
+const shadesOf = (colors) => Array.from({ length: FINEST_SHADE + 1 }, (_, index) => {
+  const color = colorAt(colors, index / FINEST_SHADE);
+  return { fill: `rgb(${color})`, ink: inkOn(color) };
+});
+const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
 function symmetricRange(values, least) {
   const largest = Math.max(least, ...values.flat().map(Math.abs));
   return [-largest, largest];
 }
-// The color scale and the range of values of each kind of matrix.
+// The color scale and the range of values of each kind of matrix. Gradients have a fixed range, so that pictures compare.
 const KINDS = {
   similarity: { scale: "cosine", range: (values) => symmetricRange(values, 1) },
   probability: { scale: "probability", range: () => [0, 1] },
-  gradient: { scale: "gradient", range: (values) => symmetricRange(values, 1e-6) },
+  gradient: { scale: "gradient", range: (_, lab) => [-lab.gradientLimit, lab.gradientLimit] },
+  change: { scale: "gradient", range: (values) => symmetricRange(values, 1e-6) },
 };
 
 class Panel {
@@ -21,8 +28,14 @@ class Panel {
   constructor(kind, lab, texts = null) {
     Object.assign(this, { kind, lab, size: lab.batch.queries.length });
     this.title = element("h3");
-    this.legend = element("div", { class: "legend" });
+    this.bar = element("span", { class: "bar" });
+    this.bar.style.background = `linear-gradient(to right, ${lab.colors[KINDS[kind].scale]})`;
+    [this.low, this.high, this.unit] = ["low", "high", "unit"].map((name) => element("span", { class: name }));
+    this.rescale = element("button", { type: "button", class: "toggle", onclick: () => this.lab.rescale() });
+    this.legend = element("div", { class: "legend" }, this.low, this.bar, this.high, this.unit,
+      ...(kind === "gradient" ? [this.rescale] : []));
     this.cells = matrix(this.size, this.size, (i, j) => this.buildCell(i, j));
+    this.highlighted = [];
     this.grid = element("div", { class: texts ? "matrix with-texts" : "matrix", role: "grid" }, ...this.buildRows(texts));
     this.grid.style.setProperty("--size", this.size);
     this.root = element("section", { class: `panel ${kind}` }, this.title, this.grid, this.legend);
@@ -42,7 +55,7 @@ class Panel {
 
   buildCell(i, j) {
     return element("div", {
-      class: "cell", role: "gridcell", tabindex: i + j === 0 ? 0 : -1, "data-cell": `${i},${j}`,
+      class: "cell", role: "gridcell", tabindex: i + j === 0 ? 0 : -1, "data-cell": `${i},${j}`, "aria-selected": false,
       onpointerenter: () => this.lab.hover([i, j]),
       onpointerleave: () => this.lab.hover(null),
       onfocus: () => {
@@ -64,34 +77,46 @@ class Panel {
     event.preventDefault();
   }
 
-  // marks(i, j): CSS classes of a cell; describe(value): text for screen readers.
+  // marks: the CSS classes of each cell, null if they are unchanged; describe(value): text for screen readers.
   paint({ values, title, marks, describe, unit }) {
-    const { scale, range } = KINDS[this.kind];
-    const [low, high] = range(values);
-    this.title.textContent = title;
+    const { scale, range } = KINDS[this.kind], shades = this.lab.shades[scale];
+    const [low, high] = range(values, this.lab);
+    const cellDigits = this.kind === "gradient" && high < 0.1 ? 3 : 2, hasText = this.size <= 8;
+    setText(this.title, title);
     this.grid.setAttribute("aria-label", title);
     values.forEach((row, i) => row.forEach((value, j) => {
       const cell = this.cells[i][j];
-      const color = colorAt(this.lab.colors[scale], (value - low) / (high - low));
-      cell.style.backgroundColor = `rgb(${color})`;
-      cell.style.color = isDark(color) ? "#fff" : "#26323d";
-      cell.textContent = this.size <= 8 ? number(value, this.kind === "gradient" && high < 0.1 ? 3 : 2) : "";
-      cell.className = `cell ${marks(i, j)}`;
-      cell.dataset.value = String(value);
-      cell.setAttribute("aria-label", `${cellName(i, j)}: ${describe(value)}`);
+      cell.value = value;
+      const shade = Math.round(clamp((value - low) / (high - low), 0, 1) * FINEST_SHADE);
+      if (cell.shade !== shade) {
+        cell.shade = shade;
+        cell.style.backgroundColor = shades[shade].fill;
+        if (hasText) cell.style.color = shades[shade].ink;
+      }
+      if (hasText) setText(cell, number(value, cellDigits));
+      if (marks) cell.className = `cell ${marks[i][j]}`;
+      if (!this.lab.isDragging) cell.setAttribute("aria-label", `${cellName(i, j)}: ${describe(value)}`);
     }));
-    const bar = element("span", { class: "bar" });
-    bar.style.background = `linear-gradient(to right, ${this.lab.colors[scale]})`;
     const digits = high < 0.1 ? 3 : high < 10 ? 2 : 0;
-    this.legend.replaceChildren(number(low, digits), bar, number(high, digits), element("span", { class: "unit" }, unit));
+    setText(this.low, number(low, digits));
+    setText(this.high, number(high, digits));
+    setText(this.unit, unit);
+    if (this.kind === "gradient") setText(this.rescale, this.lab.isRescaled ? "Fixed color scale" : "Rescale colors");
   }
 
   highlight(hovered, pinned) {
-    this.cells.forEach((row, i) => row.forEach((cell, j) => {
-      cell.classList.toggle("pointed", isSameCell(hovered, [i, j]));
-      cell.classList.toggle("pinned", isSameCell(pinned, [i, j]));
-      cell.classList.toggle("in-line", Boolean(hovered) && (hovered[0] === i || hovered[1] === j));
-      cell.setAttribute("aria-selected", String(isSameCell(pinned, [i, j])));
-    }));
+    for (const cell of this.highlighted) {
+      cell.classList.remove("pointed", "pinned", "in-line");
+      cell.setAttribute("aria-selected", "false");
+    }
+    const cellAt = ([i, j]) => this.cells[i][j];
+    const inLine = hovered ? this.cells.flatMap((row, i) => (i === hovered[0] ? row : [row[hovered[1]]])) : [];
+    for (const cell of inLine) cell.classList.add("in-line");
+    if (hovered) cellAt(hovered).classList.add("pointed");
+    if (pinned) {
+      cellAt(pinned).classList.add("pinned");
+      cellAt(pinned).setAttribute("aria-selected", "true");
+    }
+    this.highlighted = [...inLine, ...(pinned ? [cellAt(pinned)] : [])];
   }
 }

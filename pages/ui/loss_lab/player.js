@@ -1,72 +1,90 @@
-// A toy training step by step: points with arrows, the matrix of cosines, and the curves.
+// Toy trainings of one batch step by step under one slider: points with arrows, the matrix of cosines, and the curves.
 
-const SIZE = 320, MARGIN = 14, EDGE = 16, CURVE_HEIGHT = 84, FRAME_MS = 60;
+const SIZE = 320, MARGIN = 14, EDGE = 16, CURVE_HEIGHT = 84, TICK_WIDTH = 34, FRAME_MS = 60;
+const ANGLE_STEP = 5; // degrees of an arrow key
 const range = (count, build) => Array.from({ length: count }, (_, index) => build(index));
+let markers = 0; // each arrow marker needs an id of its own
 const setAll = (node, attributes) => filled(node, attributes, []);
 const picture = (height = SIZE) => svg("svg", { viewBox: `0 0 ${SIZE} ${height}`, role: "img" });
 
-class Player {
-  constructor(root, data) {
-    Object.assign(this, { root, data, step: 0, timer: null, last: data.loss.length - 1 });
-    this.extent = Math.max(1, ...data.points.flat(2).map(Math.abs)) * 1.12;
-    this.maxMove = Math.max(1e-9, ...data.moves.flatMap((moves) => moves.map(([x, y]) => Math.hypot(x, y))));
-    const scale = element("span", { class: "scale" });
-    scale.style.background = `linear-gradient(to right, ${data.colors})`;
+// One training: its plane, matrix and curves.
+class RunView {
+  constructor(player, { loss, trace }) {
+    Object.assign(this, { player, loss, data: player.data, pairs: player.data.texts.length / 2 });
+    this.plane = picture();
+    this.facts = element("p", { class: "facts" });
     const figure = (title, ...content) => element("figure", {}, element("figcaption", {}, title), ...content);
-    root.replaceChildren(this.buildBar(), element("div", { class: "views" },
-      figure("Texts, and the direction in which the loss moves them", this.buildPlane()),
-      figure("Cosine of every query (row) with every document (column)", this.buildMatrix(),
-        element("p", { class: "legend" }, "\u22121", scale, "1")),
-      figure("Loss and temperature by step", this.buildCurves())), this.buildLegend());
-    this.show(0);
+    const scale = element("span", { class: "scale" });
+    scale.style.background = `linear-gradient(to right, ${this.data.colors})`;
+    this.curves = element("div", { class: "curves" });
+    this.buildPlane();
+    this.root = element("section", { class: "run" },
+      ...(this.data.runs.length > 1 ? [element("h3", {}, loss.name)] : []), this.facts, element("div", { class: "views" },
+        figure("Texts, and the direction in which the loss moves them", this.plane),
+        figure("Cosine of every query (row) with every document (column)", this.buildMatrix(),
+          element("p", { class: "legend" }, "\u22121", scale, "1")),
+        figure(this.loss.learn_temperature ? "Loss, smallest gap and temperature by step" : "Loss and smallest gap by step", this.curves)));
+    this.load(trace);
   }
 
-  buildBar() {
-    this.button = element("button", { type: "button", onclick: () => (this.timer ? this.pause() : this.play()) });
-    this.slider = element("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Step", oninput: () => {
-      this.pause();
-      this.show(Number(this.slider.value));
-    } });
-    this.status = element("output");
-    return element("div", { class: "bar", onkeydown: (event) => {
-      if (event.key !== " " || event.target === this.button) return;
-      this.button.click();
-      event.preventDefault();
-    } }, this.button, this.slider, this.status);
-  }
-
-  buildLegend() {
-    const { positive } = this.data;
-    const entries = {
-      query: "query", document: "document",
-      ...(positive.some(Boolean) && { pair: "positive pair" }),
-      ...(!positive.every(Boolean) && { "pair wrong": "negative pair" }),
-      move: "direction in which the loss moves a text (longer: stronger)",
-    };
-    return element("p", { class: "legend" }, ...Object.entries(entries).map(([mark, label]) =>
-      element("span", {}, element("i", { class: mark }), label)));
+  // Shows another training of the same batch and loss.
+  load(trace) {
+    this.trace = trace;
+    this.last = trace.loss.length - 1;
+    this.maxMove = Math.max(1e-9, ...trace.moves.flatMap((moves) => moves.map(([x, y]) => Math.hypot(x, y))));
+    this.extent = Math.max(1, ...trace.points.flat(2).map(Math.abs)) * 1.12;
+    setAll(this.circle, { r: this.x(1) - this.x(0) });
+    this.buildCurves();
   }
 
   x(value) { return SIZE / 2 + (value / this.extent) * (SIZE / 2 - MARGIN); }
   y(value) { return SIZE / 2 - (value / this.extent) * (SIZE / 2 - MARGIN); }
 
   buildPlane() {
-    const { pairs, positive, texts } = this.data;
-    const tip = svg("marker", { id: "tip", viewBox: "0 0 6 6", refX: 5, refY: 3, markerWidth: 5, markerHeight: 5, orient: "auto" },
+    const { pairs } = this, { positive, texts } = this.data, id = `tip${++markers}`;
+    const tip = svg("marker", { id, viewBox: "0 0 6 6", refX: 5, refY: 3, markerWidth: 5, markerHeight: 5, orient: "auto" },
       svg("path", { d: "M0 0 L6 3 L0 6 z", class: "tip" }));
     this.links = range(pairs, (i) => svg("line", { class: positive[i] ? "link" : "link wrong" }));
-    this.arrows = range(2 * pairs, () => svg("line", { class: "arrow", "marker-end": "url(#tip)" }));
-    this.dots = range(2 * pairs, (i) =>
-      svg("circle", { r: 6.5, class: i < pairs ? "query" : "document" }, svg("title", {}, texts[i])));
+    this.arrows = range(2 * pairs, () => svg("line", { class: "arrow", "marker-end": `url(#${id})` }));
+    this.dots = range(2 * pairs, (i) => {
+      const dot = svg("circle", { r: 6.5, class: i < pairs ? "query" : "document" }, svg("title", {}, texts[i]));
+      return this.data.batch ? this.draggable(dot, i) : dot;
+    });
     this.names = range(2 * pairs, (i) => svg("text", { class: "name" }, (i % pairs) + 1));
-    const circle = svg("circle", { cx: this.x(0), cy: this.y(0), r: this.x(1) - this.x(0), class: "circle" });
-    this.plane = picture();
-    this.plane.append(svg("defs", {}, tip), circle, ...this.links, ...this.arrows, ...this.dots, ...this.names);
-    return this.plane;
+    this.circle = svg("circle", { cx: SIZE / 2, cy: SIZE / 2, class: "circle" });
+    this.plane.append(svg("defs", {}, tip), this.circle, ...this.links, ...this.arrows, ...this.dots, ...this.names);
+  }
+
+  // Lets a point be moved along the circle with the pointer or the arrow keys; both change where the training starts.
+  draggable(dot, index) {
+    const name = `${index < this.pairs ? "Query" : "Document"} ${(index % this.pairs) + 1}`;
+    const angleAt = (event) => {
+      const frame = this.plane.getBoundingClientRect();
+      const [x, y] = [event.clientX - frame.left - frame.width / 2, frame.top + frame.height / 2 - event.clientY];
+      return (Math.atan2(y, x) * 180) / Math.PI;
+    };
+    return setAll(dot, {
+      tabindex: 0, role: "slider", "aria-label": `${name}: angle at the start`, "aria-valuemin": 0, "aria-valuemax": 359,
+      onpointerdown: (event) => {
+        dot.setPointerCapture(event.pointerId);
+        this.player.pause();
+        this.player.show(0);
+      },
+      onpointermove: (event) => { if (dot.hasPointerCapture(event.pointerId)) this.player.move(index, angleAt(event)); },
+      onpointerup: () => this.player.released(),
+      onkeydown: (event) => {
+        const step = { ArrowLeft: 1, ArrowUp: 1, ArrowRight: -1, ArrowDown: -1 }[event.key];
+        if (!step) return;
+        this.player.pause();
+        this.player.move(index, this.player.angles[index] + step * ANGLE_STEP);
+        this.player.released();
+        event.preventDefault();
+      },
+    });
   }
 
   buildMatrix() {
-    const { pairs, positive } = this.data, side = (SIZE - EDGE) / pairs;
+    const { pairs } = this, { positive } = this.data, side = (SIZE - EDGE) / pairs;
     this.matrix = picture();
     this.cells = [];
     const start = (index) => EDGE + index * side;
@@ -85,18 +103,21 @@ class Player {
   }
 
   buildCurves() {
-    const curves = [["loss", "Loss", this.data.loss], ["temperature", "Temperature τ", this.data.temperature]];
+    const { loss, gap, temperature } = this.trace;
+    const curves = [["loss", "Loss", loss], ["gap", "Smallest gap: cosine of the positive minus that of the nearest other document", gap],
+      ["temperature", "Temperature τ", this.loss.learn_temperature ? temperature : null]];
     const drawn = curves.filter(([, , values]) => values).map(([kind, title, values]) => {
-      const [low, high] = [Math.min(...values, 0), Math.max(...values)];
-      const x = (step) => 4 + (step / this.last) * (SIZE - 8);
+      const [low, high] = [Math.min(...values, 0), Math.max(...values, kind === "gap" ? 0 : -Infinity)];
+      const end = SIZE - TICK_WIDTH, x = (step) => 4 + (step / this.last) * (end - 8);
       const y = (value) => CURVE_HEIGHT - 8 - ((value - low) / (high - low || 1)) * (CURVE_HEIGHT - 16);
       const tick = (x, y, text, anchor) => svg("text", { x, y, class: "tick", "text-anchor": anchor }, text);
       const cursor = svg("circle", { r: 4.5, class: `cursor ${kind}` }), value = element("span", { class: "value" });
       const plot = setAll(picture(CURVE_HEIGHT), { "aria-label": `${title} from ${number(values[0])} to ${number(values[this.last])}` });
       plot.append(
+        ...(low < 0 ? [svg("line", { class: "zero", x1: 4, x2: end - 4, y1: y(0), y2: y(0) })] : []),
         svg("polyline", { class: `curve ${kind}`, points: values.map((value, step) => `${x(step)},${y(value)}`).join(" ") }), cursor,
-        tick(SIZE, 9, number(high), "end"), tick(SIZE, CURVE_HEIGHT - 1, number(low), "end"),
-        tick(0, CURVE_HEIGHT + 10, "step 0", "start"), tick(SIZE, CURVE_HEIGHT + 10, `step ${this.last}`, "end"));
+        tick(SIZE, y(high) + 3, number(high), "end"), tick(SIZE, y(low) + 3, number(low), "end"),
+        tick(0, CURVE_HEIGHT + 10, "step 0", "start"), tick(end, CURVE_HEIGHT + 10, `step ${this.last}`, "end"));
       const moveCursor = (step) => {
         setAll(cursor, { cx: x(step), cy: y(values[step]) });
         value.textContent = number(values[step]);
@@ -104,13 +125,11 @@ class Player {
       return { moveCursor, nodes: [element("div", { class: "curve-name" }, title, value), plot] };
     });
     this.cursors = drawn.map((curve) => curve.moveCursor);
-    return element("div", { class: "curves" }, ...drawn.flatMap((curve) => curve.nodes));
+    this.curves.replaceChildren(...drawn.flatMap((curve) => curve.nodes));
   }
 
   show(step) {
-    const { pairs, colors } = this.data, points = this.data.points[step], moves = this.data.moves[step];
-    this.step = step;
-    this.slider.value = String(step);
+    const { pairs } = this, points = this.trace.points[step], moves = this.trace.moves[step];
     const connect = (line, [x1, y1], [x2, y2]) =>
       setAll(line, { x1: this.x(x1), y1: this.y(y1), x2: this.x(x2), y2: this.y(y2) });
     this.links.forEach((link, i) => connect(link, points[i], points[i + pairs]));
@@ -121,26 +140,93 @@ class Player {
       const factor = length > 1e-4 * this.maxMove ? 0.45 * Math.sqrt(length / this.maxMove) / length : 0;
       connect(this.arrows[i], [x, y], [x + moves[i][0] * factor, y + moves[i][1] * factor]);
       this.arrows[i].style.display = factor ? "" : "none";
+      if (this.data.batch) this.dots[i].setAttribute("aria-valuenow", this.player.angles[i]);
     });
-    this.data.similarity[step].flat().forEach((value, index) => {
+    this.trace.similarity[step].flat().forEach((value, index) => {
       const { box, title, text } = this.cells[index];
-      box.style.fill = `rgb(${colorAt(colors, (value + 1) / 2)})`;
+      const color = colorAt(this.data.colors, (value + 1) / 2);
+      box.style.fill = `rgb(${color})`;
+      text.style.fill = inkOn(color);
       title.textContent = number(value, 2);
       text.textContent = pairs <= 8 ? number(value, 2) : "";
     });
     for (const moveCursor of this.cursors) moveCursor(step);
-    this.showStatus(step);
+    this.facts.textContent = this.describe(step);
+    this.plane.setAttribute("aria-label", `${this.loss.name}, step ${step}: ${pairs} queries and their documents as points with arrows.`);
+    this.matrix.setAttribute("aria-label", `${this.loss.name}, step ${step}: cosines of ${pairs} queries with ${pairs} documents.`);
   }
 
-  showStatus(step) {
-    const { pairs, loss, positive } = this.data, queries = positive.filter(Boolean).length;
-    const correct = Math.round(this.data.correct[step] * queries);
-    const text = `Step ${step} of ${this.last}: loss ${number(loss[step])}, the positive ranks first for ${correct} of ${queries} queries`;
-    this.status.textContent = text;
-    this.slider.setAttribute("aria-valuetext", text);
-    this.plane.setAttribute("aria-label", `${text}. ${pairs} queries and their documents as points with arrows.`);
-    this.matrix.setAttribute("aria-label", `${text}. Cosines of ${pairs} queries with ${pairs} documents.`);
-    Object.assign(this.root.dataset, { step, loss: loss[step] });
+  describe(step) {
+    const { loss, correct, gap } = this.trace, queries = this.data.positive.filter(Boolean).length;
+    return `Loss ${number(loss[step])} · the positive ranks first for ${Math.round(correct[step] * queries)} of ${queries} queries`
+      + ` · smallest gap ${number(gap[step])}`;
+  }
+}
+
+class Player {
+  constructor(root, component) {
+    const { data } = component;
+    Object.assign(this, { root, component, data, step: 0, timer: null });
+    this.angles = data.batch && [...data.batch.queries, ...data.batch.documents].map(angleOf);
+    this.views = data.runs.map((run) => new RunView(this, { ...run, trace: run.trace ?? trainPoints(data.batch, run.loss) }));
+    this.last = this.views[0].last;
+    root.replaceChildren(this.buildBar(), ...this.views.map((view) => view.root), this.buildLegend());
+    this.show(0);
+  }
+
+  buildBar() {
+    this.button = element("button", { type: "button", onclick: () => (this.timer ? this.pause() : this.play()) });
+    this.slider = element("input", { type: "range", min: 0, max: this.last, step: 1, "aria-label": "Step", oninput: () => {
+      this.pause();
+      this.show(Number(this.slider.value));
+    } });
+    this.status = element("output");
+    return element("div", { class: "bar", onkeydown: (event) => {
+      if (event.key !== " " || event.target === this.button) return;
+      this.button.click();
+      event.preventDefault();
+    } }, this.button, this.slider, this.status);
+  }
+
+  buildLegend() {
+    const { positive, batch } = this.data;
+    const entries = {
+      query: "query", document: "document",
+      ...(positive.some(Boolean) && { pair: "positive pair" }),
+      ...(!positive.every(Boolean) && { "pair wrong": "negative pair" }),
+      move: "direction in which the loss moves a text (longer: stronger)",
+    };
+    return element("p", { class: "legend" }, ...Object.entries(entries).map(([mark, label]) =>
+      element("span", {}, element("i", { class: mark }), label)),
+      ...(batch ? ["Drag a point, or select it and use the arrow keys, to change where the training starts."] : []));
+  }
+
+  // Moves a point along the circle and trains again.
+  move(index, degrees) {
+    const { batch, runs } = this.data, pairs = batch.queries.length;
+    this.angles[index] = ((Math.round(degrees) % 360) + 360) % 360;
+    const points = this.angles.map((angle) => [Math.cos((angle * Math.PI) / 180), Math.sin((angle * Math.PI) / 180)]);
+    const moved = { ...batch, queries: points.slice(0, pairs), documents: points.slice(pairs) };
+    this.views.forEach((view, run) => view.load(trainPoints(moved, runs[run].loss)));
+    this.show(0);
+  }
+
+  // Reports the moved points once they are released.
+  released() {
+    const sent = JSON.stringify(this.angles);
+    if (sent === this.sent) return;
+    this.sent = sent;
+    this.component.setStateValue("angles", this.angles);
+  }
+
+  show(step) {
+    this.step = step;
+    this.slider.value = String(step);
+    for (const view of this.views) view.show(step);
+    this.status.textContent = `Step ${step} of ${this.last}`;
+    const facts = this.views.map((view) => `${view.loss.name}: ${view.describe(step)}`).join(". ");
+    this.slider.setAttribute("aria-valuetext", `Step ${step} of ${this.last}. ${facts}`);
+    Object.assign(this.root.dataset, { step, loss: this.views[0].trace.loss[step] });
     this.showButton();
   }
 
@@ -165,14 +251,21 @@ class Player {
   }
 }
 
+const angleOf = ([x, y]) => (Math.round((Math.atan2(y, x) * 180) / Math.PI) + 360) % 360;
 const players = new WeakMap();
 
-export default function ({ data, parentElement }) {
+export default function (component) {
+  const { data, parentElement } = component;
   const root = parentElement.querySelector(".player");
   const previous = players.get(root);
+  if (previous) previous.component = component;
   if (previous?.data.id === data.id) return;
+  if (previous?.data.kind === data.kind && previous.sent && previous.sent === JSON.stringify(data.angles)) {
+    previous.data.id = data.id; // the points that were dragged here
+    return;
+  }
   previous?.pause();
-  const player = new Player(root, data);
+  const player = new Player(root, component);
   players.set(root, player);
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) player.show(player.last);
   else player.play();

@@ -1,7 +1,7 @@
 // Batch-softmax loss of a small batch, cell by cell: a copy of bsc_core/losses/explain.py, compared with it by a browser
 // test. Matrices are arrays of rows; masks are arrays of rows of booleans.
 
-const SMALLEST_RANGE = 1e-8;
+const SMALLEST_RANGE = 1e-6;
 const RELATIVE_TIE = 1e-6, ABSOLUTE_TIE = 1e-12;
 
 const matrix = (height, width, value) =>
@@ -25,13 +25,14 @@ function normalize(vectors, normalization) {
       return row.map((value) => value * scale);
     });
   }
+  const smallest = SMALLEST_RANGE * Math.max(...vectors.flat().map(Math.abs));
   const columns = transpose(vectors).map((column) => {
     if (normalization === "l2_columns") {
-      const scale = inverse(Math.sqrt(dot(column, column)), SMALLEST_RANGE);
+      const scale = inverse(Math.sqrt(dot(column, column)), smallest);
       return column.map((value) => value * scale);
     }
     const lowest = Math.min(...column);
-    const scale = inverse(Math.max(...column) - lowest, SMALLEST_RANGE);
+    const scale = inverse(Math.max(...column) - lowest, smallest);
     const shift = normalization === "minmax_columns" ? lowest : 0;
     return column.map((value) => (value - shift) * scale);
   });
@@ -57,8 +58,7 @@ function masks(settings, positive, anchorIds, candidateIds) {
 }
 
 // One direction: the softmax and loss of each anchor, and the gradient of the summed losses by the logits.
-function direction(logits, settings, positive, anchorIds, candidateIds) {
-  const { positives, candidates } = masks(settings, positive, anchorIds, candidateIds);
+function direction(logits, { positives, candidates }) {
   const probability = [], push = [], losses = [];
   logits.forEach((row, i) => {
     const allowed = row.filter((_, j) => candidates[i][j]);
@@ -87,18 +87,32 @@ function effectiveNegatives({ probability, positives, candidates }) {
   return counts.length ? total(counts) / counts.length : 0;
 }
 
+// Similarities and masks: all that the temperature does not change, kept for each batch by the other settings.
+const prepared = new WeakMap();
+function prepare(batch, settings) {
+  const key = JSON.stringify({ ...settings, temperature: 0 });
+  if (!prepared.has(batch)) prepared.set(batch, {});
+  return (prepared.get(batch)[key] ??= compute());
+
+  function compute() {
+    const left = normalize(batch.queries, settings.normalization);
+    const right = normalize(batch.documents, settings.normalization);
+    const positive = batch.labels.map((label) => label > settings.threshold);
+    return {
+      similarity: matrix(left.length, right.length, (i, j) => dot(left[i], right[j])), positive,
+      rowMasks: masks(settings, positive, batch.query_ids, batch.document_ids),
+      columnMasks: settings.symmetric ? masks(settings, positive, batch.document_ids, batch.query_ids) : null,
+    };
+  }
+}
+
 // All values of the panels. batch: queries, documents, labels, query_ids, document_ids; settings: of the lab.
 function explainBatch(batch, settings) {
   const pairs = batch.queries.length;
-  const left = normalize(batch.queries, settings.normalization);
-  const right = normalize(batch.documents, settings.normalization);
-  const similarity = matrix(pairs, pairs, (i, j) => dot(left[i], right[j]));
+  const { similarity, positive, rowMasks, columnMasks } = prepare(batch, settings);
   const logits = similarity.map((row) => row.map((value) => value / settings.temperature));
-  const positive = batch.labels.map((label) => label > settings.threshold);
-  const rows = direction(logits, settings, positive, batch.query_ids, batch.document_ids);
-  const columns = settings.symmetric
-    ? direction(transpose(logits), settings, positive, batch.document_ids, batch.query_ids)
-    : null;
+  const rows = direction(logits, rowMasks);
+  const columns = columnMasks ? direction(transpose(logits), columnMasks) : null;
   const all = settings.average === "batch" && settings.labeled_negatives;
   const count = all ? pairs : Math.max(1, positive.filter(Boolean).length);
   const weight = columns && settings.reduction === "mean" ? 0.5 : 1;
@@ -112,6 +126,7 @@ function explainBatch(batch, settings) {
   return {
     similarity, logits, gradient, rows, columns, positive, count, weight, first, second,
     total: weight * (first + (second ?? 0)),
+    gradientSum: total(gradient.flat().map(Math.abs)),
     effective: effectiveNegatives(rows),
     hardest: positive.some(Boolean) ? firstLargest(anchorLosses) : -1,
   };

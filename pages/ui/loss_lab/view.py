@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from bsc_core.config import LOSS_CONFIGS, EncoderConfig
+from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig
 from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import LARGEST, SMALLEST, LabBatch, circle_batch
 from bsc_core.lab.link import LabLink, lab_parameters, read_link
 from bsc_core.lab.presets import PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
+from bsc_core.lab.toy_training import TOY_LOSSES
 from bsc_core.losses.explain import Explanation, first_largest
 from pages.ui.components import data_cache, display, page_layout
 from pages.ui.components.glossary import help_text
@@ -25,7 +26,6 @@ SOURCES = {
     "dataset": "Rows of the dataset",
     "typed": "Typed texts",
 }
-TOY_LOSSES = ("bsc", "mnrl", "mse", "pearson", "triplet", "contrastive", "online_contrastive")
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
 EXAMPLE = (
     ("How do I keep bread fresh?", "Store the loaf cut side down in a paper bag.", 1.0),
@@ -96,8 +96,9 @@ def _circle() -> LabBatch:
         "spread": spread.number_input("Spread in degrees", 0.0, 180.0, state.spread, 5.0, key=_key("spread")),
         "seed": seed.number_input("Seed", 0, 9999, state.seed, key=_key("seed")),
     }
-    _update(**circle)
-    return circle_batch(**circle)
+    is_same = all(getattr(state, name) == value for name, value in circle.items())
+    _update(**circle, angles=state.angles if is_same else None)
+    return circle_batch(**circle, angles=link().angles)
 
 
 def _rows(context: page_layout.Context) -> LabBatch:
@@ -183,29 +184,53 @@ def summary(result: Explanation, settings: LabSettings) -> str:
 
 
 def toy_training(batch: LabBatch, state: LabState) -> None:
-    """Train the vectors of the batch with a loss and show the training as an animation."""
+    """Train the vectors of the batch with one or two losses and show the training as an animation."""
     start, names = link(), list(TOY_LOSSES)
-    loss_cell, vectors_cell, temperature_cell, button_cell = display.columns(4, min_width=190)
-    index = names.index(start.watch) if start.watch in names else 0
-    name = loss_cell.selectbox("Loss", names, index, key=_key("watched"))
+    loss_cell, second_cell, vectors_cell, temperature_cell, button_cell = display.columns(5, min_width=170)
+    name = loss_cell.selectbox("Loss", names, names.index(start.watch or "bsc"), key=_key("watched"))
+    others = ["", *(other for other in names if other != name)]
+    second = second_cell.selectbox(
+        "Compare with",
+        others,
+        others.index(start.second_loss) if start.second_loss in others else 0,
+        format_func=lambda other: other or "no other loss",
+        key=_key("second_loss"),
+    )
     words = vectors_cell.selectbox(
         "Trained vectors", list(VECTORS), int(start.words), format_func=VECTORS.get, key=_key("words")
     )
-    has_temperature = name in ("bsc", "mnrl")
+    has_temperature = not {name, second}.isdisjoint(("bsc", "mnrl"))
     learn = temperature_cell.toggle(
-        "Learn the temperature", key=_key("learn_temperature"), disabled=not has_temperature
+        "Learn the temperature",
+        start.learn_temperature,
+        key=_key("learn_temperature"),
+        disabled=not has_temperature,
     )
-    if button_cell.button("Train 100 steps", icon=":material/play_arrow:", type="primary", key=_key("watch")):
-        _update(watch=name, words=words)
-    elif start.watch and (start.watch, start.words) != (name, words):
-        _update(watch="")
+    _update(learn_temperature=learn and has_temperature)
+    is_clicked = button_cell.button("Train 100 steps", icon=":material/play_arrow:", type="primary", key=_key("watch"))
+    if is_clicked or start.watch:
+        _update(watch=name, second_loss=second, words=words)
     if not link().watch:
         st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
         return
-    config = {"name": name} | (asdict(state.settings) if name == "bsc" else {})
-    config |= {"learn_temperature": learn} if has_temperature else {}
+    losses = [_toy_loss(one, state.settings, learn) for one in (name, second) if one]
+    in_browser = link().source == "circle" and not words
     key = f"{batch.title} {hash((batch.query_texts, batch.document_texts, batch.queries.tobytes()))}"
-    player(_train(config, words, key, _batch=batch), batch, key=_key("player"))
+    traces = None if in_browser else [_train(loss.model_dump(), words, key, _batch=batch) for loss in losses]
+    player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
+
+
+def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool) -> LossConfig:
+    config = {"name": name} | (asdict(settings) if name == "bsc" else {})
+    config |= {"learn_temperature": learn_temperature} if name in ("bsc", "mnrl") else {}
+    return LOSS_CONFIGS[name].model_validate(config)  # type: ignore[return-value]
+
+
+def _move_points() -> None:
+    """Use the points that were dragged on the circle as the batch."""
+    angles = st.session_state[_key("player")]["angles"]
+    if len(angles) == 2 * link().pairs and all(isinstance(angle, int) and 0 <= angle < 360 for angle in angles):
+        _update(angles=tuple(angles))
 
 
 @st.cache_data(max_entries=16, show_spinner="Training the toy batch …")
@@ -226,7 +251,7 @@ def write_link(state: LabState) -> None:
 def next_steps(batch: LabBatch, result: Explanation, state: LabState) -> None:
     """Draw the button for the cells as CSV, and the one that opens a new run with these settings."""
     display.csv_button(lambda: cells(batch, result), name="loss-lab", key="learn.data")
-    settings = {"loss": {"name": "bsc", **asdict(state.settings)}}
+    settings = {"loss": {"name": "bsc", **asdict(state.settings), "learn_temperature": link().learn_temperature}}
     page_layout.next_step_button("Use in a run", "train", key="learn.run", settings=settings)
 
 
