@@ -37,7 +37,7 @@ seconds => new Promise(resolve => {
 
 
 def frames_per_second(page: object, address: str, seconds: float) -> float:
-    """Drag the slider to and fro for some seconds."""
+    """Drag the slider back and forth for some seconds."""
     page.goto(address)
     page.locator(".board .sum", has_text="Loss").first.wait_for()
     page.locator("[data-testid='stApp'][data-test-script-state='notRunning']").wait_for()

@@ -6,7 +6,8 @@ from pages.ui.components import data_cache, display, page_layout
 from pages.ui.data import audit, column_mapping, generate, import_form, overview
 
 context = page_layout.setup_page("Data", "What is in this dataset, and what is wrong with it?")
-import_form.draw()
+if import_form.draw():
+    st.stop()  # the rest of the page is about another dataset
 
 with display.show_errors():
     data = data_cache.dataset_splits(context.dataset_key)
@@ -31,4 +32,5 @@ with shape_tab:
 with export_tab:
     overview.export(data, context.dataset_key)
 
-page_layout.next_step_button("Inspect the batches", "batches", key="data.next")
+with page_layout.action_bar():
+    page_layout.next_step_button("Inspect the batches", "batches", key="data.next")

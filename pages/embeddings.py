@@ -54,7 +54,8 @@ with display.show_errors():
     if text_id is not None:
         selection.draw_neighbors(data, text_id)
     atlas.draw(data, layout, colorings)
-    if context.run_id is None:
-        page_layout.next_step_button("Train a run on this dataset", "train", key="embeddings.train")
-    else:
-        page_layout.next_step_button("Search with this model", "retrieval", key="embeddings.retrieval")
+    with page_layout.action_bar():
+        if context.run_id is None:
+            page_layout.next_step_button("Train a run on this dataset", "train", key="embeddings.train")
+        else:
+            page_layout.next_step_button("Search with this model", "retrieval", key="embeddings.retrieval")

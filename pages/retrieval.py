@@ -37,4 +37,5 @@ with display.show_errors():
         "Ten sentences": lambda: ten_sentences.draw(searched),
     }
     display.tabs(parts, key="retrieval.part", bind="query-params")
-    page_layout.next_step_button("Open the embedding map", "embeddings", key="retrieval.embeddings")
+    with page_layout.action_bar():
+        page_layout.next_step_button("Open the embedding map", "embeddings", key="retrieval.embeddings")

@@ -30,12 +30,12 @@ with display.show_errors():
         run = selected[0]
         detail.draw(run)
         if run.embeddings("after") is not None:
-            with st.container(horizontal=True):
-                page_layout.next_step_button(
-                    "Open the embedding map", "embeddings", key=f"runs.embeddings.{run.id}", run=run.id
-                )
+            with page_layout.action_bar():
                 page_layout.next_step_button(
                     "Search with this model", "retrieval", key=f"runs.retrieval.{run.id}", run=run.id
+                )
+                page_layout.next_step_button(
+                    "Open the embedding map", "embeddings", key=f"runs.embeddings.{run.id}", primary=False, run=run.id
                 )
     else:
         view.draw(selected)

@@ -46,7 +46,7 @@ def metrics_figure(
     """
     scale = alt.Scale(type="log") if logarithmic else alt.Scale()
     x = alt.X("setting:Q", title=axis, scale=scale)
-    legend = alt.Legend(orient="top", title=None, symbolType="stroke")
+    legend = alt.Legend(orient="top", title=None, symbolType="stroke", labelLimit=0)
     least = float(min(table["low"].min(), *(baseline[1] if baseline else [0.0]), 0.0))
     base = alt.Chart(table).encode(
         x=x,

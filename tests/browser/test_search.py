@@ -23,7 +23,7 @@ ERRORS = "Queries whose relevant document is not first, with the top document an
 YOUR_QUERIES = "Your queries with the top documents of both models"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def run(server) -> Run:
     """A run of the static encoder on the sample data, trained a little."""
     training = {"epochs": 1, "batch_size": 30, "learning_rate": 0.01, "threads": 1, "precision": "fp32"}
@@ -53,6 +53,14 @@ def test_a_query_is_searched_with_two_models(visit, run, tmp_path):
     select_an_error(visit, data, task, vectors["after"])
     upload_queries(visit, data, task, tmp_path)
     check_the_ten_sentences(visit)
+
+
+@pytest.mark.parametrize("page", ["", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval"])
+def test_the_one_primary_action_of_a_page_is_visible_without_scrolling(visit, run, page: str):
+    visit.open(page, run=run.id)
+    primary = visit.page.get_by_test_id("stMain").get_by_test_id("stBaseButton-primary").filter(visible=True)
+    expect(primary).to_have_count(1)
+    expect(primary).to_be_in_viewport(ratio=1)
 
 
 def search_a_query_of_the_data(visit, data, task, vectors):

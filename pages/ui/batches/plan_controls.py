@@ -157,4 +157,5 @@ def draw_train_button(settings: PlanSettings, strategy: str) -> None:
         "training": {"batch_size": settings.batch_size, "seed": settings.seed},
         "loss": {"labeled_negatives": settings.labeled_negatives},
     }
-    page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
+    with page_layout.action_bar():
+        page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 
 from pages.ui.components import data_cache, display, navigation, sidebar_jobs
@@ -142,11 +143,23 @@ def switch_page(name: str, **params: str) -> None:
         )
 
 
+def action_bar() -> DeltaGenerator:
+    """Return the container of the page's main actions, at the lower edge of the window however long the page is."""
+    return st.bottom.container(horizontal=True, vertical_alignment="center")
+
+
 def next_step_button(
-    label: str, name: str, *, key: str, settings: dict[str, dict[str, Any]] | None = None, **params: str
+    label: str,
+    name: str,
+    *,
+    key: str,
+    primary: bool = True,
+    settings: dict[str, dict[str, Any]] | None = None,
+    **params: str,
 ) -> None:
-    """Draw the button at the end of a page that opens the next page, with these settings for the New run page."""
-    if st.button(label, key=key, type="primary", icon=":material/arrow_forward:", icon_position="right"):
+    """Draw a button that opens the next page, with these settings for the New run page; place it in `action_bar`."""
+    kind: Any = "primary" if primary else "secondary"
+    if st.button(label, key=key, type=kind, icon=":material/arrow_forward:", icon_position="right"):
         if settings is not None:
             send_settings(settings)
         switch_page(name, **params)

@@ -16,7 +16,7 @@ from pages.ui.components.glossary import help_text
 from pages.ui.data import uploads
 
 NONE = "— none —"
-EXAMPLES = 3
+EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
 ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
 
 
@@ -36,8 +36,8 @@ def draw(key: str) -> None:
 
 
 def columns_table(table: Table, columns: Any, *, key: str) -> None:
-    """Draw every column of a file with its role and first values."""
-    examples = table.examples(EXAMPLES)
+    """Draw every column of a file with its role and first distinct values."""
+    examples = {name: list(dict.fromkeys(values))[:EXAMPLES] for name, values in table.examples(EXAMPLE_ROWS).items()}
     roles = {name: role for role, names in columns.model_dump(exclude_none=True).items() for name in as_names(names)}
     lines = [(name, roles.get(name, "not used"), " · ".join(examples[name])) for name in table.names]
     frame = pd.DataFrame(lines, columns=["column", "role", "examples"])

@@ -15,8 +15,8 @@ from pages.ui.data import column_mapping, generate, uploads
 KINDS = {"pairs": "Pairs of texts", "sentences": "Sentences with classes"}
 
 
-def draw() -> None:
-    """Draw the form; it shows the columns of what is imported before saving it."""
+def draw() -> bool:
+    """Draw the form, which shows the columns of what is imported before saving it; return whether it has a source."""
     imports = st.session_state.get("data.imports", 0)  # a new key after each import closes and empties the form
     with st.expander("Import a dataset", icon=":material/upload_file:", key=f"data.upload.{imports}"):
         left, right = display.columns(2, min_width=240)
@@ -40,7 +40,7 @@ def draw() -> None:
                 "Each row is a pair (query, document, and optionally a label, a class or a negative) or a sentence "
                 "with its class. Your data stay on this machine."
             )
-            return
+            return False
         with display.show_errors(stop=False):
             saved = [uploads.save_file(file.name, file.getvalue()) for file in files]
             sources = [*map(str, saved), *(uploads.check_source(path) for path in paths)]
@@ -54,6 +54,7 @@ def draw() -> None:
                 values["corpus_columns"] = guess_corpus_columns(table.names, table.examples(20)).model_dump()
             one_upload = len(sources) == 1 and bool(saved)
             _form(saved[0].parent if one_upload else uploads.folder_for(*sources), values)
+        return True
 
 
 def _form(folder: Path, values: dict[str, Any]) -> None:

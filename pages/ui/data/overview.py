@@ -185,7 +185,7 @@ def export(data: DatasetSplits, name: str) -> None:
     display.download(
         f"Save {formatting.plural(rows, 'row')} as {kind}",
         lambda: encode(exported_columns(data, parts)),
-        type="primary",
+        type="secondary",
         file_name=f"{name}.{suffix}",
         mime=mime,
         key="data.export.save",

@@ -96,16 +96,16 @@ def navigation(lesson: Lesson) -> None:
     """Draw the buttons for the previous and next lesson, and for the lesson's settings in the loss lab."""
     slugs = list(LESSONS)
     index = slugs.index(lesson.slug)
-    previous_cell, next_cell, lab_cell = st.columns([1, 1, 2])
+    bar = page_layout.action_bar()
 
-    def open_button(cell: Any, label: str, target: int, **options: Any) -> None:
+    def open_button(label: str, target: int, **options: Any) -> None:
         target_slug = slugs[target] if 0 <= target < len(slugs) else None
         options |= {"on_click": _state().update, "kwargs": {"lesson": target_slug}, "disabled": target_slug is None}
-        cell.button(label, key=key(lesson, label), width="stretch", **options)
+        bar.button(label, key=key(lesson, label), **options)
 
-    open_button(previous_cell, "Previous", index - 1, icon=":material/arrow_back:")
-    open_button(next_cell, "Next lesson", index + 1, type="primary")
-    if lab_cell.button("Try your own batch", key=key(lesson, "own"), icon=":material/science:", width="stretch"):
+    open_button("Previous", index - 1, icon=":material/arrow_back:")
+    open_button("Next lesson", index + 1, type="primary")
+    if bar.button("Try your own batch", key=key(lesson, "own"), icon=":material/science:"):
         page_layout.switch_page("learn", **lesson.link)
 
 

@@ -207,7 +207,7 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
         disabled=not has_temperature,
     )
     _update(learn_temperature=learn and has_temperature)
-    is_clicked = button_cell.button("Train 100 steps", icon=":material/play_arrow:", type="primary", key=_key("watch"))
+    is_clicked = button_cell.button("Train 100 steps", icon=":material/play_arrow:", key=_key("watch"))
     if is_clicked or start.watch:
         _update(watch=name, second_loss=second, words=words)
     if not link().watch:
@@ -249,10 +249,11 @@ def write_link(state: LabState) -> None:
 
 
 def next_steps(batch: LabBatch, result: Explanation, state: LabState) -> None:
-    """Draw the button for the cells as CSV, and the one that opens a new run with these settings."""
-    display.csv_button(lambda: cells(batch, result), name="loss-lab", key="learn.data")
+    """Draw the button that opens a new run with these settings, and the one for the cells as CSV."""
     settings = {"loss": {"name": "bsc", **asdict(state.settings), "learn_temperature": link().learn_temperature}}
-    page_layout.next_step_button("Use in a run", "train", key="learn.run", settings=settings)
+    with page_layout.action_bar():
+        page_layout.next_step_button("Use in a run", "train", key="learn.run", settings=settings)
+        display.csv_button(lambda: cells(batch, result), name="loss-lab", key="learn.data")
 
 
 def cells(batch: LabBatch, result: Explanation) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
-from pages.ui.components import data_cache, display, launch_once
+from pages.ui.components import data_cache, display, launch_once, page_layout
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE
@@ -117,13 +117,12 @@ def draw_launch_button(config: RunConfig | None, sweep: SweepConfig | None) -> N
     """Draw the launch button, and for more than a hundred runs a confirmation; repeated clicks launch once."""
     runs = 1 if config is None else count_runs(sweep, config.training.seeds)
     confirmed = runs <= CONFIRM_ABOVE or st.checkbox(f"Yes, launch {runs:,} runs", key=f"{PAGE}.sure.{runs}")
-    clicked = st.button(
+    clicked = page_layout.action_bar().button(
         "Launch run" if runs == 1 else f"Launch {runs:,} runs",
         type="primary",
         icon=":material/rocket_launch:",
         key=f"{PAGE}.launch",
         disabled=config is None or not confirmed,
-        width="stretch",
     )
     if config is not None:
         plan = config_toml(config, sweep)
