@@ -1,4 +1,4 @@
-"""Findings page: the claims of the papers, each with its verdict, intervals and a button that runs it again."""
+"""Findings page: a table of the papers' claims with their verdicts, and one claim in detail."""
 
 import streamlit as st
 
@@ -11,6 +11,7 @@ page_layout.setup_page("Findings", "Which claims of the papers are supported on 
 with display.show_errors():
     all_cards = cards.read()
     cards.summary(all_cards)
-    for card in cards.select(all_cards):
-        cards.draw(card)
+    card = cards.select(all_cards)
     st.caption(RULE)
+    if card is not None:
+        cards.draw(card)

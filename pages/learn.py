@@ -16,7 +16,7 @@ state = view.lab(batch)
 result = explain_batch(batch, state.settings)
 st.caption(view.summary(result, state.settings))
 
-st.subheader("Toy training", anchor=False)
+st.header("Toy training", anchor=False)
 with display.show_errors(stop=False):
     view.toy_training(batch, state)
 

@@ -19,5 +19,5 @@ with display.show_errors():
     with second:
         cards.batches()
 
-st.subheader("Recent runs", anchor=False)
+st.header("Recent runs", anchor=False)
 cards.recent_runs(runs)

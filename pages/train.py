@@ -21,7 +21,7 @@ with form_side:
     st.text_input("Run name", key="train.name", placeholder="generated from the settings", persist_state="session")
 
 with plan_side, st.container(border=True):
-    st.subheader("Plan", anchor=False)
+    st.header("Plan", anchor=False)
     config = sweep = None
     try:
         config, sweep = form.read_config(context), sweep_form.read(form.is_active)

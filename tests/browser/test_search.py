@@ -6,43 +6,19 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 from answers import nearest_documents, result_lists, submit_query
 from playwright.sync_api import expect
 
-from bsc_core.config import make_config
 from bsc_core.data import load_data
 from bsc_core.evaluation import rank, retrieval_task
-from bsc_core.jobs.states import advance
-from bsc_core.pipeline import run_experiment
-from bsc_core.presets.sample_data import sample_config
-from bsc_core.runs import Run
 from tests.helpers.waiting import wait_until
 
 ERRORS = "Queries whose relevant document is not first, with the top document and a probable cause"
 YOUR_QUERIES = "Your queries with the top documents of both models"
 
 
-@pytest.fixture(scope="module")
-def run(server) -> Run:
-    """A run of the static encoder on the sample data, trained a little."""
-    training = {"epochs": 1, "batch_size": 30, "learning_rate": 0.01, "threads": 1, "precision": "fp32"}
-    config = make_config(
-        {
-            "data": sample_config().model_dump(mode="json"),
-            "encoder": {"name": "static"},
-            "batching": {"strategy": "random"},
-            "training": training,
-        }
-    )
-    run = server.store.create(config, "20260101-000000-search-0001")
-    advance(run, "running")
-    run_experiment(config, run)
-    advance(run, "done", exit_code=0)
-    return run
-
-
-def test_a_query_is_searched_with_two_models(visit, run, tmp_path):
+def test_a_query_is_searched_with_two_models(visit, sample_run, tmp_path):
+    run = sample_run
     data = load_data(run.config().data, seed=0)
     task = retrieval_task(data.dev, data.corpus)
     vectors = {part: np.asarray(run.array(f"embeddings_{part}")) for part in ("before", "after")}
@@ -53,14 +29,6 @@ def test_a_query_is_searched_with_two_models(visit, run, tmp_path):
     select_an_error(visit, data, task, vectors["after"])
     upload_queries(visit, data, task, tmp_path)
     check_the_ten_sentences(visit)
-
-
-@pytest.mark.parametrize("page", ["", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval"])
-def test_the_one_primary_action_of_a_page_is_visible_without_scrolling(visit, run, page: str):
-    visit.open(page, run=run.id)
-    primary = visit.page.get_by_test_id("stMain").get_by_test_id("stBaseButton-primary").filter(visible=True)
-    expect(primary).to_have_count(1)
-    expect(primary).to_be_in_viewport(ratio=1)
 
 
 def search_a_query_of_the_data(visit, data, task, vectors):

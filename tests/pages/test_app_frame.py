@@ -19,7 +19,7 @@ PAGES = ("start", "learn", "lessons", "data", "batches", "train", "runs", "embed
 
 def test_the_app_opens_on_the_start_page(runs: RunStore) -> None:
     app = open_app()
-    headings = [element.value for element in app.subheader]
+    headings = [element.value for element in app.header]
     assert headings[:3] == ["See how it works", "Inspect your batches", "Launch a run"]
 
 

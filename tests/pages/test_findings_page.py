@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -82,33 +83,50 @@ def finding(runs: RunStore) -> dict[str, Any]:
     return result
 
 
-def test_every_claim_has_a_card(visit: Callable[..., AppTest], runs: RunStore) -> None:
-    app = visit("findings")
-    assert not app.exception
-    assert {heading.value for heading in app.subheader} == {claim.title for claim in CLAIMS.values()}
-    assert len(app.subheader) == len(CLAIMS)
-    assert all(claim.claim in page_text(app) for claim in CLAIMS.values())
+def claims_table(app: AppTest) -> pd.DataFrame:
+    return app.dataframe[0].value
 
 
-def test_shipped_results_are_shown(runs: RunStore) -> None:
+def test_every_claim_is_a_row_with_its_verdict_and_reason(visit: Callable[..., AppTest], runs: RunStore) -> None:
+    table = claims_table(visit("findings"))
+    assert sorted(table["Claim"]) == sorted(claim.title for claim in CLAIMS.values())
+    shipped = {result["title"]: result for result in read_findings().values()}
+    for row in table.to_dict("records"):
+        if row["Claim"] in shipped:
+            assert (row["Verdict"], row["Why"]) == tuple(shipped[row["Claim"]][key] for key in ("verdict", "reason"))
+
+
+def test_the_table_without_a_selection_draws_no_figure(runs: RunStore) -> None:
     app = open_page("findings")
-    for result in read_findings().values():
-        assert result["reason"] in page_text(app)
-    assert app.get("vega_lite_chart") or not read_findings()
+    assert not app.get("vega_lite_chart")
+    assert not app.header
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_link_opens_a_claim_in_detail(runs: RunStore, name: str) -> None:
+    app = open_page("findings", **{"findings.claim": name})
+    assert not app.exception
+    assert [heading.value for heading in app.header] == [CLAIMS[name].title]
+    assert CLAIMS[name].claim in page_text(app)
+    assert bool(app.get("vega_lite_chart")) == (name in read_findings())
+
+
+def test_a_link_to_an_unknown_claim_is_reported(runs: RunStore) -> None:
+    [warning] = open_page("findings", **{"findings.claim": "nope"}).warning
+    assert "The claim of this link was not found: nope" in warning.value
 
 
 def test_a_local_result_takes_precedence_over_the_shipped_one(finding: dict[str, Any]) -> None:
-    app = open_page("findings")
-    assert finding["reason"] in page_text(app)
-    app.pills(key="findings.verdict").set_value(["contradicted"]).run()
-    assert CLAIMS[NAME].title in [heading.value for heading in app.subheader]
+    app = open_page("findings", **{"findings.verdict": "contradicted"})
+    rows = claims_table(app).set_index("Claim")
+    assert rows.loc[CLAIMS[NAME].title, "Why"] == finding["reason"]
 
 
 def test_the_claims_of_one_paper_can_be_selected(runs: RunStore) -> None:
     app = open_page("findings")
     app.segmented_control(key="findings.paper").set_value("scl").run()
     wanted = [claim.title for claim in CLAIMS.values() if claim.paper == "scl"]
-    assert sorted(heading.value for heading in app.subheader) == sorted(wanted)
+    assert sorted(claims_table(app)["Claim"]) == sorted(wanted)
 
 
 def test_the_tables_name_undefined_values_and_use_a_minus_sign(finding: dict[str, Any]) -> None:
@@ -133,7 +151,7 @@ def test_a_difference_of_the_paper_outside_the_interval_is_marked(finding: dict[
 def test_run_again_starts_one_process(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[Any, ...]] = []
     monkeypatch.setattr(reproductions, "start_reproduction", lambda *given: started.append(given))
-    app = open_page("findings")
+    app = open_page("findings", **{"findings.claim": NAME})
     app.button(key=f"findings.again.{NAME}").click().run()
     assert app.button(key=f"findings.run.{NAME}").disabled  # the full experiment needs the datasets
     app.segmented_control(key=f"findings.form.{NAME}").set_value("small").run()
@@ -146,7 +164,7 @@ def test_a_folder_without_the_datasets_is_refused_before_the_start(
 ) -> None:
     started: list[tuple[Any, ...]] = []
     monkeypatch.setattr(reproductions, "start_reproduction", lambda *given: started.append(given))
-    app = open_page("findings")
+    app = open_page("findings", **{"findings.claim": NAME})
     app.button(key=f"findings.again.{NAME}").click().run()
     for folder in (tmp_path, tmp_path / "nowhere"):
         app.text_input(key="findings.data").input(str(folder)).run()
@@ -164,12 +182,12 @@ def test_a_failed_run_shows_its_error_and_a_running_one_its_progress(runs: RunSt
     folder.mkdir()
     state = {"done": 2, "of": 6, "doing": "mu 0.1, seed 1", "error": None}
     (folder / f"{NAME}.progress.json").write_text(json.dumps(state | {"error": "stsb: there is no such folder"}))
-    text = page_text(open_page("findings"))
+    text = page_text(open_page("findings", **{"findings.claim": NAME}))
     assert "stsb: there is no such folder" in text
     assert "**Full experiment failed**" in text
     (folder / f"{NAME}.progress.json").write_text(json.dumps(state))
     with FileLock(lock_file(NAME, runs.root)):
-        app = open_page("findings")
+        app = open_page("findings", **{"findings.claim": NAME})
     assert not app.exception
     assert "**Full experiment failed**" not in page_text(app)
     assert f"findings.again.{NAME}" not in [button.key for button in app.button]

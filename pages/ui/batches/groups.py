@@ -20,7 +20,7 @@ Groups = list[tuple[int, np.ndarray]]
 
 def draw(batch: Batch, stats: PlanStats, config: BatchingConfig, vectors_key: str) -> None:
     """Draw the groups of 2 or more rows in this batch, complete even if the batch splits them."""
-    st.subheader("Groups of this batch", anchor=False)
+    st.header("Groups of this batch", anchor=False)
     ids = list(dict.fromkeys(batch.groups.tolist()))
     groups = [(group, plans.group_rows(stats, group, config)) for group in ids]
     groups = [(group, rows) for group, rows in groups if len(rows) >= 2]

@@ -145,7 +145,7 @@ def select_strategy(names: list[str]) -> str:
     if st.session_state.get("batches.view") not in names:
         st.session_state["batches.view"] = names[-1]
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.subheader("Batch of strategy", anchor=False, width="content")
+        st.header("Batch of strategy", anchor=False, width="content")
         name = st.segmented_control("Strategy", names, key="batches.view", required=True, label_visibility="collapsed")
     return name or names[-1]
 

@@ -39,7 +39,7 @@ EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = 
 
 def draw(source: Source, pairs: PairDataset, requests: dict[str, PlanRequest], stats: StatsByName) -> None:
     """Draw the figure on the left and the same statistics as a table on the right."""
-    st.subheader("Hardness of in-batch negatives", anchor=False)
+    st.header("Hardness of in-batch negatives", anchor=False)
     left, right = display.columns(2) if len(stats) <= MAX_SIDE_BY_SIDE else (st.container(), st.container())
     with left:
         names = ("Hardness", "Group sizes", "Over epochs")
@@ -77,8 +77,8 @@ def comparison_table(stats: StatsByName) -> pd.DataFrame:
     facts_by_name = {name: [_fact(fact, one.plan.facts.get(fact)) for fact in facts] for name, one in stats.items()}
     return pd.concat(
         [
-            pd.DataFrame({"": list(lines), **values}),
-            pd.DataFrame({"": [FACTS.get(fact, fact.replace("_", " ")) for fact in facts], **facts_by_name}),
+            pd.DataFrame({"Statistic": list(lines), **values}),
+            pd.DataFrame({"Statistic": [FACTS.get(fact, fact.replace("_", " ")) for fact in facts], **facts_by_name}),
         ],
         ignore_index=True,
     )

@@ -105,7 +105,7 @@ def draw_table(view: ComparisonView) -> None:
     """Draw the metrics of all settings."""
     if not view.others:
         return
-    st.subheader("Metrics and significance", anchor=False)
+    st.header("Metrics and significance", anchor=False)
     all_metrics = st.toggle("All metrics", key="runs.compare.all")
     names = view.metrics if all_metrics else [one for one in view.metrics if one in MAIN_METRICS or one == view.metric]
     rows = table_rows(view, names)

@@ -23,7 +23,7 @@ def draw(view: ComparisonView) -> None:
     """Draw a table of the queries or pairs that changed by the selected metric."""
     if view.metric is None or not view.others:
         return
-    st.subheader("Wins and losses", anchor=False)
+    st.header("Wins and losses", anchor=False)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         other = _select_other(view)
         order = st.segmented_control(

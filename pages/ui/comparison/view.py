@@ -77,7 +77,7 @@ def _draw_best_and_last(view: ComparisonView) -> None:
     rows = best_and_last(view)
     if rows:
         seeds = ", mean over seeds" if any(len(setting.runs) > 1 for setting in view.settings) else ""
-        st.subheader(f"Best and last epoch: {view.metric} on {view.split}{seeds}", anchor=False)
+        st.header(f"Best and last epoch: {view.metric} on {view.split}{seeds}", anchor=False)
         st.dataframe(rows, hide_index=True, key="runs.compare.best", alt="Best and last epoch of each setting")
 
 
@@ -109,7 +109,7 @@ def _draw_differences(settings: list[Setting]) -> None:
     if len(settings) < 2:
         st.caption("These runs differ only in their seed.")
         return
-    st.subheader("Config differences", anchor=False)
+    st.header("Config differences", anchor=False)
     different = differences({one.name: one.runs[0].config() for one in settings})
     if different:
         st.dataframe(different, hide_index=True, key="runs.differences", alt="Settings that differ between the runs")

@@ -19,6 +19,7 @@ NOT_FOUND = "context_not_found"  # session key: choices of a link that do not ex
 OPEN = sidebar_jobs.OPEN
 CONTEXT = ("dataset", "encoder", "run")
 MAX_RUNS = 500  # that the bar offers
+DARK_BUTTON_TEXT = "#0B1016"
 STALE_SECONDS = 4.0  # a widget message sent before a jump may arrive this late
 APP = Path(__file__).parents[3] / "app.py"
 
@@ -36,6 +37,10 @@ def setup_page(title: str, heading: str, *, bar: bool = True) -> Context:
     """Draw what all pages share and return the context. Call it first on every page; `bar=False` hides the bar."""
     _run_through_app()
     st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
+    if (
+        st.context.theme.type == "dark"
+    ):  # Streamlit's text on primary buttons is white, too light for this theme's color
+        st.html(f"<style>[data-testid='stBaseButton-primary'] {{ color: {DARK_BUTTON_TEXT}; }}</style>")
     sidebar_jobs.draw()
     st.title(heading, anchor=False)
     arrived = st.session_state.get("context_page") != title

@@ -39,16 +39,17 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
         bind="query-params",
     )
     several = len(data.available) > 1
-    layout = layout_cell.segmented_control(
-        "Models",
-        list(LAYOUTS),
-        format_func=LAYOUTS.__getitem__,
-        key="embeddings.way",
-        default=SIDE_BY_SIDE,
-        required=True,
-        disabled=not several,
-        bind="query-params",
-    )
+    layout = SIDE_BY_SIDE
+    if several:
+        layout = layout_cell.segmented_control(
+            "Models",
+            list(LAYOUTS),
+            format_func=LAYOUTS.__getitem__,
+            key="embeddings.way",
+            default=SIDE_BY_SIDE,
+            required=True,
+            bind="query-params",
+        )
     color_cell.selectbox(
         "Color by",
         [*_text_colorings(data.dataset), *([SEARCH_RESULT] if data.dataset.dev.positive.any() else [])],

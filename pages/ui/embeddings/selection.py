@@ -53,7 +53,7 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
         closest, _ = data.nearest(one, ids, 1)
         columns[f"Nearest, {one.name.lower()}"] = [data.dataset.texts[int(row)] for row in closest[:, 0]]
     widths = {name: 250 if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
-    st.subheader(heading + first, anchor=False)
+    st.header(heading + first, anchor=False)
     event = st.dataframe(
         columns,
         key=f"embeddings.texts.{data.key}.{hashlib.sha256(ids.tobytes()).hexdigest()[:12]}",

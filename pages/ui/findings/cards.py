@@ -1,4 +1,4 @@
-"""Cards of the Findings page: one for each claim, from the results of `bsc reproduce`."""
+"""The claims of the Findings page from the results of `bsc reproduce`: a table, and one claim as a card."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -31,6 +31,8 @@ BADGES = {  # verdict -> color and icon
     "inconclusive": ("gray", ":material/question_mark:"),
     "not run yet": ("gray", ":material/hourglass_empty:"),
 }
+CLAIM = "findings.claim"  # session key and URL parameter: name of the claim in detail
+ROW_HEIGHT = 28  # pixels; all claims fit on one screen
 
 
 @dataclass(frozen=True)
@@ -47,14 +49,11 @@ class Card:
 
 
 def read() -> list[Card]:
-    """Return a card for every claim, those without a full result last.
-
-    A result in this runs folder takes precedence over the shipped one.
-    """
+    """Return a card for every claim by paper; a result in this runs folder takes precedence over the shipped one."""
     shipped, local = read_findings(), read_findings(rerun.folder())
     local = {name: finding for name, finding in local.items() if finding["form"] == "full"}
     cards = [Card(claim, local.get(name) or shipped.get(name), name in local) for name, claim in CLAIMS.items()]
-    return sorted(cards, key=lambda card: card.finding is None)
+    return sorted(cards, key=lambda card: list(PAPER_NAMES).index(card.claim.paper))
 
 
 def summary(cards: list[Card]) -> None:
@@ -68,8 +67,8 @@ def summary(cards: list[Card]) -> None:
     st.markdown(" ".join(sentences))
 
 
-def select(cards: list[Card]) -> list[Card]:
-    """Draw the filters and return the cards of the selected paper and verdicts."""
+def select(cards: list[Card]) -> Card | None:
+    """Draw the filters and the table of the claims that match them; return the claim selected there or in the URL."""
     papers = [name for name in PAPER_NAMES if name == ALL or any(card.claim.paper == name for card in cards)]
     present = [name for name in BADGES if any(card.verdict == name for card in cards)]
     with st.container(horizontal=True, gap="large"):
@@ -81,9 +80,46 @@ def select(cards: list[Card]) -> list[Card]:
             key="findings.paper",
             required=True,
             width="content",
+            bind="query-params",
         )
-        selected = st.pills("Verdict", present, selection_mode="multi", key="findings.verdict", width="content")
-    return [card for card in cards if paper in (ALL, card.claim.paper) and (not selected or card.verdict in selected)]
+        verdicts = st.pills(
+            "Verdict", present, selection_mode="multi", key="findings.verdict", width="content", bind="query-params"
+        )
+    matching = [
+        card for card in cards if paper in (ALL, card.claim.paper) and (not verdicts or card.verdict in verdicts)
+    ]
+    names = [card.claim.name for card in matching]
+    linked = st.query_params.get(CLAIM)
+    if linked and linked not in CLAIMS:
+        st.warning(f"The claim of this link was not found: {linked}. Select one in the table.")
+    selected = [names.index(linked)] if linked in names else []
+    event = st.dataframe(
+        [summary_row(card) for card in matching],
+        key=f"findings.table.{paper}.{'.'.join(verdicts)}",
+        on_select="rerun",
+        selection_mode="single-row",
+        selection_default={"selection": {"rows": selected}},
+        hide_index=True,
+        height=38 + ROW_HEIGHT * len(matching),
+        row_height=ROW_HEIGHT,
+        alt="Claims of the papers with their verdicts and the reasons",
+        column_config={"Claim": st.column_config.TextColumn(width=380), "Verdict": st.column_config.Column(width=110)},
+    )
+    rows = event["selection"]["rows"]
+    if not rows:
+        display.write_url({}, (CLAIM,))
+        st.caption("Select a claim to see its intervals, data and settings, and to run it again.")
+        return None
+    card = matching[rows[0]]
+    display.write_url({CLAIM: card.claim.name}, (CLAIM,))
+    return card
+
+
+def summary_row(card: Card) -> dict[str, str]:
+    """Return a row of the table: paper, claim, verdict and its reason in one line."""
+    reason = card.finding["reason"] if card.finding else "There is no result of the full experiment yet."
+    values = (PAPER_NAMES[card.claim.paper], card.claim.title, card.verdict, reason)
+    return dict(zip(("Paper", "Claim", "Verdict", "Why"), values, strict=True))
 
 
 def draw(card: Card) -> None:
@@ -91,7 +127,7 @@ def draw(card: Card) -> None:
     claim, finding = card.claim, card.finding
     with st.container(border=True, key=f"findings.card.{claim.name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.subheader(claim.title, anchor=claim.name)
+            st.header(claim.title, anchor=claim.name)
             color, icon = BADGES[card.verdict]
             st.badge(card.verdict, color=color, icon=icon)  # type: ignore[arg-type]
         st.markdown(claim.claim)

@@ -25,7 +25,7 @@ NAMES = {"mrr": "MRR", "map": "MAP", "spearman": "Spearman", "f1": "F1"}
 def loss_lab() -> None:
     """Draw the card of the loss lab: a softmax that follows its slider in the browser."""
     preview = thumbnails()["matrix"]
-    st.subheader("See how it works", anchor=False)
+    st.header("See how it works", anchor=False)
     st.caption("Each question is matched with six answers. Lower the temperature τ to sharpen the probabilities.")
     figure = softmax.interactive_softmax(preview["similarity"], preview["queries"], preview["documents"])
     best = np.argmax(preview["similarity"], axis=1)
@@ -43,7 +43,7 @@ def loss_lab() -> None:
 def batches() -> None:
     """Draw the card of the batches: how hard the negatives of two strategies are."""
     preview = thumbnails()["hardness"]
-    st.subheader("Inspect your batches", anchor=False)
+    st.header("Inspect your batches", anchor=False)
     st.caption("Batches of nearest neighbors contain harder negatives than shuffled ones.")
     table = plans.histogram_table(preview["edges"], preview["shares"])
     random, nearest = (formatting.percent(preview["closer_share"][name]) for name in ("random", "nearest"))
@@ -59,7 +59,7 @@ def batches() -> None:
 
 def launch(runs: RunStore, config: RunConfig) -> None:
     """Draw the card of the recommended run on the sample data."""
-    st.subheader("Launch a run", anchor=False)
+    st.header("Launch a run", anchor=False)
     st.caption("Recommended settings on the sample data. Training continues in the background when you close this tab.")
     st.table(_settings_table(config), border="horizontal", hide_header=True, hide_index=True, alt="The run's settings")
     _estimate(estimate(runs, config))

@@ -65,7 +65,7 @@ def select() -> Lesson:
 def heading(lesson: Lesson) -> None:
     """Draw the title, the claim with its numbers, and what to change in the figure."""
     texts = _texts(lesson.slug)
-    st.subheader(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False)
+    st.header(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False)
     st.markdown(f"**{_escaped(texts['claim'])}**")
     st.caption(f":material/touch_app: {_escaped(texts['move'])}")
 

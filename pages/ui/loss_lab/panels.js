@@ -27,7 +27,7 @@ class Panel {
   // kind: a key of KINDS. texts: {queries, documents} on the axes, or null for numbers only.
   constructor(kind, lab, texts = null) {
     Object.assign(this, { kind, lab, size: lab.batch.queries.length });
-    this.title = element("h3");
+    this.title = element("div", { class: "title" });
     this.bar = element("span", { class: "bar" });
     this.bar.style.background = `linear-gradient(to right, ${lab.colors[KINDS[kind].scale]})`;
     [this.low, this.high, this.unit] = ["low", "high", "unit"].map((name) => element("span", { class: name }));

@@ -31,7 +31,7 @@ def draw(group: str, runs: list[Run]) -> None:
 def _draw(group: str, runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         summary = jobs.group_summary(runs)
-        st.subheader(headline(group, summary), anchor=False)
+        st.header(headline(group, summary), anchor=False)
         _draw_best_against_next(runs, summary)
         tabs = {
             "Parallel axes": _draw_axes,

@@ -31,6 +31,6 @@ const luminance = (color) => color.reduce((sum, value, channel) => {
   const share = value / 255, linear = share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
   return sum + [0.2126, 0.7152, 0.0722][channel] * linear;
 }, 0);
-const [DARK_INK, LIGHT_INK] = ["#1b2530", "#ffffff"];
+const [DARK_INK, LIGHT_INK] = ["#000000", "#ffffff"];
 const contrast = (a, b) => (Math.max(luminance(a), luminance(b)) + 0.05) / (Math.min(luminance(a), luminance(b)) + 0.05);
 const inkOn = (color) => (contrast(color, rgbOf(LIGHT_INK)) >= contrast(color, rgbOf(DARK_INK)) ? LIGHT_INK : DARK_INK);
