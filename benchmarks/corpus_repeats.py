@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from measure import parser, print_header, print_row
 
-from bsc_core.data import SPLIT_SEED, Corpus, PairDataset
+from bsc_core.data import Corpus, PairDataset
 from bsc_core.data.load import load_data
 from bsc_core.data.text_normalization import normalized_ids
 from bsc_core.evaluation import evaluate_queries
@@ -62,7 +62,7 @@ def main() -> None:
     done = sorted((run for run in runs if run.status().state == "done"), key=lambda run: run.config().training.seed)
     if not done:
         raise SystemExit(f"{arguments.runs}: no finished run of the group {arguments.group}")
-    data = load_data(done[0].config().data, seed=SPLIT_SEED)
+    data = load_data(done[0].config().data)
     if data.corpus is None:
         raise SystemExit(f"{arguments.group}: the runs search no corpus")
     copies = repeats(data.corpus, np.concatenate([data.train.document, data.dev.document]))

@@ -22,7 +22,7 @@ import torch
 from measure import parser, print_header, print_row
 
 from bsc_core.config import RunConfig, make_config
-from bsc_core.data import SPLIT_SEED, PairDataset, load_data
+from bsc_core.data import PairDataset, load_data
 from bsc_core.encoders import load_encoder, tokenize
 from bsc_core.losses import build_loss
 from bsc_core.neighbors import nearest, unit_rows
@@ -45,7 +45,7 @@ class Order:
         self.source = {"train": str(folder / data / "pairs.tsv.gz"), "label_max": 5 if data == "stsb" else 1}
         self.store = RunStore(runs)
         config = self.config("reuse")
-        self.rows: PairDataset = training_rows(config, load_data(config.data, seed=SPLIT_SEED).train)
+        self.rows: PairDataset = training_rows(config, load_data(config.data).train)
         self.model = load_encoder(config.encoder)
         self.tokens = tokenize(self.model, self.rows.texts.texts, config.encoder.max_seq_length)
         self.embeddings = Embeddings(self.model, self.tokens, config)

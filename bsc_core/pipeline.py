@@ -10,7 +10,6 @@ from torch import nn
 
 from bsc_core.batching import plan_warnings
 from bsc_core.config import RunConfig
-from bsc_core.data import SPLIT_SEED
 from bsc_core.data.load import load_evaluation_splits
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import load_encoder, tokenize
@@ -28,17 +27,16 @@ from bsc_core.training.callbacks import (
     SaveBest,
     SaveCheckpoints,
     SaveEpochVectors,
+    SaveFirstBatch,
     StopOnRequest,
 )
 from bsc_core.training.checkpoint import Checkpoint, load_resume_state
 from bsc_core.training.data import PairStream, TrainingData, streams, training_rows, with_marks_of_run
 from bsc_core.training.embeddings import Embeddings
 from bsc_core.training.estimate import measured_speed
-from bsc_core.training.first_batch import SaveFirstBatch
 from bsc_core.training.loop.device import seed_everything, set_threads
 from bsc_core.training.loop.distributed import Distributed
 from bsc_core.training.loop.optim import layer_rates
-from bsc_core.training.loop.step import has_dropout
 from bsc_core.training.loop.trainer import Trainer
 from bsc_core.training.run_logger import RunLogger
 from bsc_core.training.sampler import make_sampler
@@ -115,7 +113,7 @@ def load_training_data(
     say("Reading the data")
     stream = PairStream(config) if streams(config) else None
     if stream is None:
-        splits = load_experiment(config.data, seed=SPLIT_SEED, progress=progress)
+        splits = load_experiment(config.data, progress=progress)
     else:
         say(f"{len(stream):,} training pairs are streamed from shards")
         splits = load_evaluation_splits(stream.sample, config.data)
@@ -219,7 +217,8 @@ def load_loss(
 
 def check_views(config: RunConfig, model: nn.Module) -> None:
     """Raise ConfigError for a loss that needs two dropout views of a text if the encoder has no dropout."""
-    if "views" in config.loss.needs and not has_dropout(model):
+    has_dropout = any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
+    if "views" in config.loss.needs and not has_dropout:
         raise ConfigError(
             f"{config.loss.name} compares two dropout views of a text, and encoder {config.encoder.name} has no "
             "dropout; use a transformer, such as bundled, or another loss"

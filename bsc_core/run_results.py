@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.data import SPLIT_SEED, DatasetSplits
+from bsc_core.data import DatasetSplits
 from bsc_core.errors import BscError, RunError
 from bsc_core.evaluation import Comparison, Interval, QueryValues
 from bsc_core.evaluation.comparison import compare_results
@@ -120,7 +120,7 @@ def _load_data(run: Run) -> DatasetSplits:
     """Load the data of the run's config. Raises RunError if they are missing or have changed."""
     config = run.config().data
     try:
-        data = load_experiment(config, seed=SPLIT_SEED)
+        data = load_experiment(config)
     except BscError as error:
         raise RunError(
             f"run {run.id}: its data cannot be read ({error}), and it stores no results of its queries; restore "

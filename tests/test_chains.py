@@ -65,9 +65,9 @@ def test_a_resumed_run_needs_the_first_one_no_more(small_config, store, parent):
 
 
 def test_an_estimate_of_a_chain_comes_from_runs_with_the_same_first_encoder(small_config, store, parent):
-    from bsc_core.data import SPLIT_SEED, load_data
+    from bsc_core.data import load_data
 
-    data = load_data(small_config.data, seed=SPLIT_SEED)
+    data = load_data(small_config.data)
     assert parent.id in estimate(after(small_config, parent), data, store).source
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from bsc_core.config import RunConfig, make_config
-from bsc_core.data import SPLIT_SEED, load_data
+from bsc_core.data import load_data
 from bsc_core.errors import ConfigError, DataError
 from bsc_core.evaluate_model import evaluate_model
 from bsc_core.evaluation import Evaluator
@@ -47,7 +47,7 @@ def test_a_run_trains_evaluates_and_saves_a_loadable_model(small_config, tmp_pat
 
 def test_the_stored_vectors_are_those_of_the_stored_model_and_give_the_reported_metrics(small_config, tmp_path):
     result, run = conduct(with_changes(small_config, training={"epochs": 3}), tmp_path)
-    data = load_data(small_config.data, seed=SPLIT_SEED)
+    data = load_data(small_config.data)
     after = np.array(run.array("embeddings_after"))
     model = SentenceTransformer(result["model"], device="cpu")
     assert np.allclose(model.encode(list(data.texts.texts)), after, atol=1e-5)
@@ -103,7 +103,7 @@ def test_without_evaluation_per_epoch_only_before_and_after_are_evaluated(small_
 
 
 def test_switching_labeled_negatives_off_trains_on_positive_pairs_only(small_config):
-    data = load_data(small_config.data, seed=SPLIT_SEED)
+    data = load_data(small_config.data)
     kept = training_rows(with_changes(small_config, loss={"labeled_negatives": False}), data.train)
     assert kept.positive.all()
     assert len(kept) == int(data.train.positive.sum()) < len(data.train)
@@ -121,7 +121,7 @@ def test_the_dev_queries_do_not_depend_on_the_training_seed(small_config, tmp_pa
 
 
 def test_an_estimate_comes_from_a_finished_run_with_the_same_encoder(small_config, tmp_path):
-    store, data = RunStore(tmp_path), load_data(small_config.data, seed=SPLIT_SEED)
+    store, data = RunStore(tmp_path), load_data(small_config.data)
     assert estimate(small_config, data, store).seconds is None
     run = store.create(small_config)
     run_experiment(small_config, run)
@@ -185,7 +185,7 @@ def test_a_stop_requested_at_the_last_step_leaves_the_run_done(small_config, tmp
 
 
 def test_an_estimate_passes_over_runs_that_it_cannot_read(small_config, tmp_path):
-    store, data = RunStore(tmp_path), load_data(small_config.data, seed=SPLIT_SEED)
+    store, data = RunStore(tmp_path), load_data(small_config.data)
     broken, other = store.create(small_config), store.create(small_config)
     (broken.folder / "result.json").write_text("{half")
     other.write_json("result", {"state": "done"})

@@ -59,7 +59,7 @@ def worsening(monkeypatch, best: int) -> list[int]:
         epoch = measured[-1]
         return "mrr", 0.5 + (epoch if epoch <= best else best - epoch) / 100
 
-    monkeypatch.setattr("bsc_core.training.callbacks.main_metric", metric)
+    monkeypatch.setattr("bsc_core.evaluation.evaluator.main_metric", metric)
     return measured
 
 

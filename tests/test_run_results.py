@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bsc_core.config import make_config
-from bsc_core.data import SPLIT_SEED
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation import Evaluator, compare_seeds
 from bsc_core.evaluation.comparison import compare_results, setting_interval, shared_metrics
@@ -55,7 +54,7 @@ def make_run(tmp_path, pairs):
     def make(name, after, *, data=None, keeps=True):
         config = make_config({"data": {"train": str(data or pairs)}, "encoder": {"name": "static"}})
         run = RunStore(tmp_path / "runs").create(config, name)
-        rows = load_experiment(config.data, seed=SPLIT_SEED)
+        rows = load_experiment(config.data)
         run.write_json("texts", {"digest": rows.texts.digest, "count": len(rows.texts)})
         for when, vectors in (("before", noisy(99, 1.0)), ("after", after)):
             run.write_array(f"embeddings_{when}", vectors[: len(rows.texts)])

@@ -176,7 +176,6 @@ def audit(arguments: argparse.Namespace) -> Outcome:
 def _findings(arguments: argparse.Namespace) -> list[Report]:
     """Return the findings of the Data page's audit, with lines of the file and the filter that fixes them."""
     from bsc_core.config import DataConfig
-    from bsc_core.data import SPLIT_SEED
     from bsc_core.data import audit as audit_rows
     from bsc_core.data.load import load_data
     from bsc_core.errors import DataError
@@ -185,7 +184,7 @@ def _findings(arguments: argparse.Namespace) -> list[Report]:
     share = {} if arguments.threshold is None else {"threshold": arguments.threshold}
     values = {"train": arguments.file, "columns": arguments.columns, "label_min": low, "label_max": high, **share}
     try:
-        data = load_data(DataConfig.model_validate(values), seed=SPLIT_SEED)
+        data = load_data(DataConfig.model_validate(values))
     except DataError as error:  # such as rows of a single query, which cannot be split
         return [{"severity": "error", "title": str(error), "lines": [], **_suggestion("", None), "code": "unreadable"}]
     return [

@@ -25,12 +25,12 @@ from bsc_core.data.schema.columns import SPLIT
 from bsc_core.data.splits import connected_queries, split_by_component, split_by_query
 from bsc_core.errors import ColumnError, ConfigError
 
-__all__ = ["SPLIT_SEED", "DatasetSplits", "load_data", "load_evaluation_data", "load_evaluation_splits"]
+__all__ = ["DatasetSplits", "load_data", "load_evaluation_data", "load_evaluation_splits"]
 
 SPLIT_SEED = 0  # independent of the training seed, so that all seeds are evaluated on the same queries
 
 
-def load_data(config: DataConfig, *, seed: int) -> DatasetSplits:
+def load_data(config: DataConfig, *, seed: int = SPLIT_SEED) -> DatasetSplits:
     """Read the files of an experiment, split and filter the rows, and mark false negatives.
 
     Args:

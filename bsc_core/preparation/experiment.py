@@ -10,7 +10,7 @@ from bsc_core.config import DataConfig, ExamplesConfig
 from bsc_core.data.dataset import DatasetSplits, PairDataset, Stage
 from bsc_core.data.generation.from_classes import generate_examples
 from bsc_core.data.generation.nli import nli_rows
-from bsc_core.data.load import load_data
+from bsc_core.data.load import SPLIT_SEED, load_data
 from bsc_core.encoders import embed, store_vectors
 from bsc_core.errors import ConfigError
 from bsc_core.preparation.generate import add_negatives, sentence_neighbors
@@ -19,7 +19,7 @@ from bsc_core.types import Progress, Vectors
 GENERATORS = ("examples", "negatives", "nli")
 
 
-def load_experiment(config: DataConfig, *, seed: int, progress: Progress | None = None) -> DatasetSplits:
+def load_experiment(config: DataConfig, *, seed: int = SPLIT_SEED, progress: Progress | None = None) -> DatasetSplits:
     """Load the data of an experiment and generate the examples, negatives or NLI pairs that the config requests.
 
     Examples are generated for train, dev and test, each from its own sentences; negatives and NLI pairs for train.

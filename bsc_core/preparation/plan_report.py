@@ -7,7 +7,6 @@ import numpy as np
 
 from bsc_core.batching import build_plan, plan_hardness, plan_warnings
 from bsc_core.config import RunConfig
-from bsc_core.data import SPLIT_SEED
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import embed
 from bsc_core.preparation.experiment import load_experiment
@@ -20,7 +19,7 @@ def plan_report(config: RunConfig, *, epoch: int = 0) -> dict[str, Any]:
 
     epoch: counts from 0.
     """
-    data = load_experiment(config.data, seed=SPLIT_SEED)
+    data = load_experiment(config.data)
     train = training_rows(config, data.train)
     vectors = embed(config.encoder, data.texts)
     started = time.perf_counter()

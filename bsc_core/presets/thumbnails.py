@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bsc_core.batching import build_plan, plan_hardness, similarity_matrix
 from bsc_core.config import BatchingConfig, DataConfig
 from bsc_core.data.dataset import PairDataset
-from bsc_core.data.load import SPLIT_SEED, DatasetSplits, load_data
+from bsc_core.data.load import DatasetSplits, load_data
 from bsc_core.paths import sample_data_folder
 from bsc_core.presets.catalog import recommended
 from bsc_core.presets.sample_data import sample_config
@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     config = sample_config()
     path = sample_data_folder() / "thumbnails.json"
     stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    data = load_data(config, seed=SPLIT_SEED)
+    data = load_data(config)
     values = make_thumbnails(data, embed(EncoderConfig(), data.texts))
     values["run"] = time_run(config) if measure else stored.get("run")
     path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

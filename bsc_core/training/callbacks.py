@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 from bsc_core.config import EvaluationConfig, RunConfig, flatten
 from bsc_core.data import DatasetSplits
 from bsc_core.encoders import model_card, save_model
-from bsc_core.evaluation import Evaluator, main_metric
+from bsc_core.evaluation import Evaluator
 from bsc_core.losses import save_loss
 from bsc_core.losses.classification import class_accuracy
 from bsc_core.neighbors import unit_rows
 from bsc_core.projection import sample_texts
-from bsc_core.runs import EPOCH_TEXTS, TEXTS, Run, RunStore, epoch_array, epoch_name
+from bsc_core.runs import EPOCH_TEXTS, FIRST_BATCH, TEXTS, Run, RunStore, epoch_array, epoch_name
 from bsc_core.training.checkpoint import fingerprint, save_checkpoint
 from bsc_core.training.data import TrainingData
 from bsc_core.training.embeddings import Embeddings
-from bsc_core.training.loop.trainer import Callback, StepReport, Trainer, TrainerState
+from bsc_core.training.first_batch import first_batch
+from bsc_core.training.loop.trainer import Batches, Callback, StepReport, Trainer, TrainerState
 from bsc_core.training.run_logger import WEIGHT_SECTIONS, RunLogger
 
 __all__ = [
@@ -31,12 +32,29 @@ __all__ = [
     "SaveBest",
     "SaveCheckpoints",
     "SaveEpochVectors",
+    "SaveFirstBatch",
     "StopOnRequest",
 ]
 
 Metrics = dict[str, dict[str, float | None]]
 BEST = "evaluation/kept"
 """Name of the file with the epoch and the dev metric of the saved model."""
+
+
+class SaveFirstBatch(Callback):
+    """Writes the pairs of the first batch of training into the run folder."""
+
+    def __init__(self, config: RunConfig, run: Run) -> None:
+        self.config, self.run = config, run
+
+    def on_epoch_begin(self, trainer: Trainer, epoch: int, batches: Batches) -> None:
+        """Write the first batch of the first epoch."""
+        if epoch == 1:
+            rows, length = next(iter(batches)), self.config.encoder.max_seq_length
+            pairs = first_batch(
+                trainer.encoder, trainer.sampler.dataset, rows, loss=self.config.loss, max_seq_length=length
+            )
+            self.run.write_json(FIRST_BATCH, pairs)
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,7 @@ class Evaluate(Callback):
 
     def __init__(self, config: RunConfig, data: DatasetSplits, embeddings: Embeddings, log: RunLogger) -> None:
         self.config, self.data, self.embeddings, self.log, self.run = config, data, embeddings, log, log.run
+        self.evaluator = Evaluator(data, config.evaluation)
         self.before: Metrics = {}
         self.latest: Evaluation | None = None
 
@@ -89,23 +108,19 @@ class Evaluate(Callback):
         with self.log.timed("encode"):
             self.embeddings.update()
         vectors = self.embeddings.current
-        metrics = Evaluator(self.data, self.config.evaluation).evaluate(vectors)
+        metrics = self.evaluator.evaluate(vectors)
         for name, split in self.data.splits.items():
             if name in metrics and (accuracy := class_accuracy(trainer.loss, split, vectors)) is not None:
                 metrics[name]["class_accuracy"] = accuracy
-        return Evaluation(epoch, metrics, *self.main_metric(metrics))
-
-    def main_metric(self, metrics: Metrics) -> tuple[str, float]:
-        """Return name and value of the dev metric that epochs are compared by."""
-        return main_metric(metrics["dev"], self.config.evaluation.metric)
+        return Evaluation(epoch, metrics, *self.evaluator.main(metrics))
 
     def _evaluate_untrained(self) -> None:
         encoder = RunStore(self.run.folder.parent).encoder(self.config.encoder)
         with self.log.timed("encode"):
             self.embeddings.load_or_encode(encoder, self.data.texts)
         vectors = self.embeddings.current
-        self.before = Evaluator(self.data, self.config.evaluation).evaluate(vectors)
-        self.main_metric(self.before)  # raises an error for a metric that the data do not define
+        self.before = self.evaluator.evaluate(vectors)
+        self.evaluator.main(self.before)  # raises an error for a metric that the data do not define
         self.run.write_evaluation("before", self.before)
         self.run.write_embeddings("before", vectors)
         self.run.write_json(TEXTS, {"digest": self.data.texts.digest, "count": len(self.data.texts)})
@@ -171,7 +186,7 @@ class SaveBest(Callback):
         if self.epoch:
             self.metrics = self.run.evaluation(epoch_name(self.epoch))
         if self.metrics:
-            name, _ = self.evaluate.main_metric(self.metrics)
+            name, _ = self.evaluate.evaluator.main(self.metrics)
             self.run.update_status(metric_name=name, metric_best=self.value)
 
     def on_step_end(self, trainer: Trainer, report: StepReport) -> None:

@@ -10,35 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bsc_core.config import LossConfig, RunConfig
+from bsc_core.config import LossConfig
 from bsc_core.data.dataset import PairDataset
 from bsc_core.encoders import tokenize
-from bsc_core.runs import FIRST_BATCH
-from bsc_core.training.loop.trainer import Batches, Callback, Trainer
 from bsc_core.types import Ids
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from bsc_core.runs import Run
-
 MAX_PAIRS = 64
-
-
-class SaveFirstBatch(Callback):
-    """Writes the pairs of the first batch of training into the run folder."""
-
-    def __init__(self, config: RunConfig, run: Run) -> None:
-        self.config, self.run = config, run
-
-    def on_epoch_begin(self, trainer: Trainer, epoch: int, batches: Batches) -> None:
-        """Write the first batch of the first epoch."""
-        if epoch == 1:
-            rows, length = next(iter(batches)), self.config.encoder.max_seq_length
-            pairs = first_batch(
-                trainer.encoder, trainer.sampler.dataset, rows, loss=self.config.loss, max_seq_length=length
-            )
-            self.run.write_json(FIRST_BATCH, pairs)
 
 
 def first_batch(

@@ -84,10 +84,9 @@ def test_a_lasso_lists_texts_with_neighbors_in_embedding_space(visitor, server, 
 
 
 def texts_of(run: Run) -> list[str]:
-    from bsc_core.data import SPLIT_SEED
     from bsc_core.preparation.experiment import load_experiment
 
-    return list(load_experiment(run.config().data, seed=SPLIT_SEED).texts)
+    return list(load_experiment(run.config().data).texts)
 
 
 def test_an_animation_moves_points_from_epoch_to_epoch(visitor, server, trained):
@@ -139,7 +138,6 @@ def test_a_map_of_a_hundred_thousand_texts_moves_smoothly(visitor, server, large
 @pytest.fixture
 def large(server) -> Iterator[Run]:
     """A run on 100,000 texts whose vectors are sampled around 40 centers; nothing is trained."""
-    from bsc_core.data import SPLIT_SEED
     from bsc_core.preparation.experiment import load_experiment
 
     path = server.folder / "large.tsv"
@@ -148,7 +146,7 @@ def large(server) -> Iterator[Run]:
     config = make_config({"data": {"train": str(path), "dev_size": 0.02}, "encoder": {"name": "static"}})
     run = RunStore(server.store.root).create(config)
     advance(run, "running")
-    texts = load_experiment(config.data, seed=SPLIT_SEED).texts
+    texts = load_experiment(config.data).texts
     random = np.random.default_rng(0)
     vectors = random.normal(size=(40, 16))[random.integers(0, 40, MANY)] + random.normal(size=(MANY, 16))
     run.write_array("embeddings_before", vectors.astype(np.float32))

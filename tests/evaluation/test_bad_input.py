@@ -10,7 +10,7 @@ import pytest
 
 from bsc_core import evaluation as measured
 from bsc_core.config import DataConfig, EncoderConfig, EvaluationConfig
-from bsc_core.data import SPLIT_SEED, audit, load_data
+from bsc_core.data import audit, load_data
 from bsc_core.data.dataset import PairDataset, TextTable
 from bsc_core.encoders import cached_vectors, embed
 from bsc_core.errors import DataError, RunError
@@ -207,7 +207,7 @@ def split_file(tmp_path: Path):
 
 @pytest.mark.parametrize(("again", "shared"), [("b", 1), ("another", None)])
 def test_a_query_id_in_two_splits_is_reported_and_evaluated_in_each(split_file, again, shared):
-    data = load_data(split_file(again), seed=SPLIT_SEED)
+    data = load_data(split_file(again))
     results = Evaluator(data, EvaluationConfig()).evaluate(vectors_for(data))
     assert (results["dev"]["queries"], results["test"]["queries"]) == (2, 2)
     assert results["test"].get("queries_in_dev") == shared
@@ -221,5 +221,5 @@ def test_a_query_id_in_two_splits_is_reported_and_evaluated_in_each(split_file, 
 def test_ids_of_two_files_need_not_be_one_query(split_file, tmp_path: Path):
     path = tmp_path / "dev.tsv"
     path.write_text("query_id\tquery\tdocument\tlabel\nq0\tother\to\t1\nq9\tmore\tm\t0\n", encoding="utf-8")
-    data = load_data(split_file("b").model_copy(update={"dev": str(path)}), seed=SPLIT_SEED)
+    data = load_data(split_file("b").model_copy(update={"dev": str(path)}))
     assert not [finding for finding in audit(data) if finding.title.startswith("Query ids of dev")]

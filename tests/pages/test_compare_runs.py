@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.data import SPLIT_SEED
 from bsc_core.evaluation import Evaluator
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.run_results import save_results
@@ -29,7 +28,7 @@ def tables(app: AppTest, column: str) -> list:
 @pytest.fixture
 def another(finished: Run, runs: RunStore):
     """Function that copies the finished run with other settings and with noise added to its vectors."""
-    data = load_experiment(finished.config().data, seed=SPLIT_SEED)
+    data = load_experiment(finished.config().data)
 
     def create(name: str, *, noise: float = 0.0, with_results: bool = True, **training: object) -> Run:
         shutil.copytree(finished.folder, runs.root / name)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from bsc_core.config import make_config
-from bsc_core.data import SPLIT_SEED
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.metrics.polarity import balance_of_means
 from bsc_core.preparation.experiment import load_experiment
@@ -53,7 +52,7 @@ def make_run(home: Path, tiny_encoder: Path, tmp_path: Path):
 
 
 def texts_of(run: Run) -> tuple[str, ...]:
-    return load_experiment(run.config().data, seed=SPLIT_SEED).texts.texts
+    return load_experiment(run.config().data).texts.texts
 
 
 def vectors(count: int, seed: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bsc_core.config import EvaluationConfig, RunConfig
-from bsc_core.data import SPLIT_SEED, DatasetSplits, load_data
+from bsc_core.data import DatasetSplits, load_data
 from bsc_core.neighbors import unit_rows
 from bsc_core.pipeline import run_experiment
 from bsc_core.projection import sample_texts
@@ -18,7 +18,7 @@ from bsc_core.training.callbacks import save_epoch_vectors
 
 @pytest.fixture
 def data(small_config: RunConfig) -> DatasetSplits:
-    return load_data(small_config.data, seed=SPLIT_SEED)
+    return load_data(small_config.data)
 
 
 @pytest.fixture

@@ -83,8 +83,7 @@ def read_table(path: Path | str | Source) -> Table:
         FileFormatError: The file is unusable: empty, without rows, not UTF-8, of another format, or with unmatched
             quotation marks.
     """
-    source = open_source(path)
-    return _concatenate(list(read_chunks(source, rows=sys.maxsize)))
+    return _concatenate(list(read_chunks(path, rows=sys.maxsize)))
 
 
 def read_chunks(

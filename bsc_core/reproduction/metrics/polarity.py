@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.data import SPLIT_SEED
 from bsc_core.data.io.tables import read_table
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.metrics.polarity import PolarityTask, balances_of_means, polarity_task
@@ -101,7 +100,7 @@ class _Task:
 
     def __init__(self, run: Run) -> None:
         config = run.config().data
-        texts = load_experiment(config, seed=SPLIT_SEED).texts.texts
+        texts = load_experiment(config).texts.texts
         index = {text: number for number, text in enumerate(texts)}
         sides = [_sentences(run, config.test, "test"), _sentences(run, config.train, "train")]
         missing = [text for texts, _ in sides for text in texts if text not in index]

@@ -182,11 +182,6 @@ def batch_hardness(
     return float(gaps.mean()) if len(gaps) else None
 
 
-def has_dropout(model: nn.Module) -> bool:
-    """Return whether two passes of a text in training mode differ."""
-    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
-
-
 def excluded_cells(dataset: PairDataset, query: Ids, document: Ids) -> npt.NDArray[np.int64]:
     """Return the cells (row, column) of the score matrix that are marked as false negatives, (n, 2).
 

@@ -71,9 +71,8 @@ def runs_on_same_texts(run: Run) -> list[Run]:
 
 def load_splits(run: Run) -> DatasetSplits:
     """Return the rows of the run with its marks. Raises RunError when the data files have changed since."""
-    from bsc_core.data import SPLIT_SEED
 
-    data = data_cache.load_splits(run.data_config(run.config().data), seed=SPLIT_SEED)
+    data = data_cache.load_splits(run.data_config(run.config().data))
     known = run.read_json(TEXTS)
     if known and known["digest"] != data.texts.digest:
         raise RunError(f"the data files of run {run.id} have changed since its vectors were computed; launch it again")
