@@ -2,7 +2,7 @@
 
     python benchmarks/lab_frames.py [CHECKOUT ...] [--rounds 3] [--seconds 3]
 
-A frame counts if the displayed loss changed in it. The rounds of the checkouts alternate; the median is printed. Needs
+A frame counts if the loss of the panels changed in it. The rounds of the checkouts alternate; medians are printed. Needs
 the test extras and Chromium (`python tests/browser/chromium.py`).
 """
 
@@ -22,11 +22,11 @@ CASES = {
     "16 pairs, two settings compared": "source=circle&pairs=16&compare=1",
 }
 COUNT_FRAMES = """
-seconds => new Promise(resolve => {
-  const sum = document.querySelector(".board .sum"), start = performance.now();
-  let frames = 0, last = sum.textContent;
+(sum, seconds) => new Promise(resolve => {
+  const start = performance.now();
+  let frames = 0, last = sum.dataset.total;
   const count = now => {
-    if (sum.textContent !== last) { frames++; last = sum.textContent; }
+    if (sum.dataset.total !== last) { frames++; last = sum.dataset.total; }
     if (now - start < 1000 * seconds) requestAnimationFrame(count);
     else { window.framesPerSecond = 1000 * frames / (now - start); }
   };
@@ -45,7 +45,7 @@ def frames_per_second(page: object, address: str, seconds: float) -> float:
     middle = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + box["width"] / 2, middle)
     page.mouse.down()
-    page.evaluate(COUNT_FRAMES, seconds)
+    page.locator(".board .sum").first.evaluate(COUNT_FRAMES, seconds)
     end, position, step = time.monotonic() + seconds + 0.5, 0.5, 0.004
     while time.monotonic() < end:
         position += step

@@ -52,7 +52,8 @@ returns `LossParts(total, terms)`. `bsc_core.integrations.sentence_transformers`
 - Similarities are divided by the temperature tau; `scale` in sentence-transformers is 1 / tau.
 - A pair is positive if its label is above the threshold (strictly).
 - Losses compute in float32 or better, regardless of autocast.
-- A zero vector has cosine 0 with all other vectors and gradient 0. With column normalization, a constant column is 0.
+- A zero vector has cosine 0 with all other vectors and gradient 0. With column normalization, a column
+  whose range or norm is at most 1e-6 of the largest value is 0.
 
 ## Choose a loss for your data
 
