@@ -2,8 +2,8 @@
 
     python benchmarks/lab_frames.py [CHECKOUT ...] [--rounds 3] [--seconds 3]
 
-A frame counts if the loss of the panels changed in it. The rounds of the checkouts alternate; medians are printed. Needs
-the test extras and Chromium (`python tests/browser/chromium.py`).
+A frame counts if the loss of the panels changed in it. The rounds of the checkouts alternate; medians are printed.
+Needs the test extras and Chromium (`python tests/browser/chromium.py`).
 """
 
 import os
