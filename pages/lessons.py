@@ -3,7 +3,7 @@
 from pages.ui.components import page_layout
 from pages.ui.lessons import figures, view
 
-page_layout.setup_page("Lessons", "How does contrastive learning work?", bar=False)
+page_layout.setup_page("Lessons", "How does contrastive learning work?", bar=())
 
 lesson = view.select()
 view.heading(lesson)

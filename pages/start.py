@@ -7,7 +7,7 @@ from bsc_core.presets.sample_data import sample_config
 from pages.ui.components import data_cache, display, page_layout
 from pages.ui.home import cards
 
-page_layout.setup_page("Start", "Contrastive training of sentence encoders", bar=False)
+page_layout.setup_page("Start", "Contrastive training of sentence encoders", bar=())
 runs = data_cache.run_store()
 
 first, second, third = display.columns(3, min_width=300, border=True)

@@ -135,11 +135,13 @@ class Visit:
     def select_option(self, label: str, option: str) -> None:
         """Select an option of a select box; try again if the page was redrawn while the list was open."""
         box = self.page.get_by_role("combobox", name=label, exact=True).first
-        for _ in range(2):
+        entry = self.page.get_by_role("option", name=option, exact=True)
+        for patience in (RETRY_MS, PATIENCE_MS):
             box.click()
-            self.page.get_by_role("option", name=option, exact=True).click()
             with suppress(AssertionError):
-                return expect(box).to_have_value(option, timeout=RETRY_MS)
+                expect(entry).to_be_visible(timeout=patience)
+                entry.click()
+                return expect(box).to_have_value(option, timeout=patience)
             self.page.keyboard.press("Escape")
         expect(box).to_have_value(option)
 

@@ -38,8 +38,17 @@ def test_a_selection_in_the_bar_carries_over_to_the_next_page(runs: RunStore) ->
     app = open_app()
     app.switch_page("pages/data.py").run()
     app.selectbox(key="encoder").select("static").run()
-    app.switch_page("pages/train.py").run()
+    app.switch_page("pages/batches.py").run()
     assert app.selectbox(key="encoder").value == "static"
+
+
+def test_the_new_run_page_has_one_box_for_the_encoder_which_starts_from_the_last_selection(runs: RunStore) -> None:
+    app = open_app()
+    app.switch_page("pages/data.py").run()
+    app.selectbox(key="encoder").select("static").run()
+    app.switch_page("pages/train.py").run()
+    assert [box.key for box in app.selectbox if box.label == "Encoder"] == ["train.encoder.name"]
+    assert app.selectbox(key="train.encoder.name").value == "static"
 
 
 def test_a_link_sets_the_bar(visit: Callable, finished: Run) -> None:

@@ -47,7 +47,7 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     vectors = embed(EncoderConfig(name=str(tiny_encoder)), data.texts)
     plan = build_plan(BatchingConfig(strategy="random"), data.train, vectors, seed=0, epoch=0)
     hardness = plan_hardness(plan, data.train, vectors, 30)
-    shown = app.table[0].value.set_index("")["random"]
+    shown = app.table[0].value.set_index("Statistic")["random"]
     assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
     assert int(shown["collisions"].split(" ")[0]) == hardness.collisions
 
@@ -122,7 +122,7 @@ def counted_collisions(dataset: str, encoder: Path) -> int:
 
 def shown_collisions(app: AppTest) -> int:
     """Read the collisions of the nearest plan from the table."""
-    shown = app.table[0].value.set_index("")["nearest"]
+    shown = app.table[0].value.set_index("Statistic")["nearest"]
     return int(shown["collisions"].split(" ")[0].replace(",", ""))
 
 
@@ -251,7 +251,7 @@ def test_a_large_plan_is_built_in_a_background_task(
     assert background_task.wait(request, 60) == 0, (request / "log.txt").read_text()
     app.run()
     assert not app.exception
-    shown = app.table[0].value.set_index("")["random"]
+    shown = app.table[0].value.set_index("Statistic")["random"]
     vectors = data_cache.vectors(large, str(tiny_encoder))
     plan = build_plan(BatchingConfig(strategy="random"), train, vectors, seed=0, epoch=0)
     hardness = plan_hardness(plan, train, vectors, 30)

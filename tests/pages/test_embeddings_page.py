@@ -141,7 +141,7 @@ def test_without_a_run_the_encoder_is_mapped(
     app.run()
     assert not app.exception
     assert len(picture(app)["names"]) == 1
-    assert app.get("button_group")[1].proto.disabled
+    assert [group.proto.label for group in app.get("button_group")] == ["Map"]
     assert "Draw a lasso" in page_text(app)
 
 

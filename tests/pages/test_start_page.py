@@ -64,7 +64,12 @@ def test_a_finished_run_gives_the_time_estimate(finished: Run, runs: RunStore) -
 
 def test_without_a_finished_run_the_shipped_estimate_is_used(runs: RunStore) -> None:
     estimate = cards.estimate(runs, recommended(sample_config()))
-    assert estimate is None or (estimate.here is False and estimate.seconds > 0)
+    assert estimate is not None
+    assert estimate.here is False
+    assert estimate.seconds > 0
+    assert estimate.before < estimate.after[0] < estimate.after[1]
+    shown = open_page("start").metric[0]
+    assert shown.value == " to ".join(f"{value:.3f}" for value in estimate.after)
 
 
 @pytest.fixture(scope="module")

@@ -277,3 +277,21 @@ def test_a_run_that_finished_after_a_busy_queue_is_not_launched_again(refused: A
     runs.list()[0].update_status(state="done")
     click(refused, "train.launch")
     assert len(runs.list()) == 2
+
+
+def test_the_settings_of_a_link_are_used(runs: RunStore) -> None:
+    link = {"loss.name": "mnrl", "loss.temperature": "0.02", "training.epochs": "7", "batching.strategy": "random"}
+    config = make_config(config_file(open_page("train", **link)))
+    assert (config.loss.name, config.loss.temperature) == ("mnrl", 0.02)
+    assert (config.training.epochs, config.batching.strategy) == (7, "random")
+
+
+def test_an_invalid_setting_of_a_link_is_reported_and_the_others_are_used(runs: RunStore) -> None:
+    app = open_page("train", **{"loss.temperature": "0", "training.epoch": "3", "training.batch_size": "16"})
+    text = page_text(app)
+    assert "temperature is 0; it must be > 0" in text
+    assert "The setting loss.temperature of this link is not used." in text
+    assert "The setting training.epoch of this link is not used." in text
+    config = make_config(config_file(app))
+    assert config.loss.temperature == 0.05
+    assert config.training.batch_size == 16

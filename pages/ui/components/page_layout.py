@@ -2,6 +2,7 @@
 
 import runpy
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ NO_RUN = "none"
 NOT_FOUND = "context_not_found"  # session key: choices of a link that do not exist, by key, as (label, value)
 OPEN = sidebar_jobs.OPEN
 CONTEXT = ("dataset", "encoder", "run")
+DEFAULTS = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN}
 MAX_RUNS = 500  # that the bar offers
 DARK_BUTTON_TEXT = "#0B1016"
 STALE_SECONDS = 4.0  # a widget message sent before a jump may arrive this late
@@ -33,8 +35,11 @@ class Context:
     run_id: str | None
 
 
-def setup_page(title: str, heading: str, *, bar: bool = True) -> Context:
-    """Draw what all pages share and return the context. Call it first on every page; `bar=False` hides the bar."""
+def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT) -> Context:
+    """Draw what all pages share and return the context. Call it first on every page.
+
+    bar: the selections of the context bar, of CONTEXT; the others keep the value of the link or the previous page.
+    """
     _run_through_app()
     st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
     if (
@@ -45,7 +50,7 @@ def setup_page(title: str, heading: str, *, bar: bool = True) -> Context:
     st.title(heading, anchor=False)
     arrived = st.session_state.get("context_page") != title
     st.session_state["context_page"], st.session_state["context_bar"] = title, bar
-    return _bar(arrived) if bar else saved_context()
+    return _bar(bar, arrived) if bar else saved_context()
 
 
 def _run_through_app() -> None:
@@ -65,31 +70,37 @@ def _run_through_app() -> None:
 
 def saved_context() -> Context:
     """Return the context that was last selected in this session."""
-    context = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN} | st.session_state.get("context", {})
+    context = DEFAULTS | st.session_state.get("context", {})
     run = None if context["run"] == NO_RUN else context["run"]
     return Context(context["dataset"], context["encoder"], run)
 
 
-def _bar(arrived: bool) -> Context:
+def _bar(names: Sequence[str], arrived: bool) -> Context:
     runs = [NO_RUN, *(run.id for run in data_cache.run_store().list()[:MAX_RUNS])]
     if OPEN in st.query_params:  # names the run to open; `run` itself is bound to a widget and cannot be set by a link
         st.session_state.setdefault("context_next", {})["run"] = st.query_params[OPEN]
         del st.query_params[OPEN]
-    dataset_cell, encoder_cell, run_cell = display.columns(3, min_width=160)
-    with dataset_cell:
-        choices = data_cache.datasets()
-        dataset = _choice("dataset", "Dataset", list(choices), arrived)
-        if dataset not in data_cache.SAMPLES:
-            st.caption(choices[dataset].label)
-    with encoder_cell:
-        encoder = _choice("encoder", "Encoder", list(ENCODERS), arrived, open_ended=True)
-    with run_cell:
-        run = _choice("run", "Run", runs, arrived)
-    st.session_state["context"] = {"dataset": dataset, "encoder": encoder, "run": run}
+    choices = data_cache.datasets()
+    options = {"dataset": list(choices), "encoder": list(ENCODERS), "run": runs}
+    context = st.session_state.get("context", {}) | {
+        name: _hidden_choice(name) for name in CONTEXT if name not in names
+    }
+    for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
+        with cell:
+            context[name] = _choice(name, name.capitalize(), options[name], arrived, open_ended=name == "encoder")
+            if name == "dataset" and context[name] not in data_cache.SAMPLES:
+                st.caption(choices[context[name]].label)
+    st.session_state["context"] = context
     for label, value in st.session_state.get(NOT_FOUND, {}).values():
         about = f"The {label.lower()} of this link was not found: {value}. Select another one above."
         st.warning(about, icon=":material/link_off:")
     return saved_context()
+
+
+def _hidden_choice(key: str) -> str:
+    """Return the value that another page sent, else that of the URL, else that of the previous page."""
+    sent = st.session_state.get("context_next", {}).pop(key, None)
+    return str(sent or st.query_params.get(key) or st.session_state.get("context", {}).get(key) or DEFAULTS[key])
 
 
 def _choice(key: str, label: str, options: list[str], arrived: bool, *, open_ended: bool = False) -> str:
@@ -135,10 +146,9 @@ def _ignore_stale_value(key: str, options: list[str]) -> None:
 def switch_page(name: str, **params: str) -> None:
     """Switch to pages/<name>.py; `dataset`, `encoder` and `run` change the context bar, others go into the URL."""
     changed = {key: params.pop(key) for key in CONTEXT if key in params}
-    if st.session_state["context_bar"]:  # its widgets are already drawn: they change in the next run
-        st.session_state["context_next"] = changed
-    else:
-        params |= changed
+    drawn = st.session_state["context_bar"]  # these widgets are already drawn: they change in the next run
+    st.session_state["context_next"] = {key: value for key, value in changed.items() if key in drawn}
+    params |= {key: value for key, value in changed.items() if key not in drawn}
     try:
         st.switch_page(f"pages/{name}.py", query_params=params)
     except StreamlitPageNotFoundError:

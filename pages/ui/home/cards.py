@@ -84,7 +84,11 @@ def _estimate(estimate: CostEstimate | None) -> None:
     if estimate.before is not None and estimate.after is not None:
         name = NAMES.get(estimate.metric, estimate.metric)
         label = f"{name} on held-out questions (before: {formatting.metric(estimate.before)})"
-        st.metric(label, formatting.metric(estimate.after), formatting.signed(estimate.after - estimate.before))
+        ends = dict.fromkeys(formatting.metric(value) for value in estimate.after)
+        gains = dict.fromkeys(formatting.signed(value - estimate.before) for value in estimate.after)
+        st.metric(label, " to ".join(ends), " to ".join(gains))
+        if len(ends) > 1:
+            st.caption("Lowest and highest of five seeds; other processors give other values in the last digits.")
 
 
 def _settings_table(config: RunConfig) -> list[dict[str, str]]:
@@ -133,12 +137,15 @@ def _table_row(run: Run) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Seconds and main dev metric of a finished run. here: it ran in this runs folder."""
+    """Seconds and main dev metric of a finished run.
+
+    after: lowest and highest value after training; several seeds if shipped. here: it ran in this runs folder.
+    """
 
     seconds: float
     metric: str
     before: float | None
-    after: float | None
+    after: tuple[float, float] | None
     here: bool
 
 
@@ -149,7 +156,9 @@ def estimate(store: RunStore, config: RunConfig) -> CostEstimate | None:
         if status.state == "done" and status.started and status.finished and _same(run, config):
             before = (run.evaluation("before").get("dev") or {}).get(status.metric_name)
             seconds = status.finished - status.started
-            return CostEstimate(seconds, status.metric_name or "", before, status.metric_best, here=True)
+            best = status.metric_best
+            after = None if best is None else (best, best)
+            return CostEstimate(seconds, status.metric_name or "", before, after, here=True)
     shipped = thumbnails().get("run")
     return CostEstimate(**shipped, here=False) if shipped else None
 

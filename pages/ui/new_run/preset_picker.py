@@ -2,14 +2,19 @@
 
 import streamlit as st
 
+from bsc_core.config import make_config
+from bsc_core.config.reading import parse_value, put
+from bsc_core.errors import BscError
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
 from bsc_core.reproduction.findings import measured_gain
-from pages.ui.components import config_form, data_cache, page_layout
+from pages.ui.components import config_form, data_cache, display, page_layout
 from pages.ui.new_run import loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.form import FIELDS, LORA
 from pages.ui.new_run.sweep_form import PAGE
 
+LINKED_SECTIONS = ("batching", "loss", "training", "evaluation")  # settings that a link of the page may contain
+LINK = f"{PAGE}.link"  # session key: the settings of the last link
 PRESET, FAMILY, FITTING, SOURCE = f"{PAGE}.preset", f"{PAGE}.family", f"{PAGE}.fitting", f"{PAGE}.source"
 
 
@@ -35,10 +40,30 @@ def draw(context: page_layout.Context, summary: DataSummary) -> None:
             on_change=_drop_sent_loss,
         )
     st.caption(" ".join(filter(None, (PRESETS[preset].when, measured_gain(preset)))))
+    _read_link(preset, context)
     source = [preset, context.dataset_key, context.encoder, page_layout.sent_settings()]
     if st.session_state.get(SOURCE) != source:
         _fill(preset, context)
         st.session_state[SOURCE] = source
+
+
+def _read_link(preset: str, context: page_layout.Context) -> None:
+    """Apply the settings of a link, such as `loss.temperature=0.1`, over the preset's; report the invalid ones."""
+    given = {name: text for name, text in st.query_params.items() if name.partition(".")[0] in LINKED_SECTIONS}
+    if not given or given == st.session_state.get(LINK):
+        return
+    st.session_state[LINK] = given
+    for name in sorted(given, key=lambda name: name != "loss.name"):  # the other settings of a loss need its name
+        values: config_form.Values = {}
+        sent = page_layout.sent_settings()
+        try:
+            put(values, name, parse_value(given[name]), "link")
+            merged = {section: {**sent.get(section, {}), **part} for section, part in values.items()}
+            page_layout.send_settings(sent | merged)
+            make_config(start_values(preset, context), source="link")
+        except BscError as error:
+            page_layout.send_settings(sent)
+            display.error_box(f"{error}. The setting {name} of this link is not used.")
 
 
 def _select_family() -> None:
