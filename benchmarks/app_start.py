@@ -21,7 +21,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
 
 
 def first_page(page: object, folder: Path) -> float:
-    """Return the seconds from starting the command to a usable Home page."""
+    """Return the seconds from starting the command to a usable Start page."""
     from serving import AppServer
 
     server = AppServer(folder)
@@ -56,7 +56,7 @@ def main() -> None:
         browser.close()
     print_header("measurement", "result")
     times = ", ".join(f"{value:.2f}" for value in seconds)
-    print_row("`bsc app` to a usable Home page", f"median {statistics.median(seconds):.2f} s of {times}")
+    print_row("`bsc app` to a usable Start page", f"median {statistics.median(seconds):.2f} s of {times}")
     print_row("`import bsc_core` loads", imported("import bsc_core", f"none of {', '.join(HEAVY)}"))
     for path in sorted((ROOT / "pages").glob("*.py")):
         run = f"from streamlit.testing.v1 import AppTest; AppTest.from_file({str(path)!r}, default_timeout=60).run()"

@@ -1,6 +1,6 @@
 """Run folders: config, status, metrics, log, evaluations and arrays. Apart from appended lines, writes are atomic.
 
-The names of the files that more than one module reads or writes are defined here. The allowed state transitions are in
+The names of most files of a run folder are defined here. The allowed state transitions are in
 `bsc_core.jobs.states`.
 """
 

@@ -40,7 +40,7 @@ def interrupted(config: RunConfig, folder, step: int) -> Run:
 
 def test_a_resumed_run_knows_the_best_it_was_resumed_with(small_config, tmp_path, monkeypatch):
     values = iter([0.1, 0.6, 0.5, 0.5, 0.4, 0.3])  # before, of epoch 1, on resuming, ...
-    monkeypatch.setattr("bsc_core.training.callbacks.main_metric", lambda metrics, name: ("mrr", next(values)))
+    monkeypatch.setattr("bsc_core.evaluation.evaluator.main_metric", lambda metrics, name: ("mrr", next(values)))
     config = trained(small_config, epochs=3)
     following = continue_run(RunStore(tmp_path), interrupted(config, tmp_path, 6))
     result = run_experiment(config, following)
@@ -50,7 +50,7 @@ def test_a_resumed_run_knows_the_best_it_was_resumed_with(small_config, tmp_path
 
 def test_a_model_kept_right_before_the_kill_is_the_best_of_the_run_that_goes_on(small_config, tmp_path, monkeypatch):
     values = iter([0.1, 0.5, 0.6, 0.6, 0.6])  # before, of epoch 1, of epoch 2, on resuming, ...
-    monkeypatch.setattr("bsc_core.training.callbacks.main_metric", lambda metrics, name: ("mrr", next(values)))
+    monkeypatch.setattr("bsc_core.evaluation.evaluator.main_metric", lambda metrics, name: ("mrr", next(values)))
     saved = []
 
     def save_or_be_killed(*args, **kwargs):

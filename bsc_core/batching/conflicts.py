@@ -199,7 +199,7 @@ def _join(single: _OpenBatch, batches: list[_OpenBatch]) -> None:
     if not fitting:
         raise InputError(
             "one row cannot be placed: every batch contains its text or query, or a pair marked as a false negative; "
-            "set batching.no_duplicates = false, remove marks, or add rows"
+            "set batching.no_duplicates = false, remove pairs from data.false_negatives, or add rows"
         )
     min(fitting, key=lambda batch: len(batch.positions)).add(single.positions, constraint)
     single.positions.clear()

@@ -30,7 +30,6 @@ class Explanation:
     columns: Numbers | None  # (B, B), [i, j] is the softmax of document j at query i; None if not symmetric
     gradient: Numbers  # (B, M), of the total with respect to the similarity, before the division by tau
     row_losses: Numbers  # (B,), 0 for pairs that are no anchors
-    column_losses: Numbers | None  # (B,), likewise; None if not symmetric
     query_to_document: float  # loss of the first direction
     document_to_query: float | None  # loss of the second direction; None if not symmetric
     total: float  # the loss
@@ -93,7 +92,6 @@ def explain(
         columns=None if second is None else second.probability.T,
         gradient=gradient * weight / config.temperature,
         row_losses=first.losses,
-        column_losses=None if second is None else second.losses,
         query_to_document=to_document,
         document_to_query=to_query,
         total=weight * (to_document + (to_query or 0.0)),

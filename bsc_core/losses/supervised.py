@@ -21,7 +21,7 @@ BLOCK = 256
 class SupConLoss(Loss):
     """(1 - mix) * cross-entropy + mix * SCL, equations 2 and 3 of the SCL paper.
 
-        SCL = -1/A sum_i 1/N_i+ sum_{j in P_i} log( exp(f_i . f_j / tau) / sum_{k in P_i and N_i} exp(f_i . f_k / tau) )
+        SCL = -1/A sum_i 1/N_i+ sum_{j in P_i} log( exp(f_i . f_j / tau) / sum_{k in P_i or N_i} exp(f_i . f_k / tau) )
 
     Anchors i are the premises of entailed pairs; P_i are the entailed hypotheses of the premise, N_i all other
     hypotheses of the batch. max_positives and max_negatives sample from them with torch's generator. A batch without

@@ -245,7 +245,7 @@ def _losses(config: RunConfig) -> list[SingleLossConfig]:
 def with_marks_of_run(config: RunConfig, run: Run, distributed: Distributed) -> RunConfig:
     """Return the config with the run's copy of the marked false negatives, created now if there is none.
 
-    Marks that are added later concern later runs only. Where the file is missing or may not be read, the config is
+    False negatives marked later apply only to new runs. Where the file is missing or may not be read, the config is
     unchanged, and reading the data reports it.
     """
     source = config.data.false_negatives

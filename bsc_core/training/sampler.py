@@ -122,8 +122,8 @@ class PlanSampler:
         if before is not None and moved is not None and moved <= UNMOVED:
             vectors[rest] = before[rest]
             self.log.say(
-                f"Epoch {epoch + 1}: {len(half):,} texts were encoded again and moved by {moved:.4f} of their squared "
-                f"length; the other {len(rest):,} were not re-encoded"
+                f"Epoch {epoch + 1}: {len(half):,} texts were encoded again; the mean squared change of their vectors "
+                f"is {moved:.4f} of the mean squared norm; the other {len(rest):,} were not re-encoded"
             )
         else:
             vectors[rest] = self.embeddings.encode(rest)[rest]

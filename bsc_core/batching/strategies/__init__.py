@@ -1,1 +1,1 @@
-"""Batch strategies: one module for each order of rows."""
+"""Batching strategies: functions from a `StrategyInput` to a `StrategyResult`."""

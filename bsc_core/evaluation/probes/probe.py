@@ -140,7 +140,8 @@ class _Classifier:
             model: Any = LogisticRegression(C=strength, max_iter=STEPS)
             with warnings.catch_warnings(record=True) as reported:
                 warnings.simplefilter("always", ConvergenceWarning)
-                model.fit(self.features[train], self.classes[train])
+                with np.errstate(invalid="ignore"):  # OpenBLAS may set this flag for products of finite numbers
+                    model.fit(self.features[train], self.classes[train])
             self.unconverged += len(reported)
             yield np.asarray(model.predict(self.features[held_out]), dtype=np.int32)
 

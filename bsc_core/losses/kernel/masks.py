@@ -87,9 +87,9 @@ class Direction:
 
 
 def excluded_cells(ids: dict[str, Tensor], anchors: int, candidates: int) -> Tensor | None:
-    """Return the excluded (anchor, candidate) cells of a batch, long (E, 2), from ids["excluded"]; None for none.
+    """Return the excluded (anchor, candidate) cells of a batch, long (E, 2); None if ids["excluded"] has none.
 
-    Excluded cells leave every softmax, such as the pairs that a person marked as false negatives.
+    Every softmax ignores the excluded cells, such as the pairs that a person marked as false negatives.
 
     Raises:
         InputError: A cell is outside the batch.

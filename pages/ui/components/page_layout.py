@@ -21,7 +21,9 @@ OPEN = sidebar_jobs.OPEN
 CONTEXT = ("dataset", "encoder", "run")
 DEFAULTS = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN}
 MAX_RUNS = 500  # that the bar offers
-DARK_BUTTON_TEXT = "#0B1016"
+BUTTON_STYLE = (  # Streamlit's text on primary buttons is white, which the dark theme's color is too light for
+    "<style>[data-testid='stBaseButton-primary'] { color: light-dark(#FFFFFF, #0B1016); }</style>"
+)
 STALE_SECONDS = 4.0  # a widget message sent before a jump may arrive this late
 APP = Path(__file__).parents[3] / "app.py"
 
@@ -42,10 +44,7 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT) -> Con
     """
     _run_through_app()
     st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
-    if (
-        st.context.theme.type == "dark"
-    ):  # Streamlit's text on primary buttons is white, too light for this theme's color
-        st.html(f"<style>[data-testid='stBaseButton-primary'] {{ color: {DARK_BUTTON_TEXT}; }}</style>")
+    st.html(BUTTON_STYLE)
     sidebar_jobs.draw()
     st.title(heading, anchor=False)
     arrived = st.session_state.get("context_page") != title
