@@ -7,7 +7,7 @@ The map (D, D) starts as the identity, so that all values start as those of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -144,7 +144,8 @@ def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[tuple[Vect
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             loss = build_loss(config, dimensions=vectors.shape[1])
-        maps.append((_train(loss, vectors, rows, steps=steps), loss))
+        *_, weights = _train(loss, vectors, rows, steps=steps)
+        maps.append((weights, loss))
     return tuple(maps)
 
 
@@ -155,11 +156,10 @@ def _train(
     *,
     steps: int = STEPS,
     more: Mapping[str, Tensor] | None = None,
-    each: Callable[[Vectors], object] = lambda weights: None,
-) -> Vectors:
-    """Train a map with Adam on all rows as one batch, and return it.
+) -> Iterator[Vectors]:
+    """Train a map with Adam on all rows as one batch, and yield it before the first and after every step.
 
-    more: additional inputs of the loss. each: called with the map before the first and after every step.
+    more: additional inputs of the loss.
     """
     import torch
 
@@ -170,14 +170,12 @@ def _train(
     ids: dict[str, Any] = {"query_ids": torch.from_numpy(dataset.query.astype(np.int64)), **(more or {})}
     if dataset.classes is not None:
         ids["classes"] = torch.from_numpy(dataset.classes.astype(np.int64))
-    each(weights.detach().numpy().astype(np.float64))
+    yield weights.detach().numpy().astype(np.float64)
     for _ in range(steps):
         optimizer.zero_grad()
         loss(sides[0] @ weights, sides[1] @ weights, labels, **ids).total.backward()
         optimizer.step()
-        each(weights.detach().numpy().astype(np.float64))
-    trained: Vectors = weights.detach().numpy().astype(np.float64)
-    return trained
+        yield weights.detach().numpy().astype(np.float64)
 
 
 @cache
@@ -200,21 +198,9 @@ def train_on_paraphrases(*, excluded: bool) -> ParaphraseResult:
         queries = both[np.concatenate([couples.query[pair], len(vectors) + others.query[:4]])]
         documents = both[np.concatenate([couples.document[pair], len(vectors) + others.document[:4]])]
         cells = {"excluded": torch.tensor([[0, 1], [1, 0]])} if excluded else {}
-        cosines: list[Vectors] = []
-
-        def record(
-            weights: Vectors, queries: Vectors = queries, documents: Vectors = documents, to: list[Vectors] = cosines
-        ) -> None:
-            to.append(_unit(queries[:2] @ weights) @ _unit(documents[:2] @ weights).T)
-
-        _train(
-            build_loss(BSCLossConfig()),
-            np.concatenate([queries, documents]),
-            _pairs(len(queries)),
-            more=cells,
-            each=record,
-        )
-        table = np.stack(cosines)  # (T + 1, 2, 2)
+        texts, rows = np.concatenate([queries, documents]), _pairs(len(queries))
+        maps = _train(build_loss(BSCLossConfig()), texts, rows, more=cells)
+        table = np.stack([_unit(queries[:2] @ one) @ _unit(documents[:2] @ one).T for one in maps])  # (T + 1, 2, 2)
         own.append((table[:, 0, 0] + table[:, 1, 1]) / 2)
         other.append((table[:, 0, 1] + table[:, 1, 0]) / 2)
     return ParaphraseResult(np.stack(own), np.stack(other))

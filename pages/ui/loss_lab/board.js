@@ -77,7 +77,7 @@ class Board {
     const box = this.numberControl("temperature", { min: MIN_TAU, max: MAX_TAU, step: "any" });
     const updateBox = this.updaters.temperature;
     const slide = (isDone) => {
-      this.isDragging = this.lab.isDragging = !isDone;
+      this.isDragging = !isDone;
       this.set({ temperature: fromSlider(slider.value) }, isDone);
     };
     const slider = element("input", { type: "range", min: 0, max: SLIDER_STEPS, "aria-label": LABELS.temperature,

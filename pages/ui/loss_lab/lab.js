@@ -5,7 +5,7 @@ const REFERENCE_TEMPERATURE = 0.1; // the fixed color scale ends at the largest 
 class Lab {
   constructor(root, component) {
     const { data } = component;
-    Object.assign(this, data, { component, pinned: data.pinned ?? null, hovered: null, isDragging: false, isRescaled: false });
+    Object.assign(this, data, { component, pinned: data.pinned ?? null, hovered: null, isRescaled: false });
     this.shades = Object.fromEntries(Object.entries(data.colors).map(([name, colors]) => [name, shadesOf(colors)]));
     this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * data.batch.queries.length);
     const names = data.compare ? { settings: "A", compare: "B" } : { settings: "" };
@@ -38,6 +38,10 @@ class Lab {
     if (this.change) this.showDifferences();
     this.showLegend();
     this.highlight();
+  }
+
+  get isDragging() {
+    return this.boards.some((board) => board.isDragging);
   }
 
   // Sets the color scale of all gradients to their largest value, or back to the fixed one.
