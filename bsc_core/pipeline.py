@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from bsc_core.batching import plan_warnings
-from bsc_core.config import RunConfig
+from bsc_core.config import EncoderConfig, RunConfig
 from bsc_core.data.load import load_evaluation_splits
 from bsc_core.data.read_report import rejected_rows
-from bsc_core.encoders import load_encoder, tokenize
+from bsc_core.encoders import embed, load_encoder, tokenize
 from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.lora import add_lora, check_lora, load_lora_state
 from bsc_core.errors import ConfigError
@@ -41,6 +41,7 @@ from bsc_core.training.loop.trainer import Trainer
 from bsc_core.training.run_logger import RunLogger
 from bsc_core.training.sampler import make_sampler
 from bsc_core.training.trackers import check_trackers
+from bsc_core.types import Progress, Vectors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -80,7 +81,8 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
             log.say("Compiling the encoder")
             compile_encoder(model, tokens)
         embeddings = Embeddings(model, tokens, config, log.encoding)
-        sampler = make_sampler(config, data, embeddings, log, resume)
+        guide = distributed.on_main(lambda: guide_vectors(config, data, RunStore(run.folder.parent), log.encoding))
+        sampler = make_sampler(config, data, embeddings, log, resume, guide)
         trainer = Trainer(model, loss, sampler, config.training, resume=resume, without_padding=config.encoder.unpadded)
         evaluate = Evaluate(config, data.splits, embeddings, log)
         best = SaveBest(config, evaluate)
@@ -123,6 +125,22 @@ def load_training_data(
     for sentence in plan_warnings(config.batching, train):
         say(f"Note: {sentence}")
     return TrainingData(splits, train, stream)
+
+
+def guide_vectors(
+    config: RunConfig, data: TrainingData, store: RunStore, progress: Progress | None = None
+) -> Vectors | None:
+    """Return the vectors of the guide of the loss for all texts, (U, G), from the cache if they are there.
+
+    Returns None for a loss without a guide.
+
+    Raises:
+        InputError: The guide cannot be loaded.
+    """
+    for name in config.loss.guides:
+        guide = EncoderConfig(name=name, max_seq_length=config.encoder.max_seq_length)
+        return embed(store.encoder(guide), data.splits.texts, progress=progress)
+    return None
 
 
 def summarize(

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
-from bsc_core.config.section import LossSection, Section
+from bsc_core.config.section import LossSection, MatryoshkaSection, Section
 
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.01, 100.0
 """Range of a learned temperature."""
 SMALLEST_TEMPERATURE, LARGEST_TEMPERATURE = 1e-6, 1e9
 """Range of a fixed temperature, within the limits of float32."""
+
+DirectionName: TypeAlias = Literal["query_to_doc", "doc_to_query", "query_to_query", "doc_to_doc"]
+DIRECTIONS: tuple[DirectionName, ...] = ("query_to_doc", "doc_to_query", "query_to_query", "doc_to_doc")
 
 Threshold = Annotated[
     float | None,
@@ -38,14 +41,19 @@ class SoftmaxOverBatch(LossSection):
     """Train the temperature together with the encoder; `temperature` is its initial value."""
     temperature_parameter: Literal["log", "linear"] = "log"
     """Parameter that is trained. log: log tau (usual). linear: 1 / tau, as in the released BSC code."""
+    temperature_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Change of a temperature that is not learned over the steps of training, from `temperature` to
+    `temperature_end`. cosine: half a cosine wave."""
+    temperature_end: float | None = Field(None, title="Final temperature")
+    """tau of the last step with a schedule; none: `temperature`."""
 
-    @field_validator("temperature")
+    @field_validator("temperature", "temperature_end")
     @classmethod
-    def _positive_temperature(cls, value: float) -> float:
-        if not SMALLEST_TEMPERATURE <= value <= LARGEST_TEMPERATURE:
+    def _positive_temperature(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is not None and not SMALLEST_TEMPERATURE <= value <= LARGEST_TEMPERATURE:
             raise ValueError(
-                f"temperature is {value:g}; it must be > 0, from {SMALLEST_TEMPERATURE:g} to {LARGEST_TEMPERATURE:g} "
-                "(0.02 to 0.5 is usual with l2, 1 to 3 with column normalization)"
+                f"{info.field_name} is {value:g}; it must be > 0, from {SMALLEST_TEMPERATURE:g} to "
+                f"{LARGEST_TEMPERATURE:g} (0.02 to 0.5 is usual with l2, 1 to 3 with column normalization)"
             )
         return value
 
@@ -56,10 +64,91 @@ class SoftmaxOverBatch(LossSection):
                 f"temperature is {self.temperature:g}; a learned temperature must start between "
                 f"{LOWEST_TEMPERATURE:g} and {HIGHEST_TEMPERATURE:g}"
             )
+        if self.learn_temperature and self.temperature_schedule != "constant":
+            raise ValueError(
+                f"temperature_schedule is {self.temperature_schedule} and learn_temperature is true; choose one of them"
+            )
+        if self.temperature_end is not None and self.temperature_schedule == "constant":
+            raise ValueError(
+                'temperature_end is set and temperature_schedule is constant; set temperature_schedule = "linear" or '
+                '"cosine", or remove temperature_end'
+            )
         return self
 
 
-class BSCLossConfig(SoftmaxOverBatch):
+class InBatchSection(SoftmaxOverBatch):
+    """Fields shared by the losses whose negatives are the other pairs of the batch."""
+
+    mask: Literal["none", "self", "guide"] = Field("none", title="False-negative mask")
+    """Remove likely false negatives from the denominator: documents that a judge scores above the positive's
+    similarity minus `mask_margin`. self: the model that is trained. guide: the encoder `mask_guide`."""
+    mask_margin: float = Field(0.0, ge=-2, le=2)
+    """Margin of the mask; a larger one removes more. -0.1 removes only what is clearly closer than the positive."""
+    mask_margin_kind: Literal["absolute", "relative"] = Field("absolute", title="Kind of mask margin")
+    """absolute: limit s - margin, with s the similarity of the positive. relative: s - margin * |s|."""
+    mask_guide: str = Field("bundled", min_length=1, title="Guide encoder")
+    """Encoder that judges with `mask = "guide"`: bundled, static, a folder, a hub id or run:RUN. Not trained."""
+    hardness: Literal["none", "in_batch_negatives", "hard_negatives", "all_negatives"] = Field(
+        "none", title="Hardness weights"
+    )
+    """Negatives whose logit is raised by `hardness_strength` times their cosine, without gradient, with the query as
+    anchor. hard_negatives: the query's documents from a negative column."""
+    hardness_strength: float = Field(5.0, ge=0, le=100)
+    """Strength of the hardness weights; 9 in LLaVE for in-batch negatives, 5 in EmbeddingGemma for hard negatives."""
+    decoupled: bool = False
+    """Leave the positive out of the denominator (DCL)."""
+    debiased_prior: float = Field(0.0, ge=0, lt=1)
+    """tau plus of the debiased loss: the assumed share of false negatives among the negatives; 0: off."""
+
+    @model_validator(mode="after")
+    def _bounded_cosine(self) -> InBatchSection:
+        normalization, duplicates = getattr(self, "normalization", "l2"), getattr(self, "duplicates", "keep")
+        if self.debiased_prior and normalization != "l2":
+            raise ValueError(
+                f"debiased_prior is {self.debiased_prior:g} and normalization is {normalization}; the estimate needs "
+                'cosines, so set normalization = "l2" or debiased_prior = 0'
+            )
+        if self.debiased_prior and duplicates == "multi_positive":
+            raise ValueError(
+                f"debiased_prior is {self.debiased_prior:g} and duplicates is multi_positive; the estimate is defined "
+                "for one positive, so choose another value of duplicates or debiased_prior = 0"
+            )
+        return self
+
+    @property
+    def guides(self) -> tuple[str, ...]:
+        """Names of the encoders whose vectors the loss needs."""
+        return (self.mask_guide,) if self.mask == "guide" else ()
+
+
+class DirectedSection(InBatchSection):
+    """Fields shared by the in-batch losses of pairs."""
+
+    directions: tuple[DirectionName, ...] = ()
+    """Similarities in the denominators: of a query with the documents, of a document with the queries, of a query
+    with the other queries, of a document with the other documents."""
+    partition: Literal["joint", "per_direction"] = "joint"
+    """joint: one softmax of a pair over all directions. per_direction: one softmax for each, averaged."""
+
+    @field_validator("directions")
+    @classmethod
+    def _usable_directions(cls, value: tuple[DirectionName, ...]) -> tuple[DirectionName, ...]:
+        if len(set(value)) != len(value) or (value and "query_to_doc" not in value):
+            raise ValueError(f"directions is {list(value)}; name query_to_doc and any of the others, each once")
+        return tuple(name for name in DIRECTIONS if name in value)
+
+    @model_validator(mode="after")
+    def _positive_in_each_direction(self) -> DirectedSection:
+        without = [name for name in self.directions if name in ("query_to_query", "doc_to_doc")]
+        if without and self.partition == "per_direction":
+            raise ValueError(
+                f"directions has {' and '.join(without)}, whose candidates do not include the positive, and partition "
+                'is per_direction; set partition = "joint"'
+            )
+        return self
+
+
+class BSCLossConfig(DirectedSection):
     """Batch-softmax contrastive loss, equations 1 to 5 of the BSC paper."""
 
     aliases: ClassVar = {"labelled_negatives": "labeled_negatives"}
@@ -73,7 +162,9 @@ class BSCLossConfig(SoftmaxOverBatch):
     detach_statistics: bool = Field(False, title="Detach column statistics")
     """Stop the gradient through the column ranges and norms; the released code does not."""
     symmetric: bool = True
-    """Add the loss of each document over the queries (L1 of equation 1)."""
+    """Add the loss of each document over the queries (L1 of equation 1); unless `directions` is set."""
+    partition: Literal["joint", "per_direction"] = "per_direction"
+    """joint: one softmax of a pair over all directions. per_direction: one softmax for each (equation 1)."""
     reduction: Literal["mean", "sum"] = "mean"
     """mean of L0 and L1, as in the released code, or their sum, as in equation 1."""
     average: Literal["batch", "positives"] = Field("batch", title="Average over")
@@ -86,7 +177,7 @@ class BSCLossConfig(SoftmaxOverBatch):
     threshold: Threshold = None
 
 
-class MNRLConfig(SoftmaxOverBatch):
+class MNRLConfig(DirectedSection):
     """Multiple negatives ranking loss: softmax of each query over all documents of the batch."""
 
     takes_negatives: ClassVar[bool] = True
@@ -95,9 +186,12 @@ class MNRLConfig(SoftmaxOverBatch):
     """Multiple negatives ranking loss (in-batch softmax)."""
     temperature: float = 0.05
     """tau; 0.05 is scale=20 in sentence-transformers."""
+    directions: tuple[DirectionName, ...] = ("query_to_doc",)
+    """Similarities in the denominators: of a query with the documents, of a document with the queries, of a query
+    with the other queries, of a document with the other documents."""
 
 
-class SimCSEConfig(SoftmaxOverBatch):
+class SimCSEConfig(InBatchSection):
     """Unsupervised SimCSE: two dropout views of a text are the positive pair."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"views"})
@@ -133,6 +227,11 @@ class SoftmaxLossConfig(LossSection):
             raise ValueError(f"features is {list(value)}; name at least one of u, v, difference, product, each once")
         return value
 
+    @property
+    def has_classifier(self) -> bool:
+        """Whether the loss trains a classifier on the embeddings."""
+        return True
+
 
 class SupConLossConfig(SoftmaxOverBatch):
     """Supervised contrastive loss (SCL) on NLI with a classifier: (1 - mix) * softmax + mix * SCL."""
@@ -156,6 +255,27 @@ class SupConLossConfig(SoftmaxOverBatch):
     num_classes: int = Field(3, ge=2, le=10_000, title="Classes")
     """Number of classes of the classifier."""
 
+    @property
+    def has_classifier(self) -> bool:
+        """Whether the loss trains a classifier on the embeddings."""
+        return self.mix < 1
+
+
+class SigmoidLossConfig(SoftmaxOverBatch):
+    """Sigmoid pair loss (SigLIP): each query-document cell of the batch is a binary decision."""
+
+    takes_negatives: ClassVar[bool] = True
+
+    name: Literal["sigmoid"] = Field("sigmoid", title="Loss")
+    """Binary cross-entropy of every cell of the batch."""
+    learn_temperature: bool = True
+    """Train the temperature together with the encoder; `temperature` is its initial value."""
+    bias: float = -10.0
+    """Added to all logits; balances the many negatives at the start. -10 in SigLIP."""
+    learn_bias: bool = True
+    """Train the bias; `bias` is its initial value."""
+    threshold: Threshold = None
+
 
 class MSELossConfig(LossSection):
     """Mean squared error of the cosine and the label; the second term of equation 6 of the BSC paper."""
@@ -173,6 +293,28 @@ class PearsonLossConfig(LossSection):
 
     name: Literal["pearson"] = Field("pearson", title="Loss")
     """Negative correlation with the labels."""
+
+
+class CoSENTLossConfig(SoftmaxOverBatch):
+    """CoSENT: pairs with a higher label get a higher cosine than pairs with a lower one."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"labels"})
+
+    name: Literal["cosent"] = Field("cosent", title="Loss")
+    """Order of the cosines by the labels (CoSENT)."""
+    temperature: float = 0.05
+    """tau; 0.05 is scale=20 in sentence-transformers."""
+
+
+class AngleLossConfig(SoftmaxOverBatch):
+    """AnglE: CoSENT on the angle difference of the embeddings as complex numbers."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"labels"})
+
+    name: Literal["angle"] = Field("angle", title="Loss")
+    """Order of the complex angles by the labels (AnglE)."""
+    temperature: float = 0.05
+    """tau; 0.05 is scale=20 in sentence-transformers."""
 
 
 class MarginSection(LossSection):
@@ -241,6 +383,9 @@ _SingleLoss: TypeAlias = (
     | Annotated[SupConLossConfig, Tag("supcon")]
     | Annotated[MSELossConfig, Tag("mse")]
     | Annotated[PearsonLossConfig, Tag("pearson")]
+    | Annotated[CoSENTLossConfig, Tag("cosent")]
+    | Annotated[AngleLossConfig, Tag("angle")]
+    | Annotated[SigmoidLossConfig, Tag("sigmoid")]
     | Annotated[TripletLossConfig, Tag("triplet")]
     | Annotated[ContrastiveLossConfig, Tag("contrastive")]
     | Annotated[OnlineContrastiveLossConfig, Tag("online_contrastive")]
@@ -257,7 +402,7 @@ class WeightedLoss(Section):
     """Any loss except combined."""
 
 
-class CombinedLossConfig(Section):
+class CombinedLossConfig(MatryoshkaSection):
     """Weighted sum of losses on the same batch; the preset bsc_mse is equation 6 of the BSC paper."""
 
     name: Literal["combined"] = Field("combined", title="Loss")
@@ -298,6 +443,22 @@ class CombinedLossConfig(Section):
         """Whether any term uses an additional document per query."""
         return any(part.loss.takes_negatives for part in self.summands)
 
+    @property
+    def guides(self) -> tuple[str, ...]:
+        """Names of the encoders whose vectors the terms need; at most one."""
+        return tuple(dict.fromkeys(guide for part in self.summands for guide in part.loss.guides))
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether a term trains a classifier on the embeddings."""
+        return any(part.loss.has_classifier for part in self.summands)
+
+    @model_validator(mode="after")
+    def _one_guide(self) -> CombinedLossConfig:
+        if len(self.guides) > 1:
+            raise ValueError(f"the terms have the guides {', '.join(self.guides)}; use one guide for all of them")
+        return self
+
 
 LossConfig: TypeAlias = Annotated[
     _SingleLoss | Annotated[CombinedLossConfig, Tag("combined")], Discriminator(loss_name)
@@ -308,6 +469,8 @@ LOSS_CONFIGS: dict[str, type[Section]] = {
     "combined": CombinedLossConfig,
     "mse": MSELossConfig,
     "pearson": PearsonLossConfig,
+    "cosent": CoSENTLossConfig,
+    "angle": AngleLossConfig,
     "softmax": SoftmaxLossConfig,
     "supcon": SupConLossConfig,
     "triplet": TripletLossConfig,
@@ -315,4 +478,5 @@ LOSS_CONFIGS: dict[str, type[Section]] = {
     "online_contrastive": OnlineContrastiveLossConfig,
     "simcse": SimCSEConfig,
     "mnrl": MNRLConfig,
+    "sigmoid": SigmoidLossConfig,
 }

@@ -1,12 +1,14 @@
 """Base classes of config sections, and the aliases of renamed keys and values."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import ComputedFieldInfo, FieldInfo
 
 logger = logging.getLogger("bsc_core.config")
@@ -102,11 +104,45 @@ class Section(BaseModel):
         return value
 
 
-class LossSection(Section):
+class MatryoshkaSection(Section):
+    """Truncated dimensions at which any loss can be computed in addition to the full embeddings."""
+
+    matryoshka_dims: tuple[Annotated[int, Field(ge=1)], ...] = Field((), title="Matryoshka dimensions")
+    """Compute the loss on the first d coordinates, for each of these d; empty: on the full embeddings. Include the
+    full width, which is not trained otherwise."""
+    matryoshka_weights: tuple[Annotated[float, Field(ge=0)], ...] = Field((), title="Matryoshka weights")
+    """Weight of each dimension in the sum; empty: 1 for all."""
+
+    @model_validator(mode="after")
+    def _matching_weights(self) -> MatryoshkaSection:
+        dims, weights = self.matryoshka_dims, self.matryoshka_weights
+        if len(set(dims)) != len(dims):
+            raise ValueError(f"matryoshka_dims is {list(dims)}; name each dimension once")
+        if weights and (len(weights) != len(dims) or not any(weights)):
+            raise ValueError(
+                f"matryoshka_weights has {len(weights)} number(s) for {len(dims)} dimension(s); give one for each, "
+                "not all 0, or leave it empty"
+            )
+        if dims and self.has_classifier:
+            raise ValueError("matryoshka_dims is set and the loss has a classifier of the full width; remove one")
+        return self
+
+    @property
+    def has_classifier(self) -> bool:
+        """Whether the loss trains a classifier on the embeddings."""
+        return False
+
+
+class LossSection(MatryoshkaSection):
     """Base class of the sections of all losses."""
 
     needs: ClassVar[frozenset[str]] = frozenset()
     takes_negatives: ClassVar[bool] = False
+
+    @property
+    def guides(self) -> tuple[str, ...]:
+        """Names of the encoders whose vectors the loss needs."""
+        return ()
 
 
 def all_sections() -> list[type[Section]]:

@@ -33,7 +33,7 @@ class BatchLoss(nn.Module):
 
     A learned temperature and a classification head are parameters of this module, so the trainer trains them. The
     trainer's checkpoints hold only the encoder; add `callbacks=[LossCheckpoint(loss)]` if the loss has parameters. The
-    loss of a batch of one pair is 0 for losses that compare pairs.
+    loss of a batch of one pair is 0 for losses that compare pairs. A mask with a guide needs a run of this project.
 
     Args:
         model: The encoder.
@@ -56,6 +56,8 @@ class BatchLoss(nn.Module):
             self.config: LossConfig = TypeAdapter(LossConfig).validate_python(config)
         except ValidationError as error:
             raise ConfigError(explain(error)) from None
+        if self.config.guides:
+            raise ConfigError('mask is guide; in SentenceTransformerTrainer, use mask = "self" or GISTEmbedLoss')
         self.loss = build_loss(self.config, threshold=threshold, dimensions=model.get_embedding_dimension())
 
     def forward(self, sentence_features: Iterable[Features], labels: Tensor | None) -> Tensor:
@@ -143,6 +145,18 @@ class SimCSELoss(_NamedLoss, name="simcse"):
 
 class MNRLoss(_NamedLoss, name="mnrl"):
     """Multiple negatives ranking; fields as in MNRLConfig."""
+
+
+class SigmoidLoss(_NamedLoss, name="sigmoid"):
+    """Sigmoid pair loss; fields as in SigmoidLossConfig."""
+
+
+class CoSENTLoss(_NamedLoss, name="cosent"):
+    """Order of the cosines by the grades; fields as in CoSENTLossConfig."""
+
+
+class AngleLoss(_NamedLoss, name="angle"):
+    """Order of the complex angles by the grades; fields as in AngleLossConfig."""
 
 
 class PlannedBatchSampler(DefaultBatchSampler):

@@ -10,22 +10,27 @@ if TYPE_CHECKING:
     from bsc_core.losses.bsc import BSCLoss
     from bsc_core.losses.build import LOSSES, build_loss, load_loss, save_loss
     from bsc_core.losses.classification import SoftmaxLoss
-    from bsc_core.losses.combined import CombinedLoss
+    from bsc_core.losses.combined import CombinedLoss, MatryoshkaLoss
     from bsc_core.losses.in_batch import MNRLoss, SimCSELoss
     from bsc_core.losses.margin import ContrastiveLoss, OnlineContrastiveLoss, TripletLoss
-    from bsc_core.losses.regression import CosineMSELoss, PearsonLoss
+    from bsc_core.losses.regression import AngleLoss, CoSENTLoss, CosineMSELoss, PearsonLoss
+    from bsc_core.losses.sigmoid import SigmoidLoss
     from bsc_core.losses.supervised import SupConLoss
 
 __all__ = [
     "LOSSES",
+    "AngleLoss",
     "BSCLoss",
+    "CoSENTLoss",
     "CombinedLoss",
     "ContrastiveLoss",
     "CosineMSELoss",
     "LossParts",
     "MNRLoss",
+    "MatryoshkaLoss",
     "OnlineContrastiveLoss",
     "PearsonLoss",
+    "SigmoidLoss",
     "SimCSELoss",
     "SoftmaxLoss",
     "SupConLoss",

@@ -64,8 +64,9 @@ class Loss(nn.Module):
             documents: (B + K, D); row i < B is paired with query i, further rows are extra negatives.
             labels: (B,) in [0, 1]; None if all pairs are positive.
             **ids: `query_ids` and `document_ids`, (B,), equal for equal texts; `classes`, integers (B,) from 0;
-                `excluded`, (E, 2), (query, document) positions that are left out of the softmax. A loss ignores what
-                it does not need.
+                `excluded`, (E, 2), (query, document) positions that are left out of the softmax; `guide_queries`,
+                (B, G), and `guide_documents`, (B + K, G), vectors of the guide of a mask. A loss ignores what it does
+                not need.
 
         Raises:
             InputError: A shape or value cannot be used.

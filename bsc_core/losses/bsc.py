@@ -5,16 +5,14 @@
 import torch
 from torch import Tensor
 
-from bsc_core.config import BSCLossConfig
+from bsc_core.config import DIRECTIONS, BSCLossConfig, DirectionName
 from bsc_core.errors import InputError
-from bsc_core.losses.base import Loss, LossParts, promoted
-from bsc_core.losses.kernel.masks import Diagonal, Direction, Rule, excluded_cells, swapped, transpose_rule, without
+from bsc_core.losses.in_batch import InBatchLoss, Pairs
+from bsc_core.losses.kernel.masks import Diagonal, Direction, Rule, all_document_ids
 from bsc_core.losses.kernel.normalization import NORMALIZATIONS
-from bsc_core.losses.kernel.softmax import masked_softmax
-from bsc_core.losses.kernel.temperature import make_temperature
 
 
-class BSCLoss(Loss):
+class BSCLoss(InBatchLoss):
     """Batch-softmax contrastive loss, equations 1 to 5 of the BSC paper.
 
     With s_ij = q_i . a_j / tau and y_i = 1 where the label is above the threshold (strictly):
@@ -28,48 +26,31 @@ class BSCLoss(Loss):
     `labeled_negatives` off, they are removed from the batch. A batch without positives gives 0. For repeated texts
     see `bsc_core.losses.kernel.masks.Direction`; they need `query_ids` and `document_ids` unless duplicates is "keep".
 
-    Terms: `query_to_document` (L0) and, if symmetric, `document_to_query` (L1).
+    Further directions and the treatment of the negatives (masks, hardness weights and others): see `InBatchLoss`.
+
+    Terms: `query_to_document` (L0) and, if symmetric, `document_to_query` (L1); see `InBatchLoss` for others.
 
     Attributes:
         temperature: Module whose `value` is the current tau; a learned temperature is part of the state dict.
     """
 
-    min_pairs = 2
     config: BSCLossConfig
 
-    def __init__(self, config: BSCLossConfig, threshold: float = 0.5) -> None:
-        super().__init__(config, threshold)
-        self.temperature = make_temperature(config)
+    @property
+    def directions(self) -> tuple[DirectionName, ...]:
+        """Directions whose candidates are in the denominators; by `symmetric` unless the config names them."""
+        return self.config.directions or DIRECTIONS[: 2 if self.config.symmetric else 1]
 
-    def _compute(self, queries: Tensor, documents: Tensor, labels: Tensor | None, ids: dict[str, Tensor]) -> LossParts:
-        losses = self._losses(queries, documents, labels, ids)
-        directions = {"query_to_document": losses[0], "document_to_query": losses[1]}
-        terms = {name: term for name, term in directions.items() if term is not None}
-        total = torch.stack(list(terms.values())).sum()
-        if self.config.reduction == "mean":
-            total = total / len(terms)
-        return LossParts(total, {name: term.detach() for name, term in terms.items()})
+    def _normalized(self, vectors: Tensor) -> Tensor:
+        return NORMALIZATIONS[self.config.normalization](vectors, self.config.detach_statistics)
 
-    def _losses(
-        self, queries: Tensor, documents: Tensor, labels: Tensor | None, ids: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return L0 and, if symmetric, L1."""
-        normalize, detach = NORMALIZATIONS[self.config.normalization], self.config.detach_statistics
-        left, right = (normalize(vectors, detach) for vectors in promoted(queries, documents))
-        is_positive = self._positive(labels, queries)  # (B,)
-        query_rule, document_rule = self._rules(is_positive, len(queries), len(documents), ids)
-        cells = excluded_cells(ids, len(queries), len(documents))
-        query_rule, document_rule = without(query_rule, cells), without(document_rule, swapped(cells, len(queries)))
-        tau = self.temperature()
-        if not self.config.symmetric:
-            first, second = masked_softmax(left, right, tau, query_rule)
-        elif len(documents) == len(queries):
-            first, second = masked_softmax(left, right, tau, query_rule, transpose_rule(document_rule))
-        else:  # an extra negative is no anchor
-            first, _ = masked_softmax(left, right, tau, query_rule)
-            second, _ = masked_softmax(right[: len(left)], left, tau, document_rule)
-        count = len(queries) if is_positive is None or self._counts_all else is_positive.sum().clamp(min=1)
-        return first.sum() / count, None if second is None else second.sum() / count
+    def _count(self, is_positive: Tensor | None, pairs: int) -> Tensor | int:
+        return pairs if is_positive is None or self._counts_all else is_positive.sum().clamp(min=1)
+
+    def _candidates(self, direction: str, batch: Pairs) -> Tensor | None:
+        if batch.is_positive is None or self.config.labeled_negatives:
+            return None
+        return batch.is_positive if direction == "query_to_query" else _with_extras(batch.is_positive, len(batch.right))
 
     @property
     def _counts_all(self) -> bool:
@@ -109,8 +90,4 @@ def _text_ids(ids: dict[str, Tensor], pairs: int, choices: int, mode: str) -> tu
             f"query_ids are {tuple(query.shape)} and document_ids {tuple(document.shape)} for {pairs} pairs"
             f" and {choices} documents; give one id for each"
         )
-    if len(document) < choices:
-        lowest = document.min() - 1
-        extra = lowest - torch.arange(choices - len(document), device=document.device)
-        document = torch.cat([document, extra])
-    return query, document
+    return query, all_document_ids(document, choices)

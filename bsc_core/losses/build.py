@@ -14,10 +14,11 @@ from bsc_core.errors import CheckpointError
 from bsc_core.losses.base import Loss
 from bsc_core.losses.bsc import BSCLoss
 from bsc_core.losses.classification import SoftmaxLoss
-from bsc_core.losses.combined import CombinedLoss
+from bsc_core.losses.combined import CombinedLoss, MatryoshkaLoss
 from bsc_core.losses.in_batch import MNRLoss, SimCSELoss
 from bsc_core.losses.margin import ContrastiveLoss, OnlineContrastiveLoss, TripletLoss
-from bsc_core.losses.regression import CosineMSELoss, PearsonLoss
+from bsc_core.losses.regression import AngleLoss, CoSENTLoss, CosineMSELoss, PearsonLoss
+from bsc_core.losses.sigmoid import SigmoidLoss
 from bsc_core.losses.supervised import SupConLoss
 
 SETTINGS, WEIGHTS = "loss.json", "loss.safetensors"
@@ -27,6 +28,8 @@ LOSSES: dict[str, type[Loss]] = {
     "combined": CombinedLoss,
     "mse": CosineMSELoss,
     "pearson": PearsonLoss,
+    "cosent": CoSENTLoss,
+    "angle": AngleLoss,
     "softmax": SoftmaxLoss,
     "supcon": SupConLoss,
     "triplet": TripletLoss,
@@ -34,6 +37,7 @@ LOSSES: dict[str, type[Loss]] = {
     "online_contrastive": OnlineContrastiveLoss,
     "simcse": SimCSELoss,
     "mnrl": MNRLoss,
+    "sigmoid": SigmoidLoss,
 }
 
 
@@ -45,6 +49,9 @@ def build_loss(config: LossConfig, *, threshold: float = 0.5, dimensions: int | 
         threshold: Threshold of the data: a pair is positive if its label is above it. The config may override it.
         dimensions: Width of the embeddings, for losses with a head; None to take it from the first batch.
     """
+    if config.matryoshka_dims:
+        plain = config.model_copy(update={"matryoshka_dims": (), "matryoshka_weights": ()})
+        return MatryoshkaLoss(config, build_loss(plain, threshold=threshold), threshold)
     if isinstance(config, CombinedLossConfig):
         parts = [build_loss(part.loss, threshold=threshold, dimensions=dimensions) for part in config.summands]
         return CombinedLoss(config, parts, threshold)

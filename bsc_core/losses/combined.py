@@ -1,4 +1,4 @@
-"""Weighted sum of losses on the same batch."""
+"""Losses around other losses: their weighted sum on the same batch, and their sum over truncated embeddings."""
 
 from collections import Counter
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from bsc_core.config import CombinedLossConfig
+from bsc_core.errors import InputError
 from bsc_core.losses.base import Loss, LossParts
 from bsc_core.losses.kernel.temperature import Temperature
 
@@ -49,3 +50,46 @@ class CombinedLoss(Loss):
         """The temperature of the first summand that has one."""
         temperatures: list[Any] = [loss.temperature for loss in self.losses if hasattr(loss, "temperature")]
         return temperatures[0] if temperatures else None
+
+
+class MatryoshkaLoss(Loss):
+    """sum_d weight_d * loss(first d coordinates), Kusupati et al., 2022 (2205.13147), for any loss.
+
+    The judge of a mask and the guide's vectors are not truncated, except for the model as its own judge. Equal to
+    sentence-transformers' MatryoshkaLoss.
+
+    Terms: the loss at each dimension, unweighted, as `dim_D`; and the terms at the largest one under their names.
+
+    Attributes:
+        config: The config of `loss`, with `matryoshka_dims` and `matryoshka_weights`.
+        loss: The loss that is computed at each dimension.
+    """
+
+    reads_labels = False  # the loss checks them
+
+    def __init__(self, config: Any, loss: nn.Module, threshold: float = 0.5) -> None:
+        super().__init__(config, threshold)
+        self.loss = loss
+        weights = config.matryoshka_weights or [1.0] * len(config.matryoshka_dims)
+        self.weights = dict(sorted(zip(config.matryoshka_dims, weights, strict=True), reverse=True))
+
+    def _compute(self, queries: Tensor, documents: Tensor, labels: Tensor | None, ids: dict[str, Tensor]) -> LossParts:
+        largest = max(self.weights)
+        if largest > queries.shape[1]:
+            raise InputError(
+                f"matryoshka_dims has {largest}, and the embeddings have {queries.shape[1]} dimensions; "
+                f"use dimensions up to {queries.shape[1]}"
+            )
+        total = queries.new_zeros(())
+        terms: dict[str, Tensor] = {}
+        for dimension, weight in self.weights.items():
+            result: LossParts = self.loss(queries[:, :dimension], documents[:, :dimension], labels, **ids)
+            total = total + weight * result.total
+            terms |= result.terms if dimension == largest else {}
+            terms[f"dim_{dimension}"] = result.total.detach()
+        return LossParts(total, terms)
+
+    @property
+    def temperature(self) -> Temperature | None:
+        """The temperature of the loss; None without one."""
+        return getattr(self.loss, "temperature", None)

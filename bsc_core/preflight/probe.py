@@ -23,7 +23,7 @@ from bsc_core.encoders import TokenTable, encode, tokenize
 from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.forward import autocast
 from bsc_core.files import folder_bytes
-from bsc_core.pipeline import load_loss, load_model, load_training_data, validate
+from bsc_core.pipeline import guide_vectors, load_loss, load_model, load_training_data, validate
 from bsc_core.preflight import Preflight, Say
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
@@ -68,6 +68,7 @@ def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflig
         if training.compile:
             say(1, STAGES, "compiling the encoder")
             compile_encoder(model, tokens)
+    guide = guide_vectors(config, data, store)
     batches = _batches(config, data, tokens, steps)
     repeated = [rows for rows in batches for _ in range(training.gradient_accumulation_steps)]
     shape = (len(tokens), int(model.get_embedding_dimension() or 1))
@@ -75,7 +76,7 @@ def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflig
     trainer = Trainer(
         model,
         loss,
-        CustomSampler(data.train, tokens, lambda epoch: repeated, memory),
+        CustomSampler(data.train, tokens, lambda epoch: repeated, memory, guide),
         training.model_copy(update={"max_steps": steps + 1}),
         without_padding=config.encoder.unpadded,
     )

@@ -81,6 +81,7 @@ def streams(config: RunConfig) -> bool:
     """
     needs_all = any(getattr(config.data, name) for name in NEEDS_ALL_ROWS) or config.batching.no_duplicates
     ordered = config.batching.strategy == "sequential" and config.data.dev is not None
+    needs_all = needs_all or bool(config.loss.guides)
     return ordered and not needs_all and open_source(config.data.train).format == "shards"
 
 

@@ -31,21 +31,35 @@ again; for vectors of length 1 this is a mean cosine of 0.99."""
 
 
 def make_sampler(
-    config: RunConfig, data: TrainingData, embeddings: Embeddings, log: RunLogger, resume: TrainerState | None
+    config: RunConfig,
+    data: TrainingData,
+    embeddings: Embeddings,
+    log: RunLogger,
+    resume: TrainerState | None,
+    guide: Vectors | None = None,
 ) -> Sampler:
-    """Return the sampler of a run: shards where the data are streamed, else one plan per epoch."""
+    """Return the sampler of a run: shards where the data are streamed, else one plan per epoch.
+
+    guide: (U, G) vectors of the guide of the loss, which no streamed run has.
+    """
     if data.stream is not None:
         return ShardSampler(data.stream, embeddings.model)
-    return PlanSampler(config, data.train, embeddings, log, planned=0 if resume is None else resume.epoch)
+    planned = 0 if resume is None else resume.epoch
+    return PlanSampler(config, data.train, embeddings, log, planned=planned, guide=guide)
 
 
 class CustomSampler:
     """Batches that a function returns for each epoch, counted from 0."""
 
     def __init__(
-        self, dataset: PairDataset, tokens: TokenTable, batches: Callable[[int], Batches], memory: Vectors | None = None
+        self,
+        dataset: PairDataset,
+        tokens: TokenTable,
+        batches: Callable[[int], Batches],
+        memory: Vectors | None = None,
+        guide: Vectors | None = None,
     ) -> None:
-        self.dataset, self.tokens, self.batches, self.memory = dataset, tokens, batches, memory
+        self.dataset, self.tokens, self.batches, self.memory, self.guide = dataset, tokens, batches, memory, guide
         self.fixed_tokens = True
 
 
@@ -54,12 +68,20 @@ class PlanSampler:
 
     The main process builds a plan from the current vectors, writes it into the run folder and shares it.
 
-    planned: number of epochs whose plans are in the run folder, for a resumed run.
+    planned: number of epochs whose plans are in the run folder, for a resumed run. guide: (U, G) vectors of the guide.
     """
 
     def __init__(
-        self, config: RunConfig, train: PairDataset, embeddings: Embeddings, log: RunLogger, *, planned: int = 0
+        self,
+        config: RunConfig,
+        train: PairDataset,
+        embeddings: Embeddings,
+        log: RunLogger,
+        *,
+        planned: int = 0,
+        guide: Vectors | None = None,
     ) -> None:
+        self.guide = guide
         self.config, self.dataset, self.embeddings, self.log, self.planned = config, train, embeddings, log, planned
         self.tokens, self.memory, self.fixed_tokens = embeddings.tokens, embeddings.from_steps, True
         self.plan: BatchPlan | None = None
@@ -151,6 +173,7 @@ class ShardSampler:
     def __init__(self, stream: PairStream, model: SentenceTransformer) -> None:
         self.stream, self.model = stream, model
         self.memory: Vectors | None = None
+        self.guide: Vectors | None = None
         self.fixed_tokens = False
         self._load_window(stream.sample)
 

@@ -43,6 +43,10 @@ CASES = [
     (adapter.OnlineContrastiveLoss, {}, GRADED),
     (adapter.SimCSELoss, {}, {"text": QUERIES}),
     (adapter.MNRLoss, {}, {**PAIRS, "negative": NEGATIVES}),
+    (adapter.MNRLoss, {"mask": "self", "hardness": "hard_negatives"}, {**PAIRS, "negative": NEGATIVES}),
+    (adapter.SigmoidLoss, {}, PAIRS),
+    (adapter.CoSENTLoss, {}, GRADED),
+    (adapter.AngleLoss, {}, GRADED),
 ]
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bsc_core.config import LOSS_CONFIGS, BSCLossConfig, LossConfig, SupConLossConfig
+from bsc_core.config import DIRECTIONS, LOSS_CONFIGS, BSCLossConfig, LossConfig, SupConLossConfig
 from bsc_core.errors import InputError
 from bsc_core.losses import build_loss
 from tests.losses import oracles
@@ -37,6 +37,11 @@ CONFIGS: list[dict[str, Any]] = [
     {"name": "online_contrastive"},
     {"name": "simcse"},
     {"name": "mnrl", "learn_temperature": True, "temperature_parameter": "linear"},
+    {"name": "mnrl", "mask": "self", "mask_margin": 0.2, "directions": DIRECTIONS},
+    {"name": "bsc", "mask": "self", "decoupled": True, "debiased_prior": 0.05, "matryoshka_dims": [2, 3]},
+    {"name": "sigmoid"},
+    {"name": "cosent"},
+    {"name": "angle"},
 ]
 NAMES = [f"{config['name']}-{number}" for number, config in enumerate(CONFIGS)]
 

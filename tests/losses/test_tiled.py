@@ -160,8 +160,10 @@ def test_no_tensor_of_the_whole_matrix_is_ever_made(monkeypatch: pytest.MonkeyPa
 
 def test_both_directions_share_each_tile_once(monkeypatch: pytest.MonkeyPatch) -> None:
     computed = []
-    plain = tiled._scores
-    monkeypatch.setattr(tiled, "_scores", lambda *sides: computed.append(1) or plain(*sides))
+    plain = tiled._TileBuilder.build
+    monkeypatch.setattr(
+        tiled._TileBuilder, "build", lambda *args, **options: computed.append(1) or plain(*args, **options)
+    )
     sides = [torch.randn(40, 4, requires_grad=True) for _ in range(2)]
     for columns in (None, Diagonal()):
         computed.clear()

@@ -186,8 +186,17 @@ def test_every_loss_has_a_sentence_a_name_and_a_glossary_entry(name: str) -> Non
     assert config_summary.LOSS_NAMES[name]
     assert glossary.TERMS[name].definition
     text = " ".join(config_summary.plan_sentences(plan({"name": name}), SUMMARY))
-    assert ("temperature" in text) == (name in ("bsc", "combined", "supcon", "simcse", "mnrl"))
-    assert ("in-batch negative" in text) == (name in ("bsc", "combined", "simcse", "mnrl"))
+    assert ("temperature" in text) == (
+        name in ("bsc", "combined", "supcon", "simcse", "mnrl", "sigmoid", "cosent", "angle")
+    )
+    assert ("in-batch negative" in text) == (name in ("bsc", "combined", "simcse", "mnrl", "sigmoid"))
+
+
+def test_the_treatment_of_the_negatives_is_in_the_sentence() -> None:
+    switches = {"mask": "self", "mask_margin": 0.1, "hardness": "all_negatives", "decoupled": True}
+    text = config_summary.loss_sentence(loss(name="mnrl", matryoshka_dims=[64, 384], **switches))
+    expected = "false-negative mask by the model (absolute margin 0.1), hardness weights 5 on all negatives, decoupled"
+    assert text.endswith(f"query to document, {expected}, at 64, 384 dimensions")
 
 
 def test_every_loss_setting_has_a_glossary_entry_unless_its_name_explains_it() -> None:

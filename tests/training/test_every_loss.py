@@ -73,6 +73,14 @@ CASES = [
     ({"name": "online_contrastive", "distance": "euclidean"}, GRADED),
     ({"name": "simcse"}, GRADED),
     ({"name": "mnrl"}, GRADED),
+    (
+        {"name": "mnrl", "mask": "guide", "mask_guide": "static", "directions": ["query_to_doc", "query_to_query"]},
+        GRADED,
+    ),
+    ({"name": "bsc", "mask": "self", "hardness": "all_negatives", "matryoshka_dims": [16, 32]}, GRADED),
+    ({"name": "sigmoid"}, GRADED),
+    ({"name": "cosent"}, GRADED),
+    ({"name": "angle"}, GRADED),
 ]
 
 

@@ -49,6 +49,11 @@ LOSSES = [
     {"name": "online_contrastive", "distance": "euclidean"},
     {"name": "simcse", "learn_temperature": True},
     {"name": "mnrl"},
+    {"name": "mnrl", "mask": "self", "hardness": "all_negatives", "directions": ["query_to_doc", "query_to_query"]},
+    {"name": "bsc", "mask": "self", "mask_margin": 0.1, "debiased_prior": 0.05, "matryoshka_dims": [16, 32]},
+    {"name": "sigmoid"},
+    {"name": "cosent"},
+    {"name": "angle"},
 ]
 
 

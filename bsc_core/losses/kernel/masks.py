@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bsc_core.errors import InputError
+from bsc_core.losses.kernel.negatives import cells_in_tile
 
 TileRule: TypeAlias = Callable[[slice, slice], tuple[Tensor, Tensor | None]]
 """(rows, columns) -> bool (r, c) positives and bool (r, c) candidates, None where every cell is a candidate.
@@ -86,6 +87,84 @@ class Direction:
         return tile
 
 
+@dataclass(frozen=True)
+class SameSide:
+    """Tile rule of anchors against the texts of their own side, queries or documents; no cell is a positive.
+
+    Extra documents belong to the anchors in turn: of B anchors, rows B + i, 2B + i, ... are those of anchor i where
+    their number is a multiple of B.
+    """
+
+    pairs: int  # B
+    texts: int  # M
+    device: torch.device
+    candidates: Tensor | None = None  # bool (M,), texts that are candidates; None for all
+    ids: Tensor | None = None  # (M,) text ids: an equal text is no candidate; None to ignore
+
+    def __call__(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
+        """Return positives, none, and candidates of a tile, bool (r, c)."""
+        other = ~owned(rows, columns, self.pairs, self.texts, self.device)
+        if self.ids is not None:
+            other &= self.ids[rows, None] != self.ids[columns]
+        if self.candidates is not None:
+            other &= self.candidates[columns]
+        return torch.zeros_like(other), other
+
+
+def owned(rows: slice, columns: slice, pairs: int, texts: int, device: torch.device) -> Tensor:
+    """Return bool (r, c), the cells of an anchor and its text or one of its extra documents; see `SameSide`."""
+    across = torch.arange(columns.start, columns.stop, device=device)
+    if texts % pairs == 0:
+        across = across % pairs
+    return torch.arange(rows.start, rows.stop, device=device)[:, None] == across
+
+
+def labeled_cells(positive: Tensor | None, queries: Tensor, documents: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the (query, document) cells that a label decides, apart from the pairs themselves, long (E, 2) each.
+
+    A batch has the label of cell (i, j) if one of its pairs has the texts of query i and document j.
+
+    Args:
+        positive: bool (B,), the positive pairs; None for all.
+        queries: (B,) text ids.
+        documents: (B + K,) text ids.
+
+    Returns:
+        The cells labeled positive, and those labeled negative and not positive.
+    """
+    pairs, device = len(queries), queries.device
+    if positive is None:
+        positive = torch.ones(pairs, dtype=torch.bool, device=device)
+    texts, query = torch.unique(queries, return_inverse=True)
+    named, document = torch.unique(documents, return_inverse=True)
+    codes, which = torch.unique(query * len(named) + document[:pairs], return_inverse=True)
+    is_positive = torch.bincount(which[positive], minlength=len(codes)) > 0
+    rows, row_starts, row_counts = _by_value(query, len(texts))
+    columns, column_starts, column_counts = _by_value(document, len(named))
+    of_query, of_document = codes // len(named), codes % len(named)
+    sizes = row_counts[of_query] * column_counts[of_document]  # cells of each labeled pair of texts
+    code = torch.repeat_interleave(torch.arange(len(codes), device=device), sizes)
+    within = torch.arange(len(code), device=device) - (sizes.cumsum(0) - sizes)[code]
+    width = column_counts[of_document][code]
+    row = rows[row_starts[of_query][code] + within // width]
+    column = columns[column_starts[of_document][code] + within % width]
+    cells, decided = torch.stack([row, column], dim=1), is_positive[code]
+    other = row != column
+    return cells[other & decided], cells[other & ~decided]
+
+
+def all_document_ids(ids: Tensor, choices: int) -> Tensor:
+    """Return text ids of all documents, (B + K,); extra documents without an id get a new one."""
+    missing = choices - len(ids)
+    return ids if not missing else torch.cat([ids, ids.min() - 1 - torch.arange(missing, device=ids.device)])
+
+
+def _by_value(values: Tensor, number: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the positions (N,) ordered by value, and first position and count of each of `number` values."""
+    counts = torch.bincount(values, minlength=number)
+    return values.argsort(stable=True), counts.cumsum(0) - counts, counts
+
+
 def excluded_cells(ids: dict[str, Tensor], anchors: int, candidates: int) -> Tensor | None:
     """Return the excluded (anchor, candidate) cells of a batch, long (E, 2); None if ids["excluded"] has none.
 
@@ -118,7 +197,7 @@ def without(rule: Rule, cells: Tensor | None) -> Rule:
     """Return the rule without the excluded candidates. A positive stays positive even if its cell is excluded."""
     if cells is None:
         return rule
-    return _Without(_diagonal_tiles(rule, cells.device) if isinstance(rule, Diagonal) else rule, cells)
+    return _Without(diagonal_tiles(rule, cells.device) if isinstance(rule, Diagonal) else rule, cells)
 
 
 @dataclass(frozen=True)
@@ -130,15 +209,13 @@ class _Without:
 
     def __call__(self, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
         positives, candidates = self.rule(rows, columns)
-        down, across = self.cells[:, 0], self.cells[:, 1]
-        inside = (down >= rows.start) & (down < rows.stop) & (across >= columns.start) & (across < columns.stop)
         allowed = torch.ones_like(positives) if candidates is None else candidates.clone()
-        allowed[down[inside] - rows.start, across[inside] - columns.start] = False
+        allowed[cells_in_tile(self.cells, rows, columns)] = False
         return positives, allowed
 
 
-def _diagonal_tiles(rule: Diagonal, device: torch.device) -> TileRule:
-    """Return a diagonal rule as a tile rule."""
+def diagonal_tiles(rule: Diagonal, device: torch.device) -> TileRule:
+    """Return a diagonal rule as a tile rule. Its tiles are (rows, columns) with either side as anchors."""
 
     def tile(rows: slice, columns: slice) -> tuple[Tensor, Tensor | None]:
         paired = _diagonal(rows, columns, device)

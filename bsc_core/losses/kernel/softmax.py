@@ -2,10 +2,13 @@
 
 # B queries, M candidates, D dimensions
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from bsc_core.losses.kernel.masks import Diagonal, Rule
+from bsc_core.losses.kernel.negatives import Negatives
 from bsc_core.losses.kernel.tiled import TiledSoftmax
 
 SMALL_SCORES = 128 * 128
@@ -58,9 +61,62 @@ def masked_softmax(
         losses = _small(left, right, temperature, rows, columns)
         if losses is not None:
             return losses
+    row_sums, column_sums = softmax_sums(left, right, temperature, rows, columns, tile=tile)
+    return row_sums.losses(), None if column_sums is None else column_sums.losses()
+
+
+@dataclass(frozen=True)
+class SoftmaxSums:
+    """Sums of the softmax of each anchor, (anchors,) each.
+
+    Attributes:
+        log_sum: Log-sum-exp of the logits of the candidates; -inf for an anchor without candidates, 0 for one that
+            does not count.
+        positive: Mean logit of the positives; 0 without positives.
+        negatives: Number of negatives; None for plain negatives, where it is not counted.
+        removed: Number of negatives that the judge removed; None without a judge.
+    """
+
+    log_sum: Tensor
+    positive: Tensor
+    negatives: Tensor | None
+    removed: Tensor | None
+
+    def losses(self) -> Tensor:
+        """Return log_sum - positive, at least 0."""
+        losses = self.log_sum - self.positive
+        return losses + (losses.clamp(min=0.0) - losses).detach()  # below 0 is rounding
+
+
+def softmax_sums(
+    left: Tensor,
+    right: Tensor,
+    temperature: Tensor | float,
+    rows: Rule,
+    columns: Rule | None = None,
+    *,
+    negatives: Negatives | None = None,
+    tile: int | None = None,
+    calls: int = 1,
+) -> tuple[SoftmaxSums, SoftmaxSums | None]:
+    """Return the parts of `masked_softmax` for denominators that are put together from several of them.
+
+    Args:
+        left: (B, D), normalized, float32 or float64.
+        right: (M, D), normalized.
+        temperature: tau > 0, a number or a scalar tensor.
+        rows: Mask rule with the rows as anchors.
+        columns: Mask rule with the columns as anchors, its tiles in the same (rows, columns) orientation.
+        negatives: Treatment of the negatives; None: plain.
+        tile: Rows and columns of a tile; None to choose.
+        calls: Number of calls whose scores are stored for the backward pass at the same time; they share its memory.
+
+    Returns:
+        The sums of the rows, and, with `columns`, of the columns.
+    """
     tau = torch.as_tensor(temperature, dtype=left.dtype, device=left.device)
-    row_losses, column_losses = TiledSoftmax.apply(left, right, tau, rows, columns, tile)  # type: ignore[no-untyped-call]
-    return row_losses, column_losses
+    results = TiledSoftmax.apply(left, right, tau, rows, columns, negatives, tile, calls)  # type: ignore[no-untyped-call]
+    return SoftmaxSums(*results[:4]), None if columns is None else SoftmaxSums(*results[4:])
 
 
 def _small(

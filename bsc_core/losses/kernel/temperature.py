@@ -1,4 +1,4 @@
-"""Temperature tau of a softmax: fixed, or learned as log tau or as 1 / tau.
+"""Temperature tau of a softmax: fixed, scheduled, or learned as log tau or as 1 / tau.
 
 The released code learns 1 / tau, which one large step can push to 0 or below, and does not save it. Here the default
 parameter is log tau, a learned tau stays within [0.01, 100], and it is part of the loss's state dict.
@@ -15,11 +15,21 @@ from bsc_core.config.losses import SoftmaxOverBatch
 
 
 class FixedTemperature(nn.Module):
-    """A temperature that is not trained."""
+    """A temperature that is not trained: constant, or changing from `first` to `last` over the steps of training."""
 
-    def __init__(self, temperature: float) -> None:
+    def __init__(self, first: float, last: float | None = None, schedule: str = "constant") -> None:
         super().__init__()
-        self.value = float(temperature)
+        self.first, self.last, self.schedule = float(first), float(first if last is None else last), schedule
+        self.value = self.first
+
+    def set_progress(self, share: float) -> None:
+        """Set tau for a share of training in [0, 1]: 0 at the first step, 1 at the last.
+
+        With "linear" tau = first + share (last - first); with "cosine" tau = last + (first - last) (1 + cos(pi share))
+        / 2, the first half of the wave of Kukleva et al., 2023 (2303.13664).
+        """
+        remaining = (1 + math.cos(math.pi * share)) / 2 if self.schedule == "cosine" else 1 - share
+        self.value = self.first if self.schedule == "constant" else self.last + (self.first - self.last) * remaining
 
     def forward(self) -> float:
         """Return tau."""
@@ -74,6 +84,6 @@ Temperature = FixedTemperature | LearnedTemperature | LinearTemperature
 def make_temperature(config: SoftmaxOverBatch) -> Temperature:
     """Return the temperature module of a loss; its config has checked the range."""
     if not config.learn_temperature:
-        return FixedTemperature(config.temperature)
+        return FixedTemperature(config.temperature, config.temperature_end, config.temperature_schedule)
     learned = LearnedTemperature if config.temperature_parameter == "log" else LinearTemperature
     return learned(config.temperature)

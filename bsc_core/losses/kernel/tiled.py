@@ -6,7 +6,10 @@ separate log-sum-exp.
 
 # B rows, M columns, D dimensions; r rows and c columns of a tile
 
+from __future__ import annotations
+
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -14,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bsc_core.losses.kernel.masks import Diagonal, Rule
+from bsc_core.losses.kernel.masks import Diagonal, Rule, diagonal_tiles, transpose_rule
+from bsc_core.losses.kernel.negatives import TIE, Judge, Negatives
 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 STORED_SCORES = 4096 * 4096
@@ -26,67 +30,106 @@ SAFE_SCORE = 40.0
 class _Direction:
     """One direction of a batch: anchors along one axis of the scores, candidates along the other."""
 
-    def __init__(self, rule: Rule, axis: int, paired: Tensor, size: int) -> None:
+    def __init__(
+        self, rule: Rule, axis: int, paired: Tensor, shape: tuple[int, int], negatives: Negatives | None
+    ) -> None:
         """Initialize. axis: 1 if rows are the anchors, else 0. paired: (P,) scores of the diagonal."""
-        self.rule, self.axis = rule, axis
+        self.rule, self.axis, self.treatment = rule, axis, negatives or Negatives()
+        self.hardness = self.treatment.hardness if axis == 1 else None
+        size = shape[1 - axis]
         self.positive_scores = paired.new_zeros(size)  # summed over the positives
         self.positives = paired.new_zeros(size)  # their number
         self.log_sum = paired.new_full((size,), -torch.inf)  # log-sum-exp of the candidates
+        self.negatives = None if negatives is None else paired.new_zeros(size)  # number of candidates but the positives
+        self.removed = None if self.treatment.judge is None else paired.new_zeros(size)  # by the judge
         if isinstance(rule, Diagonal):
             self.positive_scores[: len(paired)] = paired
             self.positives[: len(paired)] = 1.0
             if rule.counted is not None:
                 self.positives *= rule.counted[:size]
+            if self.negatives is not None:
+                candidates = rule.candidates
+                self.negatives += shape[axis] if candidates is None else candidates.sum()
+                self.negatives[: len(paired)] -= (
+                    1.0 if candidates is None else candidates[: len(paired)].to(paired.dtype)
+                )
 
-    def masks(self, rows: slice, columns: slice) -> tuple[Tensor | None, Tensor | None]:
-        """Return positives (None: the diagonal) and candidates (None: all) of a tile."""
-        if not isinstance(self.rule, Diagonal):
-            positives, candidates = self.rule(rows, columns)
+    def masks(self, tile: _Tile, *, count: bool = False) -> tuple[Tensor | None, Tensor | None]:
+        """Return positives (None: the diagonal) and candidates (None: all) of a tile, and count them if asked to.
+
+        With the decoupled diagonal, the positives are candidates here, and their exps are 0.
+        """
+        if isinstance(self.rule, Diagonal):
+            candidates = self.rule.candidates
+            if candidates is not None:
+                candidates = candidates[tile.columns] if self.axis == 1 else candidates[tile.rows][:, None]
+            kept = self._kept(tile)
+            if kept is None:
+                return None, candidates
+            if count and self.removed is not None and self.negatives is not None:
+                left_out = kept.eq(0) if candidates is None else kept.eq(0) & candidates
+                number = left_out.view(torch.uint8).sum(self.axis, dtype=kept.dtype)
+                self.removed[self._anchors(tile)] += number
+                self.negatives[self._anchors(tile)] -= number
+            return None, kept if candidates is None else kept * candidates
+        positives, candidates = self.rule(tile.rows, tile.columns)
+        if self.negatives is None:
             return positives, None if candidates is None else candidates | positives
-        if self.rule.candidates is None:
-            return None, None
-        return None, self.rule.candidates[columns] if self.axis == 1 else self.rule.candidates[rows][:, None]
+        negatives = ~positives if candidates is None else candidates & ~positives
+        kept = self._kept(tile)
+        if kept is not None:
+            before, negatives = negatives, negatives & (kept > 0)
+            if count and self.removed is not None:
+                self.removed[self._anchors(tile)] += (before & ~negatives).sum(self.axis)
+        if count:
+            self.negatives[self._anchors(tile)] += negatives.sum(self.axis)
+        return positives, negatives if self.treatment.decoupled else negatives | positives
 
-    def add_tile(self, scores: Tensor, exps: Tensor | None, rows: slice, columns: slice) -> None:
-        """Add one tile of scores (r, c), with their exps (r, c) if these may be used."""
-        anchors = rows if self.axis == 1 else columns
-        positives, candidates = self.masks(rows, columns)
+    def add_tile(self, tile: _Tile) -> None:
+        """Add one tile of scores."""
+        anchors = self._anchors(tile)
+        positives, candidates = self.masks(tile, count=True)
         if positives is not None:
-            self.positive_scores[anchors] += (scores * positives).sum(self.axis)
+            self.positive_scores[anchors] += (tile.scores * positives).sum(self.axis)
             self.positives[anchors] += positives.sum(self.axis)
-        if exps is not None:
-            summed = (exps if candidates is None else exps * candidates).sum(self.axis).log()
+        if tile.exps is not None:
+            exps = tile.exps if candidates is None else tile.exps * candidates
+            if self.hardness is not None and tile.bumps is not None:
+                exps = exps * _without_positives(tile.bumps, positives).exp()
+            summed = exps.sum(self.axis).log()
         else:
-            allowed = scores if candidates is None else scores.masked_fill(~candidates, -torch.inf)
-            summed = allowed.logsumexp(self.axis)
+            summed = self._allowed(tile, positives, candidates).logsumexp(self.axis)
         self.log_sum[anchors] = torch.logaddexp(self.log_sum[anchors], summed)
 
-    def losses(self, shift: float) -> Tensor:
-        """Return (anchors,) log-sum-exp of the candidates minus the mean of the positives; 0 without positives.
+    def sums(self, shift: float) -> tuple[Tensor, Tensor]:
+        """Return (anchors,) log-sum-exp of the candidates and mean score of the positives.
 
-        Afterwards `log_sum` is +inf for anchors without positives, so that their probabilities are 0.
+        Both are 0 for anchors without positives, unless all anchors count. Afterwards `log_sum` is +inf for anchors
+        that have no gradient, so that their probabilities are 0.
         """
-        counted = self.positives > 0
-        self.log_sum = torch.where(counted, self.log_sum + shift, torch.inf)
-        losses = self.log_sum - self.positive_scores / self.positives.clamp(min=1)
-        return torch.where(counted, losses.clamp_(min=0.0), 0.0)  # below 0 is rounding
+        has_positive = self.positives > 0
+        counted = torch.ones_like(has_positive) if self.treatment.all_anchors else has_positive
+        sums = torch.where(counted, self.log_sum + shift, 0.0)
+        self.log_sum = torch.where(counted & sums.isfinite(), sums, torch.inf)
+        return sums, torch.where(has_positive, self.positive_scores / self.positives.clamp(min=1), 0.0)
 
-    def start_backward(self, gradient: Tensor, shift: float) -> None:
-        """Store the gradient of the losses, (anchors,)."""
-        self.gradient = torch.where(self.positives > 0, gradient, 0.0)
-        self.positive_weight = self.gradient / self.positives.clamp(min=1)
+    def start_backward(self, of_sums: Tensor, of_positives: Tensor, shift: float) -> None:
+        """Store the gradients of the two results of `sums`, (anchors,) each."""
+        self.gradient = torch.where(self.log_sum.isfinite(), of_sums, 0.0)
+        self.positive_weight = torch.where(self.positives > 0, -of_positives, 0.0) / self.positives.clamp(min=1)
         self.weight = self.gradient * (shift - self.log_sum).exp()  # of exp(score - shift)
 
-    def candidate_gradient(
-        self, scores: Tensor, exps: Tensor | None, rows: slice, columns: slice
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the gradient by the candidates (r, c), or the factor of exps if given, and the positives' mask."""
-        anchors = rows if self.axis == 1 else columns
-        positives, candidates = self.masks(rows, columns)
-        if exps is not None:
+    def candidate_gradient(self, tile: _Tile) -> tuple[Tensor, Tensor | None]:
+        """Return the gradient by the candidates (r, c), or the factor of the tile's exps, and the positives' mask."""
+        anchors = self._anchors(tile)
+        positives, candidates = self.masks(tile)
+        if tile.exps is not None:
             weights = self._along(self.weight[anchors])
-            return weights if candidates is None else weights * candidates, positives
-        allowed = scores if candidates is None else scores.masked_fill(~candidates, -torch.inf)  # its exp may be inf
+            weights = weights if candidates is None else weights * candidates
+            if self.hardness is not None and tile.bumps is not None:
+                weights = weights * _without_positives(tile.bumps, positives).exp()
+            return weights, positives
+        allowed = self._allowed(tile, positives, candidates)
         return (allowed - self._along(self.log_sum[anchors])).exp_() * self._along(self.gradient[anchors]), positives
 
     def subtract_positives(self, gradient: Tensor, positives: Tensor | None, rows: slice, columns: slice) -> None:
@@ -99,75 +142,173 @@ class _Direction:
             cells = gradient[first - rows.start : last - rows.start, first - columns.start : last - columns.start]
             cells.diagonal().sub_(self.positive_weight[first:last])
 
+    def _allowed(self, tile: _Tile, positives: Tensor | None, candidates: Tensor | None) -> Tensor:
+        """Return the logits of the candidates of a tile (r, c), -inf for others."""
+        logits = tile.scores
+        if self.hardness is not None and tile.bumps is not None:
+            logits = logits + _without_positives(tile.bumps, positives)
+        return logits if candidates is None else logits.masked_fill(candidates == 0, -torch.inf)
+
+    def _kept(self, tile: _Tile) -> Tensor | None:
+        """Return 0 for the cells of a tile that the judge removes, else 1, (r, c); None without judge."""
+        judge = self.treatment.judge
+        if judge is None or tile.judged is None:
+            return None
+        return judge.kept_cells(*tile.judged, tile.rows, tile.columns, self.axis)
+
+    def _anchors(self, tile: _Tile) -> slice:
+        return tile.rows if self.axis == 1 else tile.columns
+
     def _along(self, values: Tensor) -> Tensor:
         return values[:, None] if self.axis == 1 else values
 
 
+@dataclass
+class _Tile:
+    """Scores of a tile, (r, c)."""
+
+    rows: slice
+    columns: slice
+    scores: Tensor
+    exps: Tensor | None = None  # exp(score - shift), where all directions may share it
+    judged: tuple[Tensor, Tensor] | None = None  # similarities of the judge and limits of all anchors
+    bumps: Tensor | None = None  # hardness weights, added to the logits of rows as anchors
+
+    @property
+    def arrays(self) -> int:
+        """Number of its arrays (r, c)."""
+        parts = (self.scores, self.exps, self.bumps, None if self.judged is None else self.judged[0])
+        return len({part.data_ptr() for part in parts if part is not None})
+
+
 class TiledSoftmax(torch.autograd.Function):
-    """Map (left (B, D), right (M, D), tau, rows, columns, tile) to losses of the rows (B,) and columns (M,)."""
+    """Sums of the softmax of each row, and of each column where there is a rule for them.
+
+    Inputs: left (B, D), right (M, D), tau, rows, columns, negatives, tile and calls, as for `softmax_sums`. Results:
+    the four fields of `SoftmaxSums` for the rows, (B,) each, and for the columns, (M,) each; two have gradients.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, left: Tensor, right: Tensor, tau: Tensor, rows: Rule, columns: Rule | None, tile: int | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the losses; see `bsc_core.losses.kernel.softmax.masked_softmax`."""
+        ctx: Any,
+        left: Tensor,
+        right: Tensor,
+        tau: Tensor,
+        rows: Rule,
+        columns: Rule | None,
+        negatives: Negatives | None,
+        tile: int | None,
+        calls: int,
+    ) -> tuple[Tensor | None, ...]:
+        """Return the sums; see `bsc_core.losses.kernel.softmax.softmax_sums`."""
         scale = 1.0 / float(tau)
-        pairs = min(len(left), len(right))
+        pairs, shape = min(len(left), len(right)), (len(left), len(right))
         paired = (left[:pairs] * right[:pairs]).sum(dim=1) * scale  # (P,)
-        directions = [_Direction(rows, 1, paired, len(left))]
+        diagonal = all(isinstance(rule, Diagonal) for rule in (rows, columns) if rule is not None)
+        if negatives is not None and not diagonal:
+            rows = diagonal_tiles(rows, left.device) if isinstance(rows, Diagonal) else rows
+            columns = transpose_rule(diagonal_tiles(columns, left.device)) if isinstance(columns, Diagonal) else columns
+        directions = [_Direction(rows, 1, paired, shape, negatives)]
         if columns is not None:
-            directions.append(_Direction(columns, 0, paired, len(right)))
+            directions.append(_Direction(columns, 0, paired, shape, negatives))
+        treatment = negatives or Negatives()
         largest = float(_max_norm(left) * _max_norm(right)) * scale
-        shift = largest if largest <= SAFE_SCORE else None
-        masked = not all(isinstance(direction.rule, Diagonal) for direction in directions)
-        tiles = list(_tiles(len(left), len(right), tile, masked=masked))
-        remaining = STORED_SCORES if tile is None else 0
-        stored: dict[int, Tensor] = {}  # by tile number
+        strength = 0.0 if treatment.hardness is None else treatment.hardness.strength
+        shift = largest if largest + strength <= SAFE_SCORE else None
+        tiles = list(_tiles(len(left), len(right), tile, masked=not diagonal or negatives is not None))
+        builder = _TileBuilder(left, right, scale, shift, treatment, diagonal and treatment.decoupled)
+        remaining = STORED_SCORES // calls if tile is None else 0
+        stored: dict[int, _Tile] = {}  # by tile number
         for number, (first, second) in enumerate(tiles):
-            scores = _scores(left[first], right[second], scale)
-            exps = None if shift is None else _exps(scores, shift, directions)
+            part = builder.build(first, second, keep_scores=not diagonal)
             for direction in directions:
-                direction.add_tile(scores, exps, first, second)
-            remaining -= scores.numel()
+                direction.add_tile(part)
+            remaining -= part.scores.numel() * part.arrays
             if remaining >= 0:
-                stored[number] = scores if exps is None else exps
+                stored[number] = part
         ctx.save_for_backward(left, right)
-        ctx.directions, ctx.tiles, ctx.stored, ctx.shift, ctx.scale = directions, tiles, stored, shift, scale
-        losses = [direction.losses(0.0 if shift is None else shift) for direction in directions]
-        return losses[0], losses[1] if columns is not None else None
+        ctx.directions, ctx.tiles, ctx.stored, ctx.builder = directions, tiles, stored, builder
+        results: list[Tensor | None] = []
+        for direction in directions:
+            results += [*direction.sums(0.0 if shift is None else shift), direction.negatives, direction.removed]
+        ctx.mark_non_differentiable(*(r for n, r in enumerate(results) if n % 4 > 1 and r is not None))
+        return (*results, *[None] * (8 - len(results)))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_rows: Tensor, of_columns: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of left, right and tau."""
         left, right = ctx.saved_tensors
-        directions, shift, scale = ctx.directions, ctx.shift, ctx.scale
-        for direction, gradient in zip(directions, (of_rows, of_columns), strict=False):
-            direction.start_backward(gradient, 0.0 if shift is None else shift)
+        directions, builder, scale = ctx.directions, ctx.builder, ctx.builder.scale
+        for direction, start in zip(directions, (0, 4), strict=False):
+            direction.start_backward(gradients[start], gradients[start + 1], builder.shift or 0.0)
         to_left, to_right = torch.zeros_like(left), torch.zeros_like(right)
         for number, (first, second) in enumerate(ctx.tiles):
-            scores = exps = ctx.stored.pop(number, None)  # overwritten below; a second backward pass recomputes it
-            if scores is None:
-                scores = exps = _scores(left[first], right[second], scale)
-                if shift is not None:
-                    exps = exps.sub_(shift).exp_()
-            gradient = _tile_gradient(directions, scores, None if shift is None else exps, (first, second))
+            tile = ctx.stored.pop(number, None)  # overwritten below; a second backward pass recomputes it
+            gradient = _tile_gradient(directions, tile or builder.build(first, second))
             to_left[first].addmm_(gradient, right[second], alpha=scale)
             to_right[second].addmm_(gradient.T, left[first], alpha=scale)
         to_tau = -(left * to_left).sum() * scale if ctx.needs_input_grad[2] else None
-        return to_left, to_right, to_tau, None, None, None
+        return to_left, to_right, to_tau, None, None, None, None, None
 
 
-def _tile_gradient(
-    directions: list[_Direction], scores: Tensor, exps: Tensor | None, tile: tuple[slice, slice]
-) -> Tensor:
-    """Return the gradient with respect to a tile's scores (r, c). exps is overwritten."""
-    parts = [direction.candidate_gradient(scores, exps, *tile) for direction in directions]
+def _tile_gradient(directions: list[_Direction], tile: _Tile) -> Tensor:
+    """Return the gradient with respect to a tile's scores (r, c). Its exps are overwritten."""
+    parts = [direction.candidate_gradient(tile) for direction in directions]
     weights = parts[0][0] if len(parts) == 1 else parts[0][0] + parts[1][0]
-    gradient = weights if exps is None else exps.mul_(weights)
+    gradient = weights if tile.exps is None else tile.exps.mul_(weights)
     for direction, (_, positives) in zip(directions, parts, strict=True):
-        direction.subtract_positives(gradient, positives, *tile)
+        direction.subtract_positives(gradient, positives, tile.rows, tile.columns)
     return gradient
+
+
+@dataclass
+class _TileBuilder:
+    """Computes the tiles of a score matrix."""
+
+    left: Tensor
+    right: Tensor
+    scale: float  # 1 / tau
+    shift: float | None  # the largest possible score; None where exps cannot be shared
+    treatment: Negatives
+    decoupled: bool  # whether the diagonal leaves all denominators
+
+    def build(self, rows: slice, columns: slice, *, keep_scores: bool = False) -> _Tile:
+        """Return a tile; without `keep_scores`, its scores are overwritten where there are exps."""
+        scores = (self.left[rows] @ self.right[columns].T).mul_(self.scale)  # (r, c)
+        tile = _Tile(rows, columns, scores)
+        if self.treatment.hardness is not None:
+            tile.bumps = self.treatment.hardness.bumps(scores, self.scale, rows, columns)
+        if self.shift is not None:
+            tile.exps = (scores - self.shift if keep_scores else scores.sub_(self.shift)).exp_()
+        if self.decoupled:
+            values, nothing = (scores, -torch.inf) if tile.exps is None else (tile.exps, 0.0)
+            _fill_diagonal(values, rows, columns, nothing)
+        if self.treatment.judge is not None:
+            tile.judged = self._judged(self.treatment.judge, tile)
+        return tile
+
+    def _judged(self, judge: Judge, tile: _Tile) -> tuple[Tensor, Tensor]:
+        """Return similarities of the judge in a tile and the limits, both under the same increasing function."""
+        limits = judge.limits + TIE
+        if judge.cosines.left is not None:
+            return judge.cosines.tile(tile.scores, self.scale, tile.rows, tile.columns), limits
+        if tile.exps is not None and self.shift is not None:
+            return tile.exps, (limits * self.scale - self.shift).exp()
+        return tile.scores, limits * self.scale
+
+
+def _without_positives(bumps: Tensor, positives: Tensor | None) -> Tensor:
+    """Return the hardness weights (r, c) without those of positives off the diagonal."""
+    return bumps if positives is None else bumps * ~positives
+
+
+def _fill_diagonal(values: Tensor, rows: slice, columns: slice, value: float) -> None:
+    """Set the cells of the matrix diagonal in a tile."""
+    first, last = max(rows.start, columns.start), min(rows.stop, columns.stop)
+    if first < last:
+        cells = values[first - rows.start : last - rows.start, first - columns.start : last - columns.start]
+        cells.diagonal().fill_(value)
 
 
 def _tiles(height: int, width: int, tile: int | None, *, masked: bool) -> Iterator[tuple[slice, slice]]:
@@ -177,16 +318,6 @@ def _tiles(height: int, width: int, tile: int | None, *, masked: bool) -> Iterat
         rows = columns = tile
     for top, start in product(range(0, height, rows), range(0, width, columns)):
         yield slice(top, min(top + rows, height)), slice(start, min(start + columns, width))
-
-
-def _scores(left: Tensor, right: Tensor, scale: float) -> Tensor:
-    return (left @ right.T).mul_(scale)  # (r, c)
-
-
-def _exps(scores: Tensor, shift: float, directions: list[_Direction]) -> Tensor:
-    """Return exp(scores - shift), in place if no direction needs the scores afterwards."""
-    in_place = all(isinstance(direction.rule, Diagonal) for direction in directions)
-    return (scores.sub_(shift) if in_place else scores - shift).exp_()
 
 
 def _max_norm(vectors: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Batch:
     queries: Tensor  # (B, D)
     documents: Tensor  # (B + K, D)
     labels: Tensor | None  # (B,), or None where every pair is positive
-    ids: dict[str, Tensor]  # `query_ids` (B,), `document_ids` (B + K,), where known `classes` (B,), `excluded` (n, 2)
+    ids: dict[str, Tensor]  # `query_ids` (B,), `document_ids` (B + K,); see `Loss.forward` for others
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,16 @@ def batch_texts(dataset: PairDataset, rows: Ids, loss: LossConfig | LossSection)
     return Texts(np.concatenate([distinct, distinct]).astype(np.int32), len(distinct), queries, queries + len(distinct))
 
 
-def make_batch(vectors: Tensor, texts: Texts, dataset: PairDataset, rows: Ids) -> Batch:
-    """Return the rows as inputs of the loss. vectors: (E, D) of `texts.ids`."""
+def make_batch(vectors: Tensor, texts: Texts, dataset: PairDataset, rows: Ids, guide: Vectors | None = None) -> Batch:
+    """Return the rows as inputs of the loss.
+
+    Args:
+        vectors: (E, D), vectors of `texts.ids`.
+        texts: The texts of the rows.
+        dataset: The training pairs.
+        rows: (B,).
+        guide: (U, G), vectors of a guide for all texts of the dataset; None without one.
+    """
     queries = vectors[torch.from_numpy(texts.queries).to(vectors.device)]
     documents = vectors[torch.from_numpy(texts.documents).to(vectors.device)]
     query_ids, document_ids = dataset.query[rows], dataset.document[rows]
@@ -104,6 +112,9 @@ def make_batch(vectors: Tensor, texts: Texts, dataset: PairDataset, rows: Ids) -
     if len(dataset.marked_pairs):
         arrays["excluded"] = excluded_cells(dataset, query_ids, document_ids)
     ids = {name: torch.from_numpy(array.astype(np.int64)).to(vectors.device) for name, array in arrays.items()}
+    if guide is not None:
+        for name, positions in (("guide_queries", texts.queries), ("guide_documents", texts.documents)):
+            ids[name] = torch.from_numpy(guide[texts.ids[positions]]).to(vectors.device)
     labels = None if dataset.label is None else torch.from_numpy(dataset.label[rows]).to(vectors.device)
     return Batch(queries, documents, labels, ids)
 
@@ -116,16 +127,24 @@ def backward_batch(
     *,
     scale: Tensor | float = 1.0,
     memory: Vectors | None = None,
+    guide: Vectors | None = None,
 ) -> BatchReport:
     """Add the gradient of `scale` times the loss of the rows to those of encoder and loss.
 
-    rows: (B,). memory: one row for each text of the dataset; receives the vectors of the batch.
+    Args:
+        encoder: Encodes the texts of the rows.
+        loss: The loss.
+        dataset: The training pairs.
+        rows: (B,).
+        scale: Factor of the loss.
+        memory: (U, D), one row for each text of the dataset; receives the vectors of the batch.
+        guide: (U, G), vectors of the guide of the loss.
     """
     texts = batch_texts(dataset, rows, getattr(loss, "config", LossSection()))
     encoding = encoder.encode(texts.ids)
     if memory is not None:
         memory[texts.ids[: texts.distinct]] = encoding.vectors[: texts.distinct].detach().cpu().numpy()
-    batch = make_batch(encoding.vectors, texts, dataset, rows)
+    batch = make_batch(encoding.vectors, texts, dataset, rows, guide)
     parts: LossParts = loss(batch.queries, batch.documents, batch.labels, **batch.ids)
     torch.autograd.backward([parts.total * scale])
     encoding.backward()

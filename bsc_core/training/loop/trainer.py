@@ -23,6 +23,7 @@ from bsc_core.encoders import eval_mode
 from bsc_core.encoders.forward import Forward, make_forward
 from bsc_core.encoders.tokens import TokenTable
 from bsc_core.errors import InputError, TrainingError
+from bsc_core.losses.kernel.temperature import FixedTemperature
 from bsc_core.training.loop.device import activation_memory, peak_memory_bytes, resolve_precision
 from bsc_core.training.loop.distributed import Distributed
 from bsc_core.training.loop.optim import clip_gradients, make_optimizer, make_schedule, reset_moments
@@ -47,6 +48,7 @@ class Sampler(Protocol):
     dataset: PairDataset  # the pairs that the rows of a batch refer to; may change while an epoch is read
     tokens: TokenTable  # the tokenized texts of `dataset`
     memory: Vectors | None  # (U, D), or None; receives the vectors that the steps compute
+    guide: Vectors | None  # (U, G) vectors of the guide of the loss, or None
     fixed_tokens: bool  # whether `dataset` and `tokens` never change
 
     def batches(self, epoch: int) -> Batches:
@@ -220,6 +222,7 @@ class Trainer:
             self.encoder.train()  # a callback may have evaluated, and sampled random numbers
             self.distributed.broadcast_random_state()
             rate = float(schedule.get_last_lr()[0])
+            self._set_temperature(step, steps)
             batches = [self._backward(rows, part.size, step) for rows in part.batches]
             norm = self._update(schedule, step)
             last = step == config.max_steps if config.max_steps else part.ends_epoch and part.epoch == config.epochs
@@ -312,7 +315,9 @@ class Trainer:
             self.forward.use_tokens(sampler.tokens)
         scale = self.scaler.scale(torch.ones((), device=self.forward.device)) / batches
         try:
-            return backward_batch(self.cached, self.loss, sampler.dataset, rows, scale=scale, memory=sampler.memory)
+            return backward_batch(
+                self.cached, self.loss, sampler.dataset, rows, scale=scale, memory=sampler.memory, guide=sampler.guide
+            )
         except (TrainingError, InputError) as error:
             raise TrainingError(f"step {step}: {error}") from None
 
@@ -332,6 +337,13 @@ class Trainer:
         if not overflow:  # fp16 skips such a step and lowers its scale
             schedule.step()
         return norm
+
+    def _set_temperature(self, step: int, steps: int) -> None:
+        """Set the temperatures that follow a schedule. step: from 1 to `steps`."""
+        share = min(1.0, (step - 1) / max(1, steps - 1))
+        for module in self.loss.modules():
+            if isinstance(module, FixedTemperature):
+                module.set_progress(share)
 
     def _temperature(self) -> float | None:
         temperature = getattr(self.loss, "temperature", None)

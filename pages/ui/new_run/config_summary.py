@@ -31,6 +31,9 @@ LOSS_NAMES = {
     "online_contrastive": "online contrastive",
     "simcse": "SimCSE",
     "mnrl": "multiple negatives ranking (MNRL)",
+    "sigmoid": "sigmoid of every cell",
+    "cosent": "order of the cosines (CoSENT)",
+    "angle": "order of the angles (AnglE)",
 }
 NORMALIZATIONS = {
     "l2": "cosine similarity",
@@ -39,7 +42,7 @@ NORMALIZATIONS = {
     "minmax_columns": "columns scaled to 0..1",
     "none": "raw dot products",
 }
-IN_BATCH_LOSSES = ("bsc", "mnrl", "simcse")
+IN_BATCH_LOSSES = ("bsc", "mnrl", "simcse", "sigmoid")
 USUAL_TEMPERATURES = {"l2": (0.02, 0.5), "none": (0.5, 20.0)}
 USUAL_TEMPERATURES_BY_COLUMN = (1.0, 3.0)
 MIN_ROWS_FOR_COLUMNS = 8
@@ -147,10 +150,11 @@ def loss_sentence(loss: Any) -> str:
     if hasattr(loss, "temperature"):
         kind = "learned, initially" if loss.learn_temperature else "fixed at"
         temperature = f"temperature {kind} {loss.temperature:g}"
+        if getattr(loss, "temperature_end", None) is not None:
+            temperature = f"temperature from {loss.temperature:g} to {loss.temperature_end:g}"
     match loss.name:
         case "bsc":
-            directions = "both directions" if loss.symmetric else "query to document"
-            text = f"{name}, {temperature}, {normalization}, {directions}"
+            text = f"{name}, {temperature}, {normalization}, {_directions(loss)}"
         case "combined":
             text = " + ".join(f"{weight:.3g} × {LOSS_NAMES[part.name]}" for weight, part in weighted_losses(loss))
         case "mse":
@@ -165,11 +169,35 @@ def loss_sentence(loss: Any) -> str:
             text = f"{name}, {temperature}, {normalization}{classifier}"
         case "simcse":
             text = f"{name}, two dropout views of each query, {temperature}"
+        case "sigmoid" | "cosent" | "angle":
+            text = f"{name}, {temperature}"
         case "mnrl":
-            text = f"{name}, {temperature}, query to document"
+            text = f"{name}, {temperature}, {_directions(loss)}"
         case _:
             text = f"{name}, margin {loss.margin:g} in {loss.distance} distance"
-    return f"Loss: {text}"
+    return f"Loss: {', '.join([text, *_treatment(loss)])}"
+
+
+def _directions(loss: Any) -> str:
+    """Name the directions of an in-batch loss."""
+    if loss.directions and loss.directions != ("query_to_doc",):
+        return f"directions {' + '.join(loss.directions)} ({loss.partition.replace('_', ' ')})"
+    return "both directions" if not loss.directions and loss.symmetric else "query to document"
+
+
+def _treatment(loss: Any) -> Iterator[str]:
+    """Name what an in-batch loss does with its negatives, and what any loss does with its dimensions."""
+    if getattr(loss, "mask", "none") != "none":
+        judge = "the model" if loss.mask == "self" else loss.mask_guide
+        yield f"false-negative mask by {judge} ({loss.mask_margin_kind} margin {loss.mask_margin:g})"
+    if getattr(loss, "hardness", "none") != "none":
+        yield f"hardness weights {loss.hardness_strength:g} on {loss.hardness.replace('_', ' ')}"
+    if getattr(loss, "decoupled", False):
+        yield "decoupled"
+    if getattr(loss, "debiased_prior", 0):
+        yield f"debiased with prior {loss.debiased_prior:g}"
+    if loss.matryoshka_dims:
+        yield f"at {', '.join(map(str, loss.matryoshka_dims))} dimensions"
 
 
 def fitting_sentence(shape: DataShape) -> str:

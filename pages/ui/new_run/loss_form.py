@@ -15,6 +15,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "combined": ("preset", "mu"),
     "mse": (),
     "pearson": (),
+    "cosent": ("temperature", "learn_temperature"),
+    "angle": ("temperature", "learn_temperature"),
     "softmax": ("num_classes", "features"),
     "supcon": ("temperature", "normalization", "mix", "anchor"),
     "triplet": ("distance", "margin"),
@@ -22,6 +24,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "online_contrastive": ("distance", "margin"),
     "simcse": ("temperature", "learn_temperature"),
     "mnrl": ("temperature", "learn_temperature"),
+    "sigmoid": ("temperature", "bias"),
 }
 NO_WIDGET = ("name", "bsc", "parts")  # drawn by this module, not from the schema
 SINGLE = [name for name in LOSS_CONFIGS if name != "combined"]

@@ -1,0 +1,171 @@
+"""Treatment of the negatives of a softmax: those that a judge removes, hardness weights, the decoupled denominator."""
+
+# B anchors; M candidates; E cells; G width of the judge's vectors; r rows and c columns of a tile
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TIE = 1e-6
+"""Similarities this close above a limit count as equal to it, so that rounding never decides."""
+
+
+@dataclass(frozen=True)
+class Cosines:
+    """Cosines of a score matrix without gradient, by tile.
+
+    Attributes:
+        left: (B, G) unit vectors; None where the scores are the cosines divided by the temperature.
+        right: (M, G) likewise.
+    """
+
+    left: Tensor | None = None
+    right: Tensor | None = None
+
+    def tile(self, scores: Tensor, scale: float, rows: slice, columns: slice) -> Tensor:
+        """Return the cosines of a tile, (r, c). scores: (r, c) of the loss, scale times the cosines."""
+        if self.left is None or self.right is None:
+            return scores / scale
+        return self.left[rows] @ self.right[columns].T
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Removes candidates that are more similar to the anchor than a limit: likely false negatives.
+
+    Attributes:
+        cosines: Similarities of the judge.
+        limits: (B,) highest similarity that a negative of each anchor may have, with rows or columns as anchors.
+        labeled: (E, 2) (row, column) cells that are never removed; None for none.
+    """
+
+    cosines: Cosines
+    limits: Tensor
+    labeled: Tensor | None = None
+
+    def kept_cells(self, values: Tensor, limits: Tensor, rows: slice, columns: slice, axis: int) -> Tensor:
+        """Return 1 for the candidates of a tile that stay and 0 for others, (r, c).
+
+        Args:
+            values: (r, c) similarities of the judge, or an increasing function of them.
+            limits: (B,) the same function of the limits.
+            rows: Rows of the tile.
+            columns: Columns of the tile.
+            axis: 1 if rows are the anchors, else 0.
+        """
+        kept = torch.le(values, limits[rows, None] if axis == 1 else limits[columns], out=torch.empty_like(values))
+        first, last = max(rows.start, columns.start), min(rows.stop, columns.stop)
+        if first < last:  # the diagonal crosses the tile
+            kept.diagonal(rows.start - columns.start).fill_(1.0)
+        if self.labeled is not None:
+            kept[cells_in_tile(self.labeled, rows, columns)] = 1.0
+        return kept
+
+    def transposed(self, pairs: int) -> Judge:
+        """Return the judge with the first `pairs` columns as rows and the rows as columns."""
+        cosines, labeled = self.cosines, self.labeled
+        if cosines.left is not None and cosines.right is not None:
+            cosines = Cosines(cosines.right[:pairs], cosines.left)
+        if labeled is not None:
+            labeled = labeled[labeled[:, 1] < pairs].flip(1)
+        return Judge(cosines, self.limits, labeled)
+
+    def within(self, side: str, pairs: int) -> Judge:
+        """Return the judge of the first `pairs` texts of a side, "left" or "right", against all texts of it."""
+        vectors = getattr(self.cosines, side)
+        return Judge(Cosines() if vectors is None else Cosines(vectors[:pairs], vectors), self.limits)
+
+
+@dataclass(frozen=True)
+class Hardness:
+    """Adds strength * cosine, without gradient, to the logits of some candidates of each row.
+
+    Extra documents belong to the rows in turn; see `bsc_core.losses.kernel.masks.SameSide`.
+
+    Attributes:
+        cosines: Similarities of the model.
+        strength: Factor of the cosine, >= 0.
+        kind: "in_batch_negatives": documents of other rows. "hard_negatives": extra documents of the row.
+            "all_negatives": both.
+        pairs: B.
+        choices: M.
+    """
+
+    cosines: Cosines
+    strength: float
+    kind: str
+    pairs: int
+    choices: int
+
+    def bumps(self, scores: Tensor, scale: float, rows: slice, columns: slice) -> Tensor:
+        """Return what is added to the logits of a tile, (r, c); 0 on the diagonal."""
+        bumps = self.cosines.tile(scores, scale, rows, columns) * self.strength
+        copies = self.choices // self.pairs if self.choices % self.pairs == 0 else 1
+        if self.kind == "hard_negatives":
+            bumps, every = torch.zeros_like(bumps), bumps
+            for copy in range(1, copies):
+                _diagonal(bumps, rows, columns, copy * self.pairs).copy_(
+                    _diagonal(every, rows, columns, copy * self.pairs)
+                )
+            return bumps
+        for copy in range(copies if self.kind == "in_batch_negatives" else 1):
+            _diagonal(bumps, rows, columns, copy * self.pairs).zero_()
+        return bumps
+
+
+def _diagonal(values: Tensor, rows: slice, columns: slice, offset: int) -> Tensor:
+    """Return the cells (i, i + offset) of the score matrix that are in a tile, as a view."""
+    return values.diagonal(rows.start + offset - columns.start)
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """How the candidates of a softmax are treated.
+
+    Attributes:
+        judge: Removes candidates; None: none.
+        hardness: Weights of candidates with the rows as anchors; None: no weights.
+        decoupled: Leave the positives out of the denominator.
+        all_anchors: Compute the log-sum of anchors without positives too.
+    """
+
+    judge: Judge | None = None
+    hardness: Hardness | None = None
+    decoupled: bool = False
+    all_anchors: bool = False
+
+
+def cells_in_tile(cells: Tensor, rows: slice, columns: slice) -> tuple[Tensor, Tensor]:
+    """Return the index of the (row, column) cells, long (E, 2), that are inside a tile, relative to it."""
+    down, across = cells[:, 0], cells[:, 1]
+    inside = (down >= rows.start) & (down < rows.stop) & (across >= columns.start) & (across < columns.stop)
+    return down[inside] - rows.start, across[inside] - columns.start
+
+
+def debiased(log_sum: Tensor, positive: Tensor, count: Tensor, prior: float, temperature: Tensor | float) -> Tensor:
+    """Return the debiased log-sum-exp of the negatives, (B,): equations 7 and 8 of Chuang et al., 2020 (2007.00224).
+
+    Of N sampled negatives, the share `prior` is assumed to be positives in truth, whose score is estimated by that of
+    the positive: log N + log max((mean exp(negative) - prior exp(positive)) / (1 - prior), e^(-1 / tau)). The lower
+    bound is the smallest value that a cosine allows, so the estimate is always positive.
+
+    Args:
+        log_sum: (B,) log-sum-exp of the negatives; finite.
+        positive: (B,) logits of the positives.
+        count: (B,) N, at least 1.
+        prior: tau plus, in [0, 1).
+        temperature: tau of the logits.
+    """
+    mean = log_sum - count.log()
+    gap = positive + math.log(prior) - mean if prior else torch.full_like(mean, -torch.inf)
+    lowest = -1.0 / torch.as_tensor(temperature, dtype=mean.dtype, device=mean.device)
+    with torch.no_grad():
+        estimate = mean + torch.log1p(-gap.clamp(max=0.0).exp()) - math.log1p(-prior)
+        above = estimate > lowest
+    inside = torch.where(above, gap, -1.0)  # elsewhere the bound applies, and the logarithm may be infinite
+    corrected = mean + torch.log1p(-inside.exp()) - math.log1p(-prior)
+    return count.log() + torch.where(above, corrected, lowest)
