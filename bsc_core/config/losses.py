@@ -325,10 +325,15 @@ class MarginSection(LossSection):
     margin: float = Field(0.5, gt=0)
     """Margin lambda, in units of the distance."""
 
+    large_margin: ClassVar[str]
+    """Effect of a cosine margin of 2 or more, after "The margin is X; "."""
+
     @property
-    def saturated(self) -> bool:
-        """Whether no pair of vectors can satisfy the margin, since a cosine distance is at most 2."""
-        return self.distance == "cosine" and self.margin >= 2
+    def margin_warning(self) -> str | None:
+        """What a margin of 2 or more means with the cosine distance; None for a smaller one."""
+        if self.distance != "cosine" or self.margin < 2:
+            return None
+        return f"The margin is {self.margin:g}; {self.large_margin}"
 
 
 class TripletLossConfig(MarginSection):
@@ -336,11 +341,14 @@ class TripletLossConfig(MarginSection):
 
     needs: ClassVar[frozenset[str]] = frozenset({"negatives"})
     takes_negatives: ClassVar[bool] = True
+    large_margin: ClassVar[str] = (
+        "two cosine distances differ by at most 2, so all triplet margins of 2 or more give the same gradient."
+    )
 
     name: Literal["triplet"] = Field("triplet", title="Loss")
     """Positive closer than negative by a margin."""
     margin: float = Field(0.1, gt=0)
-    """Margin lambda; 0.1 was best in the margins paper. With the cosine, all margins from 2 have equal gradients."""
+    """Margin lambda; 0.1 was best in the margins paper. With the cosine, all margins from 2 give equal gradients."""
     reduction: Literal["mean", "sum"] = "mean"
     """Mean or sum over the triplets of the batch."""
 
@@ -349,6 +357,7 @@ class ContrastiveLossConfig(MarginSection):
     """Contrastive loss: positives close together, negatives at least a margin apart."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"labels"})
+    large_margin: ClassVar[str] = "a cosine distance is at most 2, so every negative pair is pushed apart."
 
     name: Literal["contrastive"] = Field("contrastive", title="Loss")
     """Pull positives together, push negatives apart."""
@@ -361,6 +370,7 @@ class OnlineContrastiveLossConfig(MarginSection):
     """Contrastive loss on the hard pairs of the batch, as in sentence-transformers."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"labels"})
+    large_margin: ClassVar[str] = "a cosine distance is at most 2, so every hard negative pair is pushed apart."
 
     name: Literal["online_contrastive"] = Field("online_contrastive", title="Loss")
     """Contrastive loss on the hard pairs of the batch."""

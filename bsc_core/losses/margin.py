@@ -14,20 +14,17 @@ from bsc_core.losses.kernel.normalization import l2
 
 
 class SaturatedMarginWarning(UserWarning):
-    """The margin is larger than any possible distance."""
+    """The margin is 2 or more, and no cosine distance exceeds 2."""
 
 
 class _Margin(Loss):
-    """Base of the margin losses: warns of saturated margins and computes distances."""
+    """Base of the margin losses: warns of margins that no distance exceeds, and computes distances."""
 
     def __init__(self, config: MarginSection, threshold: float = 0.5) -> None:
         super().__init__(config, threshold)
-        if config.saturated:
+        if config.margin_warning is not None:
             warnings.warn(
-                f"margin is {config.margin:g}, but cosine distances never exceed 2, so no pair can satisfy it "
-                "(all such triplet losses differ by a constant); choose a smaller margin, such as 0.1 to 0.5",
-                SaturatedMarginWarning,
-                stacklevel=3,
+                f"{config.margin_warning} Usual margins are 0.1 to 0.5.", SaturatedMarginWarning, stacklevel=3
             )
 
     def _distances(self, left: Tensor, right: Tensor) -> Tensor:
@@ -42,8 +39,8 @@ class _Margin(Loss):
 class TripletLoss(_Margin):
     """Triplet loss: mean or sum of max(0, d(q, a+) - d(q, a-) + margin) (margins paper, section 3.3).
 
-    `documents` are (2B or more, D); row B + i is the negative of query i. With the cosine distance a margin of 2 or
-    more is never satisfied: 5, 7.5 and 10 have the same gradient. Term: `triplet`.
+    `documents` are (2B or more, D); row B + i is the negative of query i. With the cosine distance, margins of 2 or
+    more differ only by a constant: 5, 7.5 and 10 give the same gradient. Term: `triplet`.
     """
 
     reads_labels = False

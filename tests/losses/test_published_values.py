@@ -114,7 +114,7 @@ def test_triplet_margins_beyond_2_are_one_loss_up_to_a_constant() -> None:
     documents = torch.cat([DOCUMENTS, DOCUMENTS.flip(0)])
     totals, gradients = [], []
     for margin in (5.0, 7.5, 10.0):
-        with pytest.warns(SaturatedMarginWarning, match="no pair can satisfy it"):
+        with pytest.warns(SaturatedMarginWarning, match="all triplet margins of 2 or more give the same gradient"):
             loss = build_loss(TripletLossConfig(margin=margin))
         queries = QUERIES.clone().requires_grad_()
         total = loss(queries, documents).total
@@ -124,6 +124,20 @@ def test_triplet_margins_beyond_2_are_one_loss_up_to_a_constant() -> None:
     assert totals == pytest.approx([totals[0]] * 3)
     assert torch.equal(gradients[0], gradients[1])
     assert torch.equal(gradients[0], gradients[2])
+
+
+@pytest.mark.parametrize("name", ["contrastive", "online_contrastive"])
+def test_the_gradient_of_contrastive_losses_grows_with_margins_beyond_2(name: str) -> None:
+    labels = torch.tensor([1.0, 0.0, 0.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    norms = []
+    for margin in (3.0, 5.0):
+        with pytest.warns(SaturatedMarginWarning, match="negative pair is pushed apart") as caught:
+            loss = loss_of(name=name, margin=margin)
+        assert not any("same gradient" in str(warning.message) for warning in caught)
+        documents = DOCUMENTS.clone().requires_grad_()
+        loss(QUERIES, documents, labels).total.backward()
+        norms.append(documents.grad[labels == 0].norm())
+    assert norms[1] > 1.5 * norms[0] > 0
 
 
 def test_swapping_the_sides_keeps_a_symmetric_loss() -> None:

@@ -221,7 +221,9 @@ def test_counted_rows_match_the_training_rows() -> None:
 @pytest.mark.parametrize(
     ("values", "changes", "message"),
     [
-        ({"name": "triplet", "margin": 5}, {}, "margins of 2 or more differ only by a constant"),
+        ({"name": "triplet", "margin": 5}, {}, "all triplet margins of 2 or more give the same gradient"),
+        ({"name": "contrastive", "margin": 5}, {}, "every negative pair is pushed apart"),
+        ({"name": "online_contrastive", "margin": 2}, {}, "every hard negative pair is pushed apart"),
         ({"name": "mnrl", "temperature": 1.0}, {}, "Temperature 1 is high"),
         ({"name": "bsc", "temperature": 0.1, "normalization": "range_columns"}, {}, "1 to 3 is usual"),
         ({"normalization": "l2_columns"}, {"training": {"batch_size": 4}}, "too few texts to estimate a column's"),

@@ -338,8 +338,8 @@ def _part_warnings(loss: Any, shape: DataShape, batch_size: int) -> Iterator[str
         yield f"Columns are normalized over a batch of {batch_size}: too few texts to estimate a column's range."
     if loss.name == "supcon" and normalization == "none":
         yield "Raw dot products grow with the vectors, so temperatures are not comparable; l2 makes them so."
-    if getattr(loss, "saturated", False):
-        yield f"No cosine distance reaches a margin of {loss.margin:g}: margins of 2 or more differ only by a constant."
+    if getattr(loss, "margin_warning", None):
+        yield loss.margin_warning
     if getattr(loss, "frozen_head", False):
         yield "The head stays a random projection. This reproduces a mistake of the article."
     if getattr(loss, "mix", 0) == 1:
