@@ -160,7 +160,7 @@ def test_a_learning_rate_that_breaks_the_weights_ends_the_run_at_a_named_step(sm
                 for group in trainer.optimizer.param_groups:
                     group["lr"] = 1e30
 
-    with pytest.raises(TrainingError, match=r"step 5: .*lower learning_rate"):
+    with pytest.raises(TrainingError, match=r"step 5: .*lower training.learning_rate"):
         run_experiment(config, run, [Explode()])
     assert [path.name for path in checkpoints(run.checkpoints_folder)] == ["step-000003", "step-000004"]
     left = last_checkpoint(run.checkpoints_folder)
@@ -176,7 +176,7 @@ def test_a_checkpoint_of_another_config_is_named_and_the_one_before_used(small_c
     path.write_text(path.read_text().replace(fingerprint(config), other))
     result = last_checkpoint(run.checkpoints_folder, {fingerprint(config)})
     assert result.step == 3
-    assert "step-000004: this checkpoint belongs to a run with another config" in capsys.readouterr().err
+    assert "step-000004: this checkpoint belongs to a run with another config; resume with" in capsys.readouterr().err
 
 
 def test_a_fingerprint_tells_settings_apart_and_not_names(small_config):

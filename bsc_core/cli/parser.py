@@ -145,12 +145,12 @@ def _add_jobs(commands: Any) -> None:
 
     command = _command(commands, "queue", queue)
     command.add_argument(
-        "change", nargs="*", metavar="CHANGE", help="pause, unpause, move RUN POSITION (1 is the next), slots N|default"
+        "change", nargs="*", metavar="CHANGE", help="pause, resume, move RUN POSITION (1 is the next), slots N|default"
     )
 
     command = _command(commands, "worker", worker)
     command.add_argument("--slots", type=_at_least_one, help="number of parallel runs (default: the queue's setting)")
-    command.add_argument("--keep", action="store_true", help="keep running when the queue is empty")
+    command.add_argument("--keep-running", "--keep", action="store_true", help="do not exit when the queue is empty")
 
 
 def _command(commands: Any, name: str, function: Command, *, report: bool = True) -> argparse.ArgumentParser:

@@ -103,12 +103,12 @@ def queue(arguments: argparse.Namespace) -> Outcome:
 
 
 def worker(arguments: argparse.Namespace) -> Outcome:
-    """Run the scheduler in the foreground until the queue is empty, or, with `--keep`, until stopped."""
+    """Start waiting runs, in the foreground, until the queue is empty, or, with `--keep-running`, until stopped."""
     from bsc_core.jobs.supervisor import supervise
 
     store = run_store(arguments)
     update_runs(store, start=False)
-    return 0, {"runs_taken": supervise(store, slots=arguments.slots, keep=arguments.keep)}
+    return 0, {"runs_taken": supervise(store, slots=arguments.slots, keep=arguments.keep_running)}
 
 
 def _change(store: RunStore, change: str, *words: str) -> None:
@@ -116,7 +116,7 @@ def _change(store: RunStore, change: str, *words: str) -> None:
 
     if (change, *words) == ("pause",):
         Queue(store.root).pause()
-    elif (change, *words) == ("unpause",):
+    elif (change, *words) in (("resume",), ("unpause",)):  # unpause: the previous name
         unpause(store)
     elif change == "move" and len(words) == 2 and words[1].isdecimal() and int(words[1]) >= 1:
         run = store.get(words[0])
@@ -125,7 +125,7 @@ def _change(store: RunStore, change: str, *words: str) -> None:
     elif change == "slots" and len(words) == 1 and (words[0].isdecimal() or words[0] == "default"):
         Queue(store.root).set_slots(None if words[0] == "default" else int(words[0]))
     else:
-        known = "pause, unpause, move RUN POSITION (1 is the next), slots N or slots default"
+        known = "pause, resume, move RUN POSITION (1 is the next), slots N or slots default"
         raise InputError(f"bsc queue {' '.join([change, *words])}: unknown change; use one of {known}")
 
 

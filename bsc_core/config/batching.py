@@ -29,7 +29,7 @@ class BatchingConfig(Section):
     group_size: int = Field(8, ge=1)
     """Rows in a group, including the anchor."""
     neighbors: int = Field(500, ge=1)
-    """Number of nearest neighbors searched for each anchor."""
+    """Number of nearest neighbors searched for each anchor by the strategy nearest."""
     group_by: Literal["query", "document"] = "query"
     """Side of the pair whose texts or vectors are compared."""
     metric: Literal["cosine", "l2"] = "cosine"
@@ -37,7 +37,7 @@ class BatchingConfig(Section):
     search: Literal["auto", "exact", "approximate"] = Field("auto", title="Neighbor search")
     """auto: exact, or approximate for large data; the plan reports the recall."""
     distinct_texts: bool = Field(True, title="Distinct texts in a group")
-    """Exclude rows that repeat a text of their group."""
+    """Exclude duplicates within a group: rows that repeat a text of their group."""
     easy_first: bool = Field(True, title="Easy batches first")
     """Reverse the order of the strategy nearest, so that the small groups formed last come first."""
     shingle_size: int = Field(1, ge=1, le=16)

@@ -62,7 +62,7 @@ class ExamplesConfig(Section):
     cap: int | None = Field(None, ge=1, title="Examples per anchor")
     """Maximum number of examples per anchor; none: all."""
     target: int | None = Field(None, ge=2, title="Sample size")
-    """Number of generated examples to sample; none: all."""
+    """Number of generated examples to sample, an upper limit for dev and test; none: all."""
     seed: int = Field(0, ge=0, lt=2**31)
     """Seed for sampling examples."""
 
@@ -84,7 +84,7 @@ class NegativesConfig(Section):
     count: int = Field(5, ge=1, le=64, title="Negatives")
     """Number of negatives per query."""
     first_rank: int = Field(100, ge=1)
-    """Added to 2^k to give the ranks of the method ranks; 100 in the paper."""
+    """Offset of the method ranks, which selects the ranks first_rank + 2^k, from first_rank + 1; 100 in the paper."""
     margin: float = Field(0.05, ge=0, le=2)
     """Minimum cosine difference to the positive, for the method hardest."""
     oversample: bool = Field(True, title="Oversample positives")
@@ -100,7 +100,7 @@ class NLIConfig(Section):
     """For each entailed pair, add pairs of its premise with other hypotheses: those of the same premise with their
     class, those of other premises as neutral."""
     negatives: int = Field(1, ge=1, le=64, title="Added pairs")
-    """Number of added pairs per entailed pair."""
+    """Number of added pairs per entailed pair; their class is neutral or contradiction."""
     seed: int = Field(0, ge=0, lt=2**31)
     """Seed for sampling hypotheses."""
 

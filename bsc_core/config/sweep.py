@@ -40,7 +40,7 @@ class SweepConfig(Section):
     method: Literal["grid", "random"] = "grid"
     """grid: all combinations. random: `runs` distinct combinations."""
     runs: int | None = Field(None, ge=1)
-    """Number of combinations sampled by the method random."""
+    """Number of combinations sampled by the method random; each is trained once per seed of training.seeds."""
     seed: int = Field(0, ge=0, lt=2**31, title="Sweep seed")
     """Seed of the random sample; not the seed of the runs."""
 

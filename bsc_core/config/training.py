@@ -26,7 +26,8 @@ class TrainingConfig(Section):
     max_steps: int | None = Field(None, ge=1, title="Maximum steps")
     """Maximum number of optimizer steps; overrides epochs."""
     batch_size: int = 30
-    """Number of pairs per batch; each query has batch_size - 1 in-batch negatives."""
+    """Number of pairs per batch. With an in-batch loss, the documents of the other pairs are negatives of a query:
+    up to batch_size - 1, in addition to those of a negative column."""
     learning_rate: float = Field(2e-5, gt=0, lt=10)
     """Peak learning rate."""
     temperature_learning_rate: float = Field(0.01, gt=0, lt=10)
@@ -49,10 +50,11 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """auto: bf16 if the device benefits from it, else fp32. fp16 uses loss scaling and needs a GPU."""
     gradient_cache: Literal["auto", "always", "never"] = Field("auto", title="Gradient caching")
-    """always: two forward passes, with memory independent of the batch size. never: one pass. auto: cache what fits
-    into activation_memory and compute the rest twice. The gradients are equal."""
+    """always: recompute all activations (two forward passes; memory for activations does not grow with the batch).
+    never: store all activations (one pass). auto: store those that fit into activation_memory and recompute the others.
+    The gradients are equal."""
     activation_memory: int | None = Field(None, ge=16)
-    """Memory for cached activations, in MiB; none: chosen for the device."""
+    """Memory for stored activations, in MiB; none: chosen for the device."""
     gradient_accumulation_steps: int = Field(1, ge=1, title="Gradient accumulation")
     """Number of batches whose gradients are averaged per step; negatives come from each batch alone."""
     compile: bool = False
@@ -60,7 +62,8 @@ class TrainingConfig(Section):
     micro_tokens: int | None = Field(None, ge=64, title="Tokens per forward pass")
     """Maximum number of padded tokens per forward pass; none: chosen for the device."""
     seed: int = Field(0, ge=0, lt=2**31)
-    """Random seed; runs with equal seeds are bit-identical on CPU."""
+    """Random seed. On a CPU, runs with the same config, data, machine and number of threads and processes are
+    bit-identical."""
     seeds: tuple[int, ...] = ()
     """Seeds of a group of runs, reported with mean, standard deviation and best; empty: one run."""
     early_stopping_patience: int | None = Field(None, ge=1)

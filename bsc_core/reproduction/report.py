@@ -56,7 +56,7 @@ def report_files(findings: Mapping[str, Finding]) -> dict[str, str]:
 
 def summary_lines(findings: Mapping[str, Finding]) -> list[str]:
     """Return the lines of a table of all claims and one of the recommended settings, with links to their pages."""
-    claims, recommended, end = [], [], ("processor minutes", "details")
+    claims, recommended, end = [], [], ("CPU minutes", "details")
     for finding in _ordered(findings):
         verdict, cost_and_link = f"**{finding['verdict']}**", (f"{finding['seconds'] / 60:.1f}", _link(finding))
         if finding["name"] in RECOMMENDED_SETTINGS:

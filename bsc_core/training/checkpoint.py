@@ -180,7 +180,10 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
     try:
         progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
         if fingerprints and progress.get("made_by", "") not in ("", *fingerprints):
-            raise CheckpointError(f"{folder}: this checkpoint belongs to a run with another config")
+            raise CheckpointError(
+                f"{folder}: this checkpoint belongs to a run with another config; resume with the config of that run, "
+                "or launch the run again"
+            )
         if "files" in progress:
             _check_files(folder, progress["files"])
         else:

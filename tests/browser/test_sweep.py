@@ -51,7 +51,7 @@ def launch_sweep(visit, store: RunStore) -> str:
     expect(page.get_by_text(re.compile("^Trains in seconds"))).to_be_visible()
     visit.wait()
     visit.by_key("train.sweep.on").locator("label").click()
-    expect(page.get_by_text(re.compile("^One run. Press Sweep"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^One run. Press Add values"))).to_be_visible()
     expand_section(visit, "training")
     epochs = page.get_by_role("spinbutton", name="Epochs")
     epochs.fill(str(EPOCHS))

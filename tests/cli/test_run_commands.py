@@ -150,7 +150,10 @@ def test_the_queue_is_shown_and_changed(served, capsys):
     assert report_of(capsys, "queue", "pause")["paused"]
     assert report_of(capsys, "queue", "slots", "3")["slots"] == 3
     assert report_of(capsys, "queue", "slots", "default")["slots"] == 1
-    assert not report_of(capsys, "queue", "unpause")["paused"]
+    for undo in ("resume", "unpause"):
+        assert not report_of(capsys, "queue", undo)["paused"]
+        assert report_of(capsys, "queue", "pause")["paused"]
+    assert not report_of(capsys, "queue", "resume")["paused"]
     Queue(served.root).claim("a")
     report = report_of(capsys, "queue")
     assert (report["going"], [run["run"] for run in report["waiting"]]) == (["a"], ["c", "b"])
@@ -160,7 +163,7 @@ def test_the_queue_is_shown_and_changed(served, capsys):
 
 @pytest.mark.parametrize("words", [("jump",), ("move", "a"), ("move", "a", "0"), ("slots", "none"), ("pause", "a")])
 def test_an_unknown_change_of_the_queue_is_refused(served, capsys, words):
-    assert "unknown change; use one of pause, unpause, move RUN POSITION" in refusal(capsys, "queue", *words)
+    assert "unknown change; use one of pause, resume, move RUN POSITION" in refusal(capsys, "queue", *words)
 
 
 def test_only_a_waiting_run_can_be_moved(served, capsys):
@@ -168,9 +171,9 @@ def test_only_a_waiting_run_can_be_moved(served, capsys):
     assert "run one is done; only a waiting run can be moved" in refusal(capsys, "queue", "move", "one", "1")
 
 
-def test_a_worker_with_keep_ends_cleanly_on_sigterm(folder):
-    environment = {**os.environ, "PYTHONPATH": str(Path(supervisor.__file__).parents[3])}
-    command = [sys.executable, "-P", "-m", "bsc_core.cli", "worker", "--keep", "--json"]
+def test_a_worker_that_keeps_running_ends_cleanly_on_sigterm(folder):
+    environment = {**os.environ, "PYTHONPATH": str(Path(supervisor.__file__).parents[2])}
+    command = [sys.executable, "-P", "-m", "bsc_core.cli", "worker", "--keep-running", "--json"]
     worker = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def holds_lock():

@@ -116,9 +116,9 @@ def test_a_line_that_is_not_an_object_is_rejected(write):
     ]
 
 
-def test_half_a_surrogate_pair_is_rejected(write):
+def test_an_unpaired_surrogate_is_rejected(write):
     path = write("pairs.jsonl", '{"query": "a", "document": "b"}\n{"query": "\\ud800", "document": "b"}\n')
-    assert read_pairs(path).report.rejected[0].reason == "the text contains half a surrogate pair, which is not Unicode"
+    assert read_pairs(path).report.rejected[0].reason == "the text contains an unpaired surrogate, which is not Unicode"
 
 
 def test_a_row_with_two_faults_is_counted_once(write):

@@ -61,11 +61,11 @@ def test_rows_without_a_text_or_a_class_are_rejected(sentences_of):
     assert result.report.rows_read == result.report.rows_kept + len(result.report.rejected)
 
 
-def test_half_a_surrogate_pair_is_rejected(write):
+def test_an_unpaired_surrogate_is_rejected(write):
     path = write("rows.jsonl", '{"text": "\\ud83d", "label": 1}\n{"text": "ok 😀", "label": 0}\n')
     result = read_sentences(path)
     assert result.texts.texts == ("ok 😀",)
-    assert "half a surrogate pair" in result.report.rejected[0].reason
+    assert "an unpaired surrogate" in result.report.rejected[0].reason
 
 
 @pytest.mark.parametrize(

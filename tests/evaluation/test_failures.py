@@ -1,4 +1,4 @@
-"""Tests of retrieval failures: the affected queries, the documents ranked above gold, and the likely cause."""
+"""Tests of retrieval errors: the affected queries, the documents ranked above gold, and the likely cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training examples from classified sentences: an anchor with its nearest neighbors (margin paper).
+"""Training examples from classified sentences: an anchor with its nearest neighbors (margins paper).
 
 The neighbor search is in `bsc_core.preparation.generate`. The possible examples of an anchor are
 numbered, so those that a cap or a target excludes are never built.

@@ -89,7 +89,7 @@ class RowChecks:
             if not text.strip():
                 self._reject(row, " + ".join(names), "the text is empty")
             elif not text.isascii() and not _is_unicode(text):
-                self._reject(row, " + ".join(names), "the text contains half a surrogate pair, which is not Unicode")
+                self._reject(row, " + ".join(names), "the text contains an unpaired surrogate, which is not Unicode")
         return texts
 
     def labels(self, column: str, limits: Limits) -> npt.NDArray[np.float32]:

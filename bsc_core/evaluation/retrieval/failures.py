@@ -1,4 +1,4 @@
-"""Retrieval failures by query, with a likely cause for each.
+"""Retrieval errors by query, with a likely cause for each.
 
 A dataset labels only some of the relevant documents, so a failure may be an error of the model or a missing label. The
 causes are derived from texts and labels; a person makes the final decision.

@@ -118,8 +118,8 @@ def make_schedule(
     """Return a schedule that rises linearly over the first `warmup` share of `steps` and then falls linearly toward 0.
 
     The rate is above 0 in the first and in the last step. Two other kinds repeat mistakes for lessons. `ends_early`, of
-    the SBERT article, reaches 0 too early, by the number of warmup steps. `restarts`, of the code of the paper on
-    margins (Jørgensen and Breitung 2024), rises from 0 over 10,000 steps in each epoch of `in_epoch` steps, although
+    the SBERT article, reaches 0 too early, by the number of warmup steps. `restarts`, of the code of the margins
+    paper (Jørgensen and Breitung 2024), rises from 0 over 10,000 steps in each epoch of `in_epoch` steps, although
     few epochs are that long; see `reset_moments`.
     """
     rising = round(steps * warmup)

@@ -263,7 +263,7 @@ class Trainer:
             finite = bool(torch.isfinite(self.forward.embed(texts)).all())
         if not finite or not all(bool(torch.isfinite(weights).all()) for weights in self.model.parameters()):
             raise TrainingError(
-                f"step {step}: the encoder's weights or vectors are not finite; lower learning_rate (earlier "
+                f"step {step}: the encoder's weights or vectors are not finite; lower training.learning_rate (earlier "
                 "checkpoints are intact)"
             )
 
@@ -329,7 +329,10 @@ class Trainer:
         scale = self.scaler.get_scale()
         overflow = not math.isfinite(norm)
         if overflow and (not self.scaler.is_enabled() or scale < 1):
-            raise TrainingError(f"step {step}: the gradient is {norm}; lower learning_rate or raise the temperature")
+            raise TrainingError(
+                f"step {step}: the gradient is {norm}; lower training.learning_rate or raise loss.temperature, if the "
+                "loss has one"
+            )
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad()

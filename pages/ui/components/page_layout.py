@@ -152,7 +152,7 @@ def switch_page(name: str, **params: str) -> None:
         st.switch_page(f"pages/{name}.py", query_params=params)
     except StreamlitPageNotFoundError:
         st.info(
-            "This page was started on its own. Start the app with `bsc app` to open other pages.",
+            "This page runs without the app. Start the app with `bsc app` to open other pages.",
             icon=":material/info:",
         )
 

@@ -38,7 +38,7 @@ def draw() -> bool:
         if not files and not paths:
             st.caption(
                 "Each row is a pair (query, document, and optionally a label, a class or a negative) or a sentence "
-                "with its class. Your data stay on this machine."
+                "with its class. Your data stay on this machine unless you train on Ray."
             )
             return False
         with display.show_errors(stop=False):

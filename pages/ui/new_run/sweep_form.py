@@ -85,7 +85,7 @@ def draw_with_list_button(section: str, field: str, draw_value: config_form.Draw
             else:
                 draw_value(PAGE, section, field)
         st.button(
-            "Single" if is_list else "Sweep",
+            "One value" if is_list else "Add values",
             key=f"{config_form.key(PAGE, section, field)}.turn",
             type="tertiary",
             help=f"{info.title or field}: {'use one value' if is_list else 'try several values'}",
@@ -166,7 +166,7 @@ def draw_summary(sweep: SweepConfig | None, seeds: Sequence[int]) -> None:
     """Draw what is combined, and how many of the combinations are sampled."""
     if sweep is None and not seeds:
         if is_on():
-            st.caption("One run. Press **Sweep** next to a field to try several values.")
+            st.caption("One run. Press **Add values** next to a field to try several values.")
         return
     parts = [f"{len(values)} × {key}" for key, values in sweep.over.items()] if sweep else []
     parts += [formatting.plural(len(seeds), "seed")] if seeds else []

@@ -63,7 +63,7 @@ def _draw_controls(slots: int, chosen: int | None, *, paused: bool) -> None:
     )
     label, icon = "Pause the queue", ":material/pause:"
     if paused:
-        label, icon = "Continue the queue", ":material/play_arrow:"
+        label, icon = "Resume the queue", ":material/play_arrow:"
     switch = _callback(lambda: jobs.unpause(runs) if paused else jobs.Queue(runs.root).pause())
     about = "A paused queue starts no run. Active runs continue."
     right.button(label, key="runs.queue.pause", icon=icon, on_click=switch, help=about)
