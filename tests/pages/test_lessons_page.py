@@ -56,7 +56,7 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
     [
         ("in-batch-negatives", {"at": "16"}, "At batch size 16: 15 negatives for each query, 240 negative pairs"),
         ("temperature", {"at": "0.01", "row": "3"}, "At temperature 0.01, the hardest negative gets"),
-        ("duplicates", {"at": "excluded"}, "The other right answer excluded"),
+        ("duplicates", {"at": "excluded"}, "The false negative (the right answer of the other pair) is excluded"),
         ("batch-order", {"at": "nearest"}, "Order nearest: the hardest negative of"),
     ],
 )

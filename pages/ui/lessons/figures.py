@@ -22,7 +22,7 @@ VALUE, ROW = "at", "row"
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
-TREATMENTS = {"negative": "counts as a negative", "excluded": "excluded"}
+TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
 
 def draw(lesson: Lesson, key: str) -> None:
@@ -126,20 +126,20 @@ def _batch_order(key: str) -> None:
 def _false_negatives(key: str) -> None:
     from bsc_core.lab.lessons.training import train_on_paraphrases
 
-    treatment = _choice("The other right answer", TREATMENTS, key)
+    treatment = _choice("The false negative", TREATMENTS, key)
     result = train_on_paraphrases(excluded=treatment == "excluded")
     steps = list(range(result.own.shape[1]))
-    lines = {"own answer": result.own.T.tolist(), "right answer of the other pair": result.other.T.tolist()}
+    lines = {"positive": result.own.T.tolist(), "false negative": result.other.T.tolist()}
     table = figures.metric_table(steps, lines)
     rises = result.other[:, -1].mean() > result.other[:, 0].mean()
-    title = f"The right answer of the other pair is {'kept close' if rises else 'pushed away'}"
+    title = f"The false negative is {'pulled closer' if rises else 'pushed away'}"
     figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", height=320)
-    alt = f"Cosine of a question to its own answer and to the right answer of the other pair, by step. {title}."
+    alt = f"Cosine of a question to its positive and to the false negative, by step. {title}."
     display.figure(figure, name="lesson.false_negatives", alt=alt, data=table)
     ends = [f"{values[:, 0].mean():.2f} to {values[:, -1].mean():.2f}" for values in (result.own, result.other)]
     st.caption(
-        f"The other right answer {TREATMENTS[treatment]}: mean cosine to the own answer from {ends[0]}, to the other "
-        f"right answer from {ends[1]}. The bands are the range over {len(result.own)} batches."
+        f"The false negative (the right answer of the other pair) {TREATMENTS[treatment]}: mean cosine to the positive "
+        f"from {ends[0]}, to the false negative from {ends[1]}. The bands are the range over {len(result.own)} batches."
     )
 
 
