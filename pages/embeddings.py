@@ -33,7 +33,7 @@ with display.show_errors():
         colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
         trails = (selected if len(selected) else changed) if animated else NO_TEXTS
         lassoed = map_view.draw_maps(data, layout, colorings, selected=selected, trails=trails, animated=animated)
-        st.caption(map_view.trust_sentence(data, layout))
+        st.caption(map_view.preservation_sentence(data, layout))
         display.csv_button(lambda: map_view.map_table(data, layout), name="map", key=f"embeddings.data.{data.key}")
     with side_cell:
         geometry.draw(data, rows)

@@ -196,22 +196,22 @@ def check_intervals(line: list[str], before: float, after: float) -> None:
 def check_the_embedding_map(visit, run):
     visit.wait("Embedding map")
     page, texts = visit.page, run.read_json("texts")["count"]
-    trust_caption = page.get_by_text(re.compile(r"^Of a text's 10 nearest neighbors"))
+    caption = page.get_by_text(re.compile(r"^Of a text's 10 nearest neighbors"))
     umap = page.get_by_test_id("stProgress").filter(has_text="The PCA map is shown until then")
     expect(umap).to_be_visible()
     check_maps_drawn(visit, texts)
-    pca = trust_caption.inner_text()
+    pca = caption.inner_text()
     expect(umap).to_have_count(0)
     visit.wait()
     (folder,) = (run.folder / "maps").glob("umap-*")
     with np.load(folder / "map.npz", allow_pickle=False) as archive:
-        trust = [formatting.percent(float(share)) for share in archive["trust"]]
-    expect(trust_caption).to_contain_text(f"{trust[0]} (before training) and {trust[1]} (after training)")
-    assert trust_caption.inner_text() != pca
+        preserved = [formatting.percent(float(share)) for share in archive["trust"]]
+    expect(caption).to_contain_text(f"{preserved[0]} (before training) and {preserved[1]} (after training)")
+    assert caption.inner_text() != pca
     check_maps_drawn(visit, texts)
 
     page.get_by_role("radio", name="PCA").click()
-    expect(trust_caption).to_have_text(pca)
+    expect(caption).to_have_text(pca)
     visit.click_button("Search with this model")
 
 

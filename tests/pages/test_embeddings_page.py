@@ -34,7 +34,7 @@ def picture(app: AppTest) -> dict[str, Any]:
     return sent
 
 
-def test_a_run_shows_two_maps_and_their_trust(visit: Callable[..., AppTest], mapped: Run) -> None:
+def test_a_run_shows_two_maps_and_the_neighbors_they_preserve(visit: Callable[..., AppTest], mapped: Run) -> None:
     app = visit("embeddings", run=mapped.id)
     assert not app.exception
     assert picture(app)["names"] == ["Before training", "After training"]

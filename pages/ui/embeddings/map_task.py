@@ -19,7 +19,7 @@ class Maps:
 
     rows: np.ndarray  # (N,) text ids
     points: list[np.ndarray]  # (N, 2) coordinates of each map
-    trust: list[float | None]  # share of each text's neighbors that each map preserves; None for too few texts
+    neighbor_preservation: list[float | None]  # mean share of a text's neighbors on each map; None for too few texts
 
 
 def map_folder(base: Path, files: Sequence[VectorFile], rows: np.ndarray, method: str, seed: int) -> Path:
@@ -36,8 +36,8 @@ def load_maps(folder: Path) -> Maps | None:
     if not (folder / "map.npz").is_file():
         return None
     with np.load(folder / "map.npz", allow_pickle=False) as archive:
-        trust = [None if np.isnan(share) else float(share) for share in archive["trust"]]
-        return Maps(archive["rows"], [archive[f"points{number}"] for number in range(len(trust))], trust)
+        preserved = [None if np.isnan(share) else float(share) for share in archive["trust"]]
+        return Maps(archive["rows"], [archive[f"points{number}"] for number in range(len(preserved))], preserved)
 
 
 def start(folder: Path, files: Sequence[VectorFile], rows: np.ndarray, method: str, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""The map of the Embeddings page: its controls, colors, layout, and how far to trust it."""
+"""The map of the Embeddings page: its controls, colors, layout, and how many neighbors it preserves."""
 
 from pathlib import Path
 from typing import Any
@@ -200,8 +200,8 @@ def map_table(data: MapData, layout: map_task.Maps) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def trust_sentence(data: MapData, layout: map_task.Maps) -> str:
-    """Describe how far the map can be trusted, in one sentence."""
+def preservation_sentence(data: MapData, layout: map_task.Maps) -> str:
+    """Describe how many neighbors the map preserves, in one sentence."""
     total, shown = len(data.dataset.texts), len(layout.rows)
     sampled = "" if shown == total else f" {formatting.count(shown)} of {formatting.count(total)} texts are shown."
     several = len(data.frames) > 1
@@ -209,7 +209,7 @@ def trust_sentence(data: MapData, layout: map_task.Maps) -> str:
         f"{formatting.percent(share, why='too few texts')} ({one.name.lower()})"
         if several
         else formatting.percent(share)
-        for one, share in zip(data.frames, layout.trust, strict=True)
+        for one, share in zip(data.frames, layout.neighbor_preservation, strict=True)
     ]
     if len(shares) > 2:
         shares = [", ".join(shares[:-1]), shares[-1]]
