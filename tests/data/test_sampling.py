@@ -13,7 +13,7 @@ def sampled_pairs(counts, seed=0, **limits):
     sampled = sample_examples(
         np.array(counts), generator=np.random.default_rng(seed), **{"cap": None, "target": None} | limits
     )
-    return list(zip(sampled.anchors.tolist(), sampled.numbers.tolist(), strict=True)), sampled
+    return list(zip(sampled.anchors.tolist(), sampled.indices.tolist(), strict=True)), sampled
 
 
 @given(

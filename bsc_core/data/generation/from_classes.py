@@ -198,7 +198,7 @@ def _sample(
             f"data.examples.target is {config.target:,} and {source} gives {sampled.after_cap:,} examples; "
             "lower data.examples.target, or raise data.examples.neighbors or data.examples.cap"
         )
-    examples = _dataset(sentences, choices, sampled.anchors, sampled.numbers)
+    examples = _dataset(sentences, choices, sampled.anchors, sampled.indices)
 
     def shown(anchors: Indices, numbers: Indices) -> tuple[tuple[str, ...], ...]:
         return _dataset(sentences, choices, anchors, numbers).examples()

@@ -1,4 +1,4 @@
-"""Random sampling of examples by number, without building the others."""
+"""Random sampling of examples by index, without building the others."""
 
 # N anchors, M sampled examples, C the cap
 
@@ -14,26 +14,30 @@ BLOCK = 20_000_000  # random numbers in memory at a time
 
 @dataclass(frozen=True, eq=False)
 class SampledExamples:
-    """Sampled examples: (M,) anchors, ascending, and (M,) the number of each among its anchor's examples.
+    """Sampled examples.
 
-    after_cap: number of examples left by the cap; capped: (N,) those of each anchor; table: (N, C) their numbers within
-    the anchor, None without a cap.
+    Attributes:
+        anchors: (M,) anchors, ascending.
+        indices: (M,) index of each example among the examples of its anchor, from 0.
+        after_cap: Count of the examples left by the cap.
+        capped: (N,) counts of the examples left by the cap, by anchor.
+        table: (N, C) indices of the examples left by the cap, by anchor; None without a cap.
     """
 
     anchors: Indices
-    numbers: Indices
+    indices: Indices
     after_cap: int
     capped: Indices
     table: Indices | None
 
     def spread_all(self, counts: Indices) -> tuple[Indices, Indices]:
-        """Return anchors and numbers of three of all examples. counts: (N,) of each anchor."""
+        """Return the anchors and indices of three of all examples. counts: (N,) examples of each anchor."""
         return locate_examples(spread(int(counts.sum())), counts)
 
     def spread_capped(self) -> tuple[Indices, Indices]:
-        """Return anchors and numbers of three examples left by the cap."""
-        anchors, numbers = locate_examples(spread(self.after_cap), self.capped)
-        return anchors, numbers if self.table is None else self.table[anchors, numbers]
+        """Return the anchors and indices of three examples left by the cap."""
+        anchors, indices = locate_examples(spread(self.after_cap), self.capped)
+        return anchors, indices if self.table is None else self.table[anchors, indices]
 
 
 def sample_examples(
@@ -41,32 +45,36 @@ def sample_examples(
 ) -> SampledExamples:
     """Sample at most `cap` examples per anchor, then `target` in all, uniformly and without replacement.
 
-    counts: (N,) examples of each anchor. A limit of None means no limit.
+    Args:
+        counts: (N,) number of examples of each anchor.
+        cap: Maximum per anchor; None: no limit.
+        target: Maximum in all; None: no limit.
+        generator: Source of randomness.
     """
-    table = None if cap is None or not (counts > cap).any() else _sampled_numbers(counts, cap, generator)
+    table = None if cap is None or not (counts > cap).any() else _sampled_indices(counts, cap, generator)
     capped = counts if cap is None else np.minimum(counts, cap)
     total = int(capped.sum())
     if target is None or target >= total:
         chosen = np.arange(total, dtype=np.int64)
     else:
         chosen = np.sort(generator.choice(total, size=target, replace=False, shuffle=False))
-    anchors, numbers = locate_examples(chosen, capped)
+    anchors, indices = locate_examples(chosen, capped)
     if table is not None:
-        numbers = table[anchors, numbers]
-        order = np.lexsort((numbers, anchors))
-        anchors, numbers = anchors[order], numbers[order]
-    return SampledExamples(anchors, numbers, total, capped, table)
+        indices = table[anchors, indices]
+        order = np.lexsort((indices, anchors))
+        anchors, indices = anchors[order], indices[order]
+    return SampledExamples(anchors, indices, total, capped, table)
 
 
 def locate_examples(chosen: Indices, counts: Indices) -> tuple[Indices, Indices]:
-    """Return anchor, and number within the anchor, of positions in the concatenated examples of all anchors."""
+    """Return the anchor, and the index within the anchor, of positions in the concatenated examples of all anchors."""
     ends = np.cumsum(counts)
     anchors = np.searchsorted(ends, chosen, side="right")
     return anchors.astype(np.int64), chosen - (ends - counts)[anchors]
 
 
-def _sampled_numbers(counts: Indices, cap: int, generator: np.random.Generator) -> Indices:
-    """Return (N, C) the numbers left by the cap for each anchor, padded with unused ones for anchors with fewer."""
+def _sampled_indices(counts: Indices, cap: int, generator: np.random.Generator) -> Indices:
+    """Return (N, C) the indices left by the cap for each anchor, padded with unused ones for anchors with fewer."""
     table = np.tile(np.arange(cap, dtype=np.int64), (len(counts), 1))
     over = np.flatnonzero(counts > cap)
     over = over[np.argsort(counts[over], kind="stable")]  # similar widths together
