@@ -2,7 +2,7 @@
 
 from bsc_core.batching.collisions import KnownPairs, collision_matrix, plan_collisions
 from bsc_core.batching.hardness import HardNegative, Hardness, hardest_negatives, plan_hardness, similarity_matrix
-from bsc_core.batching.likely_false_negatives import Reason, Suspect, likely_false_negatives, marked_cells
+from bsc_core.batching.likely_false_negatives import LikelyFalseNegative, Reason, likely_false_negatives, marked_cells
 from bsc_core.batching.plan import NEED_VECTORS, STRATEGIES, BatchPlan, build_plan
 from bsc_core.batching.plan_stats import PlanStats, plan_stats, plan_warnings
 
@@ -13,9 +13,9 @@ __all__ = [
     "HardNegative",
     "Hardness",
     "KnownPairs",
+    "LikelyFalseNegative",
     "PlanStats",
     "Reason",
-    "Suspect",
     "build_plan",
     "collision_matrix",
     "hardest_negatives",

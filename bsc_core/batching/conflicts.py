@@ -51,16 +51,16 @@ class Conflicts:
         columns: list[NDArray[np.integer]] = [*dataset.text_columns, query_id.astype(np.int64) + len(dataset.texts)]
         ids = np.stack([column.astype(np.int64) for column in columns], axis=1)
         labeled = _pair_keys(dataset, query_id, dataset.document)[dataset.positive]
-        return cls._with_positives(dataset, ids, query_id, np.concatenate([labeled, _marks(dataset, query_id)]))
+        return cls._with_positives(dataset, ids, query_id, np.concatenate([labeled, _marked(dataset, query_id)]))
 
     @classmethod
-    def of_marks(cls, dataset: PairDataset) -> Conflicts:
+    def of_marked(cls, dataset: PairDataset) -> Conflicts:
         """Return the conflicts of marked false negatives only; rows that share a marked document conflict too."""
         query_id = _query_ids(dataset)
         columns = [column.astype(np.int64) for column in dataset.text_columns[1:]]
         marked = dataset.marked_pairs[:, 1]
         ids = np.stack([np.where(np.isin(column, marked), column, NO_CONFLICT) for column in columns], axis=1)
-        return cls._with_positives(dataset, ids, query_id, _marks(dataset, query_id))
+        return cls._with_positives(dataset, ids, query_id, _marked(dataset, query_id))
 
     @classmethod
     def _with_positives(
@@ -223,7 +223,7 @@ def _pair_keys(dataset: PairDataset, query_id: Ids, document: Ids) -> NDArray[np
     return keys
 
 
-def _marks(dataset: PairDataset, query_id: Ids) -> NDArray[np.int64]:
+def _marked(dataset: PairDataset, query_id: Ids) -> NDArray[np.int64]:
     keys = [
         _pair_keys(dataset, np.unique(query_id[dataset.query == query]), np.array([document]))
         for query, document in dataset.marked_pairs.tolist()

@@ -27,8 +27,8 @@ class Hardness:
         collisions: Pairs of rows in one batch that collide in at least one direction.
         intact: Share of the groups that are in one batch; None without groups.
         batch_collisions: int32, collisions of each batch.
-        batch_suspects: int32, likely false negatives of each batch: for queries of positive rows, documents that are
-            known positives, or closer than the positive and not labeled negative.
+        batch_likely_false_negatives: int32, by batch: for queries of positive rows, documents that are known positives,
+            or closer than the positive and not labeled negative.
     """
 
     hardest: NDArray[np.float32]
@@ -37,7 +37,7 @@ class Hardness:
     collisions: int
     intact: float | None
     batch_collisions: Ids
-    batch_suspects: Ids
+    batch_likely_false_negatives: Ids
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,6 @@ class HardNegative:
     similarity: float  # cosine of query and negative
     positive_similarity: float  # cosine of query and positive
     labeled_negative: bool
-    suspected: bool  # whether it is a known positive (a collision), or unlabeled and closer than the positive
 
 
 def similarity_matrix(dataset: PairDataset, embeddings: Vectors, rows: Ids) -> Matrix:
@@ -65,7 +64,7 @@ def plan_hardness(plan: BatchPlan, dataset: PairDataset, embeddings: Vectors, ba
     known = KnownPairs(dataset)
     hardest = np.full(len(plan), np.nan, dtype=np.float32)
     pair_similarity = np.empty(len(plan), dtype=np.float32)
-    collisions, suspected = [], []
+    collisions, likely = [], []
     for positions in plan.positions(batch_size):
         rows = plan.order[positions]
         similarities = similarity_matrix(dataset, embeddings, rows)  # (B, B)
@@ -73,9 +72,9 @@ def plan_hardness(plan: BatchPlan, dataset: PairDataset, embeddings: Vectors, ba
         pair_similarity[positions] = similarities.diagonal()
         hardest[positions] = _hardest(similarities, collides)
         collisions.append(int(np.triu(collides | collides.T).sum()))
-        suspects = (collides | (similarities > similarities.diagonal()[:, None])) & dataset.positive[rows][:, None]
-        np.fill_diagonal(suspects, False)
-        suspected.append(int((suspects & ~known.negative(rows)).sum()))
+        cells = (collides | (similarities > similarities.diagonal()[:, None])) & dataset.positive[rows][:, None]
+        np.fill_diagonal(cells, False)
+        likely.append(int((cells & ~known.negative(rows)).sum()))
     counted = dataset.positive[plan.order] & ~np.isnan(hardest)
     closer = float((hardest > pair_similarity)[counted].mean()) if counted.any() else None
     return Hardness(
@@ -85,7 +84,7 @@ def plan_hardness(plan: BatchPlan, dataset: PairDataset, embeddings: Vectors, ba
         sum(collisions),
         plan.intact(batch_size),
         np.array(collisions, dtype=np.int32),
-        np.array(suspected, dtype=np.int32),
+        np.array(likely, dtype=np.int32),
     )
 
 
@@ -105,11 +104,9 @@ def hardest_negatives(dataset: PairDataset, embeddings: Vectors, rows: Ids, top:
     embeddings: (U, D), row t for text t of dataset.texts. rows: (B,).
     """
     similarities = similarity_matrix(dataset, embeddings, rows)  # (B, B)
-    known = KnownPairs(dataset)
-    collides, negative = known.collisions(rows), known.negative(rows)
+    negative = KnownPairs(dataset).negative(rows)
     pair_similarity = similarities.diagonal()
     eligible = dataset.positive[rows][:, None] & ~np.eye(len(rows), dtype=np.bool_)
-    suspected = collides | ((similarities > pair_similarity[:, None]) & ~negative)
     queries, documents = np.nonzero(eligible)
     ranked = _largest(similarities[queries, documents], top)
     return [
@@ -119,7 +116,6 @@ def hardest_negatives(dataset: PairDataset, embeddings: Vectors, rows: Ids, top:
             similarity=float(similarities[i, j]),
             positive_similarity=float(pair_similarity[i]),
             labeled_negative=bool(negative[i, j]),
-            suspected=bool(suspected[i, j]),
         )
         for i, j in zip(queries[ranked], documents[ranked], strict=True)
     ]

@@ -19,7 +19,7 @@ WORD = re.compile(r"\w+")
 
 
 class Reason(StrEnum):
-    """Why a pair is suspected, strongest reason first."""
+    """Why a pair is a likely false negative, strongest reason first."""
 
     MARKED = "marked by hand"
     SAME_DOCUMENT = "same document"
@@ -31,8 +31,8 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Suspect:
-    """A likely false negative."""
+class LikelyFalseNegative:
+    """A pair of a batch that is counted as negative and may be relevant."""
 
     query_row: int
     document_row: int
@@ -43,18 +43,25 @@ class Suspect:
 
 def marked_cells(dataset: PairDataset, rows: Ids) -> Mask:
     """Return bool (B, B): query i and document j were marked as a false negative by hand. rows: (B,)."""
-    marks = dataset.marked_pairs.astype(np.int64)
-    keys = marks[:, 0] * len(dataset.texts) + marks[:, 1]
+    marked = dataset.marked_pairs.astype(np.int64)
+    keys = marked[:, 0] * len(dataset.texts) + marked[:, 1]
     pairs = dataset.query[rows].astype(np.int64)[:, None] * len(dataset.texts) + dataset.document[rows]
     cells: Mask = np.isin(pairs, keys)
     return cells
 
 
-def likely_false_negatives(dataset: PairDataset, embeddings: Vectors, rows: Ids, top: int = 50) -> list[Suspect]:
-    """Return the `top` most likely false negatives of a batch, by reason and then by similarity.
+def likely_false_negatives(
+    dataset: PairDataset, embeddings: Vectors, rows: Ids, top: int = 50
+) -> list[LikelyFalseNegative]:
+    """Return the most likely false negatives of a batch, by reason and then by similarity.
 
-    Only queries of positive rows are considered, and no pairs labeled negative. embeddings: (U, D), row t for text t of
-    dataset.texts. rows: (B,).
+    Only queries of positive rows are considered, and no pairs labeled negative.
+
+    Args:
+        dataset: The dataset.
+        embeddings: (U, D), row t for text t of `dataset.texts`.
+        rows: (B,) rows of the batch.
+        top: Maximum number of pairs.
     """
     similarities = similarity_matrix(dataset, embeddings, rows)  # (B, B)
     pair_similarity = similarities.diagonal()
@@ -67,7 +74,7 @@ def likely_false_negatives(dataset: PairDataset, embeddings: Vectors, rows: Ids,
     queries, documents = np.nonzero(strength < len(Reason))
     ranked = np.lexsort((-similarities[queries, documents], strength[queries, documents]))[:top]
     return [
-        Suspect(
+        LikelyFalseNegative(
             int(rows[i]),
             int(rows[j]),
             float(similarities[i, j]),

@@ -196,4 +196,4 @@ def _conflicts(config: BatchingConfig, dataset: PairDataset) -> Conflicts | None
     """Return all conflicts with no_duplicates, otherwise those of marked false negatives."""
     if config.no_duplicates:
         return Conflicts.of_dataset(dataset)
-    return Conflicts.of_marks(dataset) if len(dataset.marked_pairs) else None
+    return Conflicts.of_marked(dataset) if len(dataset.marked_pairs) else None

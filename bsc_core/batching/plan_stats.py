@@ -26,7 +26,7 @@ HARDNESS_ARRAYS = {
     "hardest": "hardest",
     "own": "pair_similarity",
     "batch_collisions": "batch_collisions",
-    "batch_suspects": "batch_suspects",
+    "batch_suspects": "batch_likely_false_negatives",
 }
 """Names of the stored arrays, and the fields of `Hardness` that they hold."""
 HARDNESS_NUMBERS = ("closer_share", "collisions", "intact")
@@ -78,7 +78,7 @@ class PlanStats:
 
     def most_suspicious_batch(self) -> int:
         """Return the batch with the most likely false negatives."""
-        return int(np.argmax(self.hardness.batch_suspects))
+        return int(np.argmax(self.hardness.batch_likely_false_negatives))
 
     def save(self, path: Path) -> None:
         """Save as an .npz file."""

@@ -63,18 +63,22 @@ def test_the_most_suspicious_batch_has_most_likely_false_negatives(
         positions = range(len(rows))
         collisions = sum(bool(crossed[i, j] or crossed[j, i]) for i in positions for j in positions if i < j)
         negative = known.negative(rows)
-        suspected = sum(
+        likely = sum(
             bool(dataset.positive[rows[i]] and not negative[i, j] and (crossed[i, j] or values[i, j] > values[i, i]))
             for i in positions
             for j in positions
             if i != j
         )
-        counts.append((collisions, suspected))
+        counts.append((collisions, likely))
     assert counts == list(
-        zip(measured.hardness.batch_collisions.tolist(), measured.hardness.batch_suspects.tolist(), strict=True)
+        zip(
+            measured.hardness.batch_collisions.tolist(),
+            measured.hardness.batch_likely_false_negatives.tolist(),
+            strict=True,
+        )
     )
     assert sum(collisions for collisions, _ in counts) == measured.hardness.collisions
-    assert counts[measured.most_suspicious_batch()][1] == max(suspected for _, suspected in counts)
+    assert counts[measured.most_suspicious_batch()][1] == max(likely for _, likely in counts)
 
 
 def test_group_sizes_and_pairs_in_batches_are_counted(measured: PlanStats, dataset: PairDataset) -> None:
