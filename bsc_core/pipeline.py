@@ -31,7 +31,7 @@ from bsc_core.training.callbacks import (
     StopOnRequest,
 )
 from bsc_core.training.checkpoint import Checkpoint, load_resume_state
-from bsc_core.training.data import PairStream, TrainingData, streams, training_rows, with_marks_of_run
+from bsc_core.training.data import PairStream, TrainingData, streams, training_rows, with_run_false_negatives
 from bsc_core.training.embeddings import Embeddings
 from bsc_core.training.estimate import measured_speed
 from bsc_core.training.loop.device import seed_everything, set_threads
@@ -71,7 +71,7 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
     with RunLogger(run, config, distributed) as log:
         set_threads(config.training.threads)
         seed_everything(config.training.seed)
-        data = load_training_data(with_marks_of_run(config, run, distributed), log.say, log.encoding)
+        data = load_training_data(with_run_false_negatives(config, run, distributed), log.say, log.encoding)
         resume = load_resume_state(run, config, data)  # None for a fresh run
         log.say("Loading the encoder")
         model = load_model(config, RunStore(run.folder.parent), resume)

@@ -19,13 +19,11 @@ from bsc_core.evaluation import Comparison, Interval, QueryValues
 from bsc_core.evaluation.comparison import compare_results
 from bsc_core.evaluation.evaluator import INTERVAL_SEED, EvalResult, evaluate_split, result_intervals
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.runs import TEXTS, Run
+from bsc_core.runs import INTERVALS, RESULTS, TEXTS, Run
 
 When = Literal["before", "after"]
 """`before`: the encoder that the run started from; `after`: the run's best model."""
 WHEN: tuple[When, ...] = ("before", "after")
-INTERVALS = "evaluation/intervals"
-RESULTS = "evaluation/measured"
 COUNTS = ("query", "positives", "length")
 
 

@@ -40,9 +40,15 @@ WORKER = "worker"  # identity of the process that executes the run
 ENDED = "ended"  # final state with exit code, message and error, written just before the status
 RESUMED = "resumed"  # id of the run that this one resumes, in case the status gets damaged
 
+RESULTS = "evaluation/results"  # sizes of the stored values per query and pair
+INTERVALS = "evaluation/intervals"  # confidence intervals of the metrics
+BEST_EPOCH = "evaluation/best_epoch"  # epoch and dev metric of the saved model
+PREVIOUS_NAMES = {RESULTS: "evaluation/measured", BEST_EPOCH: "evaluation/kept"}  # in runs of earlier versions
+
 # Names of arrays
 EPOCH_TEXTS = "vectors/texts"  # ids of the texts whose vectors are saved after each epoch
 _UPLOADS = "uploads"
+_MARKED = ("false_negatives", "marks")  # folder of marked false negatives, and its name in earlier versions
 _RUN_PREFIX = "run:"
 _LOCK_SECONDS = 10.0
 _TAIL_BYTES = 64 * 1024
@@ -108,6 +114,12 @@ def status_from_json(content: bytes) -> RunStatus:
     return RunStatus(**{name: value for name, value in values.items() if name in known})
 
 
+def _present(parent: Path, folder: str, previous: str, name: str) -> Path:
+    """Return the path of a file in a folder, or in its previous folder if it is there."""
+    earlier = parent / previous / name
+    return earlier if earlier.is_file() else parent / folder / name
+
+
 class _Path:
     """Path inside a run folder."""
 
@@ -144,16 +156,16 @@ class Run:
         """Whether the folder contains a run."""
         return (self.folder / "config.json").is_file()
 
-    def marks_file(self, source: str) -> Path:
+    def false_negatives_file(self, source: str) -> Path:
         """Return the path of the run's copy of a file of marked false negatives, written when the run starts."""
-        return self.folder / "marks" / Path(source).name
+        return _present(self.folder, *_MARKED, Path(source).name)
 
     def data_config(self, config: DataConfig) -> DataConfig:
         """Return the data config with the run's copy of the marked false negatives, where it has one."""
         source = config.false_negatives
-        if source is None or not self.marks_file(source).is_file():
+        if source is None or not self.false_negatives_file(source).is_file():
             return config
-        return config.model_copy(update={"false_negatives": str(self.marks_file(source))})
+        return config.model_copy(update={"false_negatives": str(self.false_negatives_file(source))})
 
     def plan_file(self, epoch: int) -> Path:
         """Return the path of the batch plan of an epoch, counted from 1."""
@@ -273,8 +285,10 @@ class Run:
         atomic_write(self._inside(name, ".json"), as_json(value, indent=1))
 
     def read_json(self, name: str) -> Any:
-        """Return the value that `write_json` wrote under a name; None if it does not exist."""
+        """Return the value that `write_json` wrote under a name, or a previous version of it; None if there is none."""
         path = self._inside(name, ".json")
+        if not path.exists() and name in PREVIOUS_NAMES:
+            path = self._inside(PREVIOUS_NAMES[name], ".json")
         try:
             return json.loads(path.read_bytes()) if path.exists() else None
         except ValueError as error:
@@ -338,9 +352,9 @@ class RunStore:
         """Folder of uploaded files; created on first use."""
         return self.root / _UPLOADS
 
-    def marks_file(self, dataset_key: str) -> Path:
-        """File of the pairs of a dataset that the Batches page marks as false negatives; `Run.marks_file` copies it."""
-        return self.root / "marks" / f"{dataset_key}.tsv"
+    def false_negatives_file(self, dataset_key: str) -> Path:
+        """File of the pairs of a dataset that the Batches page marks as false negatives; each run copies it."""
+        return _present(self.root, *_MARKED, f"{dataset_key}.tsv")
 
     def create(self, config: RunConfig, run_id: str | None = None, fill: Callable[[Run], object] | None = None) -> Run:
         """Create the folder of a queued run; an existing run with this id is returned unchanged.

@@ -23,7 +23,7 @@ from bsc_core.jobs.worker import main as execute
 from bsc_core.lab.link import read_link
 from bsc_core.presets.catalog import PRESETS
 from bsc_core.run_results import compare_runs, run_intervals
-from bsc_core.runs import RunStore
+from bsc_core.runs import PREVIOUS_NAMES, RunStore
 from pages.ui.components.navigation import PARAMETERS
 
 FIXTURE = Path(__file__).parent / "fixtures" / "previous_version"
@@ -98,6 +98,8 @@ def test_the_plans_metrics_and_models_of_old_runs_are_read(store: RunStore) -> N
         assert sum(map(len, plan.batches(run.config().training.batch_size))) > 0
         assert run.read_json("evaluation/before")["dev"]
         assert run.metrics()[0]
+        for name, previous in PREVIOUS_NAMES.items():
+            assert run.read_json(name) == run.read_json(previous) != None  # noqa: E711
         if run.status().state == "done":
             assert run.model_folder.is_dir()
 

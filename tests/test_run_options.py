@@ -14,7 +14,7 @@ from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.pipeline import load_training_data, run_experiment
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.callbacks import Callback, OnStep
-from bsc_core.training.checkpoint import checkpoints, fingerprint, last_checkpoint
+from bsc_core.training.checkpoint import PREVIOUS_FINGERPRINT, checkpoints, fingerprint, last_checkpoint
 from tests.helpers.configs import with_changes
 
 
@@ -167,13 +167,14 @@ def test_a_learning_rate_that_breaks_the_weights_ends_the_run_at_a_named_step(sm
     assert all(torch.isfinite(value).all() for value in load_file(left.model_folder / "model.safetensors").values())
 
 
-def test_a_checkpoint_of_another_config_is_named_and_the_one_before_used(small_config, tmp_path, capsys):
+@pytest.mark.parametrize("name", ["config_fingerprint", PREVIOUS_FINGERPRINT])
+def test_a_checkpoint_of_another_config_is_named_and_the_one_before_used(small_config, tmp_path, capsys, name):
     config = with_changes(small_config, training={"max_steps": 4, "save_steps": 1})
     _, run = conduct(config, tmp_path)
     other = fingerprint(with_changes(config, training={"seed": 1}))
     assert fingerprint(config) != other
     path = checkpoints(run.checkpoints_folder)[-1] / "progress.json"
-    path.write_text(path.read_text().replace(fingerprint(config), other))
+    path.write_text(path.read_text().replace(fingerprint(config), other).replace("config_fingerprint", name))
     result = last_checkpoint(run.checkpoints_folder, {fingerprint(config)})
     assert result.step == 3
     assert "step-000004: this checkpoint belongs to a run with another config; resume with" in capsys.readouterr().err

@@ -270,6 +270,6 @@ def test_a_real_run_keeps_its_intervals(small_config, tmp_path):
     shutil.copytree(run.folder, copy.folder)
     for path in copy.folder.glob("evaluation/*-dev-*.npy"):
         path.unlink()
-    (copy.folder / "evaluation" / "measured.json").unlink()
+    (copy.folder / "evaluation" / "results.json").unlink()
     assert load_results(copy).metrics == load_results(run).metrics
     assert compare_runs([run], [copy], "mrr").difference.value == 0

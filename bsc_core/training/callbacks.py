@@ -16,7 +16,7 @@ from bsc_core.losses import save_loss
 from bsc_core.losses.classification import class_accuracy
 from bsc_core.neighbors import unit_rows
 from bsc_core.projection import sample_texts
-from bsc_core.runs import EPOCH_TEXTS, FIRST_BATCH, TEXTS, Run, RunStore, epoch_array, epoch_name
+from bsc_core.runs import BEST_EPOCH, EPOCH_TEXTS, FIRST_BATCH, TEXTS, Run, RunStore, epoch_array, epoch_name
 from bsc_core.training.checkpoint import fingerprint, save_checkpoint
 from bsc_core.training.data import TrainingData
 from bsc_core.training.embeddings import Embeddings
@@ -37,8 +37,6 @@ __all__ = [
 ]
 
 Metrics = dict[str, dict[str, float | None]]
-BEST = "evaluation/kept"
-"""Name of the file with the epoch and the dev metric of the saved model."""
 
 
 class SaveFirstBatch(Callback):
@@ -180,7 +178,7 @@ class SaveBest(Callback):
         if trainer.resume is None:
             return
         self.value, self.epoch = trainer.resume.best, trainer.resume.best_epoch
-        saved = self.run.read_json(BEST)
+        saved = self.run.read_json(BEST_EPOCH)
         if saved and saved["epoch"] > self.epoch:
             self.value, self.epoch = saved["value"], saved["epoch"]
         if self.epoch:
@@ -194,7 +192,7 @@ class SaveBest(Callback):
         evaluation = self.evaluate.latest
         if evaluation is not None and (self.value is None or evaluation.value > self.value):
             self._save(trainer, evaluation)
-            self.run.write_json(BEST, {"epoch": self.epoch, "value": self.value})
+            self.run.write_json(BEST_EPOCH, {"epoch": self.epoch, "value": self.value})
 
     def on_train_end(self, trainer: Trainer) -> None:
         """Save the current model if training was stopped before the first evaluation; a resumed run replaces it."""

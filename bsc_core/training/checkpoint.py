@@ -38,6 +38,7 @@ UNREADABLE = (
     *(SafetensorError, pickle.UnpicklingError),
 )
 PROGRESS = "progress.json"
+PREVIOUS_FINGERPRINT = "made_by"  # name of `config_fingerprint` in checkpoints of earlier versions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -94,7 +95,7 @@ def save_checkpoint(
             **{name: getattr(report, name) for name in names},
             "best": best[0],
             "best_epoch": best[1],
-            "made_by": config_fingerprint,
+            "config_fingerprint": config_fingerprint,
             "data": data,
             "files": _list_files(draft),
         }
@@ -179,7 +180,8 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
     """
     try:
         progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-        if fingerprints and progress.get("made_by", "") not in ("", *fingerprints):
+        stored = progress.get("config_fingerprint", progress.get(PREVIOUS_FINGERPRINT, ""))
+        if fingerprints and stored not in ("", *fingerprints):
             raise CheckpointError(
                 f"{folder}: this checkpoint belongs to a run with another config; resume with the config of that run, "
                 "or launch the run again"

@@ -63,7 +63,7 @@ class TrainingData:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of all rows: texts, labels, classes, negatives and marks; of streamed shards, their sizes."""
+        """SHA-256 (hex) of all rows with everything that training reads of them; of streamed shards, their sizes."""
         digest = hashlib.sha256(self.train.digest.encode())
         for name, part in {**self.splits.splits, "corpus": self.splits.corpus}.items():
             if part is not None and name != "train":
@@ -96,7 +96,7 @@ class PairStream:
     def __init__(self, config: RunConfig, window: int = WINDOW) -> None:
         self.config = config
         self.plan = ShardedPlan(open_shards(config.data.train), config.batching.keep_groups, window)
-        self.marks = read_false_negatives(config.data.false_negatives) if config.data.false_negatives else []
+        self.false_negatives = read_false_negatives(config.data.false_negatives) if config.data.false_negatives else []
         if len(training_rows(config, self.sample)) != len(self.sample):
             self._refuse()
 
@@ -110,9 +110,9 @@ class PairStream:
 
     @property
     def signature(self) -> str:
-        """Identity of the pairs without reading them: sizes and origin of the shards, and the marks."""
+        """Identity of the pairs without reading them: sizes and origin of the shards, and the false negatives."""
         shards = self.plan.shards
-        return repr((shards.parts, sorted(shards.columns.items()), sorted(shards.about.items()), self.marks))
+        return repr((shards.parts, sorted(shards.columns.items()), sorted(shards.about.items()), self.false_negatives))
 
     def count_batches(self, batch_size: int) -> int:
         """Return the number of batches of an epoch, without reading the texts."""
@@ -140,7 +140,7 @@ class PairStream:
         )
         if not trains_on_negatives(self.config) and pairs.has_negatives:
             self._refuse()
-        return with_false_negatives(pairs, self.marks) if self.marks else pairs
+        return with_false_negatives(pairs, self.false_negatives) if self.false_negatives else pairs
 
     def _refuse(self) -> None:
         raise DataError(
@@ -193,11 +193,11 @@ def _without_marked(train: PairDataset) -> PairDataset:
     """Leave out rows labeled negative, and triplets, whose negative is marked as a false negative."""
     if not len(train.marked_pairs):
         return train
-    marks = train.marked_pairs.astype(np.int64) @ [len(train.texts), 1]
+    marked = train.marked_pairs.astype(np.int64) @ [len(train.texts), 1]
     query = train.query.astype(np.int64) * len(train.texts)
-    wrong = ~train.positive & np.isin(query + train.document, marks)
+    wrong = ~train.positive & np.isin(query + train.document, marked)
     if train.negative is not None:
-        wrong |= np.isin(query + train.negative, marks)
+        wrong |= np.isin(query + train.negative, marked)
     return train.take(np.flatnonzero(~wrong)) if wrong.any() else train
 
 
@@ -243,7 +243,7 @@ def _losses(config: RunConfig) -> list[SingleLossConfig]:
     return [part.loss for part in loss.summands] if isinstance(loss, CombinedLossConfig) else [loss]
 
 
-def with_marks_of_run(config: RunConfig, run: Run, distributed: Distributed) -> RunConfig:
+def with_run_false_negatives(config: RunConfig, run: Run, distributed: Distributed) -> RunConfig:
     """Return the config with the run's copy of the marked false negatives, created now if there is none.
 
     False negatives marked later apply only to new runs. Where the file is missing or may not be read, the config is
@@ -252,12 +252,12 @@ def with_marks_of_run(config: RunConfig, run: Run, distributed: Distributed) -> 
     source = config.data.false_negatives
     if source is None:
         return config
-    copied = distributed.on_main(lambda: _copy_marks(source, run.marks_file(source)))
+    copied = distributed.on_main(lambda: _copy_false_negatives(source, run.false_negatives_file(source)))
     return config.model_copy(update={"data": run.data_config(config.data)}) if copied else config
 
 
-def _copy_marks(source: str, target: Path) -> bool:
-    """Copy the marks unless the run has a copy. Returns whether it has one that BSC_ROOTS allows it to read."""
+def _copy_false_negatives(source: str, target: Path) -> bool:
+    """Copy the marked pairs unless the run has a copy. Returns whether it has one that BSC_ROOTS allows it to read."""
     try:
         check_path(target.parents[1])
         if not target.is_file() and check_path(source).is_file():

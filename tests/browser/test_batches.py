@@ -27,7 +27,7 @@ def test_a_marked_pair_is_excluded_from_the_loss_and_separated(private_server, v
     before = collisions(visit)
     pin_a_negative(visit)
     query, document = mark_the_pinned_pair(visit)
-    marks = private_server.store.root / "marks" / "sample.tsv"
+    marks = private_server.store.root / "false_negatives" / "sample.tsv"
     assert read_false_negatives(marks) == [(query, document)]
     assert collisions(visit) <= before
     check_collides(rows_of(marks), query, document)

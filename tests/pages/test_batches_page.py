@@ -93,7 +93,7 @@ def test_a_missing_encoder_is_reported(dataset: str) -> None:
 
 @pytest.fixture
 def marks(dataset: str) -> Path:
-    return data_cache.marks_file(dataset)
+    return data_cache.false_negatives_file(dataset)
 
 
 def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, tiny_encoder: Path) -> None:

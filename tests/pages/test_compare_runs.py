@@ -143,9 +143,9 @@ def test_a_run_without_its_data_is_compared_without_texts(finished, another) -> 
 
 def test_runs_on_other_rows_have_metrics_but_no_significance(finished, another) -> None:
     other = another("other", learning_rate=0.5)
-    about = other.read_json("evaluation/measured")
+    about = other.read_json("evaluation/results")
     about["after"]["dev"]["digest"] = "of other rows"
-    other.write_json("evaluation/measured", about)
+    other.write_json("evaluation/results", about)
     app = open_page("runs", run=finished.id, compare="other")
     assert not app.exception
     assert set(tables(app, SIGNIFICANT)[0][SIGNIFICANT].str.split(":").str[0]) == {"not compared"}

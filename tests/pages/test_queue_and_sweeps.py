@@ -172,9 +172,9 @@ def add_results(run: Run, trained: Run, loss_of_mrr: float, *, other_data: bool 
     queries["mrr"][0] -= loss_of_mrr
     run.write_array("evaluation/after-dev-queries", queries)
     if other_data:
-        about = run.read_json("evaluation/measured") or {}
+        about = run.read_json("evaluation/results") or {}
         about["after"]["dev"]["digest"] = "other"
-        run.write_json("evaluation/measured", about)
+        run.write_json("evaluation/results", about)
     (run.folder / "evaluation" / "intervals.json").unlink()
     run.update_status(metric_best=float(queries["mrr"].mean()))
 

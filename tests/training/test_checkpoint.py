@@ -18,7 +18,7 @@ from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.callbacks import OnStep
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint, read_checkpoint
-from bsc_core.training.data import with_marks_of_run
+from bsc_core.training.data import with_run_false_negatives
 from bsc_core.training.loop.distributed import Distributed
 from tests.helpers.configs import with_changes
 
@@ -180,8 +180,18 @@ def test_later_marks_do_not_change_a_resumed_run(
     assert run_experiment(config, resumed)["metrics"] == result["metrics"]
     assert np.array_equal(uninterrupted.array("embeddings_after"), resumed.array("embeddings_after"))
     assert resumed.read_json("result")["rows"] == result["rows"]
-    assert run.data_config(config.data).false_negatives == str(run.folder / "marks" / "marks.tsv")
+    assert run.data_config(config.data).false_negatives == str(run.folder / "false_negatives" / "marks.tsv")
     assert run_experiment(config, store.create(config))["rows"]["train"] < result["rows"]["train"]
+
+
+def test_marked_pairs_in_the_previous_folder_are_read(store: RunStore, config: RunConfig) -> None:
+    run = store.create(config)
+    for owner, name in ((run, "pairs.tsv"), (store, "pairs")):
+        assert owner.false_negatives_file(name).parent.name == "false_negatives"
+    for folder in (run.folder, store.root):
+        mark_false_negative(folder / "marks" / "pairs.tsv", "a", "b")
+    for owner, name in ((run, "pairs.tsv"), (store, "pairs")):
+        assert owner.false_negatives_file(name).parent.name == "marks"
 
 
 def test_marks_are_not_copied_if_the_runs_folder_may_not_be_read(
@@ -192,10 +202,10 @@ def test_marks_are_not_copied_if_the_runs_folder_may_not_be_read(
     config = with_changes(config, data={"false_negatives": str(marks)})
     run = store.create(config)
     monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "data"))
-    assert with_marks_of_run(config, run, Distributed()) == config
+    assert with_run_false_negatives(config, run, Distributed()) == config
     assert run.data_config(config.data) == config.data
     monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "runs"))
-    assert with_marks_of_run(config, run, Distributed()) == config
+    assert with_run_false_negatives(config, run, Distributed()) == config
 
 
 def test_a_checkpoint_without_a_digest_of_the_rows_is_resumed(

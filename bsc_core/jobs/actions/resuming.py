@@ -19,8 +19,8 @@ from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.runs import DRAFT, LAUNCHED, RESUMED, Run, RunStore, new_run_id
 
 COPIED = (
-    *("model", "loss", "evaluation", "plans", "vectors", "marks", "embeddings_before.npy", "embeddings_after.npy"),
-    *("texts.json", "group.json", "first_batch.json", "metrics.jsonl"),
+    *("model", "loss", "evaluation", "plans", "vectors", "false_negatives", "marks"),
+    *("embeddings_before.npy", "embeddings_after.npy", "texts.json", "group.json", "first_batch.json", "metrics.jsonl"),
 )
 _BUSY_SECONDS = 5.0
 

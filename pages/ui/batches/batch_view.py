@@ -213,30 +213,31 @@ def _draw_mark_button(batch: Batch, source: Source, kind: str) -> None:
             "Mark as false negative",
             key="batches.mark",
             icon=":material/flag:",
-            help=about if source.marks is not None else "Select the run's dataset above to mark its pairs.",
-            disabled=source.marks is None,
+            help=about if source.false_negatives is not None else "Select the run's dataset above to mark its pairs.",
+            disabled=source.false_negatives is None,
             on_click=_mark,
             args=(source, texts),
         )
 
 
 def _mark(source: Source, texts: tuple[str, str]) -> None:
-    if source.marks is not None:
-        mark_false_negative(source.marks, *texts)
+    if source.false_negatives is not None:
+        mark_false_negative(source.false_negatives, *texts)
         st.toast("Marked. The loss ignores the pair, and its rows are never in the same batch.", icon=":material/flag:")
 
 
 def _unmark(source: Source, texts: tuple[str, str]) -> None:
-    if source.marks is not None:
-        unmark_false_negative(source.marks, *texts)
+    if source.false_negatives is not None:
+        unmark_false_negative(source.false_negatives, *texts)
 
 
 def draw_pair_tables(batch: Batch, source: Source) -> None:
     """Draw the hardest negatives, the likely false negatives and the marked ones; selecting a row pins its pair."""
     hardest = hardest_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
     likely = likely_false_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
-    marks = read_false_negatives(source.marks) if source.marks is not None and source.marks.is_file() else []
-    hardest_tab, likely_tab, marks_tab = st.tabs(
+    path = source.false_negatives
+    marked = read_false_negatives(path) if path is not None and path.is_file() else []
+    hardest_tab, likely_tab, marked_tab = st.tabs(
         ["Hardest negatives", "Likely false negatives", "Marked false negatives"]
     )
     with hardest_tab:
@@ -247,8 +248,8 @@ def draw_pair_tables(batch: Batch, source: Source) -> None:
         st.caption(f"{glossary.TERMS['false_negative'].definition} In this batch: {number}.")
         reasons = {"reason": [", ".join(one.reasons) for one in likely]}
         _draw_pairs(batch, likely, "Likely false negatives", before=reasons)
-    with marks_tab:
-        _draw_marks(source, marks)
+    with marked_tab:
+        _draw_marked_pairs(source, marked)
 
 
 def _draw_pairs(
@@ -291,20 +292,20 @@ def _pin_selected(key: str, rows: list[tuple[int, int]]) -> None:
         _pin(*rows[selected[0]])
 
 
-def _draw_marks(source: Source, marks: list[tuple[str, str]]) -> None:
-    if not marks:
+def _draw_marked_pairs(source: Source, marked: list[tuple[str, str]]) -> None:
+    if not marked:
         st.caption("Pairs that you mark as false negatives appear here, from any batch.")
         return
     event = st.dataframe(
-        pd.DataFrame(marks, columns=["query", "document"]),
-        key=f"batches.marks.{len(marks)}",
+        pd.DataFrame(marked, columns=["query", "document"]),
+        key=f"batches.marks.{len(marked)}",
         hide_index=True,
         height=240,
         alt="Marked false negatives",
         selection_mode="multi-row",
         on_select="rerun",
     )
-    selected = [marks[row] for row in event.selection.rows if row < len(marks)]
+    selected = [marked[row] for row in event.selection.rows if row < len(marked)]
     st.button(
         f"Remove {formatting.plural(len(selected), 'mark')}" if selected else "Remove selected marks",
         key="batches.take_back",

@@ -29,7 +29,7 @@ class Source:
     vectors_key: str  # identifies the vectors in cache keys
     encoder: EncoderConfig
     models: dict[str, np.ndarray]  # vectors of each model of the run, by name
-    marks: Path | None  # file of marked false negatives; None if there is no dataset to store marks for
+    false_negatives: Path | None  # file of marked false negatives; None if there is no dataset to store them for
     run: Run | None
 
     def saved_plans(self) -> list[Path]:
@@ -55,15 +55,15 @@ def load_source(context: page_layout.Context) -> Source:
     else:
         vectors = cached_vectors(config, data.texts)
     key = str(data_cache.vectors_key(config, data.texts.digest))
-    return Source(data.train, vectors, key, config, {}, data_cache.marks_file(context.dataset_key), None)
+    return Source(data.train, vectors, key, config, {}, data_cache.false_negatives_file(context.dataset_key), None)
 
 
 def _run_source(run: Run, dataset_key: str) -> Source:
     config, by_name = run.config(), {run_data.PARTS[model.part]: model for model in run_data.models(run)}
     train = training_rows(config, run_data.load_splits(run).train)
-    marks = _marks_file(run, dataset_key)
-    if marks is not None and marks.is_file():
-        train = with_false_negatives(train, read_false_negatives(marks))
+    marked = _false_negatives_file(run, dataset_key)
+    if marked is not None and marked.is_file():
+        train = with_false_negatives(train, read_false_negatives(marked))
     models = {name: model.vectors() for name, model in by_name.items()}
     names = list(models)
     name = st.segmented_control(
@@ -71,18 +71,18 @@ def _run_source(run: Run, dataset_key: str) -> Source:
     )
     name = name if name in models else names[-1]
     vectors = models[name]
-    return Source(train, vectors, _vectors_key(vectors), by_name[name].encoder(), models, marks, run)
+    return Source(train, vectors, _vectors_key(vectors), by_name[name].encoder(), models, marked, run)
 
 
-def _marks_file(run: Run, dataset_key: str) -> Path | None:
-    """Return the marks file of a run: that of its config, else that of the dataset with the same config."""
+def _false_negatives_file(run: Run, dataset_key: str) -> Path | None:
+    """Return the marked false negatives of a run: the file of its config, else of the dataset with the same config."""
     data = run.config().data
     if data.false_negatives:
         return Path(data.false_negatives)
     choices = data_cache.datasets()
     for key in (dataset_key, *choices):
         if key in choices and choices[key].data == data:
-            return data_cache.marks_file(key)
+            return data_cache.false_negatives_file(key)
     return None
 
 

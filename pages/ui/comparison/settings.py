@@ -25,7 +25,7 @@ from bsc_core.evaluation.evaluator import EvalResult
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, run_intervals
-from bsc_core.runs import Run
+from bsc_core.runs import INTERVALS, RESULTS, Run
 from pages.ui.components import data_cache, display, glossary, run_data
 from pages.ui.runs import table
 
@@ -195,7 +195,7 @@ def eval_results(setting: Setting, split: str) -> tuple[EvalResult, ...]:
     """Return the evaluation of each run of a setting, cached across sessions. Raises as `load_results` does."""
     results = []
     for run in setting.runs:
-        stored = ((run.read_json("evaluation/measured") or {}).get(setting.when) or {}).get(split)
+        stored = ((run.read_json(RESULTS) or {}).get(setting.when) or {}).get(split)
         data = None if stored else run_data.load_splits(run)
         results.append(load_results(run, split, when=setting.when, data=data))
     return tuple(results)
@@ -214,7 +214,7 @@ def metric_interval(setting: Setting, split: str, metric: str) -> Interval | Non
 @st.cache_resource(max_entries=256, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
 def _run_intervals(setting: Setting, split: str) -> dict[str, Interval]:
     (run,) = setting.runs
-    stored = ((run.read_json("evaluation/intervals") or {}).get(setting.when) or {}).get(split)
+    stored = ((run.read_json(INTERVALS) or {}).get(setting.when) or {}).get(split)
     return run_intervals(run, split, when=setting.when, data=None if stored else run_data.load_splits(run))
 
 

@@ -103,16 +103,16 @@ def data_config(key: str) -> DataConfig:
     choices = datasets()
     if key not in choices:
         raise InputError(f"dataset {key} does not exist; choose another in the bar at the top")
-    data, marks = choices[key].data, marks_file(key)
-    if data.false_negatives is None and marks.is_file():
-        return data.model_copy(update={"false_negatives": str(marks)})
+    data, marked = choices[key].data, false_negatives_file(key)
+    if data.false_negatives is None and marked.is_file():
+        return data.model_copy(update={"false_negatives": str(marked)})
     return data
 
 
-def marks_file(key: str) -> Path:
-    """Return the file of the pairs marked as false negatives; it exists from the first mark on."""
+def false_negatives_file(key: str) -> Path:
+    """Return the file of the pairs marked as false negatives; it exists from the first marked pair on."""
     configured = datasets()[key].data.false_negatives if key in datasets() else None
-    return Path(configured) if configured else run_store().marks_file(key)
+    return Path(configured) if configured else run_store().false_negatives_file(key)
 
 
 def dataset_splits(key: str, *, seed: int = 0) -> DatasetSplits:
@@ -122,14 +122,14 @@ def dataset_splits(key: str, *, seed: int = 0) -> DatasetSplits:
 
 def load_splits(config: DataConfig, *, seed: int = 0) -> DatasetSplits:
     """Return the rows that a config describes; a progress bar shows while texts are encoded for it."""
-    marks, stamps = config.false_negatives, data_stamps(config)
-    if marks is not None and (config.negatives is not None or config.examples is not None):
-        return _load(config, (*stamps, *file_stamps(marks)), seed)
+    marked, stamps = config.false_negatives, data_stamps(config)
+    if marked is not None and (config.negatives is not None or config.examples is not None):
+        return _load(config, (*stamps, *file_stamps(marked)), seed)
     unmarked = config.model_copy(update={"false_negatives": None})  # a new mark does not read the files again
     data = _load(unmarked, stamps, seed)
-    if marks is None:
+    if marked is None:
         return data
-    return _marked(data, (unmarked.model_dump_json(), stamps, seed), marks, file_stamps(marks))
+    return _marked(data, (unmarked.model_dump_json(), stamps, seed), marked, file_stamps(marked))
 
 
 def source_splits(key: str, *, filtered: bool = False) -> DatasetSplits:
@@ -181,8 +181,8 @@ def _cache(kind: str) -> dict[Hashable, Any]:
 def _marked(_data: DatasetSplits, source: tuple[str, FileStamps, int], path: str, stamps: FileStamps) -> DatasetSplits:
     from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
 
-    marks = read_false_negatives(path)
-    return replace(_data, **{name: with_false_negatives(part, marks) for name, part in _data.splits.items()})
+    marked = read_false_negatives(path)
+    return replace(_data, **{name: with_false_negatives(part, marked) for name, part in _data.splits.items()})
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the dataset …")

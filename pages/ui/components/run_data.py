@@ -70,7 +70,7 @@ def runs_on_same_texts(run: Run) -> list[Run]:
 
 
 def load_splits(run: Run) -> DatasetSplits:
-    """Return the rows of the run with its marks. Raises RunError when the data files have changed since."""
+    """Return the rows of the run with its marked false negatives. Raises RunError if the data files have changed."""
 
     data = data_cache.load_splits(run.data_config(run.config().data))
     known = run.read_json(TEXTS)
