@@ -28,7 +28,7 @@ _children_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Progress:
+class TaskProgress:
     """Progress of a task: `done` of `total` units, the current activity, and the reason if it failed."""
 
     done: float = 0
@@ -60,13 +60,13 @@ def start(folder: Path, module: str, request: Any, environment: Mapping[str, str
     reap(child)
 
 
-def read_progress(folder: Path) -> Progress:
+def read_progress(folder: Path) -> TaskProgress:
     """Return the progress of a task; `error` is also set if its process ended early."""
     try:
         stored = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-        progress = Progress(**{name: stored[name] for name in ("done", "total", "doing", "error")})
+        progress = TaskProgress(**{name: stored[name] for name in ("done", "total", "doing", "error")})
     except (OSError, ValueError, KeyError):  # not written yet, or by another version
-        progress = Progress()
+        progress = TaskProgress()
     child = _children.get(folder)
     exit_code = child.poll() if child is not None else None
     if exit_code and not progress.error:
@@ -105,7 +105,7 @@ def reset(folder: Path) -> None:
 def write_progress(folder: Path, done: float, total: float, doing: str, error: str | None = None) -> None:
     """Replace the progress file of a task."""
     draft = folder / f"progress.{os.getpid()}.json"  # not synced to disk: it is short-lived and written often
-    draft.write_text(json.dumps(asdict(Progress(done, total, doing, error))), encoding="utf-8")
+    draft.write_text(json.dumps(asdict(TaskProgress(done, total, doing, error))), encoding="utf-8")
     draft.replace(folder / PROGRESS)
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from bsc_core import background_task
-from bsc_core.background_task import Progress, read_progress, run_task, start, wait, write_progress
+from bsc_core.background_task import TaskProgress, read_progress, run_task, start, wait, write_progress
 from bsc_core.errors import ConfigError
 
 TASK = """
@@ -45,7 +45,7 @@ def test_a_task_receives_its_request_and_reports_progress(module: str, tmp_path:
     start(folder, module, {"k": 1})
     assert wait(folder, 60) == 0
     assert (folder / "result.txt").read_text() == "{'k': 1}"
-    assert read_progress(folder) == Progress(4, 4, "done")
+    assert read_progress(folder) == TaskProgress(4, 4, "done")
 
 
 def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_refused_request_has_exit_status_2_and_a_failed_one_raises(tmp_path: P
 
 def test_progress_of_another_version_reads_as_just_started(tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_text('{"done": 3, "of": 6}', encoding="utf-8")
-    assert read_progress(tmp_path) == Progress()
+    assert read_progress(tmp_path) == TaskProgress()
     write_progress(tmp_path, 3, 6, "counting")
     assert read_progress(tmp_path).fraction == 0.5
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bsc_core.data.io.tables import Progress as Reading
+    from bsc_core.data.io.tables import ReadProgress
     from bsc_core.runs import Run, RunStore
 
 Report = dict[str, Any]
@@ -126,7 +126,7 @@ def _audit_finding(finding: Report) -> Iterator[str]:
     yield f"{finding['severity']}: {finding['title']}{rows}.{suggestion}{row_filter}"
 
 
-class Progress:
+class ProgressPrinter:
     """Write the status of a run to standard error, at most once a second."""
 
     def __init__(self, run: Run) -> None:
@@ -152,7 +152,7 @@ class ReadingProgress:
         self._start = time.monotonic()
         self._next = self._start + _PROGRESS_SECONDS
 
-    def __call__(self, reading: Reading) -> None:
+    def __call__(self, reading: ReadProgress) -> None:
         """Print the progress."""
         now = time.monotonic()
         if now < self._next:

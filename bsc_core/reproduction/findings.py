@@ -13,7 +13,7 @@ from bsc_core.errors import BscError, FileFormatError, InputError
 from bsc_core.files import as_json, atomic_write
 from bsc_core.reproduction.claims import PAPERS, UNTRAINED, Claim, FormName, Statement
 from bsc_core.reproduction.metrics import METRICS_SOURCES
-from bsc_core.reproduction.progress import FINDINGS_FOLDER, PROGRESS_SUFFIX, Log, Progress, file_stem, lock_file
+from bsc_core.reproduction.progress import FINDINGS_FOLDER, PROGRESS_SUFFIX, Log, ProgressLog, file_stem, lock_file
 from bsc_core.reproduction.runs import COST_FILE, SMALL_BUDGET, PlannedRun, Train, plan_runs, train_planned
 from bsc_core.reproduction.subsets import row_counts
 from bsc_core.reproduction.verdicts import OLD_VERDICTS, JudgedStatement, claim_verdict, judge, summarize_verdicts
@@ -59,7 +59,7 @@ def reproduce(
         raise InputError(
             f"claim {claim.name} is being reproduced by another process in {store.root}; wait for it to end"
         ) from None
-    progress = Progress(claim.name, store.root, form, log)
+    progress = ProgressLog(claim.name, store.root, form, log)
     with lock:
         try:
             planned = plan_runs(claim, form, data=data, runs=store.root)

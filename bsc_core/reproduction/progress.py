@@ -17,7 +17,7 @@ Log = Callable[[str], object]
 
 
 @dataclass
-class Progress:
+class ProgressLog:
     """Reports the progress of a reproduction to a log and stores it in a file.
 
     done, of: numbers of finished and of all runs.

@@ -10,7 +10,7 @@ import pytest
 
 from bsc_core.cli import main
 from bsc_core.cli.output import ReadingProgress
-from bsc_core.data.io.tables import Progress
+from bsc_core.data.io.tables import ReadProgress
 from tests.helpers.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,7 +89,7 @@ def test_progress_is_written_at_most_once_a_second(capsys, monkeypatch):
     monkeypatch.setattr("bsc_core.cli.output.time.monotonic", lambda: next(now))
     say = ReadingProgress("audit")
     for done in (1, 25, 30, 50):
-        say(Progress(rows=done * 1000, done=done, total=100))
+        say(ReadProgress(rows=done * 1000, done=done, total=100))
     assert capsys.readouterr().err.splitlines() == [
         "audit: 25,000 rows, 25%, about 3 s left",
         "audit: 50,000 rows, 50%, about 4 s left",

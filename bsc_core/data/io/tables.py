@@ -64,7 +64,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ReadProgress:
     """Progress of reading a source. done, total: bytes of a text file, rows of another source; rows: rows so far."""
 
     rows: int
@@ -72,7 +72,7 @@ class Progress:
     total: int
 
 
-OnProgress = Callable[[Progress], object]
+OnProgress = Callable[[ReadProgress], object]
 
 
 def read_table(path: Path | str | Source) -> Table:
@@ -147,7 +147,7 @@ def _text_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pr
         total, count = path.stat().st_size, 0
         for table in read(text, source, columns, rows):
             count += len(table) + len(table.rejected)
-            on_progress(Progress(count, raw.tell(), total))
+            on_progress(ReadProgress(count, raw.tell(), total))
             yield table
 
 
@@ -234,7 +234,7 @@ def _value_chunks(
         values = {name: batch[name] for name in names}
         lines = list(range(count + 1, count + size + 1))
         count += size
-        on_progress(Progress(count, count, total))
+        on_progress(ReadProgress(count, count, total))
         yield Table(source.name, tuple(values), cells_of(values), lines, (), nested_columns(values), "row")
 
 
