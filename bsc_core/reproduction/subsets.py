@@ -33,7 +33,7 @@ Rows = list[dict[str, str]]
 
 
 @dataclass(frozen=True)
-class Source:
+class SubsetFormat:
     """How to read a dataset. low, high: range of its labels; threshold: a pair with a higher label is positive."""
 
     kind: Literal["pairs", "nli", "sentences"] = "pairs"
@@ -49,32 +49,34 @@ class Source:
     corpus: str | None = None
 
 
-_NLI = Source("nli", "premise", "hypothesis", query_id="premise_id")
-_SENTENCES = Source("sentences", "text", "text", file="sentences.tsv.gz")
+_NLI = SubsetFormat("nli", "premise", "hypothesis", query_id="premise_id")
+_SENTENCES = SubsetFormat("sentences", "text", "text", file="sentences.tsv.gz")
 _QATAR = ("query_subject", "query_body")
 SOURCES = {
-    "pfcc_s": Source(query="query", document="doc", query_id="query_id", document_id="doc_id", corpus="text"),
-    "stsb": Source(label="score", high=5.0, threshold=0.6),
-    "sick": Source(label="score", low=1.0, high=5.0),
-    "mrpc": Source(),
-    "qqp": Source(),
+    "pfcc_s": SubsetFormat(query="query", document="doc", query_id="query_id", document_id="doc_id", corpus="text"),
+    "stsb": SubsetFormat(label="score", high=5.0, threshold=0.6),
+    "sick": SubsetFormat(label="score", low=1.0, high=5.0),
+    "mrpc": SubsetFormat(),
+    "qqp": SubsetFormat(),
     "snli": _NLI,
     "mnli": _NLI,
-    "wikiqa": Source(query="query", document="doc", query_id="query_id", document_id="doc_id"),
-    "cqa_a": Source(query=_QATAR, document="doc", query_id="query_id", document_id="doc_id"),
-    "cqa_b": Source(query=_QATAR, document=("doc_subject", "doc_body"), query_id="query_id", document_id="doc_id"),
+    "wikiqa": SubsetFormat(query="query", document="doc", query_id="query_id", document_id="doc_id"),
+    "cqa_a": SubsetFormat(query=_QATAR, document="doc", query_id="query_id", document_id="doc_id"),
+    "cqa_b": SubsetFormat(
+        query=_QATAR, document=("doc_subject", "doc_body"), query_id="query_id", document_id="doc_id"
+    ),
     "sst2": _SENTENCES,
     "sarcasm_headlines": _SENTENCES,
 }
 SAMPLES = {
-    "pairs": ("pairs.tsv", Source(query_id="query_id", query="query", document="document", document_id="doc_id")),
-    "nli": ("nli.tsv", Source("nli", "premise", "hypothesis", query_id="premise_id")),
-    "sentences": ("sentences.tsv", Source("sentences", "text", "text")),
+    "pairs": ("pairs.tsv", SubsetFormat(query_id="query_id", query="query", document="document", document_id="doc_id")),
+    "nli": ("nli.tsv", SubsetFormat("nli", "premise", "hypothesis", query_id="premise_id")),
+    "sentences": ("sentences.tsv", SubsetFormat("sentences", "text", "text")),
 }
 
 
 @dataclass(frozen=True)
-class Part:
+class SubsetSplit:
     """Source of the rows of train, dev or test: a split of the file, and the maximum number of rows; None: all."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -96,7 +98,7 @@ class Subset:
     __pydantic_config__ = ConfigDict(extra="forbid")
 
     folder: str
-    parts: Mapping[str, Part]
+    parts: Mapping[str, SubsetSplit]
     corpus: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     pairs: int | None = None
@@ -153,7 +155,7 @@ def setfit_pairs(rows: Rows, rounds: int, *, seed: int) -> Rows:
     return pairs
 
 
-def _locate(subset: Subset, data: Path | None) -> tuple[Source, Path, Path | None]:
+def _locate(subset: Subset, data: Path | None) -> tuple[SubsetFormat, Path, Path | None]:
     source = SOURCES[subset.folder]
     if data is None:
         name, sample = SAMPLES[source.kind]
@@ -174,7 +176,7 @@ def _digest(subset: Subset, paths: Iterable[Path | None]) -> str:
     return digest.hexdigest()[:10]
 
 
-def _data_section(subset: Subset, source: Source, folder: Path) -> dict[str, Any]:
+def _data_section(subset: Subset, source: SubsetFormat, folder: Path) -> dict[str, Any]:
     section: dict[str, Any] = {part: str(folder / f"{part}.tsv") for part in ("train", "dev")}
     section |= {"test": str(folder / "test.tsv")} if "test" in subset.parts else {}
     if source.kind == "sentences" and subset.pairs is None:
@@ -191,7 +193,7 @@ def _data_section(subset: Subset, source: Source, folder: Path) -> dict[str, Any
     return section | {"columns": columns, "threshold": source.threshold}
 
 
-def _write(subset: Subset, source: Source, path: Path, *, corpus: Path | None, folder: Path, small: bool) -> None:
+def _write(subset: Subset, source: SubsetFormat, path: Path, *, corpus: Path | None, folder: Path, small: bool) -> None:
     rows = _read_rows(read_table(path), source)
     parts = _sample(rows, subset.parts, small=small, path=path)
     if corpus is not None:
@@ -212,7 +214,7 @@ def _write(subset: Subset, source: Source, path: Path, *, corpus: Path | None, f
     atomic_write(folder / "rows.json", json.dumps(counts))
 
 
-def _read_rows(table: Table, source: Source) -> Rows:
+def _read_rows(table: Table, source: SubsetFormat) -> Rows:
     """Return every row of a file in the columns of a subset; a text in several columns is joined by spaces."""
     queries, labels = _texts(table, source.query), table.columns[source.label]
     columns = {"text": queries} if source.kind == "sentences" else {"query": queries}
@@ -235,10 +237,10 @@ def _texts(table: Table, names: str | tuple[str, ...]) -> list[str]:
     return [" ".join(part for part in parts if part).strip() for parts in zip(*cells, strict=True)]
 
 
-def _sample(rows: Rows, parts: Mapping[str, Part], *, small: bool, path: Path) -> dict[str, Rows]:
+def _sample(rows: Rows, parts: Mapping[str, SubsetSplit], *, small: bool, path: Path) -> dict[str, Rows]:
     """Return the rows of each part; parts of the same split take its queries in turn, so that they share none."""
     if small:
-        parts = {name: Part("all", SMALL_ROWS[name]) for name in parts}
+        parts = {name: SubsetSplit("all", SMALL_ROWS[name]) for name in parts}
     used: set[tuple[str, str]] = set()
     sampled: dict[str, Rows] = {}
     for name, part in parts.items():

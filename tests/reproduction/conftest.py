@@ -13,7 +13,7 @@ from bsc_core.jobs.worker import run_pipeline
 from bsc_core.reproduction.claims import UNTRAINED, Arm, Claim, Statement
 from bsc_core.reproduction.findings import reproduce
 from bsc_core.reproduction.runs import Train
-from bsc_core.reproduction.subsets import Part, Subset
+from bsc_core.reproduction.subsets import Subset, SubsetSplit
 from bsc_core.runs import RunStore
 
 
@@ -25,7 +25,11 @@ def turns() -> Claim:
         paper="bsc",
         table="Table 0",
         claim="Training helps.",
-        subsets={"stsb": Subset("stsb", {"train": Part("train"), "dev": Part("dev"), "test": Part("test")})},
+        subsets={
+            "stsb": Subset(
+                "stsb", {"train": SubsetSplit("train"), "dev": SubsetSplit("dev"), "test": SubsetSplit("test")}
+            )
+        },
         values={"training": {"max_steps": 2}, "loss": {"name": "bsc", "temperature": 0.1}},
         metrics=("spearman",),
         arms={

@@ -11,7 +11,7 @@ import pytest
 from bsc_core.config import make_config
 from bsc_core.data.load import load_data
 from bsc_core.errors import ConfigError, PathError
-from bsc_core.reproduction.subsets import SOURCES, Part, Subset, prepare_subset, row_counts, setfit_pairs
+from bsc_core.reproduction.subsets import SOURCES, Subset, SubsetSplit, prepare_subset, row_counts, setfit_pairs
 
 Rows = list[dict[str, str]]
 
@@ -60,7 +60,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-WIKIQA = Subset("wikiqa", {"train": Part("train", 30), "dev": Part("train", 8), "test": Part("test")})
+WIKIQA = Subset(
+    "wikiqa", {"train": SubsetSplit("train", 30), "dev": SubsetSplit("train", 8), "test": SubsetSplit("test")}
+)
 
 
 def test_a_subset_has_all_rows_of_a_query_and_no_query_twice(data: Path, tmp_path: Path) -> None:
@@ -87,19 +89,23 @@ def test_a_subset_is_deterministic_and_written_once(data: Path, tmp_path: Path) 
 
 def test_other_numbers_of_rows_give_another_subset(data: Path, tmp_path: Path) -> None:
     first = prepare_subset(WIKIQA, data, tmp_path / "runs")
-    more = prepare_subset(Subset("wikiqa", {**WIKIQA.parts, "train": Part("train", 40)}), data, tmp_path / "runs")
+    more = prepare_subset(
+        Subset("wikiqa", {**WIKIQA.parts, "train": SubsetSplit("train", 40)}), data, tmp_path / "runs"
+    )
     assert Path(first["train"]).parent != Path(more["train"]).parent
 
 
 def test_labels_are_scaled_to_0_and_1(data: Path, tmp_path: Path) -> None:
-    values = prepare_subset(Subset("stsb", {"train": Part("train"), "dev": Part("dev")}), data, tmp_path / "runs")
+    values = prepare_subset(
+        Subset("stsb", {"train": SubsetSplit("train"), "dev": SubsetSplit("dev")}), data, tmp_path / "runs"
+    )
     labels = {float(row["label"]) for row in read(values["train"])}
     assert labels == {0, 0.2, 0.4, 0.6, 0.8, 1}
     assert values["threshold"] == 0.6
 
 
 def test_gold_documents_are_always_in_the_corpus(data: Path, tmp_path: Path) -> None:
-    subset = Subset("pfcc_s", {"train": Part("train"), "dev": Part("dev")}, corpus=20)
+    subset = Subset("pfcc_s", {"train": SubsetSplit("train"), "dev": SubsetSplit("dev")}, corpus=20)
     values = prepare_subset(subset, data, tmp_path / "runs")
     documents = {row["document_id"] for row in read(values["corpus"])}
     assert len(documents) == 20
@@ -120,7 +126,7 @@ def test_gold_documents_are_always_in_the_corpus(data: Path, tmp_path: Path) -> 
 def test_the_files_of_a_subset_load_as_an_experiment(
     data: Path, tmp_path: Path, folder: str, parts: tuple[str, ...], pairs: int | None, small: bool
 ) -> None:
-    subset = Subset(folder, {name: Part(name) for name in parts}, pairs=pairs)
+    subset = Subset(folder, {name: SubsetSplit(name) for name in parts}, pairs=pairs)
     values = prepare_subset(subset, None if small else data, tmp_path / "runs")
     read_back = load_data(make_config({"data": values}).data, seed=0)
     assert set(read_back.splits) == set(parts)
@@ -132,16 +138,18 @@ def test_the_files_of_a_subset_load_as_an_experiment(
 
 @pytest.mark.parametrize("folder", sorted(SOURCES))
 def test_every_data_set_has_a_small_form(folder: str, tmp_path: Path) -> None:
-    values = prepare_subset(Subset(folder, {"train": Part("train"), "dev": Part("dev")}), None, tmp_path)
+    values = prepare_subset(Subset(folder, {"train": SubsetSplit("train"), "dev": SubsetSplit("dev")}), None, tmp_path)
     assert row_counts(values)["train"] > row_counts(values)["dev"] > 0
     make_config({"data": values})
 
 
 def test_a_missing_data_set_and_a_split_without_rows_are_errors(data: Path, tmp_path: Path) -> None:
     with pytest.raises(PathError, match=r"pairs\.tsv\.gz does not exist; give the folder"):
-        prepare_subset(Subset("mrpc", {"train": Part("train")}), data, tmp_path / "runs")
+        prepare_subset(Subset("mrpc", {"train": SubsetSplit("train")}), data, tmp_path / "runs")
     with pytest.raises(ConfigError, match="split 'test' has no rows left for test"):
-        prepare_subset(Subset("stsb", {"train": Part("train"), "test": Part("test")}), data, tmp_path / "runs")
+        prepare_subset(
+            Subset("stsb", {"train": SubsetSplit("train"), "test": SubsetSplit("test")}), data, tmp_path / "runs"
+        )
 
 
 def test_setfit_pairs_join_each_sentence_with_its_class_and_with_another() -> None:

@@ -27,7 +27,7 @@ READ_ROWS = 16_384
 
 
 @dataclass(frozen=True)
-class Part:
+class Shard:
     """One Parquet file of a folder of shards: its name, rows, groups and size in bytes."""
 
     file: str
@@ -44,7 +44,7 @@ class Shards:
     """
 
     folder: Path
-    parts: tuple[Part, ...]
+    parts: tuple[Shard, ...]
     columns: dict[str, str]
     about: dict[str, Any] = field(default_factory=dict)
 
@@ -112,7 +112,7 @@ def open_shards(path: Path | str) -> Shards:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         if manifest.pop("format") != FORMAT:
             raise ValueError("it is of another format")
-        parts = tuple(Part(**part) for part in manifest["parts"])
+        parts = tuple(Shard(**part) for part in manifest["parts"])
         shards = Shards(folder, parts, dict(manifest["columns"]), dict(manifest["about"]))
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         raise FileFormatError(f"{path}: {MANIFEST} is not a manifest of shards ({error}); write them again") from None
@@ -144,7 +144,7 @@ def new_shards_folder(out: Path | str) -> Iterator[Path]:
         raise RunError(f"{out}: the shards could not be written ({error_reason(error)}); nothing was saved") from None
 
 
-def write_part(folder: Path | str, number: int, table: pyarrow.Table) -> Part:
+def write_part(folder: Path | str, number: int, table: pyarrow.Table) -> Shard:
     """Write the part at a position atomically; an existing one is replaced. Raises RunError when the disk is full.
 
     table: Rows in plan order with the columns row, group (from 0 within the part), query and document.
@@ -156,10 +156,10 @@ def write_part(folder: Path | str, number: int, table: pyarrow.Table) -> Part:
     with _disk_errors(path.name), atomic_path(path) as draft:
         pyarrow.parquet.write_table(table, draft, compression="zstd", row_group_size=READ_ROWS)
     groups = table["group"]
-    return Part(path.name, table.num_rows, groups[-1].as_py() + 1 if table.num_rows else 0, path.stat().st_size)
+    return Shard(path.name, table.num_rows, groups[-1].as_py() + 1 if table.num_rows else 0, path.stat().st_size)
 
 
-def write_manifest(folder: Path | str, parts: Sequence[Part], columns: dict[str, str], about: dict[str, Any]) -> None:
+def write_manifest(folder: Path | str, parts: Sequence[Shard], columns: dict[str, str], about: dict[str, Any]) -> None:
     """Write the manifest, the last file of the folder. Raises RunError when the disk is full."""
     manifest = {"format": FORMAT, "columns": columns, "about": about, "parts": [asdict(part) for part in parts]}
     with _disk_errors(MANIFEST):

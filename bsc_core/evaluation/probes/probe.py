@@ -20,7 +20,7 @@ from bsc_core.evaluation.probes.tasks import ProbeTask
 from bsc_core.evaluation.stats.bootstrap import Interval, bootstrap_mean
 from bsc_core.types import Ids, Indices, Mask, Vectors
 
-Part = tuple[Indices, Indices, Indices | None]
+ProbeSplit = tuple[Indices, Indices, Indices | None]
 """Rows for training, for evaluation, and for choosing C; None chooses it by folds of the training rows."""
 
 FOLDS = 10
@@ -91,7 +91,7 @@ def probe(
     return ProbeResult(task.name, rows, correct, split, f1, share, tuple(strengths), classifier.unconverged)
 
 
-def _parts(task: ProbeTask, classifier: _Classifier, folds: int) -> tuple[str, list[Part]]:
+def _parts(task: ProbeTask, classifier: _Classifier, folds: int) -> tuple[str, list[ProbeSplit]]:
     """Return the name of the evaluated split and the rows of each classifier."""
     train, dev, test = (task.rows(split) for split in ("train", "dev", "test"))
     if len(test):

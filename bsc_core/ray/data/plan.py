@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from bsc_core.batching.strategies.clusters import fit_centroids, sample_positions
 from bsc_core.batching.strategies.words import COMMON, FEW, cut_words
 from bsc_core.config import BatchingConfig, RunConfig
-from bsc_core.data.io.shards import Part, Shards, check_free, new_shards_folder, open_shards, write_manifest, write_part
+from bsc_core.data.io.shards import (
+    Shard,
+    Shards,
+    check_free,
+    new_shards_folder,
+    open_shards,
+    write_manifest,
+    write_part,
+)
 from bsc_core.errors import ConfigError, DataError, InputError
 from bsc_core.ray.data import stages
 from bsc_core.ray.data.cluster import cluster
@@ -139,14 +147,14 @@ class _Pipeline:
             )
         )
 
-    def write(self, shingled: Any, folder: Path) -> list[Part]:
+    def write(self, shingled: Any, folder: Path) -> list[Shard]:
         """Form the groups and write them as shards, in the order of the plan."""
         self.say(f"Forming the groups of {self.rows:,} rows and writing {self.buckets} shards")
         group_size, seed = self.batching.group_size, self.seed
         group = partial(stages.group_rows, group_size=group_size, seed=seed, epoch=self.epoch, parts=self.buckets)
         write = partial(stages.write_shard, folder=str(folder), write=write_part)
         written = self._reduce(self._reduce(shingled, group), write, "part").take_all()
-        return sorted((Part(**values) for values in written), key=lambda part: part.file)
+        return sorted((Shard(**values) for values in written), key=lambda part: part.file)
 
     def about(self) -> dict[str, Any]:
         """Return the manifest's description of the plan."""

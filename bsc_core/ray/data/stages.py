@@ -21,7 +21,7 @@ from bsc_core.batching.strategies.clusters import assign
 from bsc_core.batching.strategies.shingles import ALONE, GROUP_STREAM, form_groups, row_random, sample_shingles
 from bsc_core.batching.strategies.words import COMMON, cut_words, without
 from bsc_core.config import BatchingConfig, EncoderConfig
-from bsc_core.data.io.shards import Part
+from bsc_core.data.io.shards import Shard
 from bsc_core.errors import DataError, InputError
 from bsc_core.neighbors import unit_rows
 from bsc_core.ray.data.rows import VECTOR, Piece, RowSource
@@ -139,7 +139,7 @@ def group_rows(table: pyarrow.Table, *, group_size: int, seed: int, epoch: int, 
 
 
 def write_shard(
-    table: pyarrow.Table, *, folder: str, write: Callable[[str, int, pyarrow.Table], Part]
+    table: pyarrow.Table, *, folder: str, write: Callable[[str, int, pyarrow.Table], Shard]
 ) -> pyarrow.Table:
     """Write the rows of a shard in the order of their groups, and return its description."""
     order = np.lexsort((table["position"].to_numpy(), table["random"].to_numpy()))
