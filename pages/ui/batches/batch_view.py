@@ -15,7 +15,7 @@ from bsc_core.data import PairDataset
 from bsc_core.data.false_negatives import mark_false_negative, read_false_negatives, unmark_false_negative
 from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
-from pages.ui.batches.source import Source
+from pages.ui.batches.source import BatchSource
 from pages.ui.components import display, glossary
 from pages.ui.components.browser.mount import matrix_canvas
 
@@ -30,7 +30,7 @@ Columns = dict[str, list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class BatchView:
     """The selected batch."""
 
     strategy: str
@@ -51,7 +51,7 @@ class Batch:
         return int(self.rows[self.pin[0]]), int(self.rows[self.pin[1]])
 
 
-def select_batch(strategy: str, stats: PlanStats, dataset: PairDataset, vectors: np.ndarray) -> Batch:
+def select_batch(strategy: str, stats: PlanStats, dataset: PairDataset, vectors: np.ndarray) -> BatchView:
     """Draw the controls that step through the batches; return the selected one."""
     last = len(stats.positions)
     if BATCH not in st.session_state:
@@ -74,7 +74,7 @@ def select_batch(strategy: str, stats: PlanStats, dataset: PairDataset, vectors:
             )
     number = int(st.session_state[BATCH]) - 1
     rows, groups = plans.batch_by_group(stats, number)
-    return Batch(strategy, number, rows, groups, dataset, vectors, _pinned_positions(rows, dataset, vectors))
+    return BatchView(strategy, number, rows, groups, dataset, vectors, _pinned_positions(rows, dataset, vectors))
 
 
 def _step_button(name: str, icon: str, about: str, by: int, last: int) -> None:
@@ -100,7 +100,7 @@ def _pin(query_row: int, document_row: int) -> None:
     st.session_state[PIN] = (int(query_row), int(document_row))
 
 
-def draw_matrix(batch: Batch) -> None:
+def draw_matrix(batch: BatchView) -> None:
     """Draw the similarity matrix; a click on a cell pins its pair."""
     first, last = _window(batch)
     rows = batch.rows[first:last]
@@ -115,7 +115,7 @@ def draw_matrix(batch: Batch) -> None:
             _draw_canvas(batch, cells, pin, key)
 
 
-def _window(batch: Batch) -> tuple[int, int]:
+def _window(batch: BatchView) -> tuple[int, int]:
     """Return the range of positions to show: all, or WINDOW of them around the pinned query."""
     size = len(batch.rows)
     if size <= WINDOW:
@@ -126,7 +126,7 @@ def _window(batch: Batch) -> tuple[int, int]:
     return first, first + WINDOW
 
 
-def _draw_chart(batch: Batch, cells: similarity.Cells, pin: tuple[int, int], key: str) -> None:
+def _draw_chart(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int], key: str) -> None:
     table = similarity.batch_table(cells)
     texts = pd.DataFrame({"position": range(len(cells.rows)), **_texts(batch, cells.rows)})
     figure = similarity.batch_matrix(table, texts, hardest=pin)
@@ -134,7 +134,7 @@ def _draw_chart(batch: Batch, cells: similarity.Cells, pin: tuple[int, int], key
     display.figure(figure, name=name, alt=matrix_sentence(cells), data=table, select=on_click, key=key)
 
 
-def _draw_canvas(batch: Batch, cells: similarity.Cells, pin: tuple[int, int], key: str) -> None:
+def _draw_canvas(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int], key: str) -> None:
     texts = _texts(batch, cells.rows)
     data = similarity.canvas_data(cells, texts["query"], texts["document"])
     label = f"{matrix_sentence(cells)} Move with the arrow keys, pin with Enter."
@@ -142,7 +142,7 @@ def _draw_canvas(batch: Batch, cells: similarity.Cells, pin: tuple[int, int], ke
     display.csv_button(lambda: similarity.batch_table(cells), name=f"batch-{batch.number + 1}", key=f"{key}.data")
 
 
-def _texts(batch: Batch, rows: np.ndarray) -> dict[str, list[str]]:
+def _texts(batch: BatchView, rows: np.ndarray) -> dict[str, list[str]]:
     return {side: [batch.text(side, row) for row in rows.tolist()] for side in ("query", "document")}
 
 
@@ -169,7 +169,7 @@ def matrix_sentence(cells: similarity.Cells) -> str:
     )
 
 
-def draw_pinned_pair(batch: Batch, source: Source) -> None:
+def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
     """Draw the texts of the pinned pair, its cosine and label, and the button that marks it."""
     query, document = batch.pinned_rows
     pin = list(batch.pin)
@@ -202,7 +202,7 @@ def _label(dataset: PairDataset, query_row: int, document_row: int) -> str:
     return f"{dataset.label[int(same.argmax())]:g}" if dataset.label is not None else "positive"
 
 
-def _draw_mark_button(batch: Batch, source: Source, kind: str) -> None:
+def _draw_mark_button(batch: BatchView, source: BatchSource, kind: str) -> None:
     query, document = batch.pinned_rows
     texts = (batch.text("query", query), batch.text("document", document))
     if kind == similarity.MARKED:
@@ -220,18 +220,18 @@ def _draw_mark_button(batch: Batch, source: Source, kind: str) -> None:
         )
 
 
-def _mark(source: Source, texts: tuple[str, str]) -> None:
+def _mark(source: BatchSource, texts: tuple[str, str]) -> None:
     if source.false_negatives is not None:
         mark_false_negative(source.false_negatives, *texts)
         st.toast("Marked. The loss ignores the pair, and its rows are never in the same batch.", icon=":material/flag:")
 
 
-def _unmark(source: Source, texts: tuple[str, str]) -> None:
+def _unmark(source: BatchSource, texts: tuple[str, str]) -> None:
     if source.false_negatives is not None:
         unmark_false_negative(source.false_negatives, *texts)
 
 
-def draw_pair_tables(batch: Batch, source: Source) -> None:
+def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
     """Draw the hardest negatives, the likely false negatives and the marked ones; selecting a row pins its pair."""
     hardest = hardest_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
     likely = likely_false_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
@@ -253,7 +253,7 @@ def draw_pair_tables(batch: Batch, source: Source) -> None:
 
 
 def _draw_pairs(
-    batch: Batch, pairs: Sequence[Any], name: str, *, before: Columns | None = None, after: Columns | None = None
+    batch: BatchView, pairs: Sequence[Any], name: str, *, before: Columns | None = None, after: Columns | None = None
 ) -> None:
     """Draw a table of pairs with further columns before and after the common ones."""
     if not pairs:
@@ -292,7 +292,7 @@ def _pin_selected(key: str, rows: list[tuple[int, int]]) -> None:
         _pin(*rows[selected[0]])
 
 
-def _draw_marked_pairs(source: Source, marked: list[tuple[str, str]]) -> None:
+def _draw_marked_pairs(source: BatchSource, marked: list[tuple[str, str]]) -> None:
     if not marked:
         st.caption("Pairs that you mark as false negatives appear here, from any batch.")
         return

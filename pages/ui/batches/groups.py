@@ -9,7 +9,7 @@ from bsc_core.config import BatchingConfig
 from bsc_core.figures.batches import groups as group_figures
 from bsc_core.projection import lay_out, sample_rows
 from pages.ui.batches import plans
-from pages.ui.batches.batch_view import Batch
+from pages.ui.batches.batch_view import BatchView
 from pages.ui.components import display
 
 MAX_FIGURES = 12
@@ -18,7 +18,7 @@ MAX_MAP_TEXTS = 3000
 Groups = list[tuple[int, np.ndarray]]
 
 
-def draw(batch: Batch, stats: PlanStats, config: BatchingConfig, vectors_key: str) -> None:
+def draw(batch: BatchView, stats: PlanStats, config: BatchingConfig, vectors_key: str) -> None:
     """Draw the groups of 2 or more rows in this batch, complete even if the batch splits them."""
     st.header("Groups of this batch", anchor=False)
     ids = list(dict.fromkeys(batch.groups.tolist()))
@@ -39,7 +39,7 @@ def _side(config: BatchingConfig) -> str:
     return "document" if config.strategy == "premises" else config.group_by
 
 
-def _draw_group_figures(batch: Batch, groups: Groups, config: BatchingConfig) -> None:
+def _draw_group_figures(batch: BatchView, groups: Groups, config: BatchingConfig) -> None:
     side = getattr(batch.dataset, _side(config))
     shown = [
         (group, rows, batch.vectors[side[rows]], batch.dataset.texts.take(side[rows]))
@@ -57,7 +57,7 @@ def _draw_group_figures(batch: Batch, groups: Groups, config: BatchingConfig) ->
     st.caption(alt + " The distance from the center is 1 minus the cosine; the direction has no meaning.")
 
 
-def _draw_map(batch: Batch, groups: Groups, config: BatchingConfig, vectors_key: str) -> None:
+def _draw_map(batch: BatchView, groups: Groups, config: BatchingConfig, vectors_key: str) -> None:
     side, table = getattr(batch.dataset, _side(config)), batch.dataset.texts
     shown = [(group, side[rows]) for group, rows in groups[:MAX_ON_MAP]]
     texts = np.unique(side)

@@ -10,7 +10,7 @@ from bsc_core.batching import STRATEGIES
 from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
 from bsc_core.data import PairDataset
 from pages.ui.batches.plans import RUN_PLANS, PlanRequest
-from pages.ui.batches.source import Source
+from pages.ui.batches.source import BatchSource
 from pages.ui.components import page_layout
 from pages.ui.components.glossary import TERMS, help_text
 
@@ -53,14 +53,14 @@ class PlanSettings:
     epoch: int
     labeled_negatives: bool
 
-    def training_rows(self, source: Source) -> PairDataset:
+    def training_rows(self, source: BatchSource) -> PairDataset:
         """Return all rows, or the positive ones if labeled negatives are switched off."""
         train = source.train
         if self.labeled_negatives or source.run is not None or train.positive.all():
             return train
         return train.take(np.flatnonzero(train.positive))
 
-    def requests(self, source: Source) -> dict[str, PlanRequest]:
+    def requests(self, source: BatchSource) -> dict[str, PlanRequest]:
         """Return the plans to show. A run's plan is the one saved for the epoch, with the run's batch size."""
         requests = {}
         for name, config in self.strategies.items():
@@ -72,7 +72,7 @@ class PlanSettings:
         return requests
 
 
-def select_settings(source: Source) -> PlanSettings:
+def select_settings(source: BatchSource) -> PlanSettings:
     """Draw the controls, whose values the URL stores."""
     default, names = BatchingConfig(), _select_strategies(source)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -92,7 +92,7 @@ def select_settings(source: Source) -> PlanSettings:
     return PlanSettings(configs, batch_size, seed, epoch, labeled)
 
 
-def _select_strategies(source: Source) -> list[str]:
+def _select_strategies(source: BatchSource) -> list[str]:
     known = [name for name in ORDER if name in STRATEGIES]
     saved = [RUN_PLANS] if source.saved_plans() else []
     default = [*(saved or ["nearest"]), "random"]

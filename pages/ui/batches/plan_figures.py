@@ -13,7 +13,7 @@ from bsc_core.data import PairDataset
 from bsc_core.figures.batches import plans as plan_figures
 from pages.ui.batches import plans
 from pages.ui.batches.plans import PlanRequest
-from pages.ui.batches.source import Source
+from pages.ui.batches.source import BatchSource
 from pages.ui.components import display
 
 StatsByName = dict[str, PlanStats]
@@ -37,7 +37,7 @@ EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = 
 }
 
 
-def draw(source: Source, pairs: PairDataset, requests: dict[str, PlanRequest], stats: StatsByName) -> None:
+def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanRequest], stats: StatsByName) -> None:
     """Draw the figure on the left and the same statistics as a table on the right."""
     st.header("Hardness of in-batch negatives", anchor=False)
     left, right = display.columns(2) if len(stats) <= MAX_SIDE_BY_SIDE else (st.container(), st.container())
@@ -138,7 +138,7 @@ def _draw_group_sizes(stats: StatsByName) -> None:
     display.figure(plan_figures.group_size_figure(table), name="group-sizes", alt=alt, data=table)
 
 
-def _draw_epochs(source: Source, pairs: PairDataset, requests: dict[str, PlanRequest]) -> None:
+def _draw_epochs(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanRequest]) -> None:
     """Draw a line per strategy over the epochs; for a run's saved plans one line per model of the run.
 
     Above MAX_EPOCH_ROWS rows the plans are built on request.
@@ -171,10 +171,10 @@ def _draw_epochs(source: Source, pairs: PairDataset, requests: dict[str, PlanReq
 
 
 def _epoch_stats(
-    source: Source, pairs: PairDataset, requests: dict[str, PlanRequest], number: int
+    source: BatchSource, pairs: PairDataset, requests: dict[str, PlanRequest], number: int
 ) -> dict[str, dict[int, PlanStats]]:
     """Return series -> epoch from 1 -> statistics; empty while a background task builds the plans."""
-    series: dict[str, tuple[Source, list[PlanRequest]]] = {}
+    series: dict[str, tuple[BatchSource, list[PlanRequest]]] = {}
     for name, plan in requests.items():
         if name == plans.RUN_PLANS:
             saved = [replace(plan, saved=path, epoch=epoch) for epoch, path in enumerate(source.saved_plans())]

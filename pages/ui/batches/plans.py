@@ -17,7 +17,7 @@ from bsc_core.errors import InputError
 from bsc_core.figures.batches import similarity
 from bsc_core.paths import cache_folder
 from bsc_core.preparation.plan_task import PlanItem, plan_file, refused_file, request_folder, save_rows
-from pages.ui.batches.source import Source, cached_vectors
+from pages.ui.batches.source import BatchSource, cached_vectors
 from pages.ui.components import data_cache, display
 
 MAX_ROWS_INLINE = 20_000
@@ -58,7 +58,7 @@ class PlanRequest:
         )
 
 
-def plan_stats(source: Source, pairs: PairDataset, requests: dict[str, PlanRequest]) -> dict[str, PlanStats]:
+def plan_stats(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanRequest]) -> dict[str, PlanStats]:
     """Return the plan and statistics of each strategy; a refused one is shown as an error and left out.
 
     While a background task builds them, its progress is drawn and the page reruns when they are ready. Until then the
@@ -132,7 +132,7 @@ def _build(key: str, _request: PlanRequest, _data: tuple[PairDataset, np.ndarray
     return batching.plan_stats(build, pairs, vectors, request.batch_size)
 
 
-def _start_task(source: Source, pairs: PairDataset, items: list[PlanItem]) -> Path:
+def _start_task(source: BatchSource, pairs: PairDataset, items: list[PlanItem]) -> Path:
     """Start the task that builds these plans, if it was not started before; return its folder."""
     folder = plans_folder(pairs)
     encoder = None if all(item.vectors for item in items) else source.encoder.model_dump()
@@ -159,7 +159,7 @@ def _refusal(request: Path, name: str) -> InputError | None:
     return InputError(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def load_vectors(source: Source, pairs: PairDataset) -> np.ndarray:
+def load_vectors(source: BatchSource, pairs: PairDataset) -> np.ndarray:
     """Return the vectors of the texts, which exist once a plan is built. Raises InputError if they were deleted."""
     if source.vectors is not None:
         return source.vectors

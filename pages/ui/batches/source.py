@@ -21,7 +21,7 @@ MAX_TEXTS_INLINE = 3000
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class BatchSource:
     """Rows to plan and the vectors of their texts."""
 
     train: PairDataset
@@ -36,12 +36,12 @@ class Source:
         """Return the plan files of the run, by epoch."""
         return sorted(self.run.plans_folder.glob("epoch-*.npz")) if self.run is not None else []
 
-    def with_model(self, name: str) -> Source:
+    def with_model(self, name: str) -> BatchSource:
         """Return the same rows with the vectors of another model of the run."""
         return replace(self, vectors=self.models[name], vectors_key=_vectors_key(self.models[name]))
 
 
-def load_source(context: page_layout.Context) -> Source:
+def load_source(context: page_layout.Context) -> BatchSource:
     """Load the run of the context bar if it has vectors, else the dataset and encoder of the bar."""
     run = data_cache.run_store().get(context.run_id) if context.run_id else None
     if run is not None and run_data.models(run):
@@ -55,10 +55,10 @@ def load_source(context: page_layout.Context) -> Source:
     else:
         vectors = cached_vectors(config, data.texts)
     key = str(data_cache.vectors_key(config, data.texts.digest))
-    return Source(data.train, vectors, key, config, {}, data_cache.false_negatives_file(context.dataset_key), None)
+    return BatchSource(data.train, vectors, key, config, {}, data_cache.false_negatives_file(context.dataset_key), None)
 
 
-def _run_source(run: Run, dataset_key: str) -> Source:
+def _run_source(run: Run, dataset_key: str) -> BatchSource:
     config, by_name = run.config(), {run_data.PARTS[model.part]: model for model in run_data.models(run)}
     train = training_rows(config, run_data.load_splits(run).train)
     marked = _false_negatives_file(run, dataset_key)
@@ -71,7 +71,7 @@ def _run_source(run: Run, dataset_key: str) -> Source:
     )
     name = name if name in models else names[-1]
     vectors = models[name]
-    return Source(train, vectors, _vectors_key(vectors), by_name[name].encoder(), models, marked, run)
+    return BatchSource(train, vectors, _vectors_key(vectors), by_name[name].encoder(), models, marked, run)
 
 
 def _false_negatives_file(run: Run, dataset_key: str) -> Path | None:
@@ -96,4 +96,4 @@ def cached_vectors(config: EncoderConfig, texts: TextTable) -> np.ndarray | None
     from bsc_core import encoders
 
     key = data_cache.vectors_key(config, texts.digest)
-    return data_cache.get_or_compute("mapped vectors", key, lambda: encoders.cached_vectors(config, texts))
+    return data_cache.shared_value("mapped vectors", key, lambda: encoders.cached_vectors(config, texts))
