@@ -36,7 +36,7 @@ ROW_HEIGHT = 28  # pixels; all claims fit on one screen
 
 
 @dataclass(frozen=True)
-class Card:
+class ClaimCard:
     """A claim and its result. local: the result is from this runs folder, not the one shipped with the app."""
 
     claim: Claim
@@ -48,15 +48,15 @@ class Card:
         return self.finding["verdict"] if self.finding else "not run yet"
 
 
-def read() -> list[Card]:
+def read() -> list[ClaimCard]:
     """Return a card for every claim by paper; a result in this runs folder takes precedence over the shipped one."""
     shipped, local = read_findings(), read_findings(rerun.folder())
     local = {name: finding for name, finding in local.items() if finding["form"] == "full"}
-    cards = [Card(claim, local.get(name) or shipped.get(name), name in local) for name, claim in CLAIMS.items()]
+    cards = [ClaimCard(claim, local.get(name) or shipped.get(name), name in local) for name, claim in CLAIMS.items()]
     return sorted(cards, key=lambda card: list(PAPER_NAMES).index(card.claim.paper))
 
 
-def summary(cards: list[Card]) -> None:
+def summary(cards: list[ClaimCard]) -> None:
     """Draw how many claims and recommended settings have each verdict."""
     sentences = []
     for noun, recommended in (("claim", False), ("recommended setting", True)):
@@ -67,7 +67,7 @@ def summary(cards: list[Card]) -> None:
     st.markdown(" ".join(sentences))
 
 
-def select(cards: list[Card]) -> Card | None:
+def select(cards: list[ClaimCard]) -> ClaimCard | None:
     """Draw the filters and the table of the claims that match them; return the claim selected there or in the URL."""
     papers = [name for name in PAPER_NAMES if name == ALL or any(card.claim.paper == name for card in cards)]
     present = [name for name in BADGES if any(card.verdict == name for card in cards)]
@@ -115,14 +115,14 @@ def select(cards: list[Card]) -> Card | None:
     return card
 
 
-def summary_row(card: Card) -> dict[str, str]:
+def summary_row(card: ClaimCard) -> dict[str, str]:
     """Return a row of the table: paper, claim, verdict and its reason in one line."""
     reason = card.finding["reason"] if card.finding else "There is no result of the full experiment yet."
     values = (PAPER_NAMES[card.claim.paper], card.claim.title, card.verdict, reason)
     return dict(zip(("Paper", "Claim", "Verdict", "Why"), values, strict=True))
 
 
-def draw(card: Card) -> None:
+def draw(card: ClaimCard) -> None:
     """Draw the verdict, claim, intervals and details of a card."""
     claim, finding = card.claim, card.finding
     with st.container(border=True, key=f"findings.card.{claim.name}"):
@@ -139,7 +139,7 @@ def draw(card: Card) -> None:
         rerun.draw(claim, finding)
 
 
-def _result(card: Card, finding: dict[str, Any]) -> None:
+def _result(card: ClaimCard, finding: dict[str, Any]) -> None:
     display.figure(
         _verdicts(finding["statements"]),
         alt=f"{finding['reason']} " + " ".join(statement["sentence"] for statement in finding["statements"]),

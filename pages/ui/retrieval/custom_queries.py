@@ -27,7 +27,7 @@ class Answers:
     first: np.ndarray  # (2, Q) corpus positions of the top documents
     shared: np.ndarray  # (Q,) share of the top documents that both models return
     ranks: np.ndarray  # (2, Q) rank of the first relevant document, 0 if there is none
-    cards: list[metric_cards.Card]  # of the queries with a known relevant document
+    cards: list[metric_cards.MetricCard]  # of the queries with a known relevant document
     listed: int  # length of each result list: 10, or the corpus if it is smaller
     missing: int  # number of relevant documents that are not in the corpus
 

@@ -20,7 +20,7 @@ SCORED = {"spearman": "Spearman", "auc": "AUC", "average_precision": "Average pr
 
 
 @dataclass(frozen=True)
-class Card:
+class MetricCard:
     """One metric of both models. comparison: the right model against the left, None if not comparable."""
 
     metric: str
@@ -40,14 +40,14 @@ def draw(models: ModelPair, split: str) -> dict[str, str]:
     return {}
 
 
-def draw_cards(cards: Sequence[Card], names: dict[str, str]) -> None:
+def draw_cards(cards: Sequence[MetricCard], names: dict[str, str]) -> None:
     """Draw cards side by side. names: metric -> its label."""
     for cell, card in zip(display.columns(len(cards), min_width=210), cards, strict=True):
         with cell, st.container(border=True, height="stretch", gap="xsmall"):
             _draw_card(card, names[card.metric])
 
 
-def _draw_card(card: Card, label: str) -> None:
+def _draw_card(card: MetricCard, label: str) -> None:
     significant = card.comparison is not None and card.comparison.significant
     change = f"{card.right.value - card.left.value:+.3f}"  # Streamlit reads its sign
     same = change in ("+0.000", "-0.000")
@@ -79,7 +79,7 @@ RESULTS_KEY = {run_data.Model: lambda model: (model.key, str(model.run.evaluatio
 
 
 @st.cache_resource(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)
-def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[Card]:
+def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[MetricCard]:
     """Return the cards of the metrics among `names` that both models have, cached across sessions."""
     (left, left_intervals), (right, right_intervals) = (_load(model, split) for model in models)
     cards = []
@@ -88,7 +88,7 @@ def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[Ca
             comparison = compare_results([left], [right], metric)
         except BscError:  # runs on the same texts may have other rows
             comparison = None
-        cards.append(Card(metric, left_intervals[metric], right_intervals[metric], comparison))
+        cards.append(MetricCard(metric, left_intervals[metric], right_intervals[metric], comparison))
     return cards
 
 
@@ -102,11 +102,11 @@ def _load(model: run_data.Model, split: str) -> tuple[EvalResult, dict[str, Inte
     return result, intervals
 
 
-def query_cards(left: QueryValues, right: QueryValues, names: dict[str, str]) -> list[Card]:
+def query_cards(left: QueryValues, right: QueryValues, names: dict[str, str]) -> list[MetricCard]:
     """Return the cards of two models' values of the same queries."""
     intervals = query_intervals(left, seed=0), query_intervals(right, seed=0)
     return [
-        Card(name, intervals[0][name], intervals[1][name], compare_queries(left, right, name, seed=0))
+        MetricCard(name, intervals[0][name], intervals[1][name], compare_queries(left, right, name, seed=0))
         for name in names
         if name in left.values
     ]
