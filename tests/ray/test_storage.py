@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bsc_core.ray.jobs.storage import Downloader, Storage, StorageError, Uploader, file_stamps
+from bsc_core.ray.jobs.storage import Downloader, Storage, StorageError, Uploader, folder_stamps
 from tests.ray.conftest import write
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {name: (folder / name).read_text(encoding="utf-8") for name in file_stamps(folder)}
+    return {name: (folder / name).read_text(encoding="utf-8") for name in folder_stamps(folder)}
 
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, call: int) -> list[int]:
@@ -49,7 +49,7 @@ def test_the_reader_has_the_writers_files_after_any_changes(storage, tmp_path):
         downloader = Downloader(there, storage, dict(downloader.downloaded))  # another process
         assert downloader.pull() is None
         assert contents(there) == contents(here)
-        assert not list(there.glob("checkpoints/*")) or file_stamps(there / "checkpoints")
+        assert not list(there.glob("checkpoints/*")) or folder_stamps(there / "checkpoints")
 
 
 def test_local_files_of_the_reader_stay_unchanged(storage, tmp_path):

@@ -13,7 +13,7 @@ from bsc_core.config import Columns, DataConfig, EncoderConfig, RunConfig
 from bsc_core.errors import JobError
 from bsc_core.jobs.local.processes import start_detached
 from bsc_core.ray.jobs import worker
-from bsc_core.ray.jobs.storage import STOP, Downloader, Storage, StorageError, Uploader, file_stamps, pack, unpack
+from bsc_core.ray.jobs.storage import STOP, Downloader, Storage, StorageError, Uploader, folder_stamps, pack, unpack
 from bsc_core.ray.jobs.worker import perform
 from bsc_core.runs import Run, RunStore
 from tests.helpers.waiting import PATIENCE_SECONDS
@@ -54,7 +54,7 @@ def test_a_packed_run_has_the_allowed_files_and_the_model_of_the_chain(launched,
     assert config.data.dev == str(tmp_path / "others" / "dev.tsv"), "outside the allowed folders"
     encoder = RunStore(run.folder.parent).encoder(config.encoder)
     assert (Path(encoder.name) / "modules.json").read_text(encoding="utf-8") == "[]"
-    assert files == taken == file_stamps(run.folder, frozenset({"config.json"}))
+    assert files == taken == folder_stamps(run.folder, frozenset({"config.json"}))
     assert launched.config().data.train == str(tmp_path / "mine" / "pairs.tsv")
 
 

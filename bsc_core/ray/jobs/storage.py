@@ -130,7 +130,7 @@ class Uploader:
 
     def push(self) -> None:
         """Store the changes since the last push, update the manifest, and remove deleted files."""
-        current = file_stamps(self.folder, self.exclude)
+        current = folder_stamps(self.folder, self.exclude)
         for name in transfer_order(current):
             if self.uploaded.get(name) != current[name]:
                 try:
@@ -201,7 +201,7 @@ class Downloader:
             atomic_write(target, as_json(result, indent=1))
 
 
-def file_stamps(folder: Path, exclude: frozenset[str] = frozenset()) -> Files:
+def folder_stamps(folder: Path, exclude: frozenset[str] = frozenset()) -> Files:
     """Return size and time of all files of a folder by relative name, without hidden and excluded files."""
     stamps: Files = {}
     for path in folder.rglob("*"):
@@ -332,7 +332,7 @@ def _local_path(name: str | None, roots: tuple[Path, ...]) -> Path | None:
 
 def _send(path: Path, shared: Storage) -> tuple[str, list[str]]:
     """Store a file or folder under its digest unless it is there. Returns its target and the names below it."""
-    names = [f"/{name}" for name in sorted(file_stamps(path))] if path.is_dir() else [""]
+    names = [f"/{name}" for name in sorted(folder_stamps(path))] if path.is_dir() else [""]
     try:
         target = f"{_digest(path, names)}/{path.name}"
         if not shared.has(f"{INPUTS}/{target}.whole"):
@@ -346,7 +346,7 @@ def _send(path: Path, shared: Storage) -> tuple[str, list[str]]:
 
 def _send_parent(parent: Run, storage: Storage) -> list[str]:
     """Store the files of the parent run that a run reads. Returns the names."""
-    names = [name for name in file_stamps(parent.folder) if name.startswith("model/") or name in _PARENT_FILES]
+    names = [name for name in folder_stamps(parent.folder) if name.startswith("model/") or name in _PARENT_FILES]
     for name in names:
         storage.put(parent.folder / name, f"{PARENTS}/{parent.id}/{name}")
     return [f"{parent.id}/{name}" for name in names]

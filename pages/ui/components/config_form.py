@@ -133,7 +133,7 @@ def typed_list(title: str, **shared: Any) -> list[Any]:
     options = st.session_state.get(shared["key"]) or []
     placeholder = "type a value, then Enter"
     return st.multiselect(
-        title, options, format_func=format_value, accept_new_options=True, placeholder=placeholder, **shared
+        title, options, format_func=format_setting, accept_new_options=True, placeholder=placeholder, **shared
     )
 
 
@@ -156,11 +156,11 @@ def help_of(section: str, field: str) -> str | None:
     name = f"{section}.{field}" if section.startswith("data.") else field  # those of `data` have other meanings
     about = glossary.help_text(name) if name in glossary.TERMS else info.description
     setting = f"{section.replace('loss.combined.bsc', 'loss.bsc')}.{field}"
-    reason = f"*Default: {format_value(info.get_default())}*, {REASONS[setting]}" if setting in REASONS else None
+    reason = f"*Default: {format_setting(info.get_default())}*, {REASONS[setting]}" if setting in REASONS else None
     return "\n\n".join(part for part in (about, reason) if part) or None
 
 
-def format_value(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """Format a setting: `on`, `not set`, `2e-5`, `0, 1, 2`."""
     if value is None or value == () or value == []:
         return "not set"
@@ -168,4 +168,4 @@ def format_value(value: Any) -> str:
         return "on" if value else "off"
     if isinstance(value, float):
         return f"{value:g}".replace("e-0", "e-")
-    return ", ".join(map(format_value, value)) if isinstance(value, list | tuple) else str(value)
+    return ", ".join(map(format_setting, value)) if isinstance(value, list | tuple) else str(value)

@@ -156,7 +156,7 @@ def file_stamps(*paths: Path | str | None) -> FileStamps:
     return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in existing)
 
 
-def get_or_compute(kind: str, key: Hashable, compute: Callable[[], Value]) -> Value:
+def shared_value(kind: str, key: Hashable, compute: Callable[[], Value]) -> Value:
     """Return a value that all sessions share; the oldest of CACHE_SIZE values of its kind is dropped.
 
     Unlike `st.cache_resource`, elements that `compute` draws (progress bars) are not replayed, and None is not cached.
@@ -194,7 +194,7 @@ def _sentences(config_json: str, stamps: FileStamps) -> DatasetSplits:
 
 
 def _load(config: DataConfig, stamps: FileStamps, seed: int) -> DatasetSplits:
-    return get_or_compute("datasets", (config.model_dump_json(), stamps, seed), lambda: _read(config, seed))
+    return shared_value("datasets", (config.model_dump_json(), stamps, seed), lambda: _read(config, seed))
 
 
 def _read(config: DataConfig, seed: int) -> DatasetSplits:
@@ -233,7 +233,7 @@ def vectors(key: str, encoder: str, *, seed: int = 0) -> np.ndarray:
     float32, aligned with `dataset_splits(key).texts`.
     """
     data, config = dataset_splits(key, seed=seed), encoder_config(encoder)
-    return get_or_compute("vectors", vectors_key(config, data.texts.digest), lambda: _encode(config, data))
+    return shared_value("vectors", vectors_key(config, data.texts.digest), lambda: _encode(config, data))
 
 
 def vectors_key(encoder: EncoderConfig, texts_digest: str) -> tuple[str, str, int, FileStamps]:

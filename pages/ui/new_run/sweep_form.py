@@ -116,7 +116,7 @@ def _list_widget(section: str, field: str) -> None:
     shared: dict[str, Any] = {"key": _list_key(section, field), "help": about, "persist_state": "session"}
     if get_origin(kind) is Literal or kind is bool:
         options = [False, True] if kind is bool else get_args(kind)
-        st.multiselect(title, options, format_func=config_form.format_value, **shared)
+        st.multiselect(title, options, format_func=config_form.format_setting, **shared)
     else:
         config_form.typed_list(title, **shared)
 
