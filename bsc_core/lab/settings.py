@@ -33,6 +33,12 @@ class LabSettings:
     reduction: Literal["mean", "sum"] = "mean"
     average: Literal["batch", "positives"] = "batch"
     threshold: float = 0.5
+    mask: Literal["none", "self"] = "none"
+    mask_margin: float = 0.0
+    hardness: Literal["none", "in_batch_negatives"] = "none"
+    hardness_strength: float = 5.0
+    decoupled: bool = False
+    debiased_prior: float = 0.0
 
     def config(self) -> BSCLossConfig:
         """Return the loss config of these settings.

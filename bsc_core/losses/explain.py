@@ -5,6 +5,8 @@ NumPy in float64, independent of the torch losses. Tests compare it with autogra
 
 # B pairs, M = B + K documents, D dimensions
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +18,8 @@ from bsc_core.types import Indices, Mask, Numbers
 
 SMALLEST_RANGE = 1e-6
 """Column ranges and norms at or below this share of the largest magnitude are treated as 0, as in the loss."""
+TIE = 1e-6
+"""Cosines this close above the limit of a mask count as equal to it, as in the loss."""
 RELATIVE_TIE, ABSOLUTE_TIE = 1e-6, 1e-12
 """Values this close to the largest count as ties, so that rounding never decides; the browser uses the same."""
 
@@ -26,7 +30,7 @@ class Explanation:
 
     similarity: Numbers  # (B, M) dot products of the normalized vectors
     logits: Numbers  # (B, M), similarity / tau
-    rows: Numbers  # (B, M), softmax of each query over its candidates, 0 elsewhere
+    rows: Numbers  # (B, M), softmax of each query over its candidates, 0 elsewhere; see `_Softmax.probability`
     columns: Numbers | None  # (B, B), [i, j] is the softmax of document j at query i; None if not symmetric
     gradient: Numbers  # (B, M), of the total with respect to the similarity, before the division by tau
     row_losses: Numbers  # (B,), 0 for pairs that are no anchors
@@ -37,6 +41,8 @@ class Explanation:
     row_candidates: Mask  # bool (B, M)
     column_positives: Mask | None  # bool, of the second direction
     column_candidates: Mask | None  # bool, of the second direction
+    row_masked: Mask  # bool (B, M), negatives that the false-negative mask removes, queries as anchors
+    bumps: Numbers  # (B, M), hardness weights that are added to the logits, queries as anchors
     effective_negatives: float  # mean over anchors of exp(entropy) of the softmax over negatives, at least 1; 0 without
     hardest_row: int  # the anchor with the largest loss; the lowest index among ties
 
@@ -59,12 +65,14 @@ def explain(
         labels: (B,) in [0, 1]; None if all pairs are positive.
         config: Settings of the loss.
         threshold: Used if the config has none.
-        query_ids: (B,), required unless config.duplicates is "keep".
+        query_ids: (B,), required unless config.duplicates is "keep"; with a mask, they tell which cells have a label.
         document_ids: (B,), likewise.
 
     Raises:
-        InputError: A shape or value cannot be used.
+        InputError: A shape or value cannot be used, or the config has a guide, directions or Matryoshka dimensions.
     """
+    if config.mask == "guide" or config.directions or config.partition == "joint" or config.matryoshka_dims:
+        raise InputError("mask = guide, directions, partition and matryoshka_dims are not explained; leave them unset")
     left, right = np.asarray(queries, dtype=np.float64), np.asarray(documents, dtype=np.float64)
     _check(left, right)
     pairs = len(left)
@@ -75,8 +83,21 @@ def explain(
         logits = similarity / config.temperature
     if not np.isfinite(logits).all():
         raise InputError("the similarities exceed the range of float64; choose normalization l2")
-    first = _direction(logits, config, positive, query, document)
-    second = _direction(logits[:, :pairs].T, config, positive, document[:pairs], query) if config.symmetric else None
+    unit_queries, unit_documents = normalize(left, "l2"), normalize(right, "l2")
+    cosines = unit_queries @ unit_documents.T
+    labeled = _labeled(config, positive, query_ids, document_ids, (pairs, len(right)))
+    owned = np.arange(len(right)) % pairs if len(right) % pairs == 0 else np.arange(len(right))
+    own = owned == np.arange(pairs)[:, None]
+    chosen = {
+        "none": np.zeros_like(own),
+        "in_batch_negatives": ~own,
+        "hard_negatives": own & ~np.eye(pairs, len(right), dtype=bool),
+        "all_negatives": ~np.eye(pairs, len(right), dtype=bool),
+    }[config.hardness]
+    bumps = config.hardness_strength * cosines * chosen
+    scores = _Scores(logits, cosines, bumps, *labeled)
+    first = _direction(scores, config, positive, query, document)
+    second = _direction(scores.transposed(), config, positive, document[:pairs], query) if config.symmetric else None
     counts_all = config.average == "batch" and config.labeled_negatives
     count = pairs if counts_all else max(1, int(positive.sum()))
     weight = 0.5 if second is not None and config.reduction == "mean" else 1.0
@@ -99,6 +120,8 @@ def explain(
         row_candidates=first.candidates,
         column_positives=None if second is None else second.positives.T,
         column_candidates=None if second is None else second.candidates.T,
+        row_masked=first.masked,
+        bumps=np.where(first.positives, 0.0, bumps),
         effective_negatives=_effective_negatives(first),
         hardest_row=int(first_largest(np.where(first.positives.any(axis=1), first.losses, -np.inf))),
     )
@@ -134,35 +157,123 @@ def _inverse(sizes: Numbers, smallest: float) -> Numbers:
 
 
 @dataclass(frozen=True, eq=False)
+class _Scores:
+    """Cells of one direction, (B, M) each, anchors in rows."""
+
+    logits: Numbers
+    cosines: Numbers
+    bumps: Numbers  # hardness weights
+    labeled_positive: Mask  # cells that leave the denominator with a mask
+    labeled_negative: Mask  # cells that a mask never removes
+
+    def transposed(self) -> _Scores:
+        """Return the scores with the paired documents as anchors; these have no hardness weights."""
+        pairs = len(self.logits)
+        return _Scores(
+            self.logits[:, :pairs].T,
+            self.cosines[:, :pairs].T,
+            np.zeros((pairs, pairs)),
+            self.labeled_positive[:, :pairs].T,
+            self.labeled_negative[:, :pairs].T,
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class _Softmax:
-    """One direction, anchors in rows. gradient: (B, M), of the summed losses with respect to the logits."""
+    """One direction, anchors in rows.
+
+    probability: (B, M), derivative of the logarithm of the denominator by each logit; the softmax, except that
+    `debiased_prior` makes that of the positive smaller. gradient: (B, M), of the summed losses by the logits.
+    """
 
     probability: Numbers
     gradient: Numbers
     losses: Numbers
     positives: Mask
     candidates: Mask
+    masked: Mask
 
 
 def _direction(
-    logits: Numbers, config: BSCLossConfig, positive: Mask, anchor_ids: Indices, candidate_ids: Indices
+    scores: _Scores, config: BSCLossConfig, positive: Mask, anchor_ids: Indices, candidate_ids: Indices
 ) -> _Softmax:
-    """Compute the softmax of each anchor. logits: (B, M); anchor_ids: (B,); candidate_ids: (M,)."""
-    positives, candidates = _masks(logits.shape, config, positive, anchor_ids, candidate_ids)
-    allowed = np.where(candidates, logits, -np.inf)
+    """Compute the softmax of each anchor. anchor_ids: (B,); candidate_ids: (M,)."""
+    positives, candidates = _masks(scores.logits.shape, config, positive, anchor_ids, candidate_ids)
+    masked = np.zeros_like(positives)
+    if config.mask == "self":
+        candidates = positives | (candidates & ~scores.labeled_positive)
+        limits = np.diagonal(scores.cosines)[:, None]
+        limits = limits - config.mask_margin * (1.0 if config.mask_margin_kind == "absolute" else np.abs(limits))
+        kept = positives | scores.labeled_negative | np.eye(positives.shape[0], positives.shape[1], dtype=bool)
+        masked = candidates & ~kept & (scores.cosines > limits + TIE)
+        candidates = candidates & ~masked
+    negatives = candidates & ~positives
+    logits = scores.logits + np.where(negatives, scores.bumps, 0.0)
+    counts = positives.sum(axis=1)  # (B,)
+    share = positives / np.maximum(counts, 1)[:, None]
+    positive_scores = (share * np.where(positives, logits, 0.0)).sum(axis=1)
+    without_positives = config.decoupled or config.debiased_prior > 0
+    log_sum, probability = _log_sum(logits, negatives if without_positives else negatives | positives)
+    if config.debiased_prior:
+        log_sum, probability = _debiased(log_sum, probability, negatives, positive_scores, share, config)
+    anchors = counts > 0
+    if without_positives or config.mask != "none" or config.hardness != "none":
+        anchors = anchors & negatives.any(axis=1)  # a row that lost all negatives gives 0
+    losses = np.where(anchors, np.where(anchors, log_sum, 0.0) - positive_scores, 0.0)
+    gradient = np.where(anchors[:, None], probability - share, 0.0)
+    return _Softmax(probability, gradient, losses, positives, candidates, masked)
+
+
+def _log_sum(logits: Numbers, included: Mask) -> tuple[Numbers, Numbers]:
+    """Return log-sum-exp of the included cells of each row, (B,), -inf without any, and their softmax, (B, M)."""
+    allowed = np.where(included, logits, -np.inf)
     highest = allowed.max(axis=1, keepdims=True)
     exps = np.exp(allowed - np.where(np.isfinite(highest), highest, 0.0))
     sums = exps.sum(axis=1, keepdims=True)
-    probability = np.divide(exps, sums, out=np.zeros_like(exps), where=sums > 0)
-    counts = positives.sum(axis=1)  # (B,)
-    anchors = counts > 0
-    share = positives / np.maximum(counts, 1)[:, None]
     with np.errstate(divide="ignore"):
         log_sum = np.log(sums[:, 0]) + highest[:, 0]
-    positive_scores = (share * np.where(positives, logits, 0.0)).sum(axis=1)
-    losses = np.where(anchors, np.where(anchors, log_sum, 0.0) - positive_scores, 0.0)
-    gradient = np.where(anchors[:, None], probability - share, 0.0)
-    return _Softmax(probability, gradient, losses, positives, candidates)
+    return log_sum, np.divide(exps, sums, out=np.zeros_like(exps), where=sums > 0)
+
+
+def _debiased(
+    log_sum: Numbers, probability: Numbers, negatives: Mask, positive: Numbers, share: Numbers, config: BSCLossConfig
+) -> tuple[Numbers, Numbers]:
+    """Return the logarithm of the debiased denominator, (B,), and its derivatives by the logits, (B, M)."""
+    prior, count = config.debiased_prior, np.maximum(negatives.sum(axis=1), 1)
+    with np.errstate(invalid="ignore"):
+        gap = np.log(prior) + positive - (log_sum - np.log(count))
+        part = np.exp(np.minimum(gap, 0.0))  # expected share of the positives in the mean
+        estimate = log_sum - np.log(count) + np.log1p(-np.where(part < 1, part, 0.0)) - np.log1p(-prior)
+        above = (part < 1) & (estimate > -1 / config.temperature) & np.isfinite(log_sum)
+    rest = np.where(above, 1 - part, 1.0)
+    result = np.log(count) + np.where(above, estimate, -1 / config.temperature)
+    by_negatives = np.where(above, 1 / rest, 0.0)[:, None] * probability
+    by_positive = np.where(above, -part / rest, 0.0)[:, None] * share
+    if config.decoupled:
+        return result, by_negatives + by_positive
+    total = np.logaddexp(result, positive)
+    estimated = np.exp(result - total)[:, None]
+    return total, estimated * (by_negatives + by_positive) + (1 - estimated) * share
+
+
+def _labeled(
+    config: BSCLossConfig,
+    positive: Mask,
+    query_ids: ArrayLike | None,
+    document_ids: ArrayLike | None,
+    shape: tuple[int, int],
+) -> tuple[Mask, Mask]:
+    """Return bool (B, M), the cells off the diagonal whose texts are a pair labeled positive, or only negative."""
+    leaves, stays = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    if config.mask == "none" or query_ids is None or document_ids is None:
+        return leaves, stays
+    query, document = np.asarray(query_ids), np.asarray(document_ids)
+    document = np.concatenate([document, document.min() - 1 - np.arange(shape[1] - len(document))])
+    for row, is_positive in enumerate(positive):
+        cells = (query == query[row])[:, None] & (document == document[row])
+        (leaves if is_positive else stays)[cells] = True
+    off_diagonal = ~np.eye(*shape, dtype=bool)
+    return leaves & off_diagonal, stays & ~leaves & off_diagonal
 
 
 def _masks(

@@ -28,6 +28,10 @@ SETTINGS: list[dict[str, Any]] = [
     {"temperature": 1.0, "normalization": "minmax_columns", "duplicates": "merge"},
     {"normalization": "l2_columns", "duplicates": "multi_positive", "average": "positives"},
     {"normalization": "none", "labeled_negatives": False, "threshold": 0.1},
+    {"mask": "self", "mask_margin": 0.3, "hardness": "in_batch_negatives", "symmetric": True},
+    {"mask": "self", "mask_margin": -0.05, "decoupled": True, "duplicates": "merge", "normalization": "l2_columns"},
+    {"debiased_prior": 0.1, "temperature": 0.3},
+    {"debiased_prior": 0.2, "decoupled": True, "hardness": "in_batch_negatives", "hardness_strength": 2.0},
 ]
 
 
@@ -124,6 +128,23 @@ def test_a_cell_is_pinned_by_click_and_by_keyboard_with_its_formula(visit) -> No
     expect(board.locator(".panel.similarity .cell[data-cell='1,2']")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Escape")
     expect(board.locator(".cell.pinned")).to_have_count(0)
+
+
+def test_a_masked_cell_says_why_it_left_and_a_weighted_one_its_factor(visit) -> None:
+    settings = {"mask": "self", "mask_margin": 0.3, "hardness": "in_batch_negatives"}
+    batch = preset_batch("confusable")
+    result = explain_batch(batch, **settings)
+    row, column = np.argwhere(result.row_masked)[0]
+    visit.open("learn", **link(settings))
+    board, card = visit.page.locator(".board"), visit.page.locator(".card")
+    masked = board.locator(".panel.similarity .cell.masked")
+    expect(masked).to_have_count(int(result.row_masked.sum()))
+    board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
+    expect(card).to_contain_text("removed by the mask: cosine")
+    expect(visit.page.locator(".marks")).to_contain_text("removed by the false-negative mask")
+    row, column = np.argwhere(result.row_candidates & ~np.eye(len(batch), dtype=bool))[0]
+    board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
+    expect(card).to_contain_text(f"hardness weight: × {np.exp(result.bumps[row, column]):.1f}")
 
 
 def test_a_link_opens_two_settings_and_their_differences(visit) -> None:

@@ -25,6 +25,14 @@ SETTINGS: list[dict[str, Any]] = [
     {"name": "bsc", "threshold": 0.5, "normalization": "minmax_columns", "average": "positives", "temperature": 1.0},
     {"name": "bsc", "threshold": 0.5, "normalization": "none", "labeled_negatives": False},
     {"name": "bsc", "threshold": 0.5, "duplicates": "multi_positive", "learn_temperature": True},
+    {"name": "bsc", "threshold": 0.5, "mask": "self", "mask_margin": -0.1, "decoupled": True},
+    {
+        "name": "bsc",
+        "threshold": 0.5,
+        "hardness": "in_batch_negatives",
+        "hardness_strength": 3.0,
+        "debiased_prior": 0.1,
+    },
 ]
 
 

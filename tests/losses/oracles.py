@@ -23,6 +23,23 @@ bsc_configs = st.builds(
     labeled_negatives=st.booleans(),
     duplicates=st.sampled_from(["keep", "merge", "multi_positive"]),
 )
+treated_configs = st.builds(
+    BSCLossConfig,
+    temperature=st.floats(0.05, 3),
+    symmetric=st.booleans(),
+    reduction=st.sampled_from(["mean", "sum"]),
+    average=st.sampled_from(["batch", "positives"]),
+    labeled_negatives=st.booleans(),
+    duplicates=st.sampled_from(["keep", "merge"]),
+    mask=st.sampled_from(["none", "self"]),
+    mask_margin=st.floats(-1, 1),
+    mask_margin_kind=st.sampled_from(["absolute", "relative"]),
+    hardness=st.sampled_from(["none", "in_batch_negatives", "hard_negatives", "all_negatives"]),
+    hardness_strength=st.floats(0, 9),
+    decoupled=st.booleans(),
+    debiased_prior=st.sampled_from([0.0, 0.05, 0.5]),
+)
+"""BSC with another treatment of the negatives."""
 shapes = st.tuples(st.integers(0, 10_000), st.integers(2, 8), st.integers(2, 6), st.integers(0, 3))
 """Seed, pairs, dimensions and extra documents of a batch."""
 

@@ -11,7 +11,7 @@ from bsc_core.config import BSCLossConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.bsc import BSCLoss
 from bsc_core.losses.explain import explain, first_largest, normalize
-from tests.losses.oracles import bsc_configs, shapes, softmax_losses
+from tests.losses.oracles import bsc_configs, shapes, softmax_losses, treated_configs
 
 
 def make_batch(shape: tuple[int, int, int, int]) -> tuple[np.ndarray, ...]:
@@ -23,8 +23,8 @@ def make_batch(shape: tuple[int, int, int, int]) -> tuple[np.ndarray, ...]:
     return texts[query], documents, random.random(pairs), query, document
 
 
-@given(bsc_configs, shapes)
-@settings(max_examples=200, derandomize=True)
+@given(bsc_configs | treated_configs, shapes)
+@settings(max_examples=400, derandomize=True)
 def test_every_setting_has_the_total_and_the_terms_of_the_loss(config: BSCLossConfig, shape) -> None:
     queries, documents, labels, query, document = make_batch(shape)
     result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
@@ -78,6 +78,21 @@ def test_a_small_move_of_one_similarity_moves_the_loss_by_its_gradient(config: B
     moved[cell] = step
     slope = (total(base + moved) - total(base - moved)) / (2 * step)
     assert gradient[cell] == pytest.approx(slope, rel=1e-4, abs=1e-7)
+
+
+@given(treated_configs, shapes)
+@settings(max_examples=200, derandomize=True)
+def test_the_gradient_of_treated_negatives_is_that_of_the_loss(config: BSCLossConfig, shape) -> None:
+    queries, documents, labels, query, document = make_batch(shape)
+    result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
+    ids = {"query_ids": torch.tensor(query), "document_ids": torch.tensor(document)}
+    sides = [torch.tensor(side, requires_grad=True) for side in (queries, documents)]
+    BSCLoss(config)(*sides, torch.tensor(labels), **ids).total.backward()
+    unit = [torch.tensor(side, requires_grad=True) for side in (queries, documents)]
+    left, right = (torch.nn.functional.normalize(side, dim=1) for side in unit)
+    ((left @ right.T) * torch.tensor(result.gradient)).sum().backward()
+    for side, expected in zip(sides, unit, strict=True):
+        torch.testing.assert_close(side.grad, expected.grad, rtol=1e-6, atol=1e-9)
 
 
 def test_rows_are_probabilities_over_candidates_alone() -> None:

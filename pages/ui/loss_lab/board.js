@@ -3,15 +3,22 @@
 const LABELS = {
   temperature: "Temperature τ", symmetric: "Symmetric", normalization: "Normalization",
   labeled_negatives: "Labeled negatives", duplicates: "Repeated texts", reduction: "Two directions",
-  average: "Averaged over", threshold: "Positive above",
+  average: "Averaged over", threshold: "Positive above", mask: "False-negative mask", mask_margin: "Mask margin",
+  hardness: "Hardness weights", hardness_strength: "Weight strength", decoupled: "Decoupled", debiased_prior: "Debiased prior",
 };
 const OPTIONS = {
   normalization: ["l2", "l2_columns", "range_columns", "minmax_columns", "none"],
   duplicates: ["keep", "merge", "multi_positive"],
   reduction: ["mean", "sum"],
   average: ["batch", "positives"],
+  mask: ["none", "self"],
+  hardness: ["none", "in_batch_negatives"],
 };
-const MORE = ["reduction", "average", "threshold"];
+const NUMBERS = {
+  threshold: { min: 0, max: 1, step: 0.05 }, mask_margin: { min: -2, max: 2, step: 0.05 },
+  hardness_strength: { min: 0, max: 100, step: 1 }, debiased_prior: { min: 0, max: 0.99, step: 0.05 },
+};
+const MORE = ["reduction", "average", "threshold", "mask_margin", "hardness_strength", "decoupled", "debiased_prior"];
 const [MIN_TAU, MAX_TAU, SLIDER_STEPS] = [0.01, 10, 1000];
 const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
 const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(3));
@@ -45,7 +52,7 @@ class Board {
 
   control(name) {
     if (name === "temperature") return this.temperatureControl();
-    if (name === "threshold") return this.numberControl(name, { min: 0, max: 1, step: 0.05 });
+    if (name in NUMBERS) return this.numberControl(name, NUMBERS[name]);
     if (name in OPTIONS) {
       const select = element("select", { onchange: () => this.set({ [name]: select.value }, true) },
         ...OPTIONS[name].map((option) => element("option", { value: option }, option)));
@@ -146,7 +153,8 @@ class Board {
     const mark = i === j ? (positive[i] ? "pair" : "negative") : isPositive ? "positive" : "";
     const isSameQuery = batch.query_ids[i] === batch.query_ids[j], isSameDocument = batch.document_ids[i] === batch.document_ids[j];
     const answers = i !== j && ((isSameDocument && positive[i]) || (isSameQuery && positive[j])); // the document answers the query
-    return [mark, answers && !isPositive ? "copy" : "", candidates[anchor][candidate] ? "" : "out"].join(" ");
+    const out = candidates[anchor][candidate] ? "" : this.result[anchors].masked[anchor][candidate] ? "masked" : "out";
+    return [mark, answers && !isPositive ? "copy" : "", out].join(" ");
   }
 
   showSum() {
@@ -163,26 +171,32 @@ class Board {
   // The formula of a cell with its numbers.
   formula([i, j]) {
     const { rows, columns, gradient, count, weight } = this.result;
-    const term = ({ positives, probability }, a, b) => {
+    const term = ({ positives, probability, counted }, a, b) => {
       const positiveCount = positives[a].filter(Boolean).length;
-      if (!positiveCount) return null;
+      if (!counted[a]) return null;
       const target = positives[a][b] ? number(1 / positiveCount, positiveCount === 1 ? 0 : 3) : "0";
       return `(${number(probability[a][b])} − ${target})`;
     };
     const terms = [term(rows, i, j), columns ? term(columns, j, i) : null].filter(Boolean);
-    if (!terms.length) return "∂L/∂s = 0: this pair is labeled negative and has no term in the loss";
+    if (!terms.length) {
+      return rows.positives[i].some(Boolean) ? "∂L/∂s = 0: the mask removed all negatives of this row"
+        : "∂L/∂s = 0: this pair is labeled negative and has no term in the loss";
+    }
     const sum = terms.length > 1 ? `[${terms.join(" + ")}]` : terms[0];
     const half = weight === 1 ? "" : "½ · ";
     return `∂L/∂s = ${half}${sum} / (${count} · ${this.settings.temperature}) = ${number(gradient[i][j])}`;
   }
 
   facts([i, j]) {
-    const { similarity, logits, rows, columns } = this.result;
-    const probability = (direction, a, b) => (direction.candidates[a][b] ? number(direction.probability[a][b]) : "excluded");
+    const { similarity, logits, rows, columns, cosines, bumps } = this.result;
+    const limit = (a) => number(cosines[a][a] - this.settings.mask_margin);
+    const probability = (direction, a, b) => (direction.candidates[a][b] ? number(direction.probability[a][b])
+      : direction.masked[a][b] ? `removed by the mask: cosine ${number(cosines[i][j])} above ${limit(a)}` : "excluded");
     return [
       `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 1)}`,
       `p (document given query) = ${probability(rows, i, j)}`,
       ...(columns ? [`p (query given document) = ${probability(columns, j, i)}`] : []),
+      ...(bumps && i !== j && rows.candidates[i][j] ? [`hardness weight: × ${number(Math.exp(bumps[i][j]), 1)}`] : []),
     ];
   }
 

@@ -2,6 +2,7 @@
 // test. Matrices are arrays of rows; masks are arrays of rows of booleans.
 
 const SMALLEST_RANGE = 1e-6;
+const TIE = 1e-6; // cosines this close above the limit of a mask count as equal to it
 const RELATIVE_TIE = 1e-6, ABSOLUTE_TIE = 1e-12;
 
 const matrix = (height, width, value) =>
@@ -57,23 +58,61 @@ function masks(settings, positive, anchorIds, candidateIds) {
   return { positives, candidates };
 }
 
-// One direction: the softmax and loss of each anchor, and the gradient of the summed losses by the logits.
-function direction(logits, { positives, candidates }) {
-  const probability = [], push = [], losses = [];
-  logits.forEach((row, i) => {
-    const allowed = row.filter((_, j) => candidates[i][j]);
-    const highest = Math.max(...allowed);
-    const exponentials = row.map((value, j) => (candidates[i][j] ? Math.exp(value - highest) : 0));
-    const sum = total(exponentials);
-    const p = exponentials.map((value) => (sum > 0 ? value / sum : 0));
-    const count = positives[i].filter(Boolean).length;
-    const target = positives[i].map((value) => (value ? 1 / count : 0));
-    const positiveLogit = total(row.map((value, j) => (target[j] ? value * target[j] : 0)));
-    probability.push(p);
-    push.push(p.map((value, j) => (count ? value - target[j] : 0)));
-    losses.push(count ? Math.log(sum) + highest - positiveLogit : 0);
+const treatsNegatives = (settings) => settings.mask === "self" || settings.hardness === "in_batch_negatives"
+  || settings.decoupled || settings.debiased_prior > 0;
+
+// Removes from the candidates what the false-negative mask removes; returns the cells that the judge removed.
+function applyMask({ positives, candidates }, cosines, settings, labeled) {
+  const pairs = cosines.length;
+  if (settings.mask !== "self") return matrix(pairs, pairs, () => false);
+  return matrix(pairs, pairs, (i, j) => {
+    if (positives[i][j] || !candidates[i][j]) return false;
+    const label = labeled(i, j);
+    const isRemoved = label === null && cosines[i][j] > cosines[i][i] - settings.mask_margin + TIE;
+    if (label === true || isRemoved) candidates[i][j] = false;
+    return isRemoved;
   });
-  return { probability, push, losses, positives, candidates };
+}
+
+// One direction: the softmax and loss of each anchor, and the gradient of the summed losses by the logits.
+// bumps: hardness weights of the negatives. The probability is the derivative of the log denominator by a logit.
+function direction(scores, { positives, candidates, masked }, settings, bumps = null) {
+  const probability = [], push = [], losses = [], counted = [], prior = settings.debiased_prior ?? 0;
+  const withoutPositives = Boolean(settings.decoupled) || prior > 0, isTreated = treatsNegatives(settings);
+  scores.forEach((row, i) => {
+    const isNegative = row.map((_, j) => candidates[i][j] && !positives[i][j]);
+    const logits = row.map((value, j) => value + (bumps && isNegative[j] ? bumps[i][j] : 0));
+    const included = withoutPositives ? isNegative : candidates[i];
+    const highest = Math.max(...logits.filter((_, j) => included[j]));
+    const exponentials = logits.map((value, j) => (included[j] ? Math.exp(value - highest) : 0));
+    const sum = total(exponentials);
+    let p = exponentials.map((value) => (sum > 0 ? value / sum : 0)), logSum = Math.log(sum) + highest;
+    const positiveCount = positives[i].filter(Boolean).length, negativeCount = isNegative.filter(Boolean).length;
+    const target = positives[i].map((value) => (value ? 1 / positiveCount : 0));
+    const positiveLogit = total(logits.map((value, j) => (target[j] ? value * target[j] : 0)));
+    if (prior) ({ logSum, p } = debiased(logSum, p, positiveLogit, target, negativeCount, settings));
+    const counts = positiveCount > 0 && !(isTreated && !negativeCount); // a row that lost all negatives gives 0
+    counted.push(counts);
+    probability.push(p);
+    push.push(p.map((value, j) => (counts ? value - target[j] : 0)));
+    losses.push(counts ? logSum - positiveLogit : 0);
+  });
+  return { probability, push, losses, counted, positives, candidates, masked };
+}
+
+// The logarithm of the debiased denominator and its derivatives by the logits.
+function debiased(logSum, p, positiveLogit, target, count, { debiased_prior: prior, temperature, decoupled }) {
+  const number = Math.max(1, count), mean = logSum - Math.log(number);
+  const part = Math.exp(Math.min(0, Math.log(prior) + positiveLogit - mean)); // expected share of the positives
+  const estimate = mean + Math.log1p(-part) - Math.log1p(-prior), lowest = -1 / temperature;
+  const above = count > 0 && part < 1 && estimate > lowest;
+  const result = Math.log(number) + (above ? estimate : lowest);
+  const slopes = p.map((value, j) => (above ? (value - part * target[j]) / (1 - part) : 0));
+  if (decoupled) return { logSum: result, p: slopes };
+  const highest = Math.max(result, positiveLogit);
+  const sum = highest + Math.log(Math.exp(result - highest) + Math.exp(positiveLogit - highest));
+  const share = Math.exp(result - sum);
+  return { logSum: sum, p: slopes.map((slope, j) => share * slope + (1 - share) * target[j]) };
 }
 
 function effectiveNegatives({ probability, positives, candidates }) {
@@ -97,11 +136,22 @@ function prepare(batch, settings) {
   function compute() {
     const left = normalize(batch.queries, settings.normalization);
     const right = normalize(batch.documents, settings.normalization);
-    const positive = batch.labels.map((label) => label > settings.threshold);
+    const positive = batch.labels.map((label) => label > settings.threshold), pairs = positive.length;
+    const [queries, documents] = [batch.queries, batch.documents].map((vectors) => normalize(vectors, "l2"));
+    const cosines = matrix(pairs, pairs, (i, j) => dot(queries[i], documents[j]));
+    // The label of a cell off the diagonal whose texts are a pair of the batch, null if they are none.
+    const label = (i, j) => {
+      const rows = positive.filter((_, k) => batch.query_ids[k] === batch.query_ids[i] && batch.document_ids[k] === batch.document_ids[j]);
+      return rows.length ? rows.some(Boolean) : null;
+    };
+    const rowMasks = masks(settings, positive, batch.query_ids, batch.document_ids);
+    rowMasks.masked = applyMask(rowMasks, cosines, settings, label);
+    const columnMasks = settings.symmetric ? masks(settings, positive, batch.document_ids, batch.query_ids) : null;
+    if (columnMasks) columnMasks.masked = applyMask(columnMasks, transpose(cosines), settings, (i, j) => label(j, i));
+    const strength = settings.hardness === "in_batch_negatives" ? settings.hardness_strength : 0;
     return {
-      similarity: matrix(left.length, right.length, (i, j) => dot(left[i], right[j])), positive,
-      rowMasks: masks(settings, positive, batch.query_ids, batch.document_ids),
-      columnMasks: settings.symmetric ? masks(settings, positive, batch.document_ids, batch.query_ids) : null,
+      similarity: matrix(left.length, right.length, (i, j) => dot(left[i], right[j])), positive, rowMasks, columnMasks, cosines,
+      bumps: strength ? matrix(pairs, pairs, (i, j) => (i === j ? 0 : strength * cosines[i][j])) : null,
     };
   }
 }
@@ -109,10 +159,10 @@ function prepare(batch, settings) {
 // All values of the panels. batch: queries, documents, labels, query_ids, document_ids; settings: of the lab.
 function explainBatch(batch, settings) {
   const pairs = batch.queries.length;
-  const { similarity, positive, rowMasks, columnMasks } = prepare(batch, settings);
+  const { similarity, positive, rowMasks, columnMasks, cosines, bumps } = prepare(batch, settings);
   const logits = similarity.map((row) => row.map((value) => value / settings.temperature));
-  const rows = direction(logits, rowMasks);
-  const columns = columnMasks ? direction(transpose(logits), columnMasks) : null;
+  const rows = direction(logits, rowMasks, settings, bumps);
+  const columns = columnMasks ? direction(transpose(logits), columnMasks, settings) : null;
   const all = settings.average === "batch" && settings.labeled_negatives;
   const count = all ? pairs : Math.max(1, positive.filter(Boolean).length);
   const weight = columns && settings.reduction === "mean" ? 0.5 : 1;
@@ -124,7 +174,7 @@ function explainBatch(batch, settings) {
   const second = columns ? total(columns.losses) / count : null;
   const anchorLosses = rows.losses.map((loss, i) => (rows.positives[i].some(Boolean) ? loss : -Infinity));
   return {
-    similarity, logits, gradient, rows, columns, positive, count, weight, first, second,
+    similarity, logits, gradient, rows, columns, positive, count, weight, first, second, cosines, bumps,
     total: weight * (first + (second ?? 0)),
     gradientSum: total(gradient.flat().map(Math.abs)),
     effective: effectiveNegatives(rows),

@@ -6,7 +6,7 @@ const CONSTANT = 1e-12;
 // MNRL is the batch softmax of the queries alone, over the mean of the positive pairs.
 const MNRL = {
   symmetric: false, normalization: "l2", labeled_negatives: true, duplicates: "keep", reduction: "mean", average: "positives",
-  threshold: 0.5,
+  threshold: 0.5, mask: "none", mask_margin: 0, hardness: "none", hardness_strength: 0, decoupled: false, debiased_prior: 0,
 };
 const zeros = (rows) => rows.map((row) => row.map(() => 0));
 
