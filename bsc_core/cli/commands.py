@@ -213,6 +213,23 @@ def convert(arguments: argparse.Namespace) -> Outcome:
     return 0, {**pairs.as_report(), "out": arguments.out}
 
 
+def mine(arguments: argparse.Namespace) -> Outcome:
+    """Mine hard negatives for positive pairs, and report what was selected and dropped."""
+    from bsc_core.config import EncoderConfig, NegativesConfig, read_config
+    from bsc_core.errors import ConfigError
+    from bsc_core.preparation.mining import mine_file
+
+    data = read_config(arguments.config, arguments.set).data
+    negatives = data.negatives or NegativesConfig(method="window")
+    if negatives.method != "window":
+        raise ConfigError(f'data.negatives.method is {negatives.method}; bsc mine needs method = "window"')
+    resolved = run_store(arguments).encoder(EncoderConfig(name=negatives.encoder))
+    negatives = negatives.model_copy(update={"encoder": resolved.name})
+    output = None if arguments.output is None else Path(arguments.output)
+    data = data.model_copy(update={"negatives": negatives})
+    return 0, mine_file(data, output, layout=arguments.layout)
+
+
 def check(arguments: argparse.Namespace) -> Outcome:
     """Estimate the time, memory and disk of a run from a few steps, and list warnings."""
     from bsc_core.config import read_config

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bsc_core import __version__
-from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, plan, shard
+from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, mine, plan, shard
 from bsc_core.cli.run_commands import queue, reproduce, resume, runs, stop, sweep, train, worker
 from bsc_core.errors import ColumnError, InputError
 
@@ -127,6 +127,13 @@ def _add_data(commands: Any) -> None:
     command.add_argument("file", metavar="FILE", help=PAIR_FILE)
     command.add_argument("out", metavar="OUT.parquet", help="a new file")
     _add_columns(command)
+
+    command = _command(commands, "mine", mine)
+    _add_config(command)
+    command.add_argument("--output", metavar="FILE", help="a new .tsv or .parquet file (default: report only)")
+    command.add_argument(
+        "--layout", choices=("triplet", "n-tuple", "labeled-pair"), default="triplet", help="columns of the file"
+    )
 
 
 def _add_jobs(commands: Any) -> None:

@@ -76,9 +76,10 @@ class ExamplesConfig(Section):
 class NegativesConfig(Section):
     """Negatives mined for positive pairs: documents that are similar to a query but not its positives."""
 
-    method: Literal["ranks", "hardest"] = "ranks"
+    method: Literal["ranks", "hardest", "window"] = "ranks"
     """ranks: documents at ranks first_rank + 2^k (PFCC-S in the BSC paper). hardest: the most similar documents whose
-    cosine is at least `margin` below that of the positive."""
+    cosine is at least `margin` below that of the positive. window: documents of a range of ranks, scores and margins,
+    as in sentence-transformers' mine_hard_negatives."""
     encoder: str = Field("bundled", min_length=1, title="Reference encoder")
     """Encoder used to rank the documents."""
     count: int = Field(5, ge=1, le=64, title="Negatives")
@@ -87,10 +88,45 @@ class NegativesConfig(Section):
     """Offset of the method ranks, which selects the ranks first_rank + 2^k, from first_rank + 1; 100 in the paper."""
     margin: float = Field(0.05, ge=0, le=2)
     """Minimum cosine difference to the positive, for the method hardest."""
+    range_min: int = Field(0, ge=0)
+    """Method window: number of the nearest remaining documents that are skipped."""
+    range_max: int | None = Field(None, ge=1)
+    """Method window: number of nearest documents that are considered; none: as many as are needed."""
+    absolute_margin: float | None = Field(None, ge=-2, le=2)
+    """Method window: minimum cosine difference to the least similar positive of the query; none: any."""
+    relative_margin: float | None = Field(None, ge=0, le=1)
+    """Method window: the same as a share of the positive's cosine; 0.05 in NV-Retriever; none: any."""
+    min_score: float | None = Field(None, ge=-1, le=1)
+    """Method window: lowest cosine of a negative; none: any."""
+    max_score: float | None = Field(None, ge=-1, le=1)
+    """Method window: highest cosine of a negative; none: any."""
+    sampling: Literal["top", "random"] = "top"
+    """Method window: the nearest documents of the window, or random ones."""
+    seed: int = Field(0, ge=0, le=2**31)
+    """Seed of the random sampling."""
     oversample: bool = Field(True, title="Oversample positives")
     """Repeat positive rows until there are as many as negative rows."""
     as_triplets: bool = False
     """Add the negatives as a column instead of as rows labeled 0."""
+
+    @model_validator(mode="after")
+    def _usable_window(self) -> NegativesConfig:
+        if self.method != "window":
+            return self
+        if self.range_max is not None and self.range_max - self.range_min < self.count:
+            raise ValueError(
+                f"range_max is {self.range_max} and range_min is {self.range_min}, too few for count = {self.count}; "
+                "raise range_max, or lower range_min or count"
+            )
+        if self.min_score is not None and self.max_score is not None and self.min_score >= self.max_score:
+            raise ValueError(f"min_score is {self.min_score:g} and max_score is {self.max_score:g}; give a range")
+        return self
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the method window drops documents by score or margin."""
+        limits = (self.absolute_margin, self.relative_margin, self.min_score, self.max_score)
+        return any(limit is not None for limit in limits)
 
 
 class NLIConfig(Section):

@@ -12,9 +12,11 @@ from bsc_core.data.dataset import Corpus, PairDataset, Stage
 from bsc_core.data.generation.from_classes import Neighbors
 from bsc_core.data.generation.negatives import (
     Candidates,
+    MinedNegatives,
     at_ranks,
     find_candidates,
     hardest_below,
+    in_window,
     negative_ranks,
     with_negative_column,
     with_negative_rows,
@@ -28,6 +30,11 @@ Facts = list[dict[str, float | str]]
 SMALL_CLASS = 256  # sentences up to which the neighbors in other classes come from one search among all sentences
 BLOCK = 4_000_000  # neighbors in memory at a time
 MAX_NEIGHBORS = 200_000_000  # of all sentences together
+FIXES = {
+    "hardest": ", or lower data.negatives.margin",
+    "window": ", or widen the limits: absolute_margin, relative_margin, min_score, max_score, range_min, range_max",
+}
+"""What helps where a method finds no negative."""
 FIRST_DEPTH = 64  # documents ranked at first; eight times as many for rows that lack negatives
 
 
@@ -73,13 +80,13 @@ def add_negatives(
         DataError: No query has a negative.
     """
     candidates = find_candidates(dataset, corpus)
-    rank = _by_rank if config.method == "ranks" else _hardest
+    rank = {"ranks": _by_rank, "hardest": _hardest, "window": _window}[config.method]
     result, note = rank(dataset, candidates, unit_rows(vectors), config)  # (N, C) documents, -1 for none
     negatives = np.where(result >= 0, candidates.document[result], -1).astype(np.int32)
     if not (negatives >= 0).any():
         raise DataError(
             f"{dataset.report.source}: no query has a negative among {len(candidates.document):,} documents; give a "
-            "corpus" + (", or lower data.negatives.margin" if config.method == "hardest" else "")
+            f"corpus{FIXES.get(config.method, '')}"
         )
     triplets = with_negative_column(dataset, negatives)
     rows = triplets
@@ -205,6 +212,43 @@ def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
             break
         waiting, depth = np.concatenate(short), min(8 * depth, len(candidates.document))
     return result, f"the nearest at least {config.margin:g} below the positive"
+
+
+def mine(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> MinedNegatives:
+    """Return the negatives of the method window for each distinct query.
+
+    Args:
+        dataset: Positive pairs.
+        candidates: Documents that may be negatives.
+        unit: (U, D) vectors of length 1, row i for text i.
+        config: Window and limits.
+    """
+    enough = config.range_min + config.count * (10 if config.has_limits else 1) + candidates.most_excluded
+    depth = min(len(candidates.document), (config.range_max or enough) + candidates.most_excluded)
+    of_rows = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document])
+    positive = np.full(len(candidates.query), np.inf, dtype=np.float32)
+    np.minimum.at(positive, candidates.query_of_row, of_rows)
+    search = NeighborSearch(unit, "cosine", rows=candidates.document)
+    generator = np.random.default_rng(config.seed)
+    parts = []
+    for queries in _blocks(np.arange(len(positive)), depth):
+        ranked, cosines = search.nearest(unit[candidates.query[queries]], depth)
+        excluded = candidates.is_excluded(queries[:, None], ranked)
+        parts.append(in_window(ranked, cosines, excluded, positive[queries], config, generator))
+    return MinedNegatives(
+        np.concatenate([part.negatives for part in parts]),
+        np.concatenate([part.cosines for part in parts]),
+        positive,
+        {name: np.concatenate([part.dropped[name] for part in parts]) for name in parts[0].dropped},
+    )
+
+
+def _window(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:
+    mined = mine(dataset, candidates, unit, config)
+    counts = {name: int(counts.sum()) for name, counts in mined.dropped.items() if name != "positive"}
+    reasons = ", ".join(f"{count:,} by {name}" for name, count in counts.items() if count)
+    note = f"dropped: {reasons}" if reasons else "no document was dropped"
+    return mined.negatives[candidates.query_of_row], note
 
 
 def _label_note(rows: PairDataset) -> str:

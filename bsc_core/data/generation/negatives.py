@@ -16,7 +16,7 @@ from bsc_core.data.dataset import Corpus, PairDataset, concatenate_rows
 from bsc_core.data.splits import connected_queries
 from bsc_core.data.text_normalization import normalized_ids
 from bsc_core.errors import DataError
-from bsc_core.types import Ids, Indices, Mask
+from bsc_core.types import Ids, Indices, Mask, Vectors
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +121,89 @@ def hardest_below(ranked: npt.NDArray[np.integer], allowed: Mask, count: int) ->
     chosen = np.take_along_axis(allowed, order, axis=1)
     result[:, : order.shape[1]] = np.where(chosen, np.take_along_axis(ranked, order, axis=1), -1)
     return result, chosen.sum(axis=1, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class MinedNegatives:
+    """Negatives of each distinct query, and how many documents were dropped.
+
+    negatives: (Q, C) indices of documents, nearest first, -1 for none; cosines: (Q, C) their cosines, NaN for none;
+    positive: (Q,) the lowest cosine of a positive; dropped: (Q,) documents by reason: `positive` (or a copy of one, the
+    query itself, or marked), `absolute_margin`, `relative_margin`, `max_score`, `min_score`, `range_min`.
+    """
+
+    negatives: Ids
+    cosines: Vectors
+    positive: Vectors
+    dropped: dict[str, Indices]
+
+    @property
+    def count(self) -> Indices:
+        """(Q,) number of negatives of each query."""
+        count: Indices = np.sum(self.negatives >= 0, axis=1, dtype=np.int64)
+        return count
+
+    def reason(self, query: int) -> str:
+        """Return the most frequent reason why documents of a query were dropped, apart from its positives."""
+        reasons = {name: int(counts[query]) for name, counts in self.dropped.items() if name != "positive"}
+        return max(reasons, key=lambda name: reasons[name]) if any(reasons.values()) else "positive"
+
+
+def in_window(
+    ranked: npt.NDArray[np.integer],
+    cosines: Vectors,
+    excluded: Mask,
+    positive: Vectors,
+    config: NegativesConfig,
+    generator: np.random.Generator,
+) -> MinedNegatives:
+    """Return the negatives of the method window, as sentence-transformers' `mine_hard_negatives` selects them.
+
+    A document n of query q with the least similar positive p is dropped if s(q, n) > s(q, p) - absolute_margin, if
+    s(q, n) > s(q, p) - relative_margin |s(q, p)|, or outside min_score and max_score. Of the remaining ones, nearest
+    first, those from range_min up to range_max are candidates.
+
+    Args:
+        ranked: (Q, n) documents, nearest first.
+        cosines: (Q, n) their cosines.
+        excluded: (Q, n) documents that are never negatives.
+        positive: (Q,) lowest cosine of a positive.
+        config: The limits.
+        generator: Used with `sampling = "random"`.
+    """
+    limits = {
+        "absolute_margin": None if config.absolute_margin is None else positive - np.float32(config.absolute_margin),
+        "relative_margin": None
+        if config.relative_margin is None
+        else positive - np.abs(positive) * np.float32(config.relative_margin),
+        "max_score": None if config.max_score is None else np.full_like(positive, config.max_score),
+    }
+    left = ~excluded
+    dropped = {"positive": excluded.sum(axis=1)}
+    for name, limit in limits.items():
+        outside = left & (cosines > limit[:, None]) if limit is not None else np.zeros_like(left)
+        dropped[name] = outside.sum(axis=1)
+        left = left & ~outside
+    outside = left & (cosines < config.min_score) if config.min_score is not None else np.zeros_like(left)
+    dropped["min_score"] = outside.sum(axis=1)
+    left = left & ~outside
+    rank = np.cumsum(left, axis=1)  # from 1, of the documents that are left
+    skipped = left & (rank <= config.range_min)
+    dropped["range_min"] = skipped.sum(axis=1)
+    left = left & ~skipped & (rank <= (config.range_max or ranked.shape[1]))
+    keys = np.where(left, rank, np.iinfo(np.int64).max).astype(np.float64)
+    if config.sampling == "random":
+        keys = np.where(left, generator.random(left.shape), np.inf)
+    chosen = np.sort(np.argsort(keys, axis=1, kind="stable")[:, : config.count], axis=1)
+    is_negative = np.take_along_axis(left, chosen, axis=1)
+    first = np.argsort(~is_negative, axis=1, kind="stable")
+    chosen, is_negative = np.take_along_axis(chosen, first, axis=1), np.take_along_axis(is_negative, first, axis=1)
+    shape = (len(ranked), config.count)
+    negatives, scores = np.full(shape, -1, dtype=np.int32), np.full(shape, np.nan, dtype=np.float32)
+    width = chosen.shape[1]
+    negatives[:, :width] = np.where(is_negative, np.take_along_axis(ranked, chosen, axis=1), -1)
+    scores[:, :width] = np.where(is_negative, np.take_along_axis(cosines, chosen, axis=1), np.nan)
+    return MinedNegatives(negatives, scores, positive, dropped)
 
 
 def with_negative_rows(dataset: PairDataset, negatives: Ids, corpus: Corpus | None, *, oversample: bool) -> PairDataset:

@@ -42,7 +42,10 @@ FORMS = {
     "negatives": Generator(
         "Hard negatives for positive pairs",
         ("method", "count", "encoder"),
-        ("first_rank", "margin", "oversample", "as_triplets"),
+        (
+            *("first_rank", "margin", "range_min", "range_max", "absolute_margin", "relative_margin"),
+            *("min_score", "max_score", "sampling", "seed", "oversample", "as_triplets"),
+        ),
         "Mine negatives",
     ),
     "nli": Generator("Additional NLI pairs", ("negatives", "seed", "augment"), (), "Add pairs"),

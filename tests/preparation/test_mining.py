@@ -1,0 +1,206 @@
+"""Mining of hard negatives against sentence-transformers, and its report and files."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers.util import mine_hard_negatives
+
+from bsc_core.cli import main
+from bsc_core.config import DataConfig, NegativesConfig
+from bsc_core.data import read_pairs
+from bsc_core.data.dataset import Corpus, PairDataset, TextTable, merge_text_tables
+from bsc_core.data.generation.negatives import find_candidates
+from bsc_core.data.read_report import ReadReport
+from bsc_core.errors import DataError
+from bsc_core.neighbors import unit_rows
+from bsc_core.preparation.generate import add_negatives, mine
+from bsc_core.preparation.mining import mine_file
+
+SETTINGS: list[dict[str, Any]] = [
+    {"count": 3},
+    {"count": 2, "absolute_margin": 0.1},
+    {"count": 2, "relative_margin": 0.05},
+    {"count": 3, "max_score": 0.6, "min_score": 0.0},
+    {"count": 2, "range_min": 2, "range_max": 20, "absolute_margin": 0.0, "relative_margin": 0.1},
+]
+
+
+class Vectors:
+    """Encoder of sentence-transformers with given vectors."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, vectors: dict[str, np.ndarray]) -> None:
+        self.vectors = vectors
+
+    def encode_query(self, texts: list[str], **options: Any) -> np.ndarray:
+        return np.stack([self.vectors[text] for text in texts])
+
+    encode_document = encode_query
+
+    def similarity(self, left: Any, right: Any) -> torch.Tensor:
+        return torch.as_tensor(left) @ torch.as_tensor(right).T
+
+    def similarity_pairwise(self, left: Any, right: Any) -> torch.Tensor:
+        return (torch.as_tensor(left) * torch.as_tensor(right)).sum(dim=1)
+
+
+def world(seed: int, queries: int = 12, documents: int = 80) -> tuple[PairDataset, Corpus, np.ndarray]:
+    """Return pairs with one or two positives per query, close to it, a corpus, and unit vectors of all texts."""
+    random = np.random.default_rng(seed)
+    pairs = [(f"query {number}", f"document {number}") for number in range(queries)]
+    pairs += [(f"query {number}", f"document {queries + number}") for number in range(0, queries, 3)]
+    rows = PairDataset.from_pairs(*map(list, zip(*pairs, strict=True)))
+    table, ids = TextTable.from_texts([f"document {number}" for number in range(documents)])
+    corpus = Corpus(table, ids, None, ReadReport("corpus", len(ids), len(ids), (), rows.report.columns, False))
+    texts, (of_rows, of_corpus) = merge_text_tables([rows.texts, table])
+    rows, corpus = rows.reindex_texts(texts, of_rows), corpus.reindex_texts(texts, of_corpus)
+    vectors = random.normal(size=(len(texts), 8)).astype(np.float32)
+    vectors[rows.document] = vectors[rows.query] + 0.7 * vectors[rows.document]
+    return rows, corpus, unit_rows(vectors)
+
+
+def mined_triplets(
+    rows: PairDataset, corpus: Corpus, unit: np.ndarray, config: NegativesConfig
+) -> set[tuple[str, ...]]:
+    triplets, _ = add_negatives(rows, corpus, unit, config)
+    texts = rows.texts.texts
+    columns = (triplets.query, triplets.document, triplets.negative)
+    return {tuple(texts[text] for text in row) for row in zip(*columns, strict=True)}
+
+
+@pytest.mark.parametrize("settings_", SETTINGS, ids=lambda values: " ".join(values))
+@pytest.mark.parametrize("seed", range(3))
+def test_the_window_selects_what_sentence_transformers_selects(settings_: dict[str, Any], seed: int) -> None:
+    rows, corpus, unit = world(seed)
+    texts = rows.texts.texts
+    config = NegativesConfig(method="window", as_triplets=True, **settings_)
+    names = {"count": "num_negatives"}
+    peer = mine_hard_negatives(
+        datasets.Dataset.from_dict({"query": rows.texts.take(rows.query), "document": rows.texts.take(rows.document)}),
+        Vectors(dict(zip(texts, unit, strict=True))),
+        corpus=rows.texts.take(corpus.document),
+        output_format="triplet",
+        verbose=False,
+        **{names.get(name, name): value for name, value in settings_.items()},
+    )
+    expected = {(row["query"], row["document"], row["negative"]) for row in peer}
+    assert expected
+    assert mined_triplets(rows, corpus, unit, config) == expected
+
+
+@given(
+    st.integers(0, 1000),
+    st.builds(
+        NegativesConfig,
+        method=st.just("window"),
+        count=st.integers(1, 4),
+        range_min=st.integers(0, 5),
+        absolute_margin=st.none() | st.floats(0, 0.5),
+        relative_margin=st.none() | st.floats(0, 0.5),
+        max_score=st.none() | st.floats(0.2, 1),
+        sampling=st.sampled_from(["top", "random"]),
+    ),
+)
+@settings(max_examples=60, derandomize=True)
+def test_every_negative_respects_all_limits(seed: int, config: NegativesConfig) -> None:
+    rows, corpus, unit = world(seed, queries=6, documents=30)
+    candidates = find_candidates(rows, corpus)
+    mined = mine(rows, candidates, unit, config)
+    assert (mine(rows, candidates, unit, config).negatives == mined.negatives).all()
+    for query, negatives in enumerate(mined.negatives):
+        found = negatives[negatives >= 0]
+        assert len(set(found.tolist())) == len(found)
+        cosines = mined.cosines[query, : len(found)]
+        assert (np.diff(cosines) <= 0).all()
+        assert not candidates.is_excluded(np.full(len(found), query), found).any()
+        limits = [1.0 if config.max_score is None else config.max_score]
+        positive = mined.positive[query]
+        limits += [] if config.absolute_margin is None else [positive - config.absolute_margin]
+        limits += [] if config.relative_margin is None else [positive - abs(positive) * config.relative_margin]
+        assert (cosines <= min(limits) + 1e-6).all()
+        if not len(found):
+            assert mined.reason(query) in mined.dropped
+
+
+@pytest.fixture
+def data_files(tmp_path: Path) -> DataConfig:
+    lines = [
+        f"how do I {verb} a {thing}\tto {verb} a {thing}, use a tool" for verb in ("cut", "paint") for thing in THINGS
+    ]
+    (tmp_path / "train.tsv").write_text("query\tdocument\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "dev.tsv").write_text("query\tdocument\nhow do I fix it\tfix it\n", encoding="utf-8")
+    negatives = NegativesConfig(method="window", encoder="static", count=2)
+    return DataConfig(train=str(tmp_path / "train.tsv"), dev=str(tmp_path / "dev.tsv"), negatives=negatives)
+
+
+THINGS = ("table", "chair", "door", "window", "roof")
+
+
+@pytest.mark.parametrize("layout", ["triplet", "n-tuple", "labeled-pair"])
+@pytest.mark.parametrize("ending", [".tsv", ".parquet"])
+def test_a_mined_file_can_be_read_again(data_files: DataConfig, tmp_path: Path, layout: str, ending: str) -> None:
+    output = tmp_path / f"mined{ending}"
+    report = mine_file(data_files, output, layout=layout)
+    assert report["negatives"] == 20
+    assert report["per_query"] == {"2": 10}
+    gaps = [one["cosine"] - one["positive_cosine"] for one in report["likely_false_negatives"]]
+    assert len(gaps) == 20
+    assert all(first >= second - 2e-4 for first, second in pairwise(gaps))
+    read = read_pairs(output)
+    assert len(read) == {"triplet": 20, "n-tuple": 10, "labeled-pair": 30}[layout]
+    with pytest.raises(DataError, match="exists; give a new file"):
+        mine_file(data_files, output)
+
+
+def test_limits_that_leave_nothing_are_reported_and_no_file_is_written(data_files: DataConfig, tmp_path: Path) -> None:
+    negatives = data_files.negatives.model_copy(update={"max_score": -0.99})
+    data = data_files.model_copy(update={"negatives": negatives})
+    report = mine_file(data)
+    assert report["negatives"] == 0
+    assert report["per_query"] == {"0": 10}
+    assert {one["reason"] for one in report["without"]} == {"max_score"}
+    with pytest.raises(DataError, match="no query has a negative; widen the limits"):
+        mine_file(data, tmp_path / "none.tsv")
+    assert not (tmp_path / "none.tsv").exists()
+    with pytest.raises(DataError, match=r"must end in \.tsv or \.parquet"):
+        mine_file(data, tmp_path / "none.xlsx")
+
+
+def test_the_command_prints_the_report(data_files: DataConfig, tmp_path: Path, capsys) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'[data]\ntrain = "{data_files.train}"\ndev = "{data_files.dev}"\n\n'
+        '[data.negatives]\nmethod = "window"\nencoder = "static"\n',
+        encoding="utf-8",
+    )
+    output = tmp_path / "mined.tsv"
+    arguments = ["mine", str(config), "--set", "data.negatives.count=3", "--output", str(output), "--json"]
+    assert main(arguments) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["queries"], report["negatives"], report["output"]) == (10, 30, str(output))
+    assert main(["mine", str(config), "--set", "data.negatives.method=hardest", "--json"]) == 2
+    assert "needs method" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"range_min": 5, "range_max": 6, "count": 3}, "too few for count = 3"),
+        ({"min_score": 0.5, "max_score": 0.2}, "give a range"),
+        ({"absolute_margin": 3}, "absolute_margin"),
+    ],
+)
+def test_windows_that_select_nothing_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NegativesConfig(method="window", **values)
