@@ -80,11 +80,6 @@ def elapsed_seconds(folder: Path) -> float:
     return time.time() - (folder / REQUEST).stat().st_mtime
 
 
-def wait(folder: Path, timeout: float | None = None) -> int:
-    """Wait for the process of a task that this process started, and return its exit status."""
-    return _children[folder].wait(timeout)
-
-
 def cancel(folder: Path) -> None:
     """End the process of a task and wait for it; does nothing if it has ended."""
     child = _children.get(folder)

@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from bsc_core import background_task
-from bsc_core.background_task import TaskProgress, read_progress, run_task, start, wait, write_progress
+from bsc_core.background_task import TaskProgress, read_progress, run_task, start, write_progress
 from bsc_core.errors import ConfigError
+from tests.helpers.waiting import wait_for_task
 
 TASK = """
 import sys
@@ -43,7 +44,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_task_receives_its_request_and_reports_progress(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, {"k": 1})
-    assert wait(folder, 60) == 0
+    assert wait_for_task(folder, 60) == 0
     assert (folder / "result.txt").read_text() == "{'k': 1}"
     assert read_progress(folder) == TaskProgress(4, 4, "done")
 
@@ -51,15 +52,15 @@ def test_a_task_receives_its_request_and_reports_progress(module: str, tmp_path:
 def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, 1)
-    assert wait(folder, 60) == 0
+    assert wait_for_task(folder, 60) == 0
     (folder / "result.txt").unlink()
     start(folder, module, 1)
-    assert wait(folder, 60) == 0
+    assert wait_for_task(folder, 60) == 0
     assert not (folder / "result.txt").exists()
     background_task.reset(folder)
     assert not (folder / "progress.json").exists()
     start(folder, module, 2)
-    assert wait(folder, 60) == 0
+    assert wait_for_task(folder, 60) == 0
     assert (folder / "result.txt").read_text() == "2"
 
 
@@ -75,7 +76,7 @@ def test_a_cancelled_task_has_ended_when_the_call_returns(module: str, tmp_path:
 def test_a_process_that_ends_early_is_reported_with_its_log(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, "exit")
-    assert wait(folder, 60) == 3
+    assert wait_for_task(folder, 60) == 3
     error = read_progress(folder).error
     assert error is not None
     assert "exit status 3" in error

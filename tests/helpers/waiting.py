@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
+from bsc_core import background_task
 from bsc_core.jobs.local import processes
 from bsc_core.runs import Run, RunStatus
 
 PATIENCE_SECONDS = float(os.environ.get("BSC_TEST_PATIENCE", "300"))
 PATIENCE_MS = int(1000 * PATIENCE_SECONDS)
+
+
+def wait_for_task(folder: Path, timeout: float = PATIENCE_SECONDS) -> int:
+    """Wait for the process of a background task that this process started, and return its exit status."""
+    return background_task._children[folder].wait(timeout)
 
 
 def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], *, factor: float = 1.0) -> None:

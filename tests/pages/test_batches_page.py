@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core import background_task, formatting
+from bsc_core import formatting
 from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan_hardness, plan_stats
 from bsc_core.config import BatchingConfig, DataConfig, RunConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
@@ -22,6 +22,7 @@ from pages.ui.batches import plan_controls, plans, source
 from pages.ui.components import data_cache
 from pages.ui.data import uploads
 from tests.helpers.pages import open_page, open_page_in_app, page_text, prepare_page
+from tests.helpers.waiting import wait_for_task
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ def test_a_large_plan_is_built_in_a_background_task(
     assert not app.table, "the page waits for the task"
     train = data_cache.dataset_splits(large).train
     (request,) = (plans.plans_folder(train) / "requests").iterdir()
-    assert background_task.wait(request, 60) == 0, (request / "log.txt").read_text()
+    assert wait_for_task(request, 60) == 0, (request / "log.txt").read_text()
     app.run()
     assert not app.exception
     shown = app.table[0].value.set_index("Statistic")["random"]

@@ -9,7 +9,7 @@ import numpy as np
 from bsc_core import background_task
 from bsc_core.projection import VectorFile, build_map
 from pages.ui.embeddings import map_task
-from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.helpers.waiting import wait_for_task
 
 
 def test_a_map_is_cached_until_its_vectors_change(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_a_background_task_builds_the_map(tmp_path: Path) -> None:
     np.save(path, np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32))
     folder = map_task.map_folder(tmp_path, [VectorFile(path)], rows, "pca", 0)
     map_task.start(folder, [VectorFile(path)], rows, "pca", 0)
-    assert background_task.wait(folder, timeout=PATIENCE_SECONDS) == 0
+    assert wait_for_task(folder) == 0
     maps = map_task.load_maps(folder)
     assert maps is not None
     assert maps.rows.tolist() == rows.tolist()
@@ -43,7 +43,7 @@ def test_a_failed_task_reports_its_error_and_can_be_reset(tmp_path: Path) -> Non
     np.save(path, np.full((4, 3), np.nan, dtype=np.float32))
     folder = map_task.map_folder(tmp_path, [VectorFile(path)], rows, "umap", 0)
     map_task.start(folder, [VectorFile(path)], rows, "umap", 0)
-    assert background_task.wait(folder, timeout=PATIENCE_SECONDS) == 2
+    assert wait_for_task(folder) == 2
     assert "vector 0" in str(background_task.read_progress(folder).error)
     background_task.reset(folder)
     assert not (folder / "progress.json").exists()
