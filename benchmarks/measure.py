@@ -81,11 +81,10 @@ def reset_peak() -> None:
 
 @dataclass(frozen=True)
 class Child:
-    """A finished child process: its standard output, wall and processor seconds, and peak memory in MiB."""
+    """A finished child process: its standard output, wall seconds, and peak memory in MiB."""
 
     output: str
     seconds: float
-    cpu_seconds: float
     peak_mib: float
 
 
@@ -102,4 +101,4 @@ def run_python(*arguments: object, cwd: Path = ROOT, stderr: int | None = None, 
         if process.returncode:
             raise SystemExit(f"{' '.join(command)} ended with exit status {process.returncode}")
         output.seek(0)
-        return Child(output.read().decode(), seconds, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+        return Child(output.read().decode(), seconds, used.ru_maxrss / 1024)

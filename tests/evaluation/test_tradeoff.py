@@ -48,7 +48,6 @@ def test_the_balance_is_the_harmonic_mean_of_separation_and_retained():
     assert result.retained == pytest.approx(0.1 / 0.14)
     assert result.balance == pytest.approx(2 / (1 / 0.8 + 1.4))
     assert result.reference == pytest.approx(2 * 0.4 / 1.4)
-    assert result.gain == pytest.approx(result.balance - result.reference)
 
 
 @settings(max_examples=100)
@@ -92,17 +91,17 @@ def test_resampled_balances_equal_the_balance_of_resampled_means():
 
 def test_undefined_balances_are_none():
     one_class = balance_of_means((1.0, 0.5), (1.0, 0.6), (1.0, 0.2))
-    assert (one_class.separation, one_class.balance, one_class.gain) == (None, None, None)
+    assert (one_class.separation, one_class.balance) == (None, None)
     assert one_class.retained == pytest.approx(0.75)
     no_meaning = balance_of_means((0.9, 0.5), (0.8, 0.5), (0.5, 0.5))
     assert (no_meaning.retained, no_meaning.balance, no_meaning.reference) == (None, None, None)
 
 
-def test_the_reference_has_gain_zero_and_retains_all():
+def test_the_reference_keeps_its_balance_and_all_semantic_similarity():
     generator = np.random.default_rng(4)
     sides = [generator.normal(size=(rows, 6)).astype(np.float32) for rows in (40, 200)]
     classes = [(side[:, 0] > 0).astype(int) for side in sides]
     result = combine(polarity_task(sides, classes).evaluate(*sides))
     assert result.retained == pytest.approx(1)
-    assert result.gain == pytest.approx(0)
+    assert result.balance == pytest.approx(result.reference)
     assert result.separation > 0.2

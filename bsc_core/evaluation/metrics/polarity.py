@@ -217,11 +217,6 @@ class Balance:
     balance: float | None  # harmonic mean of the two, 0 if either is not positive; None if either is undefined
     reference: float | None  # balance of the reference model, whose `retained` is 1
 
-    @property
-    def gain(self) -> float | None:
-        """Difference of the balance to the reference; positive if training gained more than it lost."""
-        return None if self.balance is None or self.reference is None else self.balance - self.reference
-
 
 def combine(scores: PolarityScores) -> Balance:
     """Combine P and S into one score, which the paper leaves open ("combining them better ... to represent the drift").
