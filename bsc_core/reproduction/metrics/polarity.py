@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bsc_core.data.io.tables import read_table
 from bsc_core.errors import DataError, RunError
@@ -25,11 +24,10 @@ from bsc_core.reproduction.metrics.source import BOOTSTRAP_SEED, bootstrap_weigh
 from bsc_core.reproduction.subsets import SENTENCES_FILE
 from bsc_core.run_results import When
 from bsc_core.runs import EPOCH_TEXTS, Run, epoch_array, saved_epochs
-from bsc_core.types import Numbers
+from bsc_core.types import Numbers, Vectors
 
 POLARITY_METRICS = ("polarity", "semantic", "balance")
 MAX_NEIGHBORS = 16
-Vectors = NDArray[np.floating[Any]]
 
 
 class PolarityMetrics:
