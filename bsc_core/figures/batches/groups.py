@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from bsc_core import formatting
 from bsc_core.figures import theme
+from bsc_core.neighbors import unit_rows
 
 ANCHOR, NEIGHBOR = "anchor", "neighbor"
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
@@ -26,7 +27,7 @@ def group_layout(vectors: NDArray[np.float32], anchor: int) -> tuple[NDArray[np.
     Returns:
         Positions (n, 2), and cosine similarities to the anchor (n,).
     """
-    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = unit_rows(vectors)
     cosine = np.clip(units @ units[anchor], -1, 1).astype(np.float64)
     rank = np.empty(len(vectors))
     rank[np.argsort(-cosine, kind="stable")] = np.arange(len(vectors))
