@@ -19,7 +19,7 @@ from bsc_core import formatting
 from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
 from bsc_core.errors import InputError
 from bsc_core.presets.sample_data import sample_config, sample_nli_config
-from bsc_core.runs import RunStore
+from bsc_core.runs import RunStore, parent_run_id
 
 if TYPE_CHECKING:
     import numpy as np
@@ -243,10 +243,11 @@ def vectors_key(encoder: EncoderConfig, texts_digest: str) -> tuple[str, str, in
 
 def encoder_config(encoder: str) -> EncoderConfig:
     """Return how an encoder is loaded; `run:<id>` is the model that the run saved."""
-    if not encoder.startswith("run:"):
+    run_id = parent_run_id(encoder)
+    if run_id is None:
         return EncoderConfig(name=encoder)
-    run = run_store().get(encoder.removeprefix("run:"))
-    return EncoderConfig(name=str(run.model_folder), max_seq_length=run.config().encoder.max_seq_length)
+    length = run_store().get(run_id).config().encoder.max_seq_length
+    return run_store().encoder(EncoderConfig(name=encoder, max_seq_length=length))
 
 
 def _encode(config: EncoderConfig, data: DatasetSplits) -> np.ndarray:
