@@ -214,7 +214,7 @@ def print_result(case: Case, result: dict[str, Any]) -> None:
         ", ".join([case.strategy, *(f"{name} {value}" for name, value in case.config.items())]),
         f"{case.rows:,}",
         f"{case.texts or case.rows:,}",
-        "the paper's pseudocode" if case.by_paper else result.get("search", "ours"),
+        "the paper's pseudocode" if case.by_paper else result.get("search", "this project"),
         f"{result['seconds']:,.2f}" + (f", extrapolated from {case.part:,} rows" if case.part else ""),
         f"{result['cpu']:,.2f}",
         *(f"{result[name] / 1024:.2f}" for name in ("before", "peak")),

@@ -45,7 +45,7 @@ def vectors(pairs: int) -> list[Tensor]:
     return [torch.randn(pairs, DIMENSIONS, generator=generator, requires_grad=True) for _ in range(2)]
 
 
-def ours(symmetric: bool) -> Call:
+def of_this_project(symmetric: bool) -> Call:
     """BSC in both directions, or its plain in-batch form in one."""
     loss = build_loss((BSCLossConfig if symmetric else MNRLConfig)(temperature=TEMPERATURE))
     return lambda left, right: loss(left, right).total
@@ -81,26 +81,26 @@ def median_ms(calls: dict[str, Call], pairs: int) -> dict[str, float]:
 
 
 def print_speed(sizes: list[int]) -> None:
-    names = ("ours", "sentence-transformers", "pytorch-metric-learning")
+    names = ("this project", "sentence-transformers", "pytorch-metric-learning")
     print_header("B", "directions", *names, "times the faster peer")
     for pairs in sizes:
         for symmetric in (False, True):
-            calls = dict(zip(names, (ours(symmetric), of_sentence_transformers(symmetric)), strict=False))
+            calls = dict(zip(names, (of_this_project(symmetric), of_sentence_transformers(symmetric)), strict=False))
             if not symmetric and pairs <= NTXENT_LARGEST:
                 from pytorch_metric_learning.losses import NTXentLoss, SelfSupervisedLoss
 
                 calls[names[2]] = SelfSupervisedLoss(NTXentLoss(temperature=TEMPERATURE), symmetric=False)
             times = median_ms(calls, pairs)
             cells = [f"{times[name]:.2f} ms" if name in times else "-" for name in names]
-            ratio = times["ours"] / min(value for name, value in times.items() if name != "ours")
+            ratio = times["this project"] / min(value for name, value in times.items() if name != "this project")
             print_row(f"{pairs:,}", "both" if symmetric else "one", *cells, f"{ratio:.2f}")
 
 
 def print_tiles(sizes: list[int]) -> None:
-    names = ("one, whole matrix", "one, ours", "both, whole matrix", "both, ours")
+    names = ("one, whole matrix", "one, this project", "both, whole matrix", "both, this project")
     print_header("B", *names[:2], "ratio", *names[2:], "ratio", "both / one")
     for pairs in sizes:
-        calls = (full_matrix(False), ours(False), full_matrix(True), ours(True))
+        calls = (full_matrix(False), of_this_project(False), full_matrix(True), of_this_project(True))
         one_matrix, one, both_matrix, both = median_ms(dict(zip(names, calls, strict=True)), pairs).values()
         cells = [f"{one_matrix:.0f} ms", f"{one:.0f} ms", f"{one / one_matrix:.2f}"]
         cells += [f"{both_matrix:.0f} ms", f"{both:.0f} ms", f"{both / both_matrix:.2f}", f"{both / one:.2f}"]
@@ -108,7 +108,7 @@ def print_tiles(sizes: list[int]) -> None:
 
 
 def print_memory(sizes: list[int]) -> None:
-    print_header("B", "the matrix alone", "extra memory at the peak, ours, both directions", "seconds")
+    print_header("B", "the matrix alone", "extra memory at the peak, this project, both directions", "seconds")
     for pairs in sizes:
         child = run_python(__file__, "--one", pairs, "--threads", torch.get_num_threads())
         extra, seconds = map(float, child.output.split())
@@ -117,7 +117,7 @@ def print_memory(sizes: list[int]) -> None:
 
 def measure_memory(pairs: int) -> None:
     """Print the growth of this process's peak memory in MiB by one forward and backward pass, and its seconds."""
-    call = ours(True)
+    call = of_this_project(True)
     call(*vectors(64)).backward()  # loads libraries
     sides = vectors(pairs)
     reset_peak()
@@ -129,12 +129,12 @@ def measure_memory(pairs: int) -> None:
 
 def print_scl(sizes: list[int]) -> None:
     loss = build_loss(SupConLossConfig(mix=1))
-    print_header("B", "SCL, ours")
+    print_header("B", "SCL, this project")
     for pairs in sizes:
         classes = torch.randint(0, 3, (pairs,), generator=torch.Generator().manual_seed(0))
         ids = {"classes": classes, "query_ids": torch.arange(pairs) // 3}
-        times = median_ms({"ours": lambda left, right, ids=ids: loss(left, right, None, **ids).total}, pairs)
-        print_row(pairs, f"{times['ours']:.2f} ms")
+        times = median_ms({"this project": lambda left, right, ids=ids: loss(left, right, None, **ids).total}, pairs)
+        print_row(pairs, f"{times['this project']:.2f} ms")
 
 
 PARTS = {

@@ -5,10 +5,11 @@
 
 Both trainers train the bundled encoder in bfloat16 on the same batches in the same order, in a process each, and take
 turns of some steps; medians of the turns. Seconds are processor time of all threads, which other work on the machine
-hardly changes; `--wall` takes wall time instead. Ours include its tokenization, sentence-transformers' its collator,
-with the faster of SDPA and eager attention. limit: how many times faster a step of nothing but the matrix products of
-the distinct real tokens would be. tokens: the share of these in padded columns. first losses: ours and theirs with
-SDPA. static: our trainer alone with the static encoder on one core and the sample data.
+hardly changes; `--wall` takes wall time instead. Those of this project include its tokenization, those of
+sentence-transformers its collator, with the faster of SDPA and eager attention. ratio: pairs per second of this
+project, divided by those of the peer. limit: the ratio for a step of nothing but the matrix products of the distinct
+real tokens. tokens: the share of these in padded columns. losses: the first loss of this project, and of the peer with
+SDPA. static: the trainer of this project alone, with the static encoder on one core and the sample data.
 """
 
 # B pairs of a batch
@@ -139,7 +140,7 @@ class Turns:
         self.remaining, self.started = int(line), clock()
 
 
-def train_ours(setting: Setting, folder: Path, turns: Turns) -> None:
+def train_by_this_project(setting: Setting, folder: Path, turns: Turns) -> None:
     dataset, model = pairs(folder, setting), bundled_model(setting)
     started = time.process_time()
     tokens = tokenize(model, dataset.texts.texts, LENGTH)
@@ -159,7 +160,7 @@ def train_ours(setting: Setting, folder: Path, turns: Turns) -> None:
         turns.after_step(step.loss)
 
 
-def train_theirs(setting: Setting, folder: Path, turns: Turns) -> None:
+def train_by_sentence_transformers(setting: Setting, folder: Path, turns: Turns) -> None:
     """Train by sentence-transformers: fused AdamW, no data workers, in-batch softmax in both directions."""
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -208,7 +209,8 @@ def train_theirs(setting: Setting, folder: Path, turns: Turns) -> None:
         SentenceTransformerTrainer(model, arguments, train_dataset=rows, loss=loss, callbacks=[AfterStep()]).train()
 
 
-SIDES = {"ours": train_ours, "theirs": train_theirs}
+THIS_PROJECT, PEER = "this project", "sentence-transformers"
+SIDES = {THIS_PROJECT: train_by_this_project, PEER: train_by_sentence_transformers}
 
 
 class Side:
@@ -255,34 +257,44 @@ class Side:
 
 
 def speed(arguments: argparse.Namespace) -> None:
-    columns = ("data", "order", "pairs/s", "sentence-transformers", "ratio", "limit", "tokens", "MiB", "theirs")
+    columns = (
+        "data",
+        "order",
+        "pairs/s",
+        "sentence-transformers",
+        "ratio",
+        "limit",
+        "tokens",
+        "MiB",
+        "MiB of the peer",
+    )
     print_header(*columns, "losses")
     steps = 1 + (1 + arguments.turns) * arguments.steps
     for name in arguments.only:
         setting = Setting(name, ORDERS[name] == "random", steps=steps, dropout=arguments.dropout)
-        theirs = [Side("theirs", replace(setting, attention=kind), arguments) for kind in ("sdpa", "eager")]
-        ours = Side("ours", setting, arguments)
+        peers = [Side(PEER, replace(setting, attention=kind), arguments) for kind in ("sdpa", "eager")]
+        project = Side(THIS_PROJECT, setting, arguments)
         for _ in range(1 + arguments.turns):
-            for side in (ours, *theirs):
+            for side in (project, *peers):
                 side.train(arguments.steps)
-        for side in (ours, *theirs):
+        for side in (project, *peers):
             del side.seconds[0]  # warmup
-        best = max(theirs, key=lambda side: side.pairs_per_second)
-        expected = theirs[0].first_loss  # with SDPA; eager attention rounds its scores to bfloat16
-        if not arguments.dropout and abs(ours.first_loss - expected) > BF16_EPSILON * expected:
-            raise SystemExit(f"{name}: the first losses differ: {ours.first_loss} and {expected}")
-        peaks = {side: side.close() for side in (ours, *theirs)}
+        best = max(peers, key=lambda side: side.pairs_per_second)
+        expected = peers[0].first_loss  # with SDPA; eager attention rounds its scores to bfloat16
+        if not arguments.dropout and abs(project.first_loss - expected) > BF16_EPSILON * expected:
+            raise SystemExit(f"{name}: the first losses differ: {project.first_loss} and {expected}")
+        peaks = {side: side.close() for side in (project, *peers)}
         print_row(
             name,
             ORDERS[name],
-            f"{ours.pairs_per_second:.1f}",
+            f"{project.pairs_per_second:.1f}",
             f"{best.pairs_per_second:.1f}",
-            f"{ours.pairs_per_second / best.pairs_per_second:.2f}",
-            f"{setting.batch / best.pairs_per_second / ours.facts['products']:.2f}",
-            f"{ours.facts['distinct'] / ours.facts['padded']:.0%}",
-            f"{peaks[ours]:,.0f}",
+            f"{project.pairs_per_second / best.pairs_per_second:.2f}",
+            f"{setting.batch / best.pairs_per_second / project.facts['products']:.2f}",
+            f"{project.facts['distinct'] / project.facts['padded']:.0%}",
+            f"{peaks[project]:,.0f}",
             f"{peaks[best]:,.0f}",
-            f"{ours.first_loss:.4f} {expected:.4f}",
+            f"{project.first_loss:.4f} {expected:.4f}",
         )
 
 
@@ -291,7 +303,8 @@ def memory(arguments: argparse.Namespace) -> None:
     for name in ("stsb", "wikiqa"):
         first = None
         for batch, steps in ((30, 300), (3000, 3)):  # the same rows
-            side = Side("ours", Setting(name, True, batch=batch, steps=steps, dropout=arguments.dropout), arguments)
+            setting = Setting(name, True, batch=batch, steps=steps, dropout=arguments.dropout)
+            side = Side(THIS_PROJECT, setting, arguments)
             side.train(min(steps, 100) - 1)
             peak = side.close()
             first = first or peak
@@ -299,15 +312,15 @@ def memory(arguments: argparse.Namespace) -> None:
 
 
 def cached(arguments: argparse.Namespace) -> None:
-    print_header("trainer", "mini-batch", "pairs/s", "MiB", "ours is faster by")
-    ours = None
+    print_header("trainer", "mini-batch", "pairs/s", "MiB", "ratio")
+    project = None
     for mini_batch in (None, *MINI_BATCHES):
         setting = Setting("stsb", True, batch=3000, steps=3, dropout=arguments.dropout, mini_batch=mini_batch)
-        side = Side("theirs" if mini_batch else "ours", setting, arguments)
+        side = Side(PEER if mini_batch else THIS_PROJECT, setting, arguments)
         side.train(1)
-        ours = ours or side.pairs_per_second
+        project = project or side.pairs_per_second
         name = "CachedMultipleNegativesRankingLoss" if mini_batch else "this project"
-        cells = (f"{side.pairs_per_second:.1f}", f"{side.close():,.0f}", f"{ours / side.pairs_per_second:.2f}")
+        cells = (f"{side.pairs_per_second:.1f}", f"{side.close():,.0f}", f"{project / side.pairs_per_second:.2f}")
         print_row(name, mini_batch or "-", *cells)
 
 
