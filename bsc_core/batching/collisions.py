@@ -71,7 +71,11 @@ def collision_matrix(dataset: PairDataset, rows: Ids) -> Mask:
     """Return the collisions of one batch, bool (B, B): document j is a known positive of query i, i != j.
 
     A pair is known to be positive if the rows share a query text or group and j is positive, if they share a document
-    text and i is positive, or if the pair is labeled positive in another row. rows: (B,). For many batches, create
-    `KnownPairs` once.
+    text and i is positive, or if the pair is labeled positive in another row. For many batches, create `KnownPairs`
+    once.
+
+    Args:
+        dataset: The dataset.
+        rows: (B,) rows of the batch.
     """
     return KnownPairs(dataset).collisions(rows)

@@ -106,7 +106,14 @@ def assign_without_conflicts(units: list[Ids], constraints: list[Constraint], ba
     """Assign positions to batches without conflicts; positions of a unit stay together where possible.
 
     Tries the units in order; if that leaves a single row, the units with the most shared ids first, then reverse order.
-    constraints: one for each position. Raises InputError if no order works.
+
+    Args:
+        units: Positions of each unit.
+        constraints: One for each position.
+        batch_size: Maximum number of positions in a batch.
+
+    Raises:
+        InputError: No order works.
     """
     with suppress(InputError):
         return _assign(units, constraints, batch_size)

@@ -54,13 +54,25 @@ class HardNegative:
 def similarity_matrix(dataset: PairDataset, embeddings: Vectors, rows: Ids) -> Matrix:
     """Return the cosine of every query with every document of a batch, float32 (B, B), pairs on the diagonal.
 
-    embeddings: (U, D), row t for text t of dataset.texts. rows: (B,). A zero vector has cosine 0 with all others.
+    A zero vector has cosine 0 with all others.
+
+    Args:
+        dataset: The dataset.
+        embeddings: (U, D), row t for text t of `dataset.texts`.
+        rows: (B,) rows of the batch.
     """
     return unit_rows(embeddings[dataset.query[rows]]) @ unit_rows(embeddings[dataset.document[rows]]).T
 
 
 def plan_hardness(plan: BatchPlan, dataset: PairDataset, embeddings: Vectors, batch_size: int) -> Hardness:
-    """Compute the hardness of all batches of a plan. embeddings: (U, D), row t for text t of dataset.texts."""
+    """Compute the hardness of all batches of a plan.
+
+    Args:
+        plan: The plan.
+        dataset: The dataset of the plan.
+        embeddings: (U, D), row t for text t of `dataset.texts`.
+        batch_size: Rows in a batch.
+    """
     known = KnownPairs(dataset)
     hardest = np.full(len(plan), np.nan, dtype=np.float32)
     pair_similarity = np.empty(len(plan), dtype=np.float32)
@@ -96,12 +108,16 @@ def _hardest(similarities: Matrix, collides: NDArray[np.bool_]) -> NDArray[np.fl
 
 
 def hardest_negatives(dataset: PairDataset, embeddings: Vectors, rows: Ids, top: int = 20) -> list[HardNegative]:
-    """Return the `top` most similar off-diagonal pairs of a batch, most similar first.
+    """Return the most similar off-diagonal pairs of a batch, most similar first.
 
     Queries of rows labeled negative are skipped: they have no positive and add no term to the loss (equation 5 of the
     BSC paper). Their documents remain negatives of the other queries.
 
-    embeddings: (U, D), row t for text t of dataset.texts. rows: (B,).
+    Args:
+        dataset: The dataset.
+        embeddings: (U, D), row t for text t of `dataset.texts`.
+        rows: (B,) rows of the batch.
+        top: Maximum number of pairs.
     """
     similarities = similarity_matrix(dataset, embeddings, rows)  # (B, B)
     negative = KnownPairs(dataset).negative(rows)

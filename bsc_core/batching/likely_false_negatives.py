@@ -42,7 +42,12 @@ class LikelyFalseNegative:
 
 
 def marked_cells(dataset: PairDataset, rows: Ids) -> Mask:
-    """Return bool (B, B): query i and document j were marked as a false negative by hand. rows: (B,)."""
+    """Return bool (B, B): query i and document j were marked as a false negative by hand.
+
+    Args:
+        dataset: The dataset.
+        rows: (B,) rows of the batch.
+    """
     marked = dataset.marked_pairs.astype(np.int64)
     keys = marked[:, 0] * len(dataset.texts) + marked[:, 1]
     pairs = dataset.query[rows].astype(np.int64)[:, None] * len(dataset.texts) + dataset.document[rows]

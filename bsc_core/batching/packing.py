@@ -16,8 +16,14 @@ def cut(rows: int, batch_size: int) -> list[Ids]:
 def pack(groups: Ids, batch_size: int) -> list[Ids]:
     """Put each group into the first batch with room for all of it (first fit).
 
-    Groups larger than a batch are cut. A batch with a single position joins an adjacent batch. groups: (M,), group ids;
-    rows of a group are adjacent. Returns the positions of each batch; together each of 0 .. M - 1 once.
+    Groups larger than a batch are cut. A batch with a single position joins an adjacent batch.
+
+    Args:
+        groups: (M,) group ids; rows of a group are adjacent.
+        batch_size: Maximum number of positions in a batch.
+
+    Returns:
+        The positions of each batch; together each of 0 .. M - 1 once.
     """
     parts = pieces(groups, batch_size)
     room = np.full(len(parts), batch_size, dtype=np.int64)  # for the largest possible number of batches
@@ -35,7 +41,12 @@ def pack(groups: Ids, batch_size: int) -> list[Ids]:
 
 
 def pieces(groups: Ids, batch_size: int) -> list[Ids]:
-    """Return the positions of each group, cut if larger than a batch. groups: (M,)."""
+    """Return the positions of each group, cut if larger than a batch.
+
+    Args:
+        groups: (M,) group ids; rows of a group are adjacent.
+        batch_size: Maximum number of positions in a piece.
+    """
     positions = np.arange(len(groups), dtype=np.int32)
     starts = np.flatnonzero(np.diff(groups)) + 1
     complete = np.split(positions, starts) if len(groups) else []

@@ -112,7 +112,14 @@ class PlanStats:
 
 
 def plan_stats(build: Callable[[], BatchPlan], dataset: PairDataset, embeddings: Vectors, batch_size: int) -> PlanStats:
-    """Build a plan and compute its statistics. embeddings: (U, D), row t for text t of dataset.texts."""
+    """Build a plan and compute its statistics.
+
+    Args:
+        build: Builds the plan.
+        dataset: The dataset of the plan.
+        embeddings: (U, D), row t for text t of `dataset.texts`.
+        batch_size: Rows in a batch.
+    """
     start = time.perf_counter()
     plan = build()
     positions = tuple(plan.positions(batch_size))

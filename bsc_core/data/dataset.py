@@ -189,7 +189,9 @@ class PairDataset:
     def reindex_texts(self, texts: TextTable, new_ids: Ids) -> PairDataset:
         """Return the same pairs on another table.
 
-        new_ids: (U,) the other table's id of each text of this one, -1 for a text that no row uses.
+        Args:
+            texts: The other table.
+            new_ids: (U,) id in the other table of each text of this one, -1 for a text that no row uses.
         """
         marked = None
         if self.false_negatives is not None:

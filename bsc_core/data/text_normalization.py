@@ -30,7 +30,10 @@ def normalized_ids(texts: Iterable[str]) -> Indices:
 def one_contains_the_other(texts: Sequence[str], left: npt.ArrayLike, right: npt.ArrayLike) -> Mask:
     """Return (P,) whether one text of each pair contains the words of the other as a sequence.
 
-    texts: normalized texts; left, right: (P,) indices of texts.
+    Args:
+        texts: Normalized texts.
+        left: (P,) index of the first text of each pair.
+        right: (P,) index of the second text of each pair.
     """
     pairs = zip(np.asarray(left).tolist(), np.asarray(right).tolist(), strict=True)
     return np.fromiter((texts[a] in texts[b] or texts[b] in texts[a] for a, b in pairs), dtype=bool)

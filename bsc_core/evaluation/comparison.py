@@ -33,9 +33,15 @@ def compare_results(
     Metrics of all pairs, such as `spearman`, are compared by `compare_pairs`, the pairs of one query being resampled
     together, with the thresholds each run chose on dev.
 
-    first, second: results of a setting, one for each training seed; equal ones, such as those of an untrained encoder
-    that several runs share, count once. Raises DataError if the results are of different data, or one does not define
-    the metric.
+    Args:
+        first: Results of the first setting, one for each training seed; equal ones, such as those of an untrained
+            encoder that several runs share, count once.
+        second: Results of the second setting.
+        metric: Name of the metric.
+        seed: Seed of the resampling.
+
+    Raises:
+        DataError: The results are of different data, or one does not define the metric.
     """
     one, two = _distinct(first), _distinct(second)
     check_same_data([*one, *two])
@@ -110,8 +116,13 @@ class QueryDifferences:
 def query_differences(first: Sequence[EvalResult], second: Sequence[EvalResult], metric: str) -> QueryDifferences:
     """Return the values behind a difference: of each query, or for a metric of all pairs `pair_correctness`.
 
-    first, second: the seeds of each setting, all of the same rows. Raises DataError for a metric that one of them does
-    not define.
+    Args:
+        first: Results of the first setting, one for each seed, all of the same rows.
+        second: Results of the second setting.
+        metric: Name of the metric.
+
+    Raises:
+        DataError: One of the results does not define the metric.
     """
     if all(result.has_per_query(metric) for result in (*first, *second)):
         rows = np.sort(np.asarray(first[0].queries.query if first[0].queries else (), dtype=np.int64))
@@ -142,10 +153,16 @@ def pair_correctness(pairs: ScoredPairs, metric: str) -> Numbers:
 
 
 def first_documents(vectors: Vectors, dataset: PairDataset, corpus: Corpus | None, rows: Indices) -> Ids:
-    """Return the text (n,) that a model ranks first for the query of each row (n,), as `evaluate` ranks.
+    """Return the text id (n,) that a model ranks first for the query of each row, as `evaluate` ranks.
 
-    vectors: (U, D), row i for text i of the shared table. Of documents that are tied within 1e-6 the first one is
-    returned, by position in the corpus or, for candidate lists, by row.
+    Of documents that are tied within 1e-6 the first one is returned, by position in the corpus or, for candidate lists,
+    by row.
+
+    Args:
+        vectors: (U, D), row i for text i of the shared table.
+        dataset: The pairs.
+        corpus: The documents to search; None: the documents of each query in the dataset.
+        rows: (n,) rows of the dataset.
     """
     if searches_corpus(dataset, corpus):
         documents = np.unique(dataset.document) if corpus is None else corpus.document

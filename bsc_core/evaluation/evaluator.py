@@ -189,8 +189,12 @@ def evaluate_queries(
 def main_metric(metrics: Metrics, wanted: str | None = None) -> tuple[str, float]:
     """Return the name and value of the metric used for comparison; higher is better.
 
-    wanted: name of the metric; None selects the first of MAIN_METRICS that is defined. Raises ConfigError if the wanted
-    metric, or every default, is undefined for the data.
+    Args:
+        metrics: Metrics by name.
+        wanted: Name of the metric; None selects the first of MAIN_METRICS that is defined.
+
+    Raises:
+        ConfigError: The wanted metric, or every default, is undefined for the data.
     """
     for name in MAIN_METRICS if wanted is None else (wanted,):
         value = metrics.get(name)
@@ -202,7 +206,12 @@ def main_metric(metrics: Metrics, wanted: str | None = None) -> tuple[str, float
 
 
 def pair_cosines(vectors: Vectors, dataset: PairDataset) -> Numbers:
-    """Return the cosine (N,) of each pair. vectors: (U, D), row i for text i of the shared table."""
+    """Return the cosine (N,) of each pair.
+
+    Args:
+        vectors: (U, D), row i for text i of the shared table.
+        dataset: The N pairs.
+    """
     return paired_cosines(vectors[dataset.query], vectors[dataset.document])
 
 
@@ -226,7 +235,16 @@ def evaluate_split(
     k: Sequence[int] = CUTOFFS,
     dev: Metrics,
 ) -> EvalResult:
-    """Evaluate one split. vectors: (U, D), row i for text i of the shared table; dev: the model's metrics on dev."""
+    """Evaluate one split.
+
+    Args:
+        vectors: (U, D), row i for text i of the shared table.
+        dataset: The pairs of the split.
+        corpus: The documents to search, or None.
+        split: Name of the split.
+        k: Cutoffs.
+        dev: Metrics of the model on dev, with the thresholds to apply.
+    """
     return EvalResult(
         split=split,
         digest=split_digest(dataset, corpus),

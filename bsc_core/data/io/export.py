@@ -18,7 +18,12 @@ def exported_columns(
     """Return (N,) cells by column: split, query_id, query, document and optionally negative, label, class, doc_id.
 
     A query id is the split's name and the number of the query in it. Missing splits are skipped, and a column that some
-    split lacks is left out. rows: Most rows of each split.
+    split lacks is left out.
+
+    Args:
+        data: The splits.
+        splits: Names of the exported splits.
+        rows: Maximum number of rows of each split; None: all.
     """
     chosen = {name: data.splits[name] for name in splits if name in data.splits}
     if rows is not None:

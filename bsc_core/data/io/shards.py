@@ -145,9 +145,15 @@ def new_shards_folder(out: Path | str) -> Iterator[Path]:
 
 
 def write_part(folder: Path | str, number: int, table: pyarrow.Table) -> Shard:
-    """Write the part at a position atomically; an existing one is replaced. Raises RunError when the disk is full.
+    """Write the part at a position atomically; an existing one is replaced.
 
-    table: Rows in plan order with the columns row, group (from 0 within the part), query and document.
+    Args:
+        folder: Folder of the shards.
+        number: Position of the part, from 0.
+        table: Rows in plan order with the columns row, group (from 0 within the part), query and document.
+
+    Raises:
+        RunError: The disk is full.
     """
     import pyarrow
     import pyarrow.parquet

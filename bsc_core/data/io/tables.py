@@ -95,7 +95,11 @@ def read_chunks(
 ) -> Iterator[Table]:
     """Yield the rows of `read_table` in tables of at most `rows` rows, with the same lines, rejections and errors.
 
-    rows: CHUNK_ROWS by default. columns: None for all; for JSON lines, those of the first chunk.
+    Args:
+        path: File, folder or dataset, as in `read_table`.
+        columns: Columns to read; None: all, for JSON lines those of the first chunk.
+        rows: Maximum number of rows of a table; None: CHUNK_ROWS.
+        on_progress: Called with the progress.
     """
     source = open_source(path)
     rows = rows or CHUNK_ROWS

@@ -156,7 +156,13 @@ def check_label_range(
 ) -> None:
     """Raise DataError when most labels are outside the limits: then the limits are wrong, not the rows.
 
-    outside: At least the lowest and the highest of the `count` labels outside the limits.
+    Args:
+        source: Name of the source.
+        column: Name of the label column.
+        limits: Lowest and highest label.
+        outside: At least the lowest and the highest of the labels outside the limits.
+        count: Number of labels outside the limits.
+        rows: Number of rows.
     """
     low, high = limits
     if 2 * count > rows:

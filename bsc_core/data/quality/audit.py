@@ -59,7 +59,9 @@ class Finding:
 def audit(data: DatasetSplits, *, max_seq_length: int | None = None) -> list[Finding]:
     """Return all findings, errors first; the data are not changed.
 
-    max_seq_length: Tokens that the encoder reads of a text; longer texts, by an estimate, are a finding.
+    Args:
+        data: The splits.
+        max_seq_length: Tokens that the encoder reads of a text; longer texts, by an estimate, are a finding.
     """
     flags = data.texts.quality_flags
     many_words = [text.count(" ") >= MAX_WORDS and len(text.split()) > MAX_WORDS for text in data.texts]

@@ -59,7 +59,12 @@ def damaged(dataset: PairDataset) -> Indices:
 
 
 def rows_with_texts(dataset: PairDataset, chosen: Mask) -> Indices:
-    """Return rows with a chosen text on any side. chosen: (U,)."""
+    """Return the rows with a chosen text on any side.
+
+    Args:
+        dataset: The pairs.
+        chosen: (U,) whether each text is chosen.
+    """
     return np.flatnonzero(np.any([chosen[column] for column in dataset.text_columns], axis=0))
 
 

@@ -18,8 +18,16 @@ def alignment(left: Vectors, right: Vectors, *, power: float = 2.0) -> Numbers:
 
     The mean over pairs is the alignment; lower is better. With power 2 a value is 2 - 2 cos.
 
-    left, right: (P, D) texts of each pair. Returns (P,) values, from 0 (equal) to 2^power. Raises DataError if the
-    shapes differ.
+    Args:
+        left: (P, D) vectors of the first text of each pair.
+        right: (P, D) vectors of the second text of each pair.
+        power: Exponent of the distance.
+
+    Returns:
+        (P,) values, from 0 (equal) to 2^power.
+
+    Raises:
+        DataError: The shapes differ.
     """
     if left.shape != right.shape:
         raise DataError(f"alignment: sides of shape {left.shape} and {right.shape}; give both texts of every pair")

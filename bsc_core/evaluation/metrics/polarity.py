@@ -58,7 +58,13 @@ WEIGHTS: dict[Weights, Callable[[int], Numbers]] = {"uniform": uniform_weights, 
 def sample_pool(size: int, queries: int, *, seed: int = POOL_SEED) -> Indices:
     """Sample POOL_TIMES training sentences per query, or all of them if there are fewer.
 
-    size: number of training sentences. Returns distinct row numbers below `size`, ascending.
+    Args:
+        size: Number of training sentences.
+        queries: Number of queries.
+        seed: Seed of the sample.
+
+    Returns:
+        Distinct row numbers below `size`, ascending.
     """
     return np.sort(np.random.default_rng(seed).choice(size, min(size, POOL_TIMES * queries), replace=False))
 
@@ -247,7 +253,10 @@ def balance_of_means(run: tuple[float, float], reference: tuple[float, float], f
 def balances_of_means(means: Numbers, reference: Numbers | float, floor: tuple[float, float]) -> Numbers:
     """Return the balances of `balance_of_means` for many P and S, such as resamples; 0 where undefined.
 
-    means: (2, ...) P and S. reference: S of the reference, broadcastable to them. floor: P and S of a random order.
+    Args:
+        means: (2, ...) P and S.
+        reference: S of the reference, broadcastable to them.
+        floor: P and S of a random order.
     """
     separation = (means[0] - floor[0]) / max(1 - floor[0], MIN_RANGE)
     retained = (means[1] - floor[1]) / np.maximum(reference - floor[1], MIN_RANGE)

@@ -20,7 +20,9 @@ def adhoc_task(gold: Sequence[Sequence[str]], documents: Sequence[str]) -> Retri
     relevant. Relevant documents missing from the corpus count as absent, and a query without any relevant document as a
     miss.
 
-    gold: the texts of the relevant documents of each of the Q queries. documents: the M texts of the corpus.
+    Args:
+        gold: Texts of the relevant documents of each of the Q queries.
+        documents: The M texts of the corpus.
     """
     positions: defaultdict[str, list[int]] = defaultdict(list)
     for position, text in enumerate(documents):
@@ -41,7 +43,9 @@ def adhoc_task(gold: Sequence[Sequence[str]], documents: Sequence[str]) -> Retri
 def answer_overlap(left: Ids, right: Ids) -> Numbers:
     """Return the share of the k documents of each query that are in both lists, in any order: (Q,).
 
-    left, right: (Q, k) documents, distinct within a row.
+    Args:
+        left: (Q, k) documents, distinct within a row.
+        right: (Q, k) documents, distinct within a row.
     """
     both = (left[:, :, None] == right[:, None, :]).any(axis=2)
     return np.asarray(both.mean(axis=1), dtype=np.float64) if left.size else np.ones(len(left))
@@ -61,8 +65,13 @@ def compare_answers(
 ) -> tuple[Answer, Answer]:
     """Return the first min(top, M) documents of two models for one query.
 
-    queries: (D,) the query as each model encodes it; D may differ. corpora: (M, D) the same documents as each model
-    encodes them. Raises DataError if a vector is not finite.
+    Args:
+        queries: (D,) the query as each model encodes it; D may differ.
+        corpora: (M, D) the same documents as each model encodes them.
+        top: Maximum number of documents.
+
+    Raises:
+        DataError: A vector is not finite.
     """
     ranked = [top_k(query[None], corpus, len(corpus)) for query, corpus in zip(queries, corpora, strict=True)]
     ranks = [np.argsort(positions[0]).astype(np.int32) + 1 for positions, _ in ranked]  # (M,) of each document

@@ -52,8 +52,12 @@ def find_failures(
     Queries without gold in the corpus come before all others. Queries without any document that is not gold are
     excluded.
 
-    dataset: the pairs from which the task was built. vectors: (U, D) the ranked vectors, row i for text i.
-    max_failures: number of failing queries to analyze.
+    Args:
+        task: The retrieval task.
+        result: The ranking of the task.
+        dataset: The pairs from which the task was built.
+        vectors: (U, D) the ranked vectors, row i for text i.
+        max_failures: Number of failing queries to analyze.
     """
     search = _Search(task, result, dataset, vectors)
     ranks = np.where(result.first_rank > 0, result.first_rank, len(task.corpus) + 1)

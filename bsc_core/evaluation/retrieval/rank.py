@@ -67,7 +67,9 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
     id. A gold document missing from the corpus is counted, and its query remains as a miss. The grade of a gold
     document is its highest label; negative pairs have no grade.
 
-    corpus: the documents, with the same text table; None uses the distinct documents of the dataset.
+    Args:
+        dataset: The pairs.
+        corpus: The documents, with the same text table; None uses the distinct documents of the dataset.
     """
     documents = np.unique(dataset.document) if corpus is None else corpus.document
     document_keys = dataset.document_key if corpus is not None and corpus.key is not None else None

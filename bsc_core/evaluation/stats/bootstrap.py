@@ -117,7 +117,11 @@ def resample_seeds(effects: Sequence[Numbers], freedom: float | None, n_resample
     The variance between few seeds is uncertain, so the values follow Student's t with these degrees of freedom. They
     are stratified, so that the tails, which a correction for many tests needs, are exact.
 
-    effects: (S,) effects of each setting, with mean 0. freedom: degrees of freedom; None gives zeros.
+    Args:
+        effects: (S,) effects of each setting, with mean 0.
+        freedom: Degrees of freedom; None gives zeros.
+        n_resamples: B, the number of values.
+        seed: Seed of the samples.
     """
     from scipy.stats import t
 
@@ -181,8 +185,13 @@ def defined_resamples(resamples: Numbers) -> Numbers | None:
 def mean_interval(values: Numbers, resamples: Numbers | None, *, seed: int) -> Interval:
     """Return the mean over seeds with its interval over rows and seeds.
 
-    values: (S,) metric of each seed on all rows. resamples: (B, S) metric on resampled rows, or None. Resamples on
-    which a seed is undefined (NaN) are left out; without resamples, or where half are undefined, there is no interval.
+    Resamples on which a seed is undefined (NaN) are left out; without resamples, or where half are undefined, there is
+    no interval.
+
+    Args:
+        values: (S,) metric of each seed on all rows.
+        resamples: (B, S) metric on resampled rows, or None.
+        seed: Seed of the resampling of seeds.
     """
     mean, defined = float(values.mean()), None if resamples is None else defined_resamples(resamples)
     if defined is None:

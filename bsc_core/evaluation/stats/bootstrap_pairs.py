@@ -191,7 +191,13 @@ def compare_pairs(
 
     p and the resampling of seeds are as in `compare_seeds`, but differences between seeds are not shrunk.
 
-    first, second: the same pairs scored by each seed of a setting. groups, n_resamples: as in `pair_intervals`.
+    Args:
+        first: The pairs as scored by each seed of the first setting.
+        second: The same pairs as scored by each seed of the second setting.
+        metric: One of PAIR_METRICS.
+        groups: As in `pair_intervals`.
+        seed: Seed of the resampling.
+        n_resamples: As in `pair_intervals`.
     """
     values, resamples = _resample([*first, *second], metric, groups, seed, n_resamples)
     return compare_resamples(values, resamples, len(first), groups=len(np.unique(np.asarray(groups))), seed=seed)
@@ -217,7 +223,11 @@ def _resample(
 def pair_weights(groups: ArrayLike, seed: int, *, n_resamples: int | None = None, cells: int = 0) -> Iterator[Numbers]:
     """Iterate over blocks (b, N) of the count of each pair in a resample of groups; none if there is one group.
 
-    n_resamples: None takes as many as `fitting_resamples` of `cells` cells, at least 1,000.
+    Args:
+        groups: (N,) equal for the pairs of one query.
+        seed: Seed of the resampling.
+        n_resamples: Number of resamples; None: as many as `fitting_resamples` of `cells` cells, at least 1,000.
+        cells: Number of values computed per resample.
     """
     _, group = np.unique(np.asarray(groups), return_inverse=True)
     count = int(group.max(initial=-1)) + 1

@@ -85,8 +85,15 @@ def bootstrap_alignment(
 ) -> BootstrapValue:
     """Return the mean `alignment` of positive pairs (P, D) with its resamples.
 
-    groups: (P,) equal for the pairs of one query; these are resampled together. Raises DataError if there is no pair,
-    or the shapes differ.
+    Args:
+        left: (P, D) vectors of the first text of each pair.
+        right: (P, D) vectors of the second text of each pair.
+        groups: (P,) equal for the pairs of one query; these are resampled together.
+        seed: Seed of the resampling.
+        n_resamples: Number of resamples.
+
+    Raises:
+        DataError: There is no pair, or the shapes differ.
     """
     lengths = alignment(left, right)
     if not len(lengths):

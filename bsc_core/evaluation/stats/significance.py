@@ -48,7 +48,10 @@ class Comparison:
     def sentence(self, *, more: str = "better", less: str = "worse", of: str = "queries") -> str:
         """Describe the result in a sentence.
 
-        more, less: adjectives of a difference above and below 0. of: the units, such as queries.
+        Args:
+            more: Adjective of a difference above 0.
+            less: Adjective of a difference below 0.
+            of: The units, such as queries.
         """
         span = "no interval"
         if self.difference.low is not None and self.difference.high is not None:
@@ -66,8 +69,14 @@ def compare(first: ArrayLike, second: ArrayLike, *, seed: int, n_resamples: int 
     2^d sign changes are enumerated, else `n_resamples` are sampled and p = (1 + count) / (1 + n_resamples). None for
     one query or without a difference. About 50 times as fast as `scipy.stats.permutation_test` for 10,000 queries.
 
-    first, second: (Q,) values of the same queries in the same order. n_resamples: number of resamples and of sign
-    changes. Raises DataError if the lengths differ, there is no query, or a value is not finite.
+    Args:
+        first: (Q,) values of the first run.
+        second: (Q,) values of the second run, of the same queries in the same order.
+        seed: Seed of resamples and sign changes.
+        n_resamples: Number of resamples and of sign changes.
+
+    Raises:
+        DataError: The lengths differ, there is no query, or a value is not finite.
     """
     one, two = seed_table(first), seed_table(second)
     if one.shape != two.shape or len(one) != 1:
@@ -108,8 +117,14 @@ def compare_seeds(first: ArrayLike, second: ArrayLike, *, seed: int, n_resamples
     encoder has no seeds and is passed as one row; if both sides have one row, p covers queries only. Wins and losses
     are those of the means over seeds.
 
-    first: (S, Q) values. second: (T, Q) values. Raises DataError if the numbers of queries differ, there is no query,
-    or a value is not finite.
+    Args:
+        first: (S, Q) values of the first setting.
+        second: (T, Q) values of the second setting.
+        seed: Seed of the resampling.
+        n_resamples: Number of resamples.
+
+    Raises:
+        DataError: The numbers of queries differ, there is no query, or a value is not finite.
     """
     one, two = seed_table(first), seed_table(second)
     if one.shape[1] != two.shape[1]:
@@ -128,8 +143,12 @@ def compare_seeds(first: ArrayLike, second: ArrayLike, *, seed: int, n_resamples
 def compare_resamples(values: Numbers, resamples: Numbers | None, firsts: int, *, groups: int, seed: int) -> Comparison:
     """Compare two settings by a metric of all rows and of resampled rows.
 
-    values: (S + T,) metric of each seed on all rows. resamples: (B, S + T) metric on resampled rows; None if there are
-    none. firsts: S, the number of seeds of the first setting. groups: number of resampled groups.
+    Args:
+        values: (S + T,) metric of each seed on all rows.
+        resamples: (B, S + T) metric on resampled rows; None if there are none.
+        firsts: S, the number of seeds of the first setting.
+        groups: Number of resampled groups.
+        seed: Seed of the resampling of seeds.
     """
     one, two = np.split(values, [firsts])
     gained = None
