@@ -50,7 +50,7 @@ def measure(command: str, name: str, *paths: Path) -> None:
     """Run a command and print its row of the table."""
     child = run_python("-m", "bsc_core.cli", command, *paths, "--json")
     report = json.loads(child.output)
-    counts = [report["rows_kept"], report["rejected"], report.get("repeated_pairs")]
+    counts = [report["rows_valid"], report["rejected"], report.get("repeated_pairs")]
     cells = ["" if count is None else f"{count:,}" for count in counts]
     print_row(command, name, f"{child.seconds:.1f}", f"{child.peak_mib:,.0f}", *cells)
 

@@ -89,6 +89,7 @@ def lines(report: Report) -> Iterator[str]:
     if report.get("findings"):
         for finding in report.pop("findings"):
             yield from _finding(finding) if "statements" in finding else _audit_finding(finding)
+    report.pop("rows_kept", None)  # the previous name of `rows_valid`, in JSON only
     for name, value in flatten(json.loads(as_json(report))).items():
         yield f"{name}: {_format(value)}"
 

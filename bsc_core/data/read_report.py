@@ -27,14 +27,14 @@ class Rejection:
 
 @dataclass(frozen=True)
 class ReadReport:
-    """The outcome of reading one file; rows_read == rows_kept + len(rejected).
+    """The outcome of reading one file; rows_read == rows_valid + len(rejected).
 
     unit: "line" counts the lines of a text file, whose header is line 1; "row" counts rows from 1.
     """
 
     source: str
     rows_read: int
-    rows_kept: int
+    rows_valid: int
     rejected: tuple[Rejection, ...]
     columns: Columns | CorpusColumns | SentenceColumns
     guessed: bool

@@ -34,7 +34,8 @@ def report_of(capsys, *words):
 
 def test_audit_reports_counts_rejections_and_columns(folder, capsys):
     report = report_of(capsys, "audit", "pairs.tsv", "--columns", "query=q,document=d,label=label")
-    assert (report["rows_read"], report["rows_kept"], report["rejected"]) == (4, 3, 1)
+    assert (report["rows_read"], report["rows_valid"], report["rejected"]) == (4, 3, 1)
+    assert report["rows_kept"] == report["rows_valid"]
     assert report["first_rejections"] == ["line 4, q: the text is empty"]
     assert report["repeated_pairs"] == 1
     assert report["labels"] == {"0.0": 1, "1.0": 2}

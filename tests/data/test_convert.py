@@ -46,7 +46,7 @@ def test_the_converted_file_has_the_same_pairs(write, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "CHUNK_ROWS", 2)
     write("rows.csv", HEADER + ROWS)
     pairs = convert_file(tmp_path / "rows.csv", tmp_path / "out.parquet", COLUMNS, limits=(0, 5))
-    assert (pairs.rows_read, pairs.rows_kept) == (4, 3)
+    assert (pairs.rows_read, pairs.rows_valid) == (4, 3)
     names = pyarrow.parquet.read_schema(tmp_path / "out.parquet").names
     assert names == ["query", "document", "label", "query_id", "split", "negative", "class_label"]
     expected = read_pairs(tmp_path / "rows.csv", COLUMNS, label_max=5)

@@ -73,7 +73,7 @@ def test_valid_rows_stay_in_order_and_all_rows_are_counted(tmp_path, ending, row
     good = [row for row in rows if row[0].strip() and row[1].strip()]
     assert list(zip(pairs.texts.take(pairs.query), pairs.texts.take(pairs.document), strict=True)) == good
     assert pairs.report.rows_read == len(rows)
-    assert pairs.report.rows_kept == len(pairs) == len(good)
+    assert pairs.report.rows_valid == len(pairs) == len(good)
     assert len(pairs.report.rejected) == len(rows) - len(good)
 
 

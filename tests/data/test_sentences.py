@@ -58,7 +58,7 @@ def test_rows_without_a_text_or_a_class_are_rejected(sentences_of):
         (5, "label", "the row has no class"),
         (6, "label", "the class 'two' is not a whole number"),
     ]
-    assert result.report.rows_read == result.report.rows_kept + len(result.report.rejected)
+    assert result.report.rows_read == result.report.rows_valid + len(result.report.rejected)
 
 
 def test_an_unpaired_surrogate_is_rejected(write):

@@ -30,7 +30,7 @@ def test_every_count_equals_a_slow_count(tmp_path_factory, rows):
     good = [row for row in rows if row[2] != "?"]
     labels = {pair: {float(row[2]) > 0.5 for row in good if row[:2] == pair} for pair in {row[:2] for row in good}}
     splits = {query: {row[3] for row in good if row[0] == query} for query in {row[0] for row in good}}
-    assert (report["rows_read"], report["rows_kept"]) == (len(rows), len(good))
+    assert (report["rows_read"], report["rows_valid"]) == (len(rows), len(good))
     assert report["repeated_pairs"] == len(good) - len(labels)
     assert report["pairs_with_conflicting_labels"] == sum(len(result) > 1 for result in labels.values())
     assert report["queries_in_several_splits"] == sum(len(result) > 1 for result in splits.values())

@@ -199,11 +199,11 @@ class ChunkedPairs:
         check_label_range(
             str(self.path), self.roles.label, self.limits, self._outside_range, count=self._outside, rows=self._labeled
         )
-        if not self.rows_kept:
+        if not self.rows_valid:
             raise no_valid_row(str(self.path), self.rows_read, self.first_rejections[0].sentence(self.unit))
 
     @property
-    def rows_kept(self) -> int:
+    def rows_valid(self) -> int:
         """Valid rows so far."""
         return self.rows_read - self.rows_rejected
 
@@ -212,7 +212,8 @@ class ChunkedPairs:
         return {
             "file": str(self.path),
             "rows_read": self.rows_read,
-            "rows_kept": self.rows_kept,
+            "rows_valid": self.rows_valid,
+            "rows_kept": self.rows_valid,  # the previous name
             "rejected": self.rows_rejected,
             "first_rejections": [rejection.sentence(self.unit) for rejection in self.first_rejections],
             "columns": self.roles.model_dump(exclude_none=True),

@@ -135,10 +135,10 @@ class RowChecks:
     def report(self, roles: Columns | CorpusColumns | SentenceColumns, *, guessed: bool) -> ReadReport:
         """Return the outcome of reading the table. Raises DataError when no row is left."""
         table, rejected = self.table, self.rejected
-        rows_read, rows_kept = len(table) + len(table.rejected), len(table) - len(self._faults)
-        if not rows_kept:
+        rows_read, rows_valid = len(table) + len(table.rejected), len(table) - len(self._faults)
+        if not rows_valid:
             raise no_valid_row(table.source, rows_read, rejected[0].sentence(table.unit))
-        return ReadReport(table.source, rows_read, rows_kept, rejected, roles, guessed, table.unit)
+        return ReadReport(table.source, rows_read, rows_valid, rejected, roles, guessed, table.unit)
 
 
 def check_scale(threshold: float, limits: Limits) -> None:

@@ -116,7 +116,7 @@ class _Counts:
         documents, document_leaks = self.documents.counts()
         values: dict[str, Any] = {
             "positive_rows": self.positives,
-            "repeated_pairs": self.source.rows_kept - distinct,
+            "repeated_pairs": self.source.rows_valid - distinct,
             "pairs_with_conflicting_labels": conflicts,
             "texts_paired_with_themselves": self.self_pairs,
             "distinct_queries": queries,

@@ -66,7 +66,7 @@ def source(data: DatasetSplits) -> None:
         {
             "file": _file_name(report.source),
             "rows read": report.rows_read,
-            "used": report.rows_kept,
+            "used": report.rows_valid,
             "rejected": len(report.rejected),
         }
         for report in data.reports
