@@ -76,7 +76,7 @@ class PlanStats:
         defined = [bool(counted[batch].any()) for batch in self.positions]
         return int(np.argmax(np.where(defined, means, -np.inf)))
 
-    def most_suspicious_batch(self) -> int:
+    def batch_with_most_likely_false_negatives(self) -> int:
         """Return the batch with the most likely false negatives."""
         return int(np.argmax(self.hardness.batch_likely_false_negatives))
 

@@ -54,7 +54,7 @@ def test_the_hardest_batch_has_the_highest_mean_of_row_maxima(
     assert measured.hardest_batch(dataset) == int(np.argmax(means))
 
 
-def test_the_most_suspicious_batch_has_most_likely_false_negatives(
+def test_the_batch_with_most_likely_false_negatives_has_most_likely_false_negatives(
     measured: PlanStats, dataset: PairDataset, vectors_of
 ) -> None:
     vectors, known, counts = vectors_of(dataset), KnownPairs(dataset), []
@@ -78,7 +78,7 @@ def test_the_most_suspicious_batch_has_most_likely_false_negatives(
         )
     )
     assert sum(collisions for collisions, _ in counts) == measured.hardness.collisions
-    assert counts[measured.most_suspicious_batch()][1] == max(likely for _, likely in counts)
+    assert counts[measured.batch_with_most_likely_false_negatives()][1] == max(likely for _, likely in counts)
 
 
 def test_group_sizes_and_pairs_in_batches_are_counted(measured: PlanStats, dataset: PairDataset) -> None:

@@ -60,7 +60,7 @@ def test_stepping_stays_within_the_plan(dataset: str, tiny_encoder: Path) -> Non
     app.number_input(key="batches.batch").set_value(last).run()
     app.button(key="batches.next").click().run()
     assert app.number_input(key="batches.batch").value == last
-    app.button(key="batches.suspicious").click().run()
+    app.button(key="batches.likely").click().run()
     app.button(key="batches.hardest").click().run()
     assert not app.exception
     assert 1 <= app.number_input(key="batches.batch").value <= last

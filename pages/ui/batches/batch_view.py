@@ -63,7 +63,7 @@ def select_batch(strategy: str, stats: PlanStats, dataset: PairDataset, vectors:
         _step_button("next", ":material/chevron_right:", "Next batch", 1, last)
         for key, label, icon, number in (
             ("hardest", "Hardest", "local_fire_department", stats.hardest_batch(dataset)),
-            ("suspicious", "Most likely false negatives", "flag", stats.most_suspicious_batch()),
+            ("likely", "Most likely false negatives", "flag", stats.batch_with_most_likely_false_negatives()),
         ):
             st.button(
                 label,
