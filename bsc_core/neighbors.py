@@ -81,7 +81,15 @@ def unit_rows(vectors: Vectors) -> Vectors:
 
 
 def finite_unit_rows(vectors: Vectors, *, first: int = 0) -> Vectors:
-    """Return `unit_rows`; raise DataError for a number that is not finite. first: row number in that message."""
+    """Return `unit_rows` of finite vectors.
+
+    Args:
+        vectors: (T, D).
+        first: Number of the first row, for the message of an error.
+
+    Raises:
+        DataError: A number is not finite.
+    """
     units = unit_rows(vectors)
     finite = np.isfinite(units.sum(axis=1))
     if not finite.all():
@@ -135,7 +143,13 @@ def top_k(queries: Vectors, documents: Documents, k: int, progress: Progress | N
 def nearest_others(vectors: Vectors, rows: NDArray[np.integer[Any]], k: int) -> tuple[Ids, Vectors]:
     """Find the k (at most N - 1) nearest other vectors of some rows as `top_k` does.
 
-    vectors: (N, D). rows: (Q,). Returns ids and cosines, both (Q, k).
+    Args:
+        vectors: (N, D).
+        rows: (Q,) rows of `vectors`.
+        k: Number of neighbors.
+
+    Returns:
+        Ids and cosines, both (Q, k).
     """
     ids, cosines = top_k(vectors[rows], vectors, k + 1)
     other = _others(rows, ids)
@@ -156,7 +170,10 @@ def cosine_blocks(
 ) -> Iterator[tuple[slice, slice, Vectors]]:
     """Iterate over slices of documents and queries with their cosines, which the next block overwrites.
 
-    units: (Q, D) of the queries. documents: (M, D), normalized here.
+    Args:
+        units: (Q, D) normalized queries.
+        documents: (M, D), normalized here.
+        progress: Called with the number of finished and of all documents.
     """
     width = max(1, min(BLOCK_DOCUMENTS, len(documents)))
     height = max(1, min(len(units), BLOCK_BYTES // (4 * width)))
@@ -273,8 +290,17 @@ def _scores(keys: Indices) -> Vectors:
 def nearest(vectors: Vectors, queries: Vectors, n: int, metric: Metric = "cosine") -> Neighbors:
     """Find the n (at most T) nearest of `vectors` to each query with Faiss, exactly, nearest first.
 
-    vectors: (T, D), T >= 1. queries: (Q, D). Returns ids (Q, n) into `vectors` and scores (Q, n): cosines, or with `l2`
-    squared distances. Raises InputError if a number is not finite.
+    Args:
+        vectors: (T, D), T >= 1.
+        queries: (Q, D).
+        n: Number of neighbors.
+        metric: "cosine" or "l2".
+
+    Returns:
+        Ids (Q, n) into `vectors`, and scores (Q, n): cosines, or with `l2` squared distances.
+
+    Raises:
+        InputError: A number is not finite.
     """
     return NeighborSearch(vectors, metric, search="exact").nearest(queries, n)
 

@@ -49,8 +49,14 @@ def load_results(
 ) -> EvalResult:
     """Return the result of a run on a split, dev or test.
 
-    data: the run's data, if already loaded; used for a run without stored results. Raises RunError if the run is not
-    evaluated yet, has no such split, or its data are missing or have changed.
+    Args:
+        run: The run.
+        split: dev or test.
+        when: Before or after training.
+        data: The run's data, if already loaded; used for a run without stored results.
+
+    Raises:
+        RunError: The run is not evaluated yet, has no such split, or its data are missing or have changed.
     """
     stored = (run.read_json(RESULTS) or {}).get(when) or {}
     if split in stored:

@@ -64,7 +64,11 @@ def get_or_compute(
 ) -> Vectors:
     """Return the cached vectors of all texts, (U, D), or compute and cache them.
 
-    compute: called with the model's folder; encodes the texts in `precision`, which is part of the cache key.
+    Args:
+        config: The encoder.
+        texts: The U texts.
+        compute: Encodes the texts; called with the model's folder.
+        precision: Precision of `compute`, which is part of the cache key.
     """
     folder = encoder_folder(config.name)
     path = _cache_path(folder, config, texts, precision)

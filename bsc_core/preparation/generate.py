@@ -41,7 +41,12 @@ FIRST_DEPTH = 64  # documents ranked at first; eight times as many for rows that
 def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: ExamplesConfig) -> Neighbors:
     """Return the nearest other sentences of each: k of all, k of every class, or k of its class and k of the others.
 
-    A sentence is never its own neighbor; another one with the same text may be. vectors: (U, D), row i for text i.
+    A sentence is never its own neighbor; another one with the same text may be.
+
+    Args:
+        vectors: (U, D), row i for text i.
+        sentences: The sentences, each as a pair with itself.
+        config: Number of neighbors, and of which sentences.
 
     Raises:
         DataError: There would be more than MAX_NEIGHBORS.
@@ -74,7 +79,11 @@ def add_negatives(
 ) -> tuple[PairDataset, tuple[Stage, ...]]:
     """Return positive pairs with ranked documents of the corpus, else of the pairs, as negatives, and the stages.
 
-    vectors: (U, D) of the reference encoder, row i for text i.
+    Args:
+        dataset: The positive pairs.
+        corpus: The documents to rank; None: those of the pairs.
+        vectors: (U, D) of the reference encoder, row i for text i.
+        config: Method and number of negatives.
 
     Raises:
         DataError: No query has a negative.
