@@ -12,6 +12,7 @@ import pytest
 from filelock import FileLock
 
 from bsc_core.cli import main
+from bsc_core.cli.parser import make_parser
 from bsc_core.config import DataConfig, RunConfig, make_config
 from bsc_core.jobs import Queue, launch, supervisor
 from bsc_core.jobs.queue import supervisor_lock
@@ -259,3 +260,8 @@ def test_a_run_that_could_not_be_queued_is_named(served, capsys, monkeypatch):
     with FileLock(served.root / ".queue.lock", is_singleton=False):
         report = report_of(capsys, "train", "config.toml", "--detach", status=1)
     assert report["error"].startswith(f"run {served.list()[0].id} was created but not queued yet")
+
+
+@pytest.mark.parametrize("option", ["--keep-running", "--keep"])
+def test_the_previous_name_of_keep_running_is_accepted(option):
+    assert make_parser().parse_args(["worker", option]).keep_running
