@@ -307,7 +307,7 @@ def _draw_marked_pairs(source: BatchSource, marked: list[tuple[str, str]]) -> No
     )
     selected = [marked[row] for row in event.selection.rows if row < len(marked)]
     st.button(
-        f"Remove {formatting.plural(len(selected), 'pair')}" if selected else "Remove selected pairs",
+        f"Unmark {formatting.plural(len(selected), 'pair')}" if selected else "Unmark selected pairs",
         key="batches.take_back",
         icon=":material/undo:",
         disabled=not selected,
