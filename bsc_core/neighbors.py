@@ -347,6 +347,24 @@ class NeighborSearch:
             raise _not_finite()
         return self._search(self._prepare(queries), min(n, self.size))
 
+    def ranked(self, queries: Vectors, n: int) -> Ids:
+        """Find the n (at most T) nearest vectors of each query, nearest first; ties are ordered by id.
+
+        Cosines that follow each other within `TIE` are ties, and squared distances within `TIE` of the sum of squared
+        distance and squared length of the query. Beyond the n-th, `SPARE` vectors are searched for ties, so that the
+        order does not depend on the processor. queries: (Q, D). Returns (Q, n).
+        """
+        ids, scores = self.nearest(queries, n + SPARE)
+        tolerance = np.full((len(queries), 1), TIE, dtype=np.float32)
+        if self.metric == "l2":
+            tolerance = tolerance * (scores[:, 1:] + np.einsum("qd,qd->q", queries, queries)[:, None])
+        tied = np.abs(np.diff(scores, axis=1)) <= tolerance  # with the vector before
+        rows = np.flatnonzero(tied.any(axis=1))
+        if len(rows):
+            value = np.cumsum(np.pad(~tied[rows], ((0, 0), (1, 0))), axis=1)
+            ids[rows] = np.take_along_axis(ids[rows], np.lexsort((ids[rows], value), axis=1), axis=1)
+        return ids[:, :n].astype(np.int32)
+
     def others(self, indices: Ids, n: int) -> Ids:
         """Find the n (at most T - 1) nearest other vectors of some of the vectors, nearest first.
 

@@ -3,7 +3,7 @@
 from bsc_core.batching.collisions import KnownPairs, collision_matrix, plan_collisions
 from bsc_core.batching.hardness import HardNegative, Hardness, hardest_negatives, plan_hardness, similarity_matrix
 from bsc_core.batching.likely_false_negatives import LikelyFalseNegative, Reason, likely_false_negatives, marked_cells
-from bsc_core.batching.plan import NEED_VECTORS, STRATEGIES, BatchPlan, build_plan
+from bsc_core.batching.plan import NEED_VECTORS, STRATEGIES, BatchPlan, build_plan, compared_texts
 from bsc_core.batching.plan_stats import PlanStats, plan_stats, plan_warnings
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Reason",
     "build_plan",
     "collision_matrix",
+    "compared_texts",
     "hardest_negatives",
     "likely_false_negatives",
     "marked_cells",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ import numpy as np
 
 from bsc_core.batching.conflicts import Conflicts, assign_without_conflicts
 from bsc_core.batching.packing import cut, pack, pieces
+from bsc_core.batching.sources import BatchOrder, by_source, has_several_sources
 from bsc_core.batching.strategies.base import Strategy, StrategyInput, random, sequential
 from bsc_core.batching.strategies.clusters import clusters
+from bsc_core.batching.strategies.communities import communities
+from bsc_core.batching.strategies.cuthill_mckee import cuthill_mckee
 from bsc_core.batching.strategies.nearest import nearest
 from bsc_core.batching.strategies.shingles import neighbors, premises
 from bsc_core.batching.strategies.words import words
@@ -47,6 +50,7 @@ class BatchPlan:
         facts: Values reported by the strategy, such as the kind of search and its recall.
         conflicts: Rows that may not be in one batch; None for none.
         centroids: (C, D), initial centroids of the next epoch; None for none.
+        batch_order: Order of the batches, and whether each holds rows of one source.
     """
 
     order: Ids
@@ -55,6 +59,7 @@ class BatchPlan:
     facts: dict[str, float | str] = field(default_factory=dict)
     conflicts: Conflicts | None = None
     centroids: Vectors | None = None
+    batch_order: BatchOrder = field(default_factory=BatchOrder)
 
     def __post_init__(self) -> None:
         _check_columns(self.order, self.groups)
@@ -68,7 +73,8 @@ class BatchPlan:
         Rows are cut in sequence, or with keep_groups packed from complete groups, first fit; groups larger than a batch
         are cut. A single remaining row, which would have no negatives, joins the previous batch (the first joins the
         second), which then has batch_size + 1 rows. With conflicts, each row goes to the first batch in which it
-        conflicts with no other, and groups are split where necessary.
+        conflicts with no other, and groups are split where necessary. Batches of a single source are formed source by
+        source in the same way. The batches then come in the order of `batch_order`.
 
         Raises:
             InputError: batch_size is below 2, or a row conflicts with all others.
@@ -81,10 +87,19 @@ class BatchPlan:
             raise InputError(
                 f"batch_size is {batch_size}; it must be >= 2, since the other pairs of a batch are its negatives"
             )
+        parts = self.batch_order.parts(len(self))
+        return self.batch_order.arrange([self._batches_of(part, batch_size) for part in parts])
+
+    def _batches_of(self, part: Ids, batch_size: int) -> list[Ids]:
+        """Return the batches formed of these positions, ascending."""
+        groups = self.groups[part]
         if self.conflicts is not None:
-            units = pieces(self.groups, batch_size) if self.keep_groups else list(np.arange(len(self))[:, None])
-            return assign_without_conflicts(units, self.conflicts.constraints(self.order), batch_size)
-        return pack(self.groups, batch_size) if self.keep_groups else cut(len(self), batch_size)
+            units = pieces(groups, batch_size) if self.keep_groups else list(np.arange(len(part))[:, None])
+            constraints = self.conflicts.constraints(self.order[part])
+            batches = assign_without_conflicts(units, constraints, batch_size)
+        else:
+            batches = pack(groups, batch_size) if self.keep_groups else cut(len(part), batch_size)
+        return [part[batch] for batch in batches]
 
     def intact(self, batch_size: int) -> float | None:
         """Return the share in [0, 1] of groups with two or more rows that are in one batch; None without groups."""
@@ -107,6 +122,9 @@ class BatchPlan:
             arrays |= {f"conflict_{name}": getattr(self.conflicts, key) for name, key in CONFLICT_ARRAYS.items()}
         if self.centroids is not None:
             arrays["centroids"] = self.centroids
+        arrays["batch_order"] = np.array(json.dumps(asdict(replace(self.batch_order, source=None))))
+        if self.batch_order.source is not None:
+            arrays["source"] = self.batch_order.source
         save_arrays(Path(path), arrays)
 
     @classmethod
@@ -123,10 +141,12 @@ class BatchPlan:
                 if "conflict_own" in arrays:
                     conflicts = Conflicts(*(arrays[f"conflict_{name}"] for name in CONFLICT_ARRAYS))
                 centroids = arrays.get("centroids")
+                stored = json.loads(str(arrays["batch_order"])) if "batch_order" in arrays else {}
+                batch_order = BatchOrder(**stored | {"source": arrays.get("source")})
             _check_columns(order, groups)
         except UNREADABLE as error:
             raise FileFormatError(f"{path}: not a batch plan ({error}); build it again") from error
-        return cls(order, groups, keep_groups, facts, conflicts, centroids)
+        return cls(order, groups, keep_groups, facts, conflicts, centroids, batch_order)
 
 
 def _check_columns(order: Ids, groups: Ids) -> None:
@@ -144,9 +164,13 @@ STRATEGIES: dict[str, Strategy] = {
     "neighbors": neighbors,
     "nearest": nearest,
     "premises": premises,
+    "communities": communities,
+    "cuthill_mckee": cuthill_mckee,
 }
-NEED_VECTORS = ("clusters", "neighbors", "nearest")
+NEED_VECTORS = ("clusters", "neighbors", "nearest", "communities", "cuthill_mckee")
 """Strategies that need embeddings."""
+COMPARE_SIDES = ("communities", "cuthill_mckee")
+"""Strategies that compare queries with documents; the others compare the texts of the side `group_by`."""
 
 
 def build_plan(
@@ -181,7 +205,11 @@ def build_plan(
         )
     centroids = None if previous is None else previous.centroids
     inputs = StrategyInput(config, dataset, embeddings, seed, epoch, progress, centroids)
-    result = STRATEGIES[config.strategy](inputs)
+    strategy, source = STRATEGIES[config.strategy], None
+    if config.single_source and has_several_sources(inputs):
+        result, source = by_source(strategy, inputs)
+    else:
+        result = strategy(inputs)
     return BatchPlan(
         result.order,
         result.groups,
@@ -189,7 +217,15 @@ def build_plan(
         facts=result.facts,
         conflicts=_conflicts(config, dataset),
         centroids=result.centroids,
+        batch_order=BatchOrder(seed, epoch, result.shuffle_batches, source, config.mixing, config.mixing_temperature),
     )
+
+
+def compared_texts(config: BatchingConfig, dataset: PairDataset) -> Ids:
+    """Return the ids of the texts whose vectors a strategy of NEED_VECTORS compares, ascending."""
+    if config.strategy in COMPARE_SIDES:
+        return np.unique(np.concatenate([dataset.query, dataset.document]))
+    return np.unique(dataset.query if config.group_by == "query" else dataset.document)
 
 
 def _conflicts(config: BatchingConfig, dataset: PairDataset) -> Conflicts | None:

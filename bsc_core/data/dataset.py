@@ -18,7 +18,7 @@ from bsc_core.types import Ids, Indices, Mask
 
 # N rows (pairs), M documents of a corpus, U distinct texts, F marked false negatives
 
-ARRAYS = ("query", "document", "label", "query_group", "line", "negative", "classes")
+ARRAYS = ("query", "document", "label", "query_group", "line", "negative", "classes", "source")
 NAMES = ("document_key", "split")
 """Fields of `PairDataset` with one value per row: arrays, and tuples of names."""
 EXAMPLES = 3  # rows displayed for each stage
@@ -99,6 +99,7 @@ class PairDataset:
         negative: (N,) text ids of an irrelevant document for each query.
         classes: (N,) class ids >= 0.
         class_names: Names of the classes, where the file has names.
+        source: (N,) number of each row's file, 0 for `data.train` and then those of `data.mix`; None for one file.
         false_negatives: (F, 2) text ids of query and document of the pairs that a person marked as false negatives.
     """
 
@@ -115,6 +116,7 @@ class PairDataset:
     negative: Ids | None = None
     classes: Ids | None = None
     class_names: tuple[str, ...] | None = None
+    source: Ids | None = None
     false_negatives: Ids | None = None
 
     def __len__(self) -> int:
@@ -143,8 +145,8 @@ class PairDataset:
         digest = hashlib.sha256(self.texts.digest.encode())
         for column in (self.query, self.document, self.query_group, self.label):
             digest.update(b"none" if column is None else column.tobytes())
-        optional = (("negative", self.negative), ("classes", self.classes), ("marks", self.false_negatives))
-        for name, column in optional:
+        optional = {"negative": self.negative, "classes": self.classes, "marks": self.false_negatives}
+        for name, column in (optional | {"source": self.source}).items():
             if column is not None:
                 digest.update(name.encode() + column.tobytes())
         digest.update(repr((self.threshold, self.document_key)).encode())

@@ -94,7 +94,7 @@ def _config_of_mixed_file(config: DataConfig, first: PairDataset, names: Sequenc
 
 
 def concatenate(datasets: Sequence[PairDataset], train_split: str = "train") -> PairDataset:
-    """Join datasets of the same columns, row after row; the report is the first one's.
+    """Join datasets of the same columns, row after row, with the number of each row's dataset as its source.
 
     Rows of different files belong to one query when they share its text; equal query ids of two files do not join
     them. Where some files have splits, all rows of the others belong to `train_split`.
@@ -105,10 +105,13 @@ def concatenate(datasets: Sequence[PairDataset], train_split: str = "train") -> 
     aligned = align_class_ids(datasets)
     texts, maps = merge_text_tables([dataset.texts for dataset in aligned])
     moved, groups = [], 0
-    for dataset, new_ids in zip(aligned, maps, strict=True):
+    for number, (dataset, new_ids) in enumerate(zip(aligned, maps, strict=True)):
         split = (train_split,) * len(dataset) if has_splits and dataset.split is None else dataset.split
         query_group = (dataset.query_group + groups).astype(np.int32)
-        moved.append(replace(dataset.reindex_texts(texts, new_ids), split=split, query_group=query_group))
+        source = np.full(len(dataset), number, dtype=np.int32)
+        moved.append(
+            replace(dataset.reindex_texts(texts, new_ids), split=split, query_group=query_group, source=source)
+        )
         groups += int(dataset.query_group.max(initial=-1)) + 1
     joined = concatenate_rows(moved)
     return replace(joined, query_group=connected_queries(joined))

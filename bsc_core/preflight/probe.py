@@ -197,7 +197,8 @@ def _time_encoding(model: SentenceTransformer, tokens: TokenTable) -> float:
 
 def _time_plan(config: RunConfig, data: TrainingData, shape: tuple[int, int]) -> tuple[int, float]:
     """Return the batches of an epoch, and the seconds to plan them from random vectors of this shape, (U, D)."""
-    batching, train = config.batching, data.train
+    batching = config.batching.model_copy(update={"single_source": False})  # the first rows may be of one file
+    train = data.train
     rows = train.take(np.arange(min(len(train), ROWS_PLANNED), dtype=np.int32))
     needs_vectors = batching.strategy in NEED_VECTORS
     vectors = np.random.default_rng(0).standard_normal(shape, dtype=np.float32) if needs_vectors else None

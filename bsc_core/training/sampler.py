@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bsc_core.batching import NEED_VECTORS, BatchPlan, build_plan, plan_collisions
+from bsc_core.batching import NEED_VECTORS, BatchPlan, build_plan, compared_texts, plan_collisions
 from bsc_core.config import RunConfig
 from bsc_core.data.dataset import PairDataset
 from bsc_core.encoders.tokens import TokenTable, tokenize
@@ -115,7 +115,7 @@ class PlanSampler:
     def _refresh_vectors(self, epoch: int) -> None:
         """Update the vectors that plans compare to those of the current model, every `refresh_epochs` epochs.
 
-        Where no evaluation has encoded all texts after the epoch, only the texts of the grouped column are encoded.
+        Where no evaluation has encoded all texts after the epoch, only the texts that plans compare are encoded.
         """
         batching, evaluated = self.config.batching, self.config.evaluation.each_epoch
         if batching.strategy not in NEED_VECTORS or epoch % batching.refresh_epochs:
@@ -123,19 +123,19 @@ class PlanSampler:
         if epoch and batching.refresh == "reuse" and self.embeddings.from_steps is not None:
             self.compared = self.embeddings.from_steps.copy()
         elif epoch and not evaluated:
-            self.compared = self._encode_grouped(epoch)
+            self.compared = self._encode_compared(epoch)
         else:
             self.compared = self.embeddings.current
         if batching.refresh_epochs > 1 or (batching.refresh == "encode" and not evaluated):
             self._save_compared(epoch)
 
-    def _encode_grouped(self, epoch: int) -> Vectors:
-        """Encode the texts of the grouped column, (U, D): one half, and the other half only if the first has moved.
+    def _encode_compared(self, epoch: int) -> Vectors:
+        """Encode the texts that plans compare, (U, D): one half, and the other half only if the first has moved.
 
         The two halves, sampled with the run's seed, alternate, so that no vector is older than one refresh.
         """
         batching = self.config.batching
-        texts = np.unique(self.dataset.query if batching.group_by == "query" else self.dataset.document)  # (T,)
+        texts = compared_texts(batching, self.dataset)  # (T,)
         order = np.random.default_rng(self.config.training.seed).permutation(len(texts))
         turn = epoch // batching.refresh_epochs % 2
         half, rest = texts[np.sort(order[turn::2])], texts[np.sort(order[1 - turn :: 2])]

@@ -68,12 +68,14 @@ class StrategyResult:
         groups: (N,), group id at each position of the order.
         facts: Values shown next to the plan, such as the recall of the search.
         centroids: (C, D), from which the next epoch can start; None if there are none.
+        shuffle_batches: Whether the batches cut from the order come in random order.
     """
 
     order: Ids
     groups: Ids
     facts: dict[str, float | str] = field(default_factory=dict)
     centroids: Vectors | None = None
+    shuffle_batches: bool = False
 
     @classmethod
     def empty(cls) -> StrategyResult:
