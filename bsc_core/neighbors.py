@@ -39,9 +39,11 @@ EXACT_UP_TO = 200_000  # vectors; `auto` searches more of them approximately, wh
 RECALL = 0.98  # more lists are read until the sample's recall reaches this ...
 LARGEST_SHARE = 6  # ... or one list of so many is read
 FIRST_PROBES = 8  # lists read at first
+FEWEST_PROBES = 2  # the same where every query is searched, so that each list costs more
 SAMPLE = 200  # vectors that recall is estimated from
 FITTED_PER_LIST = 64  # vectors for each list that the centroids are fitted to
 BLOCK = 32_768  # vectors copied at a time
+QUERIES_AT_ONCE = 65_536  # that `ranked` searches
 HUGE, TINY = 1e15, 1e-30  # squares of larger numbers exceed the range of float32; smaller ones are 0
 
 
@@ -347,14 +349,32 @@ class NeighborSearch:
             raise _not_finite()
         return self._search(self._prepare(queries), min(n, self.size))
 
-    def ranked(self, queries: Vectors, n: int) -> Ids:
-        """Find the n (at most T) nearest vectors of each query, nearest first; ties are ordered by id.
+    def ranked(self, queries: Documents, n: int, progress: Progress | None = None) -> Ids:
+        """Find the n (at most T) nearest vectors of many queries, nearest first; ties are ordered by id.
 
         Cosines that follow each other within `TIE` are ties, and squared distances within `TIE` of the sum of squared
         distance and squared length of the query. Beyond the n-th, `SPARE` vectors are searched for ties, so that the
-        order does not depend on the processor. queries: (Q, D). Returns (Q, n).
+        order does not depend on the processor. The recall of approximate search is that of a sample of the queries.
+
+        queries: (Q, D). progress: called with (queries searched, Q). Returns (Q, n).
         """
-        ids, scores = self.nearest(queries, n + SPARE)
+        ranked = np.empty((len(queries), min(n, self.size)), dtype=np.int32)
+        searched = min(n + SPARE, self.size)
+        for start in range(0, len(queries), QUERIES_AT_ONCE):
+            part = queries[start : start + QUERIES_AT_ONCE]
+            if not np.isfinite(part).all():
+                raise _not_finite()
+            if self.approximate and start == 0:
+                sample = queries[_sample(len(queries), SAMPLE, self.seed)]
+                self._tune(searched, self._prepare(sample), first=FEWEST_PROBES)
+            ids, scores = self._search(self._prepare(part), searched)
+            ranked[start : start + len(part)] = self._ordered_ties(ids, scores, part)[:, :n]
+            if progress is not None:
+                progress(start + len(part), len(queries))
+        return ranked
+
+    def _ordered_ties(self, ids: Indices, scores: Vectors, queries: Vectors) -> Indices:
+        """Order tied vectors by id, see `ranked`; ids, scores: (Q, n), nearest first."""
         tolerance = np.full((len(queries), 1), TIE, dtype=np.float32)
         if self.metric == "l2":
             tolerance = tolerance * (scores[:, 1:] + np.einsum("qd,qd->q", queries, queries)[:, None])
@@ -363,7 +383,7 @@ class NeighborSearch:
         if len(rows):
             value = np.cumsum(np.pad(~tied[rows], ((0, 0), (1, 0))), axis=1)
             ids[rows] = np.take_along_axis(ids[rows], np.lexsort((ids[rows], value), axis=1), axis=1)
-        return ids[:, :n].astype(np.int32)
+        return ids
 
     def others(self, indices: Ids, n: int) -> Ids:
         """Find the n (at most T - 1) nearest other vectors of some of the vectors, nearest first.
@@ -378,7 +398,11 @@ class NeighborSearch:
 
     def similarities(self, one: int, others: Ids) -> Vectors:
         """Return cosines, or negative squared distances, of a vector with others (Q,): (Q,)."""
-        left, right = self._take(np.array([one]))[0].astype(np.float64), self._take(others).astype(np.float64)
+        return self._similarities(self._take(np.array([one]))[0], others)
+
+    def _similarities(self, query: Vectors, others: NDArray[np.integer[Any]]) -> Vectors:
+        """Return the same for a prepared query (D,)."""
+        left, right = query.astype(np.float64), self._take(others).astype(np.float64)
         scores = right @ left if self.metric == "cosine" else -((right - left) ** 2).sum(axis=1) / self._scale**2
         return np.asarray(scores, dtype=np.float32)
 
@@ -387,7 +411,8 @@ class NeighborSearch:
             scores, ids = _faiss().knn(queries, self._searched, n, metric=self._kind())
         else:
             if self._tuned_for != n:
-                self._tune(n)
+                sample = _sample(self.size, SAMPLE, self.seed)
+                self._tune(n, self._take(sample), own=sample)
             ids, scores = self._read_lists(queries, n, self._probes)
         if ids.min(initial=0) < 0:
             raise InputError("embeddings contain numbers too large to compare; encode again, neighbors are undefined")
@@ -423,39 +448,35 @@ class NeighborSearch:
             centroids, dimensions, lists, faiss.ScalarQuantizer.QT_fp16, self._kind(), False
         )
         index.cp.seed, index.cp.niter, index.cp.min_points_per_centroid = self.seed % 2**31, 8, 1
-        index.train(self._take(self._sample(FITTED_PER_LIST * lists)))
+        index.train(self._take(_sample(self.size, FITTED_PER_LIST * lists, self.seed)))
         for start in range(0, self.size, BLOCK):
             index.add(self._take(np.arange(start, min(start + BLOCK, self.size))))
         return index
 
-    def _tune(self, n: int) -> None:
-        """Choose how many lists are read for n neighbors, the query's own vector included, and store the recall."""
-        sample = self._sample(SAMPLE)
-        queries = self._take(sample)
-        exact = _without(sample, self._compare_all(queries, n)[0])
-        farthest = [self.similarities(one, near[-1:]).min(initial=2) for one, near in zip(sample, exact, strict=True)]
-        self._probes = min(FIRST_PROBES, self._index.nlist)
+    def _tune(self, n: int, queries: Vectors, own: Ids | None = None, first: int = FIRST_PROBES) -> None:
+        """Choose how many lists are read for n neighbors of each query, at least `first`, and store the recall.
+
+        queries: prepared, (Q, D). own: (Q,), ids of vectors that are one of the n and not counted.
+        """
+        exact = np.asarray(self._compare_all(queries, n)[0], dtype=np.int32)
+        exact = exact if own is None else _without(own, exact)
+        farthest = [self._similarities(one, near[-1:]).min(initial=2) for one, near in zip(queries, exact, strict=True)]
+        self._probes = min(first, self._index.nlist)
         max_probes = max(self._probes, self._index.nlist // LARGEST_SHARE)
-        while (recall := self._recall(sample, queries, farthest, n)) < RECALL and self._probes < max_probes:
+        while (recall := self._recall(queries, own, farthest, n)) < RECALL and self._probes < max_probes:
             self._probes = min(2 * self._probes, max_probes)
         self._tuned_for = n
-        self.facts |= {"recall": recall, "recall_sample": float(len(sample))}
+        self.facts |= {"recall": recall, "recall_sample": float(len(queries))}
 
-    def _recall(self, sample: Ids, queries: Vectors, farthest: list[float], n: int) -> float:
-        """Return the share of the n - 1 results that are as near as the farthest exact one, so that ties count."""
-        others = _without(sample, self._read_lists(queries, n, self._probes)[0])
+    def _recall(self, queries: Vectors, own: Ids | None, farthest: list[float], n: int) -> float:
+        """Return the share of the results that are as near as the farthest exact one, so that ties count."""
+        results = np.asarray(self._read_lists(queries, n, self._probes)[0], dtype=np.int32)
+        results = results if own is None else _without(own, results)
         near = [
-            self.similarities(one, ids) >= limit - TIE * (1 if self.metric == "cosine" else abs(limit))
-            for one, ids, limit in zip(sample, others, farthest, strict=True)
+            self._similarities(one, ids) >= limit - TIE * (1 if self.metric == "cosine" else abs(limit))
+            for one, ids, limit in zip(queries, results, farthest, strict=True)
         ]
-        return float(np.mean(near)) if others.size else 1.0
-
-    def _sample(self, count: int) -> Ids:
-        """Return at most `count` sampled indices of vectors, ascending."""
-        if count >= self.size:
-            return np.arange(self.size, dtype=np.int32)
-        sampled = np.random.default_rng(self.seed).choice(self.size, count, replace=False)
-        return np.sort(sampled).astype(np.int32)
+        return float(np.mean(near)) if results.size else 1.0
 
     def _checked_scale(self) -> float:
         """Return the factor of `l2` for each number before it is stored as a 16-bit float; 1 for exact search."""
@@ -496,6 +517,13 @@ class NeighborSearch:
         return int(_faiss().METRIC_INNER_PRODUCT if self.metric == "cosine" else _faiss().METRIC_L2)
 
 
+def _sample(size: int, count: int, seed: int) -> Ids:
+    """Return at most `count` of the numbers 0 to size - 1, ascending."""
+    if count >= size:
+        return np.arange(size, dtype=np.int32)
+    return np.sort(np.random.default_rng(seed).choice(size, count, replace=False)).astype(np.int32)
+
+
 def _others(queries: NDArray[np.integer[Any]], ids: NDArray[np.integer[Any]]) -> Mask:
     """Mark ids (Q, n) other than the query itself; if vectors equal to it replace it, the last id is not marked."""
     other: Mask = ids != queries[:, None]
@@ -503,7 +531,7 @@ def _others(queries: NDArray[np.integer[Any]], ids: NDArray[np.integer[Any]]) ->
     return other
 
 
-def _without(queries: Ids, ids: NDArray[np.int64]) -> Ids:
+def _without(queries: Ids, ids: NDArray[np.integer[Any]]) -> Ids:
     """Remove the query from each row. ids: (Q, n), n >= 1. Returns (Q, n - 1)."""
     return np.asarray(ids[_others(queries, ids)].reshape(len(queries), ids.shape[1] - 1), dtype=np.int32)
 

@@ -130,7 +130,7 @@ def plan_stats(build: Callable[[], BatchPlan], dataset: PairDataset, embeddings:
 def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
     """Return one sentence for each setting that exceeds the dataset."""
     texts = len(np.unique(dataset.query if config.group_by == "query" else dataset.document))
-    grouped = config.strategy in ("words", "clusters", "neighbors", "nearest")
+    grouped = config.strategy in ("words", "clusters", "neighbors", "nearest", "communities")
     warnings = []
     if grouped and config.group_size > len(dataset):
         warnings.append(
@@ -140,4 +140,11 @@ def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
     name = "neighbors" if config.strategy == "nearest" else "shingle_neighbors"
     if requested > texts - 1 and name in config.model_fields_set:
         warnings.append(f"{name} is {requested:,} and a text has {texts - 1:,} others: all of them are searched")
+    documents = len(np.unique(dataset.document))
+    if config.strategy == "communities" and config.skip_ranks >= documents - 1:
+        warnings.append(
+            f"skip_ranks is {config.skip_ranks:,} and a query has {documents - 1:,} other documents: no row is linked"
+        )
+    if config.single_source and (dataset.source is None or len(np.unique(dataset.source)) < 2):
+        warnings.append("single_source is on and the rows come from one file: it has no effect")
     return warnings

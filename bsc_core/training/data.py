@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -180,7 +180,12 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
         raise DataError(f"{source}: all texts of the training pairs are equal; check the columns")
     if len(train) < 2:
         raise DataError(f"{source}: one training pair is left; a batch needs at least 2")
-    _check_clusters(config, train)
+    if config.batching.single_source and train.source is not None:
+        numbers = np.unique(train.source).tolist()
+        parts = {f"file {number + 1} of the training pairs": train.source == number for number in numbers}
+        _check_batching(config, {name: train.take(rows) for name, rows in parts.items()})
+    else:
+        _check_batching(config, {source: train})
     return train
 
 
@@ -201,15 +206,18 @@ def _without_marked(train: PairDataset) -> PairDataset:
     return train.take(np.flatnonzero(~wrong)) if wrong.any() else train
 
 
-def _check_clusters(config: RunConfig, train: PairDataset) -> None:
-    """Raise DataError for more clusters than texts, before encoding."""
+def _check_batching(config: RunConfig, parts: Mapping[str, PairDataset]) -> None:
+    """Raise DataError for more clusters than texts, or a single row, before encoding. parts: the rows by their name."""
     batching = config.batching
-    texts = len(np.unique(train.query if batching.group_by == "query" else train.document))
-    if batching.strategy == "clusters" and batching.clusters > texts:
-        raise DataError(
-            f"{config.data.train}: batching.clusters is {batching.clusters} and there are {texts} distinct texts to "
-            f"cluster; choose at most {texts}"
-        )
+    for name, rows in parts.items():
+        texts = len(np.unique(rows.query if batching.group_by == "query" else rows.document))
+        if batching.strategy == "clusters" and batching.clusters > texts:
+            raise DataError(
+                f"{name}: batching.clusters is {batching.clusters} and there are {texts} distinct texts to "
+                f"cluster; choose at most {texts}"
+            )
+        if len(rows) == 1:
+            raise DataError(f"{name}: one training pair is left; set batching.single_source = false, or add rows")
 
 
 def _check_classes(config: RunConfig, train: PairDataset) -> None:

@@ -216,3 +216,17 @@ def test_both_sides_are_compared(dataset_of) -> None:
         assert len(compared_texts(BatchingConfig(strategy=strategy), dataset)) == 5
     assert len(compared_texts(BatchingConfig(strategy="nearest"), dataset)) == 2
     assert len(compared_texts(BatchingConfig(strategy="nearest", group_by="document"), dataset)) == 3
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_approximate_ranks_report_the_recall_of_the_queries(metric) -> None:
+    generator = np.random.default_rng(3)
+    centers = generator.normal(size=(40, 16))
+    vectors = (centers[generator.integers(40, size=5000)] + 0.4 * generator.normal(size=(5000, 16))).astype(np.float32)
+    queries = (centers[generator.integers(40, size=700)] + 0.4 * generator.normal(size=(700, 16))).astype(np.float32)
+    exact = NeighborSearch(vectors, metric, search="exact").ranked(queries, 30)
+    search = NeighborSearch(vectors, metric, search="approximate")
+    found = search.ranked(queries, 30)
+    shares = [len(set(one) & set(other)) / 30 for one, other in zip(found.tolist(), exact.tolist(), strict=True)]
+    assert np.mean(shares) == pytest.approx(search.facts["recall"], abs=0.03)
+    assert np.mean(shares) > 0.95

@@ -36,6 +36,8 @@ def plan_of(sizes: list[int], *, keep_groups: bool) -> BatchPlan:
         "shingle_size": st.integers(1, 4),
         "shingle_neighbors": st.integers(1, 9),
         "stop_count": st.integers(0, 5),
+        "graph_neighbors": st.integers(1, 9),
+        "skip_ranks": st.integers(0, 9),
     }
 ))  # fmt: skip
 @repeatable
@@ -60,7 +62,7 @@ def test_sequential_keeps_the_order_of_the_file(dataset_of) -> None:
     assert plan.order.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("strategy", ["random", "nearest", "words", "clusters", "neighbors", "premises"])
+@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"sequential"}))
 def test_seed_and_epoch_decide_the_order(dataset_of, vectors_of, strategy: str) -> None:
     dataset = dataset_of(list(range(200)), list(range(200)))
     vectors = vectors_of(dataset)

@@ -1,5 +1,6 @@
 """The splits of an experiment: from one file or several, on one text table."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,6 +122,8 @@ def test_every_row_of_every_file_is_included_once_and_in_order(files):
     joined = concatenate([dataset_of(rows) for rows in files])
     assert texts_of(joined) == [(query, document) for rows in files for query, document, _ in rows]
     assert len(set(joined.texts.texts)) == len(joined.texts)
+    sources = np.repeat(np.arange(len(files)), [len(rows) for rows in files])
+    assert len(files) == 1 or joined.source.tolist() == sources.tolist()
 
 
 @given(st.lists(ROWS, min_size=2, max_size=3))
@@ -143,6 +146,8 @@ def test_each_file_has_its_report_and_its_splits(write):
     assert texts_of(data.dev) == [("b", "y"), ("d", "w")]
     assert texts_of(data.test) == [("e", "v")]
     assert data.train.label.tolist() == [1, 0]
+    assert data.train.source.tolist() == [0, 1]
+    assert data.test.source.tolist() == [1]
     assert [(report.source, report.rows_read, len(report.rejected)) for report in data.reports] == [
         (first, 2, 0),
         (second, 4, 1),

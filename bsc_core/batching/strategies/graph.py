@@ -8,12 +8,12 @@ import numpy as np
 
 from bsc_core.batching.strategies.base import StrategyInput
 from bsc_core.batching.strategies.shingles import row_random
-from bsc_core.neighbors import NeighborSearch
+from bsc_core.neighbors import NeighborSearch, TextRows
 from bsc_core.types import Ids, Indices
 
 LINK_STREAM = 110
 """Random stream: the row that stands for a document with several rows."""
-BLOCK = 65_536  # queries searched, or rows linked, at a time
+BLOCK = 65_536  # rows linked at a time
 
 
 def rank_graph(inputs: StrategyInput, *, skip: int = 0) -> tuple[Any, dict[str, float | str]]:
@@ -34,7 +34,11 @@ def rank_graph(inputs: StrategyInput, *, skip: int = 0) -> tuple[Any, dict[str, 
     dataset, rows = inputs.dataset, len(inputs.dataset)
     queries, query_of_row = np.unique(dataset.query, return_inverse=True)
     documents, document_of_row = np.unique(dataset.document, return_inverse=True)
-    near, facts = _ranked(inputs, queries, documents, skip + inputs.config.graph_neighbors + 1)
+    config, embeddings = inputs.config, inputs.required_embeddings()
+    search = NeighborSearch(embeddings, config.metric, rows=documents, search=config.search, seed=inputs.seed)
+    near = search.ranked(TextRows(embeddings, queries), skip + config.graph_neighbors + 1, inputs.report)
+    facts = search.facts
+    del search
     rows_by_document = np.argsort(document_of_row, kind="stable").astype(np.int32)
     counts = np.bincount(document_of_row)
     starts = np.cumsum(counts) - counts
@@ -54,18 +58,6 @@ def rank_graph(inputs: StrategyInput, *, skip: int = 0) -> tuple[Any, dict[str, 
     del targets
     links = csr_array((np.ones(len(indices), dtype=np.int8), indices, ends), shape=(rows, rows))
     return links + links.T.tocsr(), facts
-
-
-def _ranked(inputs: StrategyInput, queries: Ids, documents: Ids, n: int) -> tuple[Ids, dict[str, float | str]]:
-    """Return the n nearest distinct documents of each distinct query, (Q, n), and the facts of the search."""
-    embeddings, config = inputs.required_embeddings(), inputs.config
-    search = NeighborSearch(embeddings, config.metric, rows=documents, search=config.search, seed=inputs.seed)
-    near = np.empty((len(queries), min(n, len(documents))), dtype=np.int32)
-    for start in range(0, len(queries), BLOCK):
-        part = slice(start, min(start + BLOCK, len(queries)))
-        near[part] = search.ranked(embeddings[queries[part]], n)
-        inputs.report(part.stop, len(queries))
-    return near, search.facts
 
 
 def _without_own(ranked: Ids, own: Indices) -> Ids:

@@ -20,6 +20,8 @@ STRATEGY_COLORS = {
     "neighbors": "#5B6BC0",
     "nearest": theme.HARD_NEGATIVE,
     "premises": theme.FALSE_NEGATIVE,
+    "communities": "#7A5195",
+    "cuthill_mckee": "#8C6D31",
     POSITIVES: theme.POSITIVE,
 }
 OTHER_COLORS = (theme.DOCUMENT, theme.POSITIVE)  # for series that are not strategies, such as the plans of a run

@@ -15,10 +15,14 @@ from pages.ui.components import page_layout
 from pages.ui.components.glossary import TERMS, help_text
 
 URL = {"bind": "query-params"}
-ORDER = ("random", "sequential", "nearest", "words", "clusters", "neighbors", "premises")
+ORDER = (
+    *("random", "sequential", "nearest", "words", "clusters", "neighbors", "premises"),
+    *("communities", "cuthill_mckee"),
+)
 MAX_BATCH_SIZE = 2048
 GROUPED = {"nearest", "words", "clusters", "neighbors"}
-VECTOR_SEARCH = {"nearest", "neighbors"}
+GRAPH = {"communities", "cuthill_mckee"}
+VECTOR_SEARCH = {"nearest", "neighbors", *GRAPH}
 USED_BY: dict[str, set[str]] = {
     "group_by": GROUPED,
     "neighbors": {"nearest"},
@@ -28,6 +32,8 @@ USED_BY: dict[str, set[str]] = {
     "stop_count": {"words"},
     "shingle_neighbors": {"neighbors"},
     "clusters": {"clusters"},
+    "graph_neighbors": GRAPH,
+    "skip_ranks": {"communities"},
     "metric": VECTOR_SEARCH | {"clusters"},
     "search": VECTOR_SEARCH,
 }
@@ -38,8 +44,22 @@ LIMITS = {
     "stop_count": (0, 10_000),
     "shingle_neighbors": (1, 100),
     "clusters": (1, 10**6),
+    "graph_neighbors": (1, 1000),
+    "skip_ranks": (0, 5000),
 }
-OPTIONS = {"group_by": ["query", "document"], "metric": ["cosine", "l2"], "search": ["auto", "exact", "approximate"]}
+SOURCES = ("single_source", "mixing", "mixing_temperature")
+"""Settings for rows of several files."""
+NEEDS: dict[str, tuple[str, object]] = {
+    "mixing": ("single_source", True),
+    "mixing_temperature": ("mixing", "temperature"),
+}
+"""Setting -> the setting and value that it depends on."""
+OPTIONS = {
+    "group_by": ["query", "document"],
+    "metric": ["cosine", "l2"],
+    "search": ["auto", "exact", "approximate"],
+    "mixing": ["proportional", "round_robin", "temperature"],
+}
 MIN_QUERIES_PER_CLUSTER = 4
 
 
@@ -123,8 +143,10 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
     """Draw the settings that any selected strategy uses, those that apply to every strategy last."""
     clusters = max(1, min(default.clusters, len(pairs.distinct_queries) // MIN_QUERIES_PER_CLUSTER))
     values = dict[str, Any]()
-    for name in [*USED_BY, "keep_groups", "no_duplicates"]:
-        if not names & USED_BY.get(name, names):
+    several = pairs.source is not None and len(np.unique(pairs.source)) > 1
+    for name in [*USED_BY, "keep_groups", "no_duplicates", *(SOURCES if several else ())]:
+        needed = NEEDS.get(name)
+        if not names & USED_BY.get(name, names) or (needed and values.get(needed[0]) != needed[1]):
             continue
         field, value, key = BatchingConfig.model_fields[name], getattr(default, name), f"batches.{name}"
         title, about = str(field.title), field.description
@@ -133,6 +155,8 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
             values[name] = _number_input(title, name, LIMITS[name], start, width="stretch")
         elif isinstance(value, bool):
             values[name] = st.toggle(title, value, key=key, help=about, **URL)
+        elif isinstance(value, float):
+            values[name] = st.number_input(title, 1.0, 1000.0, value, key=key, help=about, **URL)
         else:
             values[name] = st.segmented_control(
                 title, OPTIONS[name], default=value, required=True, key=key, help=about, **URL

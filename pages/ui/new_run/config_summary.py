@@ -96,7 +96,8 @@ def batching_sentence(batching: BatchingConfig) -> str:
     """Describe the batching section in one sentence."""
     groups = ", groups never split" if batching.keep_groups else ""
     collisions = ", no collisions" if batching.no_duplicates else ""
-    return f"Batches: {_order(batching)}{groups}{collisions}"
+    sources = ", one dataset per batch" if batching.single_source else ""
+    return f"Batches: {_order(batching)}{groups}{collisions}{sources}"
 
 
 def _order(batching: BatchingConfig) -> str:
@@ -111,6 +112,8 @@ def _order(batching: BatchingConfig) -> str:
         "clusters": f"{groups} from one of {plural(batching.clusters, 'cluster')}",
         "neighbors": f"{groups} whose {sides} share {shared}",
         "premises": "all rows of a query together",
+        "communities": f"{groups} of the graph of nearest documents",
+        "cuthill_mckee": "similar pairs next to each other (Cuthill-McKee)",
     }[batching.strategy]
 
 

@@ -29,6 +29,8 @@ BATCHING = {  # strategy: fields shown first, fields under More
     "words": (("group_size", "group_by", "shingle_size"), ("stop_count",)),
     "clusters": (("group_size", "group_by", "clusters"), ("metric",)),
     "neighbors": (("group_size", "group_by", "shingle_size"), ("shingle_neighbors", "metric")),
+    "communities": (("group_size", "graph_neighbors", "skip_ranks"), ("metric", "search")),
+    "cuthill_mckee": (("graph_neighbors", "metric"), ("search",)),
 }
 OPTIMIZER = (
     *("warmup_ratio", "schedule", "weight_decay", "max_grad_norm", "temperature_learning_rate"),
@@ -52,7 +54,8 @@ FIELDS = {  # section: every field that has a widget
     "batching": (
         *("strategy", "group_size", "group_by", "metric", "shingle_size", "clusters"),
         *("neighbors", "search", "distinct_texts", "easy_first", "shingle_neighbors", "stop_count"),
-        *("refresh", "refresh_epochs", "keep_groups", "no_duplicates"),
+        *("graph_neighbors", "skip_ranks", "refresh", "refresh_epochs", "keep_groups", "no_duplicates"),
+        *("single_source", "mixing", "mixing_temperature"),
     ),
     "training": (*SHOWN["training"], *chain.from_iterable(TRAINING_TABS.values())),
     "evaluation": EVALUATION,
@@ -63,7 +66,8 @@ def batching_fields(strategy: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the fields of a strategy that are shown first, and those under More."""
     shown, more = BATCHING.get(strategy, ((), ()))
     refresh = ("refresh", "refresh_epochs") if strategy in NEED_VECTORS else ()
-    return ("strategy", *shown), (*more, *refresh, "keep_groups", "no_duplicates")
+    sources = ("single_source", "mixing", "mixing_temperature")
+    return ("strategy", *shown), (*more, *refresh, "keep_groups", "no_duplicates", *sources)
 
 
 def draw_form(summary: DataSummary) -> None:
