@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from bsc_core.batching import build_plan, compared_texts, plan_hardness
+from bsc_core.batching import build_plan, compared_texts, plan_hardness, plan_warnings
 from bsc_core.batching.strategies.base import StrategyInput
 from bsc_core.batching.strategies.communities import partition
 from bsc_core.batching.strategies.graph import rank_graph
@@ -230,3 +230,13 @@ def test_approximate_ranks_report_the_recall_of_the_queries(metric) -> None:
     shares = [len(set(one) & set(other)) / 30 for one, other in zip(found.tolist(), exact.tolist(), strict=True)]
     assert np.mean(shares) == pytest.approx(search.facts["recall"], abs=0.03)
     assert np.mean(shares) > 0.95
+
+
+def test_settings_without_effect_are_reported(dataset_of) -> None:
+    dataset = dataset_of(list(range(9)), list(range(9)))
+    config = BatchingConfig(strategy="communities", group_size=4, single_source=True)
+    assert plan_warnings(config, dataset) == [
+        "skip_ranks is 30 and a query has 8 other documents: no row is linked",
+        "single_source is on and the rows come from one file: it has no effect",
+    ]
+    assert plan_warnings(BatchingConfig(strategy="communities", group_size=4, skip_ranks=7), dataset) == []

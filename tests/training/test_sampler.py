@@ -253,3 +253,31 @@ def test_the_share_of_collisions_is_logged(tiny_encoder: Path, tmp_path: Path) -
     crossed, result = plan_collisions(experiment.rows, experiment.plans()[0].batches(32))
     assert (lines[0]["crossed_pairs"], lines[0]["collisions"]) == (crossed, result)
     assert lines[0]["collision_share"] == result / crossed > 0
+
+
+def test_graph_strategies_encode_the_texts_of_both_sides(tiny_encoder: Path, tmp_path: Path) -> None:
+    batching = {"strategy": "communities", "skip_ranks": 2, "graph_neighbors": 5}
+    experiment = Experiment(tiny_encoder, tmp_path, batching, training={"epochs": 2})
+    vectors = CompareVectors()
+    experiment.train(vectors)
+    texts = np.unique(np.concatenate(experiment.rows.text_columns))
+    for compared, current in zip(vectors.compared, vectors.current, strict=True):
+        assert equal_rows(compared, current, texts).all()
+    assert not equal_rows(vectors.compared[0], vectors.compared[1], texts).any()
+
+
+def test_batches_of_a_mixed_run_hold_rows_of_one_file(tiny_encoder: Path, tmp_path: Path) -> None:
+    lines = (ROOT / "sample_data" / "pairs.tsv").read_text(encoding="utf-8").splitlines()
+    second = tmp_path / "second.tsv"
+    second.write_text(
+        "\n".join([lines[0], *(line.replace("\t", " again\t", 1) for line in lines[1:60])]), encoding="utf-8"
+    )
+    batching = {"strategy": "communities", "skip_ranks": 2, "single_source": True, "mixing": "round_robin"}
+    experiment = Experiment(tiny_encoder, tmp_path / "runs", batching, training={"epochs": 2}, mix=[str(second)])
+    experiment.train()
+    source = experiment.rows.source
+    assert source is not None
+    for plan in experiment.plans():
+        files = [set(source[rows].tolist()) for rows in plan.batches(32)]
+        assert files[:2] == [{0}, {1}]
+        assert all(len(one) == 1 for one in files)

@@ -44,7 +44,7 @@ def partition(graph: Any, size: int, *, seed: int, epoch: int) -> tuple[Ids, flo
     At each level every vertex is merged with at most one other: of the edges, the one with the highest weight, divided
     by the product of the sizes of its two vertices, is chosen first, and so on; ties are in random order. Edges
     between vertices that together have more than `size` rows are left out. The merged vertices are those of the next
-    level. This is the coarsening of METIS with a limit on sizes, without its initial partition and refinement.
+    level. This resembles the coarsening phase of METIS; its initial partition and refinement are left out.
 
     Args:
         graph: Symmetric scipy CSR array (N, N) of int8 weights.
