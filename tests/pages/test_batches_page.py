@@ -51,6 +51,7 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     shown = app.table[0].value.set_index("Statistic")["random"]
     assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
     assert int(shown["collisions"].split(" ")[0]) == hardness.collisions
+    assert shown["likely false negatives"] == formatting.count(int(hardness.batch_suspects.sum()))
 
 
 def test_stepping_stays_within_the_plan(dataset: str, tiny_encoder: Path) -> None:
@@ -167,6 +168,27 @@ def test_only_settings_of_selected_strategies_are_shown(dataset: str, tiny_encod
     keys = {widget.key for widget in app.number_input}
     assert {"batches.clusters", "batches.shingle_size", "batches.stop_count"} <= keys
     assert "batches.neighbors" not in keys
+
+
+def test_batches_of_one_file_are_offered_for_mixed_data_only(
+    dataset: str, small_pairs: Path, tmp_path: Path, tiny_encoder: Path
+) -> None:
+    app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
+    assert "batches.single_source" not in {toggle.key for toggle in app.toggle}
+    second = tmp_path / f"second{small_pairs.suffix}"
+    second.write_bytes(small_pairs.read_bytes())
+    data = DataConfig(train=str(small_pairs), mix=(str(second),), dev_size=0.3)
+    mixed = uploads.register(uploads.folder_for(second), "Mixed", data)
+    app = open_page_in_app("batches", dataset=mixed, encoder=str(tiny_encoder), **{"batches.strategies": "communities"})
+    app.toggle(key="batches.single_source").set_value(True).run()
+    app.segmented_control(key="batches.mixing").set_value("temperature").run()
+    app.number_input(key="batches.mixing_temperature").set_value(2.5).run()
+    assert app.table[0].value.columns.tolist()[1:] == ["communities"]
+    app.button(key="batches.train").click().run()
+    assert not app.exception
+    sent = app.session_state["sent_settings"]["batching"]
+    names = ("strategy", "single_source", "mixing", "mixing_temperature")
+    assert [sent[name] for name in names] == ["communities", True, "temperature", 2.5]
 
 
 def test_a_refused_strategy_leaves_the_others(dataset: str, tiny_encoder: Path) -> None:
