@@ -39,7 +39,7 @@ def plan_report(config: RunConfig, *, epoch: int = 0) -> dict[str, Any]:
         "groups": {str(size): int(count) for size, count in zip(sizes, counts, strict=True)},
         "hardest_negative": _quantiles(hardness.hardest),
         "closer_share": hardness.closer_share,
-        "likely_false_negatives": int(hardness.batch_suspects.sum()),
+        "likely_false_negatives": int(hardness.batch_likely_false_negatives.sum()),
         "collisions": hardness.collisions,
         "collision_share": hardness.collisions / crossed if crossed else 0.0,
         "notes": plan_warnings(config.batching, train),

@@ -157,12 +157,12 @@ def test_batches_are_harder_than_random_ones(dataset_of, strategy: str) -> None:
 
 def test_skipped_ranks_are_those_of_likely_false_negatives(dataset_of) -> None:
     dataset, vectors, _ = topics(dataset_of, 40, 24)
-    suspects = []
+    counts = []
     for skip in (0, 12):
         config = BatchingConfig(strategy="communities", group_size=8, graph_neighbors=10, skip_ranks=skip)
         plan = build_plan(config, dataset, vectors, seed=0, epoch=0)
-        suspects.append(int(plan_hardness(plan, dataset, vectors, 16).batch_suspects.sum()))
-    assert suspects[1] < suspects[0]
+        counts.append(int(plan_hardness(plan, dataset, vectors, 16).batch_likely_false_negatives.sum()))
+    assert counts[1] < counts[0]
 
 
 @pytest.mark.parametrize("strategy", BOTH)

@@ -51,7 +51,7 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     shown = app.table[0].value.set_index("Statistic")["random"]
     assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
     assert int(shown["collisions"].split(" ")[0]) == hardness.collisions
-    assert shown["likely false negatives"] == formatting.count(int(hardness.batch_suspects.sum()))
+    assert shown["likely false negatives"] == formatting.count(int(hardness.batch_likely_false_negatives.sum()))
 
 
 def test_stepping_stays_within_the_plan(dataset: str, tiny_encoder: Path) -> None:

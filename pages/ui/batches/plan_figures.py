@@ -24,7 +24,7 @@ MAX_EPOCH_ROWS = 60_000
 CLOSER = "queries with a negative closer than the positive"
 NEAREST = "median cosine of the hardest negative"
 COLLISIONS = "collisions"
-SUSPECTS = "likely false negatives"
+LIKELY = "likely false negatives"
 INTACT = "groups not split across batches"
 FACTS = {  # fact -> its label, where this is not its key
     "as_exact": "groups as good as with exact search",
@@ -33,7 +33,7 @@ FACTS = {  # fact -> its label, where this is not its key
 EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = {  # value, whether it is a share
     CLOSER: (lambda stats: stats.hardness.closer_share, True),
     NEAREST: (lambda stats: _median(stats.hardness.hardest), False),
-    SUSPECTS: (lambda stats: float(stats.hardness.batch_suspects.sum()), False),
+    LIKELY: (lambda stats: float(stats.hardness.batch_likely_false_negatives.sum()), False),
     COLLISIONS: (lambda stats: float(stats.hardness.collisions), False),
     INTACT: (lambda stats: stats.hardness.intact, True),
 }
@@ -69,7 +69,7 @@ def comparison_table(stats: StatsByName) -> pd.DataFrame:
     lines: dict[str, Callable[[PlanStats], str]] = {
         CLOSER: lambda one: formatting.percent(one.hardness.closer_share),
         NEAREST: lambda one: formatting.metric(_median(one.hardness.hardest)),
-        SUSPECTS: lambda one: formatting.count(int(one.hardness.batch_suspects.sum())),
+        LIKELY: lambda one: formatting.count(int(one.hardness.batch_likely_false_negatives.sum())),
         COLLISIONS: _collisions,
         "groups of 2 or more rows": _groups,
         INTACT: lambda one: formatting.percent(one.hardness.intact, why="no groups"),
