@@ -453,15 +453,16 @@ class NeighborSearch:
             index.add(self._take(np.arange(start, min(start + BLOCK, self.size))))
         return index
 
-    def _tune(self, n: int, queries: Vectors, own: Ids | None = None, first: int = FIRST_PROBES) -> None:
-        """Choose how many lists are read for n neighbors of each query, at least `first`, and store the recall.
+    def _tune(self, n: int, queries: Vectors, own: Ids | None = None, first: int | None = None) -> None:
+        """Choose how many lists are read for n neighbors of each query, and store the recall.
 
-        queries: prepared, (Q, D). own: (Q,), ids of vectors that are one of the n and not counted.
+        queries: prepared, (Q, D). own: (Q,), ids of vectors that are one of the n and not counted. first: the lowest
+        number; None: FIRST_PROBES.
         """
         exact = np.asarray(self._compare_all(queries, n)[0], dtype=np.int32)
         exact = exact if own is None else _without(own, exact)
         farthest = [self._similarities(one, near[-1:]).min(initial=2) for one, near in zip(queries, exact, strict=True)]
-        self._probes = min(first, self._index.nlist)
+        self._probes = min(first or FIRST_PROBES, self._index.nlist)
         max_probes = max(self._probes, self._index.nlist // LARGEST_SHARE)
         while (recall := self._recall(queries, own, farthest, n)) < RECALL and self._probes < max_probes:
             self._probes = min(2 * self._probes, max_probes)

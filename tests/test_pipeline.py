@@ -139,6 +139,7 @@ def test_a_plan_report_tells_the_batches_without_training(small_config):
     assert report["rows"] == sum(int(size) * count for size, count in report["groups"].items())
     assert max(map(int, report["groups"])) <= 3
     assert 0 <= report["closer_share"] <= 1
+    assert report["likely_false_negatives"] >= report["collisions"] > 0
 
 
 def test_evaluating_a_model_uses_every_pair_of_the_file(small_config, small_pairs, tiny_encoder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -25,6 +26,7 @@ from tests.helpers.pages import (
     open_page_in_app,
     open_with_settings,
     page_text,
+    prepare_page,
     select_preset,
 )
 
@@ -146,6 +148,22 @@ def test_settings_sent_by_the_batches_page_fill_the_form(runs: RunStore) -> None
     assert app.selectbox(key="train.batching.strategy").value == "random"
     assert app.number_input(key="train.training.batch_size").value == 12
     assert app.number_input(key="train.training.seed").value == 5
+
+
+def test_settings_of_several_files_are_shown_for_mixed_data_only(runs: RunStore, small_pairs: Path) -> None:
+    folder = runs.uploads_folder / "mixed"
+    folder.mkdir(parents=True)
+    data = {"train": str(small_pairs), "mix": [str(small_pairs)], "dev_size": 0.3}
+    (folder / "dataset.json").write_text(json.dumps({"label": "Mixed", "data": data}), encoding="utf-8")
+    app = prepare_page("train")
+    app.session_state["train.more.batching"] = True
+    app.run()
+    assert "train.batching.keep_groups" in {toggle.key for toggle in app.toggle}
+    assert "train.batching.single_source" not in {toggle.key for toggle in app.toggle}
+    app.selectbox(key="dataset").set_value("mixed").run()
+    app.toggle(key="train.batching.single_source").set_value(True).run()
+    assert not app.exception
+    assert "one dataset per batch" in " ".join(expander.label for expander in app.expander)
 
 
 def test_a_broken_dataset_is_reported(runs: RunStore) -> None:

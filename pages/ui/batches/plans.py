@@ -22,7 +22,7 @@ from pages.ui.components import data_cache, display
 
 MAX_ROWS_INLINE = 20_000
 """Rows whose plan is built while the page waits: about a second per strategy on one core."""
-SLOWDOWN = {"clusters": 4, "neighbors": 4}
+SLOWDOWN = {"clusters": 4, "neighbors": 4, "communities": 4, "cuthill_mckee": 4}
 """Time of slow strategies, relative to the others."""
 RUN_PLANS = "this run"
 """Name of a run's saved plans among the strategies."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig
 from bsc_core.formatting import count, plural
 from bsc_core.losses.catalog import CATALOG
@@ -51,12 +53,13 @@ FEATURES = {"u": "u", "v": "v", "difference": "|u - v|", "product": "u * v (elem
 
 @dataclass(frozen=True)
 class DataSummary:
-    """Counts of the data that a plan mentions: rows, corpus size, distinct queries, and what losses can use."""
+    """Counts of the data that a plan mentions: rows, files, corpus size, distinct queries, and what losses can use."""
 
     train: int
     dev: int
     corpus: int
     train_queries: int
+    train_files: int
     shape: DataShape
 
 
@@ -67,6 +70,7 @@ def summarize_data(data: DatasetSplits) -> DataSummary:
         dev=len(data.dev),
         corpus=len(data.corpus.document) if data.corpus is not None else 0,
         train_queries=len(data.train.distinct_queries),
+        train_files=1 if data.train.source is None else len(np.unique(data.train.source)),
         shape=shape_of(data.train),
     )
 
@@ -112,8 +116,8 @@ def _order(batching: BatchingConfig) -> str:
         "clusters": f"{groups} from one of {plural(batching.clusters, 'cluster')}",
         "neighbors": f"{groups} whose {sides} share {shared}",
         "premises": "all rows of a query together",
-        "communities": f"{groups} of the graph of nearest documents",
-        "cuthill_mckee": "similar pairs next to each other (Cuthill-McKee)",
+        "communities": f"{groups} pairs with documents near each other's queries",
+        "cuthill_mckee": "similar pairs close to each other (Cuthill-McKee)",
     }[batching.strategy]
 
 

@@ -32,6 +32,7 @@ BATCHING = {  # strategy: fields shown first, fields under More
     "communities": (("group_size", "graph_neighbors", "skip_ranks"), ("metric", "search")),
     "cuthill_mckee": (("graph_neighbors", "metric"), ("search",)),
 }
+SOURCES = ("single_source", "mixing", "mixing_temperature")  # for training pairs of several files
 OPTIMIZER = (
     *("warmup_ratio", "schedule", "weight_decay", "max_grad_norm", "temperature_learning_rate"),
     *("head_learning_rate", "layer_decay", "bias_correction"),
@@ -55,7 +56,7 @@ FIELDS = {  # section: every field that has a widget
         *("strategy", "group_size", "group_by", "metric", "shingle_size", "clusters"),
         *("neighbors", "search", "distinct_texts", "easy_first", "shingle_neighbors", "stop_count"),
         *("graph_neighbors", "skip_ranks", "refresh", "refresh_epochs", "keep_groups", "no_duplicates"),
-        *("single_source", "mixing", "mixing_temperature"),
+        *SOURCES,
     ),
     "training": (*SHOWN["training"], *chain.from_iterable(TRAINING_TABS.values())),
     "evaluation": EVALUATION,
@@ -66,8 +67,7 @@ def batching_fields(strategy: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the fields of a strategy that are shown first, and those under More."""
     shown, more = BATCHING.get(strategy, ((), ()))
     refresh = ("refresh", "refresh_epochs") if strategy in NEED_VECTORS else ()
-    sources = ("single_source", "mixing", "mixing_temperature")
-    return ("strategy", *shown), (*more, *refresh, "keep_groups", "no_duplicates", *sources)
+    return ("strategy", *shown), (*more, *refresh, "keep_groups", "no_duplicates", *SOURCES)
 
 
 def draw_form(summary: DataSummary) -> None:
@@ -75,7 +75,10 @@ def draw_form(summary: DataSummary) -> None:
     sections: dict[str, tuple[Callable[[], None], Callable[[config_form.Values], str]]] = {
         "data": (_draw_data, lambda _: config_summary.data_sentence(summary)),
         "encoder": (_draw_encoder, lambda part: config_summary.encoder_sentence(EncoderConfig(**part))),
-        "batching": (_draw_batching, lambda part: config_summary.batching_sentence(BatchingConfig(**part))),
+        "batching": (
+            lambda: _draw_batching(summary),
+            lambda part: config_summary.batching_sentence(BatchingConfig(**part)),
+        ),
         "loss": (
             lambda: _draw_loss(summary),
             lambda part: config_summary.loss_sentence(TypeAdapter(LossConfig).validate_python(part)),
@@ -113,11 +116,11 @@ def _draw_encoder() -> None:
         draw_fields(LORA, FIELDS[LORA])
 
 
-def _draw_batching() -> None:
+def _draw_batching(summary: DataSummary) -> None:
     shown, more = batching_fields(st.session_state[config_form.key(PAGE, "batching", "strategy")])
     draw_fields("batching", shown)
     if _more("batching"):
-        draw_fields("batching", more)
+        draw_fields("batching", [field for field in more if field not in SOURCES or summary.train_files > 1])
 
 
 def _draw_loss(summary: DataSummary) -> None:
