@@ -55,6 +55,25 @@ returns `LossParts(total, terms)`. `bsc_core.integrations.sentence_transformers`
 - A zero vector has cosine 0 with all other vectors and gradient 0. With column normalization, a column
   whose range or norm is at most 1e-6 of the largest value is 0.
 
+## Treatment of the negatives
+
+`bsc`, `mnrl` and `simcse` share these settings. Each can be combined with every other.
+
+| setting | effect | equal to |
+| --- | --- | --- |
+| `mask` | Documents that the model (self) or a guide scores above the positive minus `mask_margin` leave. | `GISTEmbedLoss` |
+| `directions` | Candidates: documents, queries or both, for either side. | `MultipleNegativesRankingLoss` |
+| `hardness` | `hardness_strength` times the cosine is added to logits, without gradient. | its `hardness_mode` |
+| `decoupled` | The positive leaves the denominator. | |
+| `debiased_prior` | The expected share of false negatives is subtracted from the negatives. | |
+
+- A pair labeled negative is never removed by a mask, and pairs marked by a person always leave. Another row's document
+  that a label calls positive for the query leaves with any mask.
+- A row that loses all its negatives has loss 0 and is counted: the terms `masked_negatives` (mean number per query) and
+  `rows_without_negatives` are logged at each step.
+- The guide's vectors are computed once per text and cached. Similarities within 1e-6 of the limit count as equal to it.
+- `matryoshka_dims` computes any loss without a classifier on truncated embeddings too, as `MatryoshkaLoss` does.
+
 ## Choose a loss for your data
 
 | your data | losses |
