@@ -61,7 +61,7 @@ returns `LossParts(total, terms)`. `bsc_core.integrations.sentence_transformers`
 
 | setting | effect | equal to |
 | --- | --- | --- |
-| `mask` | Documents that the model (self) or a guide scores above the positive minus `mask_margin` leave. | `GISTEmbedLoss` |
+| `mask` | Documents that the model or a guide scores above the positive minus `mask_margin` leave. | `GISTEmbedLoss` |
 | `directions` | Candidates: documents, queries or both, for either side. | `MultipleNegativesRankingLoss` |
 | `hardness` | `hardness_strength` times the cosine is added to logits, without gradient. | its `hardness_mode` |
 | `decoupled` | The positive leaves the denominator. | |
