@@ -84,9 +84,8 @@ def _edges(graph: Any) -> tuple[Ids, Ids, Ids]:
     """Return both ends and the weight of each edge, once."""
     from scipy.sparse import triu
 
-    upper = triu(graph, k=1).tocsr()
-    rows = np.repeat(np.arange(upper.shape[0], dtype=np.int32), np.diff(upper.indptr))
-    return rows, upper.indices.astype(np.int32), upper.data.astype(np.int32)
+    upper = triu(graph, k=1).tocoo()
+    return upper.row.astype(np.int32), upper.col.astype(np.int32), upper.data.astype(np.int32)
 
 
 def _match(one: Ids, two: Ids, priority: NDArray[np.uint64], vertices: int) -> Ids:
@@ -106,6 +105,8 @@ def _match(one: Ids, two: Ids, priority: NDArray[np.uint64], vertices: int) -> I
         partner[single] = np.flatnonzero(single)
         free = partner == np.arange(vertices)
         remaining = free[one] & free[two]
+        if remaining.all():  # a cycle of edges with one priority
+            break
         one, two, priority = one[remaining], two[remaining], priority[remaining]
     return partner
 
