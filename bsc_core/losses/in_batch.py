@@ -130,11 +130,9 @@ class InBatchLoss(Loss):
     def _plain(self, batch: Pairs) -> dict[str, Tensor] | None:
         """Return the losses of the anchors, (B,) by term, of the plain softmax; None for another treatment."""
         config, directions, tau = self.config, self.directions, self.temperature()
-        joint = len(directions) > 1 and config.partition == "joint"
-        same_side = {"query_to_query", "doc_to_doc"} & set(directions)
         if config.mask != "none" or config.hardness != "none" or config.decoupled or config.debiased_prior:
             return None
-        if joint or same_side:
+        if len(directions) > 1 and config.partition == "joint":
             return None
         left, right = batch.left, batch.right
         if len(directions) == 1:

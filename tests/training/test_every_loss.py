@@ -129,7 +129,7 @@ def test_a_learned_temperature_is_saved_with_the_best_model(tiny_encoder, tmp_pa
 
 def test_an_impossible_margin_is_reported_in_the_log(tiny_encoder, tmp_path: Path, capsys) -> None:
     run_of(config_of({"name": "triplet", "margin": 5}, GRADED, tiny_encoder, max_steps=1), tmp_path)
-    assert "Note: margin is 5, but cosine distances never exceed 2" in capsys.readouterr().err
+    assert "Note: The margin is 5; two cosine distances differ by at most 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
