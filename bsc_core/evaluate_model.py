@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bsc_core.config import DataConfig, EncoderConfig
-from bsc_core.data import Corpus, PairDataset, TextTable, load_evaluation_data
+from bsc_core.data import Corpus, PairDataset, load_evaluation_data
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import cached_vectors, embed
 from bsc_core.evaluation import evaluate
@@ -29,6 +29,7 @@ def evaluate_model(
         model, data, rows, rejected, metrics, f1_threshold_from, and intervals: the 95% interval [low, high] of every
         metric over resampled queries, with fixed thresholds.
     """
+    data = data.model_copy(update={"separate_sides": encoder.has_prompts})
     dataset, documents = load_evaluation_data(data)
     vectors = embed_with_corpus(encoder, dataset, documents)
     metrics = evaluate(vectors, dataset, documents, decision=decision, accuracy_decision=accuracy_decision)
@@ -58,7 +59,7 @@ def embed_with_corpus(encoder: EncoderConfig, dataset: PairDataset, corpus: Corp
     documents = np.fromiter(dict.fromkeys(corpus.document.tolist()), dtype=np.int32)  # in corpus order
     others = np.setdiff1d(np.arange(len(dataset.texts), dtype=np.int32), documents)
     parts = [part for part in (documents, others) if len(part)]
-    encoded = [embed(encoder, TextTable(tuple(dataset.texts.take(part)))) for part in parts]
+    encoded = [embed(encoder, dataset.texts.subset(part)[0]) for part in parts]
     vectors = np.empty((len(dataset.texts), encoded[0].shape[1]), dtype=np.float32)
     for part, rows in zip(parts, encoded, strict=True):
         vectors[part] = rows

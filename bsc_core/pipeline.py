@@ -76,7 +76,7 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
         log.say("Loading the encoder")
         model = load_model(config, RunStore(run.folder.parent), resume)
         loss = load_loss(config, model, resume, log.say)
-        tokens = tokenize(model, data.splits.texts.texts, config.encoder.max_seq_length)
+        tokens = tokenize(model, data.splits.texts, config.encoder.max_seq_length)
         if config.training.compile:
             log.say("Compiling the encoder")
             compile_encoder(model, tokens)

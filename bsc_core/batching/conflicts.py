@@ -47,6 +47,7 @@ class Conflicts:
     @classmethod
     def of_dataset(cls, dataset: PairDataset) -> Conflicts:
         """Return all conflicts of a dataset."""
+        dataset = dataset.join_sides()
         query_id = _query_ids(dataset)
         columns: list[NDArray[np.integer]] = [*dataset.text_columns, query_id.astype(np.int64) + len(dataset.texts)]
         ids = np.stack([column.astype(np.int64) for column in columns], axis=1)
@@ -56,6 +57,7 @@ class Conflicts:
     @classmethod
     def of_marked(cls, dataset: PairDataset) -> Conflicts:
         """Return the conflicts of marked false negatives only; rows that share a marked document conflict too."""
+        dataset = dataset.join_sides()
         query_id = _query_ids(dataset)
         columns = [column.astype(np.int64) for column in dataset.text_columns[1:]]
         marked = dataset.marked_pairs[:, 1]

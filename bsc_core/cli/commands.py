@@ -93,10 +93,11 @@ def _encoder_config(arguments: argparse.Namespace, run: Run | None) -> EncoderCo
     """Return the config of the named model or of the run's model."""
     from bsc_core.config import EncoderConfig
 
-    length = {"max_seq_length": arguments.max_seq_length} if arguments.max_seq_length else {}
+    named = {name: getattr(arguments, name) for name in ("max_seq_length", "query_prompt", "document_prompt")}
+    given = {name: value for name, value in named.items() if value is not None}
     if run is None:
-        return EncoderConfig(name=arguments.model, **length)
-    return EncoderConfig(**{**run.config().encoder.model_dump(), "name": str(run.model_folder), **length})
+        return EncoderConfig(name=arguments.model, **given)
+    return EncoderConfig(**{**run.config().encoder.model_dump(), "name": str(run.model_folder), **given})
 
 
 def _on_task(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | None, given: Report) -> Report:
@@ -126,12 +127,13 @@ def _on_task(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | N
 
 def _baseline(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | None) -> EncoderConfig:
     """Return the baseline: the named encoder, the one the run started from, or the bundled one."""
+    from bsc_core.config import EncoderConfig
     from bsc_core.runs import RunStore
 
     if run is not None and not arguments.baseline:
         start = RunStore(run.folder.parent).encoder(run.config().encoder)
         return start.model_copy(update={"lora": None, "max_seq_length": encoder.max_seq_length})
-    return encoder.model_copy(update={"name": arguments.baseline or "bundled"})
+    return EncoderConfig(name=arguments.baseline or "bundled", max_seq_length=encoder.max_seq_length)
 
 
 def plan(arguments: argparse.Namespace) -> Outcome:

@@ -104,6 +104,13 @@ def _add_evaluation(commands: Any) -> None:
         "--max-seq-length", "--max-length", type=_at_least_one, help="tokens per text (default: the run's, else 90)"
     )
 
+    for side in ("query", "document"):
+        command.add_argument(
+            f"--{side}-prompt",
+            metavar="TEXT_OR_NAME",
+            help=f"text put before each {side}, or a name of the model's prompts (default: the run's)",
+        )
+
     command = _command(commands, "plan", plan)
     _add_config(command)
     command.add_argument("--epoch", type=_at_least_zero, default=0, help="epoch of the plan, from 0")

@@ -207,6 +207,13 @@ class DataConfig(Section):
     no text is in two splits."""
     filters: tuple[FilterName, ...] = ()
     """Filters applied to the rows, in this order; see docs/data.md."""
+    text_identity: Literal["exact", "normalized"] = "exact"
+    """normalized: texts that differ only in case, punctuation, quotation marks or spaces are one text, the first of
+    them, everywhere: in duplicates, batches, masks, mining and evaluation, where every copy of a right document is
+    right."""
+    separate_sides: bool = False
+    """Encode queries and documents separately, so that a text that is both has two vectors. Set by the prompts of the
+    encoder."""
     false_negatives: str | None = Field(None, title="Marked false negatives")
     """File with the columns query and document: pairs that are not negatives. The loss does not use them as negatives,
     and their rows are not in one batch."""

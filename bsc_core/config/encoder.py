@@ -30,7 +30,17 @@ class EncoderConfig(Section):
     hub id, or run:RUN for the model of another run."""
     max_seq_length: int = Field(90, ge=2, le=8192, title="Maximum sequence length")
     """Tokens per text; longer texts are truncated. The BSC paper uses 90."""
+    query_prompt: str | None = Field(None, max_length=2000)
+    """Text put before each query, such as "query: ", or the name of one of the model's prompts, such as query; none:
+    the model's default prompt."""
+    document_prompt: str | None = Field(None, max_length=2000)
+    """The same for each document."""
     lora: LoRAConfig | None = Field(None, title="LoRA")
     """Train low-rank adapters instead of all weights; merged when saved."""
     unpadded: bool = Field(False, title="No padding")
     """Padding-free attention on a GPU; not yet verified on one."""
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether queries and documents have prompts of their own."""
+        return self.query_prompt is not None or self.document_prompt is not None

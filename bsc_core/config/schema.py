@@ -3,7 +3,9 @@
 Forms, the file format, the docs table and error messages are all derived from these models.
 """
 
-from pydantic import Field, field_validator
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
 
 from bsc_core.config.batching import BatchingConfig
 from bsc_core.config.data import DataConfig
@@ -44,3 +46,11 @@ class RunConfig(Section):
     loss: LossConfig = BSCLossConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _separate_sides(self) -> Self:
+        """Separate queries and documents in the data where they have prompts of their own."""
+        if self.encoder.has_prompts != self.data.separate_sides:
+            data = self.data.model_copy(update={"separate_sides": self.encoder.has_prompts})
+            object.__setattr__(self, "data", data)
+        return self

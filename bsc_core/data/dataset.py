@@ -26,9 +26,16 @@ EXAMPLES = 3  # rows displayed for each stage
 
 @dataclass(frozen=True)
 class TextTable:
-    """U distinct texts, numbered from 0 in order of first appearance."""
+    """U distinct texts, numbered from 0 in order of first appearance.
+
+    Attributes:
+        texts: The texts.
+        queries: Where queries and documents are encoded with different prompts, the number of query texts, which come
+            first; a text that is both then has two ids. None: each text is encoded once.
+    """
 
     texts: tuple[str, ...]
+    queries: int | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -44,10 +51,14 @@ class TextTable:
         return [self.texts[text_id] for text_id in ids]
 
     def subset(self, ids: Ids) -> tuple[TextTable, Ids]:
-        """Return a table of these texts, and (U,) the new id of each text of this one, -1 for those left out."""
+        """Return a table of these texts, and (U,) the new id of each text of this one, -1 for those left out.
+
+        ids: text ids; of a table with a number of queries, queries before documents.
+        """
         new_ids = np.full(len(self), -1, dtype=np.int32)
         new_ids[ids] = np.arange(len(ids), dtype=np.int32)
-        return TextTable(tuple(self.take(ids))), new_ids
+        queries = None if self.queries is None else int((ids < self.queries).sum())
+        return TextTable(tuple(self.take(ids)), queries), new_ids
 
     @cached_property
     def digest(self) -> str:
@@ -57,6 +68,8 @@ class TextTable:
             raw = text.encode("utf-8")
             digest.update(len(raw).to_bytes(8, "little"))  # the length separates ("ab", "c") from ("a", "bc")
             digest.update(raw)
+        if self.queries is not None:
+            digest.update(f"queries {self.queries}".encode())
         return digest.hexdigest()
 
     @cached_property
@@ -188,25 +201,38 @@ class PairDataset:
         """Return the same pairs on a table of their texts only, in the previous order."""
         return self.reindex_texts(*self.texts.subset(np.unique(np.concatenate(self.text_columns))))
 
-    def reindex_texts(self, texts: TextTable, new_ids: Ids) -> PairDataset:
+    def reindex_texts(self, texts: TextTable, new_ids: Ids, document_ids: Ids | None = None) -> PairDataset:
         """Return the same pairs on another table.
 
         Args:
             texts: The other table.
             new_ids: (U,) id in the other table of each text of this one, -1 for a text that no row uses.
+            document_ids: (U,) the same for documents and negatives, where `new_ids` is for queries only.
         """
+        document_ids = new_ids if document_ids is None else document_ids
         marked = None
         if self.false_negatives is not None:
-            moved = new_ids[self.false_negatives]
+            query, document = self.false_negatives.T
+            moved = np.stack([new_ids[query], document_ids[document]], axis=1)
             marked = moved[(moved >= 0).all(axis=1)]
         return replace(
             self,
             texts=texts,
             query=new_ids[self.query],
-            document=new_ids[self.document],
-            negative=None if self.negative is None else new_ids[self.negative],
+            document=document_ids[self.document],
+            negative=None if self.negative is None else document_ids[self.negative],
             false_negatives=marked,
         )
+
+    def separate_sides(self) -> PairDataset:
+        """Return the same pairs on a table in which a text that is both a query and a document has two ids."""
+        return separate_sides([self], None)[0][0]
+
+    def join_sides(self) -> PairDataset:
+        """Return the same pairs with one id for each distinct text, also where sides are separate."""
+        if self.texts.queries is None:
+            return self
+        return self.reindex_texts(*TextTable.from_texts(self.texts))
 
     def examples(self) -> tuple[tuple[str, ...], ...]:
         """Return up to three rows, far apart: their texts and, where there are labels, the label."""
@@ -326,6 +352,11 @@ class DatasetSplits:
         named = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: split for name, split in named.items() if split is not None}
 
+    def separate_sides(self) -> DatasetSplits:
+        """Return the same data on a table in which a text that is both a query and a document has two ids."""
+        pairs, corpus = separate_sides(list(self.splits.values()), self.corpus)
+        return replace(self.with_splits(dict(zip(self.splits, pairs, strict=True))), corpus=corpus)
+
     def with_splits(self, splits: Mapping[str, PairDataset]) -> DatasetSplits:
         """Return the same data with other splits, by name."""
         return replace(self, train=splits["train"], dev=splits["dev"], test=splits.get("test"))
@@ -345,6 +376,30 @@ def share_texts(pairs: Sequence[PairDataset], corpus: Corpus | None) -> DatasetS
     train, dev, *test = [split.reindex_texts(texts, new_ids) for split, new_ids in zip(compact, maps, strict=False)]
     moved = corpus.reindex_texts(texts, maps[-1]) if corpus is not None else None
     return DatasetSplits(train, dev, test[0] if test else None, moved)
+
+
+def separate_sides(pairs: Sequence[PairDataset], corpus: Corpus | None) -> tuple[list[PairDataset], Corpus | None]:
+    """Give the texts of queries and those of documents separate ids, so that each side can have its own prompt.
+
+    Args:
+        pairs: Datasets on one text table.
+        corpus: Documents on the same table, or None.
+
+    Returns:
+        The same data on one table with `queries` set.
+    """
+    texts = pairs[0].texts
+    if texts.queries is not None:
+        return list(pairs), corpus
+    queries = np.unique(np.concatenate([part.query for part in pairs]))
+    columns = [column for part in pairs for column in part.text_columns[1:]]
+    documents = np.unique(np.concatenate([*columns, *([] if corpus is None else [corpus.document])]))
+    _, query_ids = texts.subset(queries)
+    _, document_ids = texts.subset(documents)
+    document_ids[document_ids >= 0] += len(queries)
+    table = TextTable(tuple(texts.take([*queries, *documents])), queries=len(queries))
+    moved = [part.reindex_texts(table, query_ids, document_ids) for part in pairs]
+    return moved, None if corpus is None else corpus.reindex_texts(table, document_ids)
 
 
 def merge_text_tables(tables: Sequence[TextTable]) -> tuple[TextTable, list[Ids]]:

@@ -55,8 +55,12 @@ def unmark_false_negative(path: Path | str, query: str, document: str) -> None:
 def with_false_negatives(dataset: PairDataset, pairs: list[TextPair]) -> PairDataset:
     """Return the dataset with those marked pairs whose texts are both in it."""
     marked_texts = {text for pair in pairs for text in pair}
-    ids = {text: number for number, text in enumerate(dataset.texts) if text in marked_texts}
-    marked = [(ids[query], ids[document]) for query, document in pairs if query in ids and document in ids]
+    texts, sides = dataset.texts, dataset.texts.queries
+    ids = {text: number for number, text in enumerate(texts.texts[:sides]) if text in marked_texts}
+    documents = ids
+    if sides is not None:
+        documents = {text: number for number, text in enumerate(texts.texts[sides:], sides) if text in marked_texts}
+    marked = [(ids[query], documents[document]) for query, document in pairs if query in ids and document in documents]
     return replace(dataset, false_negatives=np.asarray(marked, dtype=np.int32).reshape(-1, 2))
 
 

@@ -12,9 +12,11 @@ from bsc_core.data.dataset import (
     Corpus,
     DatasetSplits,
     PairDataset,
+    TextTable,
     align_class_ids,
     concatenate_rows,
     merge_text_tables,
+    separate_sides,
     share_texts,
 )
 from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
@@ -23,7 +25,9 @@ from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.quality.filters import FILTERS
 from bsc_core.data.schema.columns import SPLIT
 from bsc_core.data.splits import connected_queries, split_by_component, split_by_query
+from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, ConfigError
+from bsc_core.types import Ids
 
 __all__ = ["DatasetSplits", "load_data", "load_evaluation_data", "load_evaluation_splits"]
 
@@ -42,38 +46,81 @@ def load_data(config: DataConfig, *, seed: int = SPLIT_SEED) -> DatasetSplits:
         DataError: A filter leaves a split without rows.
         BscError: As the readers.
     """
-    files = _read_training_files(config)
-    data = _split(concatenate(files, config.train_split), config, seed)
+    reader = _Reader(config)
+    files = _read_training_files(reader)
+    data = _split(concatenate(files, config.train_split), reader, seed)
     data = replace(data, mix_reports=tuple(dataset.report for dataset in files[1:]))
     for name in config.filters:
         data, dropped = FILTERS[name](data)
         data = replace(data, filtered=(*data.filtered, (name, dropped)))
-    return _mark_false_negatives(data, config)
+    return _finish(data, config)
 
 
 def load_evaluation_splits(train: PairDataset, config: DataConfig) -> DatasetSplits:
     """Read dev, test and corpus of an experiment with streamed training pairs; `train` is a sample of these."""
-    splits = [train, _evaluation_rows(train, config, "dev"), _evaluation_rows(train, config, "test")]
-    data = share_texts([split for split in splits if split is not None], _read_corpus(config))
-    return _mark_false_negatives(data, config)
+    reader = _Reader(config)
+    splits = [train, _evaluation_rows(train, reader, "dev"), _evaluation_rows(train, reader, "test")]
+    data = share_texts([split for split in splits if split is not None], reader.corpus())
+    return _finish(data, config)
 
 
 def load_evaluation_data(config: DataConfig) -> tuple[PairDataset, Corpus | None]:
     """Read all pairs of `config.train`, whatever their split, and the corpus if there is one, on one text table."""
-    dataset, documents = _to_rows(read_table(config.train), config), _read_corpus(config)
-    if documents is None:
-        return dataset, None
-    texts, (pair_ids, corpus_ids) = merge_text_tables([dataset.texts, documents.texts])
-    return dataset.reindex_texts(texts, pair_ids), documents.reindex_texts(texts, corpus_ids)
+    reader = _Reader(config)
+    dataset, documents = reader.rows(read_table(config.train)), reader.corpus()
+    if documents is not None:
+        texts, (pair_ids, corpus_ids) = merge_text_tables([dataset.texts, documents.texts])
+        dataset, documents = dataset.reindex_texts(texts, pair_ids), documents.reindex_texts(texts, corpus_ids)
+        if config.text_identity == "normalized":
+            (dataset,), documents = merge_keys([dataset], documents)
+    if config.separate_sides:
+        (dataset,), documents = separate_sides([dataset], documents)
+    return dataset, documents
 
 
-def _read_training_files(config: DataConfig) -> list[PairDataset]:
-    first = _to_rows(read_table(config.train), config)
+class _Reader:
+    """Reads the files of a config, whose equal texts are those of `config.text_identity`."""
+
+    def __init__(self, config: DataConfig) -> None:
+        self.config = config
+        self._first: dict[str, str] = {}
+
+    def rows(self, table: Table, config: DataConfig | None = None) -> PairDataset:
+        """Map the columns and build the rows: pairs, or sentences from which examples will be generated."""
+        config = config or self.config
+        if config.examples is not None:
+            dataset = to_sentences(table, config.examples, config.threshold)
+        else:
+            limits = (config.label_min, config.label_max)
+            dataset = to_pairs(table, config.columns, threshold=config.threshold, limits=limits)
+        if self.config.text_identity == "exact":
+            return dataset
+        merged = dataset.reindex_texts(*self._merge(dataset.texts))
+        groups = merged.query if config.examples is not None else connected_queries(merged)
+        return replace(merged, query_group=groups)
+
+    def corpus(self) -> Corpus | None:
+        """Read the documents to search, if the config has any."""
+        if not self.config.corpus:
+            return None
+        documents = read_corpus(self.config.corpus, self.config.corpus_columns)
+        if self.config.text_identity == "exact":
+            return documents
+        return documents.reindex_texts(*self._merge(documents.texts))
+
+    def _merge(self, texts: TextTable) -> tuple[TextTable, Ids]:
+        """Return a table of the first of equal texts among all files, and the new id of each text, (U,)."""
+        return TextTable.from_texts(self._first.setdefault(normalize_text(text), text) for text in texts)
+
+
+def _read_training_files(reader: _Reader) -> list[PairDataset]:
+    config = reader.config
+    first = reader.rows(read_table(config.train))
     datasets = [first]
     for path in config.mix:
         table = read_table(path)
         try:
-            datasets.append(_to_rows(table, _config_of_mixed_file(config, first, table.names)))
+            datasets.append(reader.rows(table, _config_of_mixed_file(config, first, table.names)))
         except ColumnError as error:
             raise ColumnError(f"{error} (a file of data.mix needs the columns of {config.train})") from None
     return datasets
@@ -117,39 +164,29 @@ def concatenate(datasets: Sequence[PairDataset], train_split: str = "train") -> 
     return replace(joined, query_group=connected_queries(joined))
 
 
-def _to_rows(table: Table, config: DataConfig) -> PairDataset:
-    """Map the columns and build the rows: pairs, or sentences from which examples will be generated."""
-    if config.examples is not None:
-        return to_sentences(table, config.examples, config.threshold)
-    limits = (config.label_min, config.label_max)
-    return to_pairs(table, config.columns, threshold=config.threshold, limits=limits)
-
-
-def _read_corpus(config: DataConfig) -> Corpus | None:
-    return read_corpus(config.corpus, config.corpus_columns) if config.corpus else None
-
-
-def _split(rows: PairDataset, config: DataConfig, seed: int) -> DatasetSplits:
+def _split(rows: PairDataset, reader: _Reader, seed: int) -> DatasetSplits:
+    config = reader.config
     train = _rows_of_split(rows, config.train_split, "train_split")
-    test = _evaluation_rows(rows, config, "test")
-    dev = _evaluation_rows(rows, config, "dev")
+    test = _evaluation_rows(rows, reader, "test")
+    dev = _evaluation_rows(rows, reader, "dev")
     if dev is None:
         hold_out = split_by_component if config.split_by == "component" else split_by_query
         train, dev = hold_out(train, share=config.dev_size, seed=seed)
-    data = share_texts([train, dev] if test is None else [train, dev, test], _read_corpus(config))
+    data = share_texts([train, dev] if test is None else [train, dev, test], reader.corpus())
     used = {config.train_split}
     used |= set() if config.dev else {config.dev_split}
     used |= set() if config.test else {config.test_split}
     return replace(data, unused=tuple((name, n) for name, n in Counter(rows.split or ()).items() if name not in used))
 
 
-def _evaluation_rows(rows: PairDataset, config: DataConfig, name: Literal["dev", "test"]) -> PairDataset | None:
+def _evaluation_rows(rows: PairDataset, reader: _Reader, name: Literal["dev", "test"]) -> PairDataset | None:
     """Return the dev or test rows: from a separate file, else from a split of the training file, else None."""
+    config = reader.config
     path = config.dev if name == "dev" else config.test
     split = config.dev_split if name == "dev" else config.test_split
     if path is not None:
         table = read_table(path)
-        return _rows_of_split(_to_rows(table, _without_missing_split(config, table.names)), split, f"{name}_split")
+        return _rows_of_split(reader.rows(table, _without_missing_split(config, table.names)), split, f"{name}_split")
     if rows.split is None:
         return None
     if split == config.train_split:
@@ -185,8 +222,30 @@ def _rows_of_split(dataset: PairDataset, split: str, field: str) -> PairDataset:
     return dataset.take(rows)
 
 
-def _mark_false_negatives(data: DatasetSplits, config: DataConfig) -> DatasetSplits:
+def _finish(data: DatasetSplits, config: DataConfig) -> DatasetSplits:
+    """Merge the keys of equal documents, separate the sides, and mark false negatives, as the config requests."""
+    if config.text_identity == "normalized" and data.corpus is not None:
+        pairs, corpus = merge_keys(list(data.splits.values()), data.corpus)
+        data = replace(data.with_splits(dict(zip(data.splits, pairs, strict=True))), corpus=corpus)
+    if config.separate_sides:
+        data = data.separate_sides()
     if not config.false_negatives:
         return data
-    pairs = read_false_negatives(config.false_negatives)
-    return data.with_splits({name: with_false_negatives(split, pairs) for name, split in data.splits.items()})
+    marked = read_false_negatives(config.false_negatives)
+    return data.with_splits({name: with_false_negatives(split, marked) for name, split in data.splits.items()})
+
+
+def merge_keys(pairs: Sequence[PairDataset], corpus: Corpus) -> tuple[list[PairDataset], Corpus]:
+    """Give the documents of one text the same key, that of the first, so that each copy of a gold document is gold."""
+    if corpus.key is None:
+        return list(pairs), corpus
+    first: dict[int, str] = {}
+    keys = tuple(first.setdefault(text, key) for text, key in zip(corpus.document.tolist(), corpus.key, strict=True))
+    new_key = dict(zip(corpus.key, keys, strict=True))
+    moved = [
+        part
+        if part.document_key is None
+        else replace(part, document_key=tuple(new_key.get(key, key) for key in part.document_key))
+        for part in pairs
+    ]
+    return moved, replace(corpus, key=keys)

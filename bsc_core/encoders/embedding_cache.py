@@ -18,7 +18,7 @@ import numpy as np
 from bsc_core.config import EncoderConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.encoders.pretrained import load_folder
-from bsc_core.encoders.registry import encoder_folder
+from bsc_core.encoders.registry import encoder_folder, set_prompts
 from bsc_core.files import atomic_write
 from bsc_core.paths import cache_folder
 from bsc_core.types import Progress, Vectors
@@ -54,7 +54,8 @@ def embed(encoder: EncoderConfig | Path | str, texts: TextTable, *, progress: Pr
         from bsc_core.encoders.tokens import tokenize
 
         model = load_folder(folder, config.max_seq_length)
-        return encode(model, tokenize(model, texts.texts, config.max_seq_length), progress=progress)
+        set_prompts(model, config)
+        return encode(model, tokenize(model, texts, config.max_seq_length), progress=progress)
 
     return get_or_compute(config, texts, encode_texts)
 
@@ -98,6 +99,7 @@ def _config(encoder: EncoderConfig | Path | str) -> EncoderConfig:
 
 def _cache_path(folder: Path, config: EncoderConfig, texts: TextTable, precision: Precision = "fp32") -> Path:
     suffix = "" if precision == "fp32" else f" {precision}"
+    suffix += f" {config.query_prompt!r} {config.document_prompt!r}" if config.has_prompts else ""
     key = f"{folder_digest(folder)} {texts.digest} {config.max_seq_length}{suffix}"
     return cache_folder() / "embeddings" / f"{hashlib.sha256(key.encode()).hexdigest()}.npy"
 

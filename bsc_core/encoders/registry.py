@@ -11,7 +11,7 @@ from bsc_core.config import EncoderConfig
 from bsc_core.encoders.bundled import bundled_folder, unnormalized_folder
 from bsc_core.encoders.pretrained import check_folder, fetch, load_folder
 from bsc_core.encoders.static import static_folder
-from bsc_core.errors import ModelError
+from bsc_core.errors import ConfigError, ModelError
 from bsc_core.paths import check_path
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ ENCODERS: dict[str, Callable[[], Path]] = {
     "static": static_folder,
 }
 
+PROMPT_NAME = re.compile(r"[\w-]+")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -66,7 +67,37 @@ def load_encoder(config: EncoderConfig) -> SentenceTransformer:
         PathError: The folder is missing or may not be read.
         ConfigError: The model cannot read texts of that length.
     """
-    return load_folder(encoder_folder(config.name), config.max_seq_length)
+    model = load_folder(encoder_folder(config.name), config.max_seq_length)
+    set_prompts(model, config)
+    return model
+
+
+def set_prompts(model: SentenceTransformer, config: EncoderConfig) -> None:
+    """Set the model's prompts `query` and `document` to those of the config, which are saved with the model.
+
+    A prompt of word characters only is the name of one of the model's prompts; any other is the text itself.
+
+    Raises:
+        ConfigError: The model has no prompt of that name, or leaves prompts out of its pooling.
+    """
+    if not config.has_prompts:
+        return
+    known = {name: text for name, text in (model.prompts or {}).items() if text}
+    default = known.get(model.default_prompt_name or "", "")
+    for side in ("query", "document"):
+        prompt = getattr(config, f"{side}_prompt")
+        if prompt is not None and PROMPT_NAME.fullmatch(prompt) and prompt not in known:
+            names = f"its prompts are {', '.join(known)}" if known else "it has no prompts"
+            raise ConfigError(
+                f"encoder.{side}_prompt is {prompt!r}, which is not a prompt of {config.name} ({names}); give one of "
+                f'its names, or the text itself with a colon or a space, such as "{prompt}: "'
+            )
+        model.prompts[side] = default if prompt is None else known.get(prompt, prompt)
+    if any(getattr(module, "include_prompt", True) is False for module in model):
+        raise ConfigError(
+            f"{config.name} leaves prompts out of its pooling (include_prompt = false), which is not supported; "
+            "remove encoder.query_prompt and encoder.document_prompt"
+        )
 
 
 def _is_hub_id(name: str) -> bool:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bsc_core.data.dataset import TextTable
 from bsc_core.types import Indices
 
 if TYPE_CHECKING:
@@ -103,18 +104,40 @@ def token_budget(device: torch.device, requested: int | None = None) -> int:
     return requested or (512 if device.type == "cpu" else 16_384)
 
 
-def tokenize(model: SentenceTransformer, texts: Sequence[str], max_seq_length: int) -> TokenTable:
+def tokenize(
+    model: SentenceTransformer,
+    texts: TextTable | Sequence[str],
+    max_seq_length: int,
+    *,
+    side: Literal["query", "document"] | None = None,
+) -> TokenTable:
     """Tokenize texts as the model's `encode` does, truncated to `max_seq_length` tokens.
 
-    Works for transformers and StaticEmbedding models. A default prompt of the model is put before each text. A text
-    without tokens (such as one control character) has length 0 in a StaticEmbedding and gets a zero vector.
+    Works for transformers and StaticEmbedding models. The model's default prompt is put before each text, or its prompt
+    of a side, as `encode_query` and `encode_document` do. A text without tokens (such as one control character) has
+    length 0 in a StaticEmbedding and gets a zero vector.
+
+    Args:
+        model: The encoder.
+        texts: The U texts. Those of a table with separate sides get the prompts of these.
+        max_seq_length: Tokens after which a text is truncated, including those of the prompt.
+        side: Side of all texts; None for a table, or if they have no side.
     """
-    prompt = (model.prompts or {}).get(model.default_prompt_name or "") or ""
+    prompts = model.prompts or {}
+    default = prompts.get(model.default_prompt_name or "") or ""
+    queries = texts.queries if isinstance(texts, TextTable) else None
+    texts = texts.texts if isinstance(texts, TextTable) else texts
+    if queries is not None:
+        counts = {"query": queries, "document": len(texts) - queries}
+        prompt_of = [prompts.get(name, default) or "" for name, count in counts.items() for _ in range(count)]
+    else:
+        prompt_of = [default if side is None else prompts.get(side, default) or ""] * len(texts)
     bag = isinstance(getattr(model[0], "embedding", None), nn.EmbeddingBag)
     tokenize_block = _bag_tokens if bag else _transformer_tokens
     pieces: list[list[int]] = []
     for start in range(0, len(texts), TOKENIZER_BATCH):
-        block = [prompt + text for text in texts[start : start + TOKENIZER_BATCH]]
+        rows = slice(start, start + TOKENIZER_BATCH)
+        block = [prompt + text for prompt, text in zip(prompt_of[rows], texts[rows], strict=True)]
         pieces.extend(tokenize_block(model.tokenizer, block, max_seq_length))
     offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
     np.cumsum([len(piece) for piece in pieces], out=offsets[1:])

@@ -64,7 +64,7 @@ def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflig
         say(1, STAGES, "loading the encoder")
         model = load_model(config.model_copy(update={"encoder": encoder}), store)
         loss = load_loss(config, model, say=notes.append)
-        tokens = tokenize(model, data.splits.texts.texts, encoder.max_seq_length)
+        tokens = tokenize(model, data.splits.texts, encoder.max_seq_length)
         if training.compile:
             say(1, STAGES, "compiling the encoder")
             compile_encoder(model, tokens)

@@ -35,7 +35,11 @@ def load_experiment(config: DataConfig, *, seed: int = SPLIT_SEED, progress: Pro
         BscError: As `load_data` and the reference encoder.
     """
     _check_generators(config)
-    data = load_data(config, seed=seed)
+    data = _generate(load_data(config.model_copy(update={"separate_sides": False}), seed=seed), config, progress)
+    return data.separate_sides() if config.separate_sides else data
+
+
+def _generate(data: DatasetSplits, config: DataConfig, progress: Progress | None) -> DatasetSplits:
     if config.examples is not None:
         return _with_examples(data, config.examples, progress)
     if config.negatives is not None:

@@ -81,7 +81,7 @@ def streams(config: RunConfig) -> bool:
     """
     needs_all = any(getattr(config.data, name) for name in NEEDS_ALL_ROWS) or config.batching.no_duplicates
     ordered = config.batching.strategy == "sequential" and config.data.dev is not None
-    needs_all = needs_all or bool(config.loss.guides)
+    needs_all = needs_all or bool(config.loss.guides) or config.data.text_identity == "normalized"
     return ordered and not needs_all and open_source(config.data.train).format == "shards"
 
 
@@ -140,6 +140,7 @@ class PairStream:
         )
         if not trains_on_negatives(self.config) and pairs.has_negatives:
             self._refuse()
+        pairs = pairs.separate_sides() if data.separate_sides else pairs
         return with_false_negatives(pairs, self.false_negatives) if self.false_negatives else pairs
 
     def _refuse(self) -> None:

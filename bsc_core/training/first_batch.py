@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 MAX_PAIRS = 64
+Side = Literal["query", "document"] | None
 
 
 def first_batch(
@@ -44,7 +45,8 @@ def first_batch(
         columns["negative"] = dataset.negative
     pairs: list[dict[str, Any]] = [{} for _ in shown]
     for name, column in columns.items():
-        decoded = _decode(model, [dataset.texts.texts[text] for text in column[shown]], max_seq_length)
+        side: Side = None if dataset.texts.queries is None else "query" if column is dataset.query else "document"
+        decoded = _decode(model, dataset.texts.take(column[shown]), max_seq_length, side)
         for pair, (text, count, cut) in zip(pairs, decoded, strict=True):
             pair |= {name: text, f"{name}_tokens": count, f"{name}_cut": cut}
     for pair, row in zip(pairs, shown, strict=True):
@@ -52,12 +54,14 @@ def first_batch(
     return {"epoch": 1, "size": len(rows), "pairs": pairs}
 
 
-def _decode(model: SentenceTransformer, texts: Sequence[str], max_seq_length: int) -> list[tuple[str, int, bool]]:
+def _decode(
+    model: SentenceTransformer, texts: Sequence[str], max_seq_length: int, side: Side
+) -> list[tuple[str, int, bool]]:
     """Return the decoded text, the number of tokens, and whether it was truncated, of each text."""
     with _truncation_plus_one(model, max_seq_length):
-        table = tokenize(model, texts, max_seq_length + 1)
+        table = tokenize(model, texts, max_seq_length + 1, side=side)
     longer = table.lengths > max_seq_length
-    table = tokenize(model, texts, max_seq_length)
+    table = tokenize(model, texts, max_seq_length, side=side)
     pieces = np.split(table.tokens, table.offsets[1:-1])
     decoded = [model.tokenizer.decode(piece.tolist(), skip_special_tokens=True) for piece in pieces]
     return list(zip(decoded, table.lengths.tolist(), longer.tolist(), strict=True))

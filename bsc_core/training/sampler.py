@@ -183,7 +183,7 @@ class ShardSampler:
 
     def _load_window(self, pairs: PairDataset) -> None:
         self.dataset = pairs
-        self.tokens = tokenize(self.model, pairs.texts.texts, self.stream.config.encoder.max_seq_length)
+        self.tokens = tokenize(self.model, pairs.texts, self.stream.config.encoder.max_seq_length)
 
 
 class StreamedBatches:

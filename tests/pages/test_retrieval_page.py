@@ -75,7 +75,7 @@ def test_the_vector_of_a_typed_text_is_the_one_the_run_stored(finished: Run) -> 
     data = run_data.load_splits(finished)
     for model in run_data.models(finished):
         stored = np.asarray(model.vectors()[0])
-        typed = run_data.encode_texts(model, [data.texts[0]])[0]
+        typed = run_data.encode_queries(model, [data.texts[0]])[0]
         cosine = float(stored @ typed / np.linalg.norm(stored) / np.linalg.norm(typed))
         assert cosine == pytest.approx(1.0, abs=1e-4)
 

@@ -77,7 +77,7 @@ def test_user_queries_are_searched_again_for_other_documents(finished: Run) -> N
         answers = custom_queries.answer_queries(search, queries)
         first = [
             top_k(
-                run_data.encode_texts(model, list(queries.texts)), np.asarray(model.vectors())[search.task.corpus], 10
+                run_data.encode_queries(model, list(queries.texts)), np.asarray(model.vectors())[search.task.corpus], 10
             )[0]
             for model in search.models
         ]

@@ -69,7 +69,9 @@ def row_vectors(table: pyarrow.Table, *, batching: BatchingConfig, encoder: Enco
         from bsc_core.encoders import encode, tokenize
 
         model = _model(encoder.model_dump_json())
-        vectors = encode(model, tokenize(model, table[batching.group_by].to_pylist(), encoder.max_seq_length))
+        side = batching.group_by if encoder.has_prompts else None
+        texts = table[batching.group_by].to_pylist()
+        vectors = encode(model, tokenize(model, texts, encoder.max_seq_length, side=side))
     if not np.isfinite(vectors).all():
         raise InputError("vectors contain a number that is not finite; encode the texts again")
     return unit_rows(vectors) if batching.metric == "cosine" else vectors

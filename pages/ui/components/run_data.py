@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from bsc_core.data.load import DatasetSplits
 
+LOADING = ("name", "max_seq_length", "query_prompt", "document_prompt")
+"""Fields of an encoder's config that decide how it is loaded."""
 PARTS = {"before": "before training", "after": "after training"}
 
 
@@ -54,7 +56,7 @@ class Model:
         start = self.run.config().encoder
         if self.part == "before":
             return start
-        return EncoderConfig(name=str(self.run.model_folder), max_seq_length=start.max_seq_length)
+        return start.model_copy(update={"name": str(self.run.model_folder)})
 
 
 def models(run: Run) -> list[Model]:
@@ -79,19 +81,20 @@ def load_splits(run: Run) -> DatasetSplits:
     return data
 
 
-def encode_texts(model: Model, texts: list[str]) -> np.ndarray:
-    """Return the (N, D) float32 vectors of texts that are not part of the run."""
+def encode_queries(model: Model, texts: list[str]) -> np.ndarray:
+    """Return the (N, D) float32 vectors of queries that are not part of the run, with its prompt for queries."""
     from bsc_core.encoders import encode, tokenize
 
     config = data_cache.run_store().encoder(model.encoder())
-    encoder, lock = _encoder(config.name, config.max_seq_length, model.run.id)
+    encoder, lock = _encoder(config.model_dump_json(include=set(LOADING)), model.run.id)
+    side: Literal["query"] | None = "query" if config.has_prompts else None
     with lock:  # one session at a time
-        vectors: np.ndarray = encode(encoder, tokenize(encoder, texts, config.max_seq_length))
+        vectors: np.ndarray = encode(encoder, tokenize(encoder, texts, config.max_seq_length, side=side))
     return vectors
 
 
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
-def _encoder(name: str, max_seq_length: int, run_id: str) -> tuple[Any, threading.Lock]:
+def _encoder(config_json: str, run_id: str) -> tuple[Any, threading.Lock]:
     from bsc_core.encoders import load_encoder
 
-    return load_encoder(EncoderConfig(name=name, max_seq_length=max_seq_length)), threading.Lock()
+    return load_encoder(EncoderConfig.model_validate_json(config_json)), threading.Lock()

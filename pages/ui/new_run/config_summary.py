@@ -86,7 +86,8 @@ def data_sentence(summary: DataSummary) -> str:
 def encoder_sentence(encoder: EncoderConfig) -> str:
     """Describe the encoder section in one sentence."""
     lora = f", LoRA of rank {encoder.lora.rank}" if encoder.lora else ""
-    return f"Encoder: {encoder_name(encoder.name)}, texts up to {encoder.max_seq_length} tokens{lora}"
+    prompts = ", with prompts" if encoder.has_prompts else ""
+    return f"Encoder: {encoder_name(encoder.name)}, texts up to {encoder.max_seq_length} tokens{prompts}{lora}"
 
 
 def encoder_name(name: str) -> str:

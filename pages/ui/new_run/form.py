@@ -23,7 +23,8 @@ SHOWN = {
     "encoder": ("max_seq_length",),
     "training": ("epochs", "batch_size", "learning_rate", "seed"),
 }
-MORE_DATA = ("label_min", "label_max", "train_split", "dev_split", "test_split", "split_by")
+MORE_ENCODER = ("query_prompt", "document_prompt", "unpadded")
+MORE_DATA = ("label_min", "label_max", "train_split", "dev_split", "test_split", "split_by", "text_identity")
 BATCHING = {  # strategy: fields shown first, fields under More
     "nearest": (("group_size", "group_by", "metric"), ("neighbors", "search", "distinct_texts", "easy_first")),
     "words": (("group_size", "group_by", "shingle_size"), ("stop_count",)),
@@ -50,7 +51,7 @@ TRAINING_TABS = {
 EVALUATION = ("metric", "k", "each_epoch", "epoch_texts")
 FIELDS = {  # section: every field that has a widget
     "data": (*SHOWN["data"], *MORE_DATA),
-    "encoder": ("name", *SHOWN["encoder"], "unpadded"),
+    "encoder": ("name", *SHOWN["encoder"], *MORE_ENCODER),
     LORA: ("rank", "alpha", "dropout", "targets"),
     "batching": (
         *("strategy", "group_size", "group_by", "metric", "shingle_size", "clusters"),
@@ -110,7 +111,7 @@ def _draw_encoder() -> None:
     draw_fields("encoder", SHOWN["encoder"])
     if not _more("encoder"):
         return
-    draw_fields("encoder", ("unpadded",))
+    draw_fields("encoder", MORE_ENCODER)
     title, about = config_form.info_of("encoder", "lora").title, config_form.help_of("encoder", "lora")
     if st.toggle(str(title), key=f"{PAGE}.{LORA}", help=about, persist_state="session"):
         draw_fields(LORA, FIELDS[LORA])

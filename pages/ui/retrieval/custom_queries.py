@@ -90,7 +90,7 @@ QUERIES_KEY = {QuerySet: lambda queries: (queries.texts, queries.gold)}
 def answer_queries(search: Search, queries: QuerySet) -> Answers:
     """Answer the queries with both models, cached across sessions."""
     documents = [TextRows(model.vectors(), search.task.corpus) for model in search.models]
-    encoded = [run_data.encode_texts(model, list(queries.texts)) for model in search.models]
+    encoded = [run_data.encode_queries(model, list(queries.texts)) for model in search.models]
     tops = [top_k(vectors, corpus, TOP)[0] for vectors, corpus in zip(encoded, documents, strict=True)]
     known = np.flatnonzero([bool(one) for one in queries.gold])
     task = adhoc_task([queries.gold[row] for row in known], [search.text(text) for text in search.task.corpus])

@@ -192,7 +192,7 @@ def _query_position(search: Search, query: str) -> int | None:
 def _query_vector(search: Search, model: run_data.Model, query: str, position: int | None) -> np.ndarray:
     if position is not None:
         return np.asarray(model.vectors()[search.task.query[position]])
-    return np.asarray(run_data.encode_texts(model, [query])[0])
+    return np.asarray(run_data.encode_queries(model, [query])[0])
 
 
 def _hits(search: Search, answer: Answer, relevant: frozenset[int]) -> list[ranks.Hit]:

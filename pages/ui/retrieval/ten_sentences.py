@@ -59,7 +59,7 @@ MODEL_KEY = {run_data.Model: lambda model: (model.key, model.run.status().finish
 
 @st.cache_resource(max_entries=64, show_spinner="Encoding ten sentences …", hash_funcs=MODEL_KEY)
 def _sentence_map(model: run_data.Model) -> SentenceMap:
-    return sentence_map(run_data.encode_texts(model, list(TEN_SENTENCES)))
+    return sentence_map(run_data.encode_queries(model, list(TEN_SENTENCES)))
 
 
 def _other_models(run: Run) -> list[run_data.Model]:
