@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from bsc_core.data import DatasetSplits
 from bsc_core.errors import BscError, RunError
-from bsc_core.evaluation import Comparison, Interval, QueryValues
+from bsc_core.evaluation import Comparison, Evaluator, Interval, QueryValues
 from bsc_core.evaluation.comparison import compare_results
 from bsc_core.evaluation.evaluator import INTERVAL_SEED, EvalResult, evaluate_split, result_intervals
+from bsc_core.evaluation.metrics.ranking import Metrics
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.runs import INTERVALS, RESULTS, TEXTS, Run
 
@@ -80,6 +81,27 @@ def run_intervals(
     values = _metrics(run, when).get(split) or {}
     defined = {name: value for name, value in values.items() if value is not None}
     return {name: Interval(defined[name], *span) for name, span in stored.items() if name in defined}
+
+
+def metrics_by_dimension(
+    run: Run, dimensions: Sequence[int], split: str = "dev", *, when: When = "after", data: DatasetSplits | None = None
+) -> dict[int, Metrics]:
+    """Return the metrics of the run's vectors truncated to their first d coordinates, for each d that they have.
+
+    Arguments and errors as in `load_results`.
+    """
+    vectors = run.embeddings(when)
+    if vectors is None:
+        raise RunError(f"run {run.id}: its vectors from {when} training are missing; launch it again to compare it")
+    data = _load_data(run) if data is None else data
+    if split not in data.splits:
+        raise RunError(f"run {run.id} has no {split} pairs; it was evaluated on {', '.join(data.splits)}")
+    evaluator = Evaluator(data, run.config().evaluation)
+    return {
+        one: evaluator.evaluate(np.ascontiguousarray(vectors[:, :one]))[split]
+        for one in sorted(set(dimensions))
+        if one <= vectors.shape[1]
+    }
 
 
 def compare_runs(

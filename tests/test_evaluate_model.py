@@ -10,7 +10,9 @@ import pytest
 from bsc_core.config import DataConfig, EncoderConfig
 from bsc_core.data import load_evaluation_data
 from bsc_core.encoders import embed
+from bsc_core.errors import InputError
 from bsc_core.evaluate_model import embed_with_corpus, evaluate_model
+from bsc_core.evaluation import evaluate
 
 
 @pytest.fixture
@@ -72,3 +74,15 @@ def test_thresholds_of_a_run_are_applied_unchanged(own_cache, config, small_pair
     metrics = evaluate_model(config, DataConfig(train=str(small_pairs)), decision=0.9, accuracy_decision=2.0)["metrics"]
     assert (metrics["f1_threshold"], metrics["accuracy_threshold"]) == (0.9, 2.0)
     assert metrics["best_accuracy"] == pytest.approx(1 - metrics["positives"])
+
+
+def test_truncated_vectors_are_evaluated_too(own_cache, config, small_pairs):
+    data = DataConfig(train=str(small_pairs))
+    report = evaluate_model(config, data, dimensions=(8, 32))
+    dataset, _ = load_evaluation_data(data)
+    vectors = embed(config, dataset.texts)
+    assert report["dimensions"]["8"] == evaluate(vectors[:, :8], dataset)
+    assert report["dimensions"]["32"] == report["metrics"]
+    assert report["dimensions"]["8"]["mrr"] != report["metrics"]["mrr"]
+    with pytest.raises(InputError, match=r"dimensions has 64, and the vectors of .* have 32"):
+        evaluate_model(config, data, dimensions=(64,))

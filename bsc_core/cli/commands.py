@@ -73,6 +73,7 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     given = {name: value for name, value in named.items() if value is not None}
     encoder, scale = _encoder_config(arguments, run), {}
     if arguments.data is None:
+        given |= {"dimensions": arguments.dimensions} if arguments.dimensions else {}
         return 0, _on_task(arguments, encoder, run, given)
     if arguments.baseline or arguments.tasks:
         raise InputError("--baseline and --tasks cannot be used with --data; remove them, or use --probes or --sts")
@@ -86,7 +87,7 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     from bsc_core.evaluate_model import evaluate_model
 
     thresholds = {"decision": dev.get("f1_threshold"), "accuracy_decision": dev.get("accuracy_threshold")}
-    return 0, evaluate_model(encoder, data, **thresholds)
+    return 0, evaluate_model(encoder, data, dimensions=arguments.dimensions, **thresholds)
 
 
 def _encoder_config(arguments: argparse.Namespace, run: Run | None) -> EncoderConfig:

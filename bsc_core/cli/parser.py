@@ -104,6 +104,13 @@ def _add_evaluation(commands: Any) -> None:
         "--max-seq-length", "--max-length", type=_at_least_one, help="tokens per text (default: the run's, else 90)"
     )
 
+    command.add_argument(
+        "--dimensions",
+        type=_dimensions,
+        default=(),
+        metavar="NUMBER,...",
+        help="with --data: also evaluate the vectors truncated to their first NUMBER coordinates, such as 256,64",
+    )
     for side in ("query", "document"):
         command.add_argument(
             f"--{side}-prompt",
@@ -213,6 +220,10 @@ def _at_least_one(text: str) -> int:
 
 def _at_least_zero(text: str) -> int:
     return _between(int(text), 0, 2**31)
+
+
+def _dimensions(text: str) -> tuple[int, ...]:
+    return tuple(_at_least_one(part) for part in text.split(","))
 
 
 def _seconds(text: str) -> float:

@@ -14,7 +14,7 @@ from bsc_core.errors import CheckpointError
 from bsc_core.losses.base import Loss
 from bsc_core.losses.bsc import BSCLoss
 from bsc_core.losses.classification import SoftmaxLoss
-from bsc_core.losses.combined import CombinedLoss, MatryoshkaLoss
+from bsc_core.losses.combined import CombinedLoss, MatryoshkaLoss, check_matryoshka_dims
 from bsc_core.losses.in_batch import MNRLoss, SimCSELoss
 from bsc_core.losses.margin import ContrastiveLoss, OnlineContrastiveLoss, TripletLoss
 from bsc_core.losses.regression import AngleLoss, CoSENTLoss, CosineMSELoss, PearsonLoss
@@ -48,8 +48,13 @@ def build_loss(config: LossConfig, *, threshold: float = 0.5, dimensions: int | 
         config: Settings of the loss.
         threshold: Threshold of the data: a pair is positive if its label is above it. The config may override it.
         dimensions: Width of the embeddings, for losses with a head; None to take it from the first batch.
+
+    Raises:
+        InputError: `matryoshka_dims` exceed the width of the embeddings.
     """
     if config.matryoshka_dims:
+        if dimensions is not None:
+            check_matryoshka_dims(config.matryoshka_dims, dimensions)
         plain = config.model_copy(update={"matryoshka_dims": (), "matryoshka_weights": ()})
         return MatryoshkaLoss(config, build_loss(plain, threshold=threshold), threshold)
     if isinstance(config, CombinedLossConfig):

@@ -1,6 +1,7 @@
 """Losses around other losses: their weighted sum on the same batch, and their sum over truncated embeddings."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -52,6 +53,15 @@ class CombinedLoss(Loss):
         return temperatures[0] if temperatures else None
 
 
+def check_matryoshka_dims(requested: Sequence[int], dimensions: int) -> None:
+    """Raise InputError if one of the requested dimensions exceeds the width of the embeddings."""
+    if max(requested) > dimensions:
+        raise InputError(
+            f"matryoshka_dims has {max(requested)}, and the embeddings have {dimensions} dimensions; "
+            f"use dimensions up to {dimensions}"
+        )
+
+
 class MatryoshkaLoss(Loss):
     """sum_d weight_d * loss(first d coordinates), Kusupati et al., 2022 (2205.13147), for any loss.
 
@@ -75,11 +85,7 @@ class MatryoshkaLoss(Loss):
 
     def _compute(self, queries: Tensor, documents: Tensor, labels: Tensor | None, ids: dict[str, Tensor]) -> LossParts:
         largest = max(self.weights)
-        if largest > queries.shape[1]:
-            raise InputError(
-                f"matryoshka_dims has {largest}, and the embeddings have {queries.shape[1]} dimensions; "
-                f"use dimensions up to {queries.shape[1]}"
-            )
+        check_matryoshka_dims(list(self.weights), queries.shape[1])
         total = queries.new_zeros(())
         terms: dict[str, Tensor] = {}
         for dimension, weight in self.weights.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from urllib.parse import parse_qs
 
@@ -244,3 +245,19 @@ def test_the_caption_mentions_the_correction(finished, another) -> None:
     assert corrected not in page_text(open_page("runs", run=finished.id, compare="warm"))
     another("hot", noise=0.3, learning_rate=0.7)
     assert corrected in page_text(open_page("runs", run=finished.id, compare=["warm", "hot"]))
+
+
+def test_quality_by_dimension_is_that_of_the_truncated_vectors(finished, another) -> None:
+    noisy = another("noisy", noise=0.4, learning_rate=0.5)
+    app = open_page("runs", run=finished.id, compare="noisy", metric="mrr")
+    next(one for one in app.toggle if one.label == "Quality by dimension").set_value(True).run()
+    assert not app.exception
+    data = load_experiment(finished.config().data)
+    width = noisy.array("embeddings_after").shape[1]
+    expected = Evaluator(data, finished.config().evaluation).evaluate(noisy.array("embeddings_after")[:, : width // 4])
+    (setting,) = [one for one in settings.group_by_setting([finished, noisy]) if noisy in one.runs]
+    (values,) = settings.by_dimension(setting, "dev", "mrr")
+    assert values[width // 4] == expected["dev"]["mrr"]
+    assert max(values) == width
+    titles = [json.loads(chart.proto.spec).get("title") for chart in app.get("vega_lite_chart")]
+    assert "mrr on dev of truncated vectors" in titles

@@ -129,8 +129,29 @@ def metric_curve(settings: Settings, metric: str, *, split: str = "dev") -> alt.
     return lines(curves, title=title, value=f"{metric} ({split})", across="epoch", points=True)
 
 
+def dimension_curve(
+    settings: Mapping[str, Sequence[Mapping[int, float]]], metric: str, *, split: str = "dev"
+) -> alt.LayerChart:
+    """Plot a metric of vectors truncated to their first d coordinates. settings: name to the values by d of each run."""
+    curves = {
+        name: mean_curve(
+            [[{"dimensions": one, "value": value} for one, value in values.items()] for values in runs],
+            across="dimensions",
+        )
+        for name, runs in settings.items()
+    }
+    title = f"{metric} on {split} of truncated vectors"
+    return lines(curves, title=title, value=f"{metric} ({split})", across="dimensions", points=True, log=True)
+
+
 def lines(
-    curves: Mapping[str, Points], *, title: str, value: str, across: str = "step", points: bool = False
+    curves: Mapping[str, Points],
+    *,
+    title: str,
+    value: str,
+    across: str = "step",
+    points: bool = False,
+    log: bool = False,
 ) -> alt.LayerChart:
     """Plot curves, one line per name; the first is solid, the second dashed.
 
@@ -140,14 +161,16 @@ def lines(
         value: y-axis title.
         across: key of the x values.
         points: whether to mark the points.
+        log: whether the x-axis is logarithmic.
     """
     names = list(curves)
     table = [{"run": name, **point} for name, curve in curves.items() for point in curve]
     legend = alt.Legend(orient="bottom", title=None, columns=1, labelLimit=320, symbolType="stroke", symbolSize=400)
     channels = theme.series("run", names, theme.RUNS, legend if len(names) > 1 else None)
     axis, scale = alt.Axis(labelExpr=LABEL, tickCount=5), alt.Scale(zero=False, nice=True)
+    x_scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Undefined
     base = alt.Chart(alt.Data(values=table)).encode(
-        x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
+        x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d"), scale=x_scale),
         y=alt.Y("value:Q", title=value, axis=axis, scale=scale),
         tooltip=["run:N", alt.Tooltip(f"{across}:Q", format=",d"), alt.Tooltip("value:Q", title=value, format=".5~g")],
         **channels,

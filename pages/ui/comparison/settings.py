@@ -24,7 +24,7 @@ from bsc_core.evaluation.comparison import (
 from bsc_core.evaluation.evaluator import EvalResult
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
-from bsc_core.run_results import When, load_results, run_intervals
+from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
 from bsc_core.runs import INTERVALS, RESULTS, Run
 from pages.ui.components import data_cache, display, glossary, run_data
 from pages.ui.runs import table
@@ -32,6 +32,7 @@ from pages.ui.runs import table
 UNTRAINED_KEY = "untrained"
 IGNORED_KEYS = frozenset({"name", "training.seed", "training.seeds"})
 MAX_KEYS_IN_NAME = 2
+MIN_DIMENSIONS = 8  # of truncated vectors
 MAX_VALUE_LENGTH = 28
 METRIC, SPLIT, AGAINST, SEEDS = "metric", "split", "against", "seeds"  # query parameters
 SEED_MODES = {"together": "as one setting", "apart": "as separate runs"}
@@ -221,6 +222,26 @@ def _run_intervals(setting: Setting, split: str) -> dict[str, Interval]:
 @st.cache_resource(max_entries=512, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
 def _setting_interval(setting: Setting, split: str, metric: str, _results: tuple[EvalResult, ...]) -> Interval:
     return setting_interval(_results, metric)
+
+
+def by_dimension(setting: Setting, split: str, metric: str) -> list[dict[int, float]]:
+    """Return the metric of each run's vectors truncated to half, a quarter, ... of their dimensions."""
+    return [
+        {one: value for one, metrics in run_metrics.items() if (value := metrics.get(metric)) is not None}
+        for run_metrics in _by_dimension(setting, split)
+    ]
+
+
+@st.cache_resource(max_entries=64, show_spinner="Evaluating truncated vectors …", hash_funcs=CACHE_KEY)
+def _by_dimension(setting: Setting, split: str) -> list[dict[int, dict[str, float | None]]]:
+    results = []
+    for run in setting.runs:
+        vectors, requested = run.embeddings(setting.when), run.config().loss.matryoshka_dims
+        width = 0 if vectors is None else vectors.shape[1]
+        halved = [width >> power for power in range(5) if width >> power >= MIN_DIMENSIONS]
+        data = run_data.load_splits(run)
+        results.append(metrics_by_dimension(run, [*halved, *requested], split, when=setting.when, data=data))
+    return results
 
 
 def compare_settings(first: Setting, second: Setting, split: str, metric: str) -> Comparison | str:

@@ -11,7 +11,7 @@ from bsc_core.config import RunConfig, flatten
 from bsc_core.figures.runs import curves
 from bsc_core.runs import Run
 from pages.ui.comparison import metrics_table, query_differences
-from pages.ui.comparison.settings import IGNORED_KEYS, ComparisonView, Setting, select_view
+from pages.ui.comparison.settings import IGNORED_KEYS, ComparisonView, Setting, by_dimension, select_view
 from pages.ui.components import display
 from pages.ui.runs import table
 
@@ -31,6 +31,7 @@ def _draw(runs: list[Run]) -> None:
         parts: tuple[Callable[[ComparisonView], None], ...] = (
             metrics_table.draw_table,
             query_differences.draw,
+            _draw_dimensions,
             _draw_more_curves,
         )
         for draw_part in parts:
@@ -61,6 +62,22 @@ def _draw_more_curves(view: ComparisonView) -> None:
         fields = dict.fromkeys(field for names in logged for field in names)
         figures = [(field, curves.step_curve(rows, field)) for field in fields if field != "loss"]
         _draw_figures(figures, len(view.settings))
+
+
+def _draw_dimensions(view: ComparisonView) -> None:
+    about = "The metric of vectors truncated to their first coordinates, as Matryoshka training allows."
+    if view.metric is None or not st.toggle("Quality by dimension", key="runs.compare.dimensions", help=about):
+        return
+    values = {one.name: by_dimension(one, view.split, view.metric) for one in view.evaluated}
+    rows = [
+        {"Setting": name, "Run": run.id, "Dimensions": one, view.metric: value}
+        for setting, (name, runs) in zip(view.evaluated, values.items(), strict=True)
+        for run, by_run in zip(setting.runs, runs, strict=True)
+        for one, value in by_run.items()
+    ]
+    figure = curves.dimension_curve(values, view.metric, split=view.split)
+    alt = f"{view.metric} of {len(values)} settings by the number of dimensions"
+    display.figure(figure, alt=alt, name=f"compare.dimensions.{view.metric}", data=rows)
 
 
 def _draw_figures(figures: list[tuple[str, Any]], settings: int) -> None:
