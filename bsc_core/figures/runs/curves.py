@@ -132,7 +132,7 @@ def metric_curve(settings: Settings, metric: str, *, split: str = "dev") -> alt.
 def dimension_curve(
     settings: Mapping[str, Sequence[Mapping[int, float]]], metric: str, *, split: str = "dev"
 ) -> alt.LayerChart:
-    """Plot a metric of vectors truncated to their first d coordinates. settings: name to the values by d of each run."""
+    """Plot a metric of vectors truncated to d coordinates. settings: name to the values by d of each run."""
     curves = {
         name: mean_curve(
             [[{"dimensions": one, "value": value} for one, value in values.items()] for values in runs],
