@@ -124,7 +124,9 @@ def _claim(file: Mapping[str, Any], entry: dict[str, Any], path: Path) -> Claim:
     return Claim.model_validate({**task, **entry, "paper": file["paper"], "arms": arms, "subsets": subsets})
 
 
-_FILES = {paper: read_claims(CLAIM_FILES / f"{paper}.toml") for paper in ("bsc", "article", "margins", "scl")}
+_FILES = {
+    paper: read_claims(CLAIM_FILES / f"{paper}.toml") for paper in ("bsc", "article", "margins", "scl", "negatives")
+}
 PAPER_CLAIMS: dict[str, Claim] = {name: claim for _, claims in _FILES.values() for name, claim in claims.items()}
 """The claims of the papers by name, in the order in which they are listed."""
 PAPERS: dict[str, str] = {paper: citation for paper, (citation, _) in _FILES.items()} | {"best": "Recommended settings"}

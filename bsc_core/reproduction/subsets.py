@@ -92,7 +92,8 @@ class Subset:
     folder: name of the dataset. parts: train, dev and optionally test; parts of one split share no query. corpus:
     documents to search, including those of the parts; None: all, where the dataset has a corpus. data: further values
     of the `data` section. pairs: for classified sentences, the number of pairs that SetFit samples for each sentence,
-    of the same class and of other classes each.
+    of the same class and of other classes each. planted: share of the positive training pairs that are added again as
+    pairs of another query, with one word left out of each text, so that their documents are false negatives.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -102,6 +103,7 @@ class Subset:
     corpus: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     pairs: int | None = None
+    planted: float = 0.0
 
 
 def prepare_subset(subset: Subset, data: Path | None, runs: Path) -> dict[str, Any]:
@@ -155,6 +157,25 @@ def setfit_pairs(rows: Rows, rounds: int, *, seed: int) -> Rows:
     return pairs
 
 
+def planted_copies(rows: Rows, share: float, threshold: float) -> Rows:
+    """Return copies of a share of the positive rows as rows of other queries, with one word left out of each text."""
+    positive = [row for row in rows if float(row["label"]) > threshold]
+    chosen = sorted(positive, key=lambda row: _sort_key(row["query_id"] + row["document_id"]))
+    generator = np.random.default_rng(SAMPLING_SEED)
+    copies = []
+    for row in chosen[: round(share * len(positive))]:
+        varied = {side: _without_a_word(row[side], generator) for side in ("query", "document")}
+        names = {name: f"copy of {row[name]}" for name in ("query_id", "document_id")}
+        copies.append({**row, **varied, **names})
+    return copies
+
+
+def _without_a_word(text: str, generator: np.random.Generator) -> str:
+    words = text.split()
+    left_out = int(generator.integers(len(words)))
+    return " ".join(words[:left_out] + words[left_out + 1 :]) or text
+
+
 def _locate(subset: Subset, data: Path | None) -> tuple[SubsetFormat, Path, Path | None]:
     source = SOURCES[subset.folder]
     if data is None:
@@ -170,7 +191,10 @@ def _locate(subset: Subset, data: Path | None) -> tuple[SubsetFormat, Path, Path
 
 
 def _digest(subset: Subset, paths: Iterable[Path | None]) -> str:
-    digest = hashlib.sha256(json.dumps({**asdict(subset), "data": None}, sort_keys=True, default=list).encode())
+    settings = {**asdict(subset), "data": None}
+    if not subset.planted:
+        del settings["planted"]
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=list).encode())
     for path in paths:
         digest.update(b"" if path is None else path.read_bytes())
     return digest.hexdigest()[:10]
@@ -202,6 +226,8 @@ def _write(subset: Subset, source: SubsetFormat, path: Path, *, corpus: Path | N
         for name, part in parts.items():
             _write_rows(folder / SENTENCES_FILE.format(name), part)
         parts = {name: setfit_pairs(part, subset.pairs, seed=SAMPLING_SEED) for name, part in parts.items()}
+    if subset.planted:
+        parts["train"] = parts["train"] + planted_copies(parts["train"], subset.planted, source.threshold)
     for name, part in parts.items():
         _write_rows(folder / f"{name}.tsv", part)
     counts = {name: len(part) for name, part in parts.items()}

@@ -95,6 +95,25 @@ def test_other_numbers_of_rows_give_another_subset(data: Path, tmp_path: Path) -
     assert Path(first["train"]).parent != Path(more["train"]).parent
 
 
+def test_planted_copies_are_near_copies_of_positives_as_other_queries(data: Path, tmp_path: Path) -> None:
+    parts = {"train": SubsetSplit("train"), "dev": SubsetSplit("dev")}
+    clean = Path(prepare_subset(Subset("wikiqa", parts), data, tmp_path)["train"])
+    planted = Path(prepare_subset(Subset("wikiqa", parts, planted=0.4), data, tmp_path)["train"])
+    assert planted.parent != clean.parent
+    assert read(planted.parent / "dev.tsv") == read(clean.parent / "dev.tsv")
+    rows = read(planted)
+    assert rows[: len(read(clean))] == read(clean)
+    copies = rows[len(read(clean)) :]
+    positive = {row["document_id"]: row for row in read(clean) if row["label"] == "1"}
+    assert len(copies) == round(0.4 * len(positive))
+    for copy in copies:
+        original = positive[copy["document_id"].removeprefix("copy of ")]
+        for side in ("query", "document"):
+            left_out = Counter(original[side].split()) - Counter(copy[side].split())
+            assert left_out.total() == 1
+        assert copy["query_id"] == f"copy of {original['query_id']}"
+
+
 def test_labels_are_scaled_to_0_and_1(data: Path, tmp_path: Path) -> None:
     values = prepare_subset(
         Subset("stsb", {"train": SubsetSplit("train"), "dev": SubsetSplit("dev")}), data, tmp_path / "runs"

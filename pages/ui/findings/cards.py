@@ -23,6 +23,7 @@ PAPER_NAMES = {
     "article": "SBERT article",
     "margins": "Margins",
     "scl": "SCL",
+    "negatives": "Wrong negatives",
     RECOMMENDED: "Recommended",
 }
 BADGES = {  # verdict -> color and icon
