@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,22 @@ from torch import Tensor
 
 from bsc_core.config import BSCLossConfig, LossConfig
 from bsc_core.losses import build_loss
+
+DIRECTIONS = ("query_to_doc", "doc_to_query", "query_to_query", "doc_to_doc")
+SWITCHES: dict[str, dict[str, Any]] = {
+    "self-mask": {"mask": "self", "mask_margin": 0.4},
+    "guide": {"mask": "guide", "mask_margin": 0.3, "mask_margin_kind": "relative"},
+    "directions": {"directions": DIRECTIONS, "partition": "joint"},
+    "in-batch weights": {"hardness": "in_batch_negatives", "hardness_strength": 3.0},
+    "hard weights": {"hardness": "hard_negatives"},
+    "all weights": {"hardness": "all_negatives", "hardness_strength": 1.0},
+    "decoupled": {"decoupled": True},
+    "debiased": {"debiased_prior": 0.1},
+    "learned": {"learn_temperature": True, "temperature": 0.5},
+    "matryoshka": {"matryoshka_dims": [6, 3], "matryoshka_weights": [1.0, 0.5]},
+}
+SWITCH_PAIRS = [*[(name,) for name in SWITCHES], *combinations(SWITCHES, 2)]
+"""Each switch of the treatment of negatives alone, and all pairs of them."""
 
 bsc_configs = st.builds(
     BSCLossConfig,

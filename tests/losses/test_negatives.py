@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,21 +15,7 @@ from torch import Tensor
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.losses.kernel import tiled
 from bsc_core.losses.kernel.negatives import TIE
-from tests.losses.oracles import cosine, loss_of
-
-DIRECTIONS = ("query_to_doc", "doc_to_query", "query_to_query", "doc_to_doc")
-SWITCHES: dict[str, dict[str, Any]] = {
-    "self-mask": {"mask": "self", "mask_margin": 0.4},
-    "guide": {"mask": "guide", "mask_margin": 0.3, "mask_margin_kind": "relative"},
-    "directions": {"directions": DIRECTIONS, "partition": "joint"},
-    "in-batch weights": {"hardness": "in_batch_negatives", "hardness_strength": 3.0},
-    "hard weights": {"hardness": "hard_negatives"},
-    "all weights": {"hardness": "all_negatives", "hardness_strength": 1.0},
-    "decoupled": {"decoupled": True},
-    "debiased": {"debiased_prior": 0.1},
-    "learned": {"learn_temperature": True, "temperature": 0.5},
-    "matryoshka": {"matryoshka_dims": [6, 3], "matryoshka_weights": [1.0, 0.5]},
-}
+from tests.losses.oracles import DIRECTIONS, SWITCH_PAIRS, SWITCHES, cosine, loss_of
 
 
 def vectors(seed: int, *shapes: tuple[int, int]) -> list[Tensor]:
@@ -197,10 +182,7 @@ def test_tiles_and_recomputed_scores_change_nothing(config: dict[str, Any], seed
         torch.testing.assert_close(others, results[0])
 
 
-PAIRS = [*[(name,) for name in SWITCHES], *combinations(SWITCHES, 2)]
-
-
-@pytest.mark.parametrize("names", PAIRS, ids=" and ".join)
+@pytest.mark.parametrize("names", SWITCH_PAIRS, ids=" and ".join)
 @pytest.mark.parametrize("extra", [0, 5])
 def test_gradients_are_those_of_finite_differences(names: tuple[str, ...], extra: int) -> None:
     batch = Batch(3, extra=extra)
@@ -331,6 +313,35 @@ def test_the_guide_mask_equals_gist(monkeypatch, margin: float, kind: str, extra
         name="mnrl", temperature=0.05, mask="guide", mask_margin=margin, mask_margin_kind=kind, directions=directions
     )
     compare(batch, loss, peer, columns=3 if extra else 2)
+
+
+@pytest.mark.parametrize(("margin", "kind"), [(0.0, "absolute"), (0.1, "absolute"), (0.2, "relative")])
+@pytest.mark.parametrize("extra", [0, 5])
+def test_the_guide_mask_equals_cached_gist(margin: float, kind: str, extra: int) -> None:
+    batch = Batch(13, extra=extra)
+    peer = peers.CachedGISTEmbedLoss.__new__(peers.CachedGISTEmbedLoss)
+    torch.nn.Module.__init__(peer)
+    peer.temperature, peer.margin, peer.margin_strategy, peer.mini_batch_size = 0.05, margin, kind, 2
+    peer.contrast_anchors, peer.contrast_positives, peer.gather_across_devices = True, not extra, False
+    peer.similarity_fct, peer.show_progress_bar = torch.nn.CosineSimilarity(dim=-1), False
+    peer.cross_entropy_loss = torch.nn.CrossEntropyLoss()
+    pairs = len(batch.queries)
+    columns = [batch.queries, *batch.documents.split(pairs)]
+    pieces = [[part.detach().requires_grad_() for part in column.split(2)] for column in columns]
+    of_guide = [list(column.split(2)) for column in (batch.guide_queries, *batch.guide_documents.split(pairs))]
+    expected = peer.calculate_loss(pieces, of_guide, with_backward=True)
+    directions = ["query_to_doc", "query_to_query", *(() if extra else ("doc_to_doc",))]
+    loss = loss_of(
+        name="mnrl", temperature=0.05, mask="guide", mask_margin=margin, mask_margin_kind=kind, directions=directions
+    )
+    batch.queries.requires_grad_()
+    batch.documents.requires_grad_()
+    value = batch.value(loss)
+    value.backward()
+    assert float(value.detach()) == pytest.approx(float(expected), abs=1e-6)
+    gradients = [torch.cat([part.grad for part in column]) for column in pieces]
+    assert torch.allclose(batch.queries.grad, gradients[0], atol=1e-6)
+    assert torch.allclose(batch.documents.grad, torch.cat(gradients[1:]), atol=1e-6)
 
 
 class Guide(torch.nn.Module):

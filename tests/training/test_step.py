@@ -30,6 +30,7 @@ from bsc_core.training.loop.step import (
     batch_texts,
     make_batch,
 )
+from tests.losses.oracles import SWITCH_PAIRS, SWITCHES
 
 MICRO_TOKENS = 16
 ROWS = np.array([0, 1, 2, 3, 8, 9, 14, 0], dtype=np.int32)  # repeated queries, and a repeated row
@@ -95,13 +96,14 @@ class Bench:
         micro_tokens: int = MICRO_TOKENS,
         packed: bool = False,
         precision: str = "fp32",
+        guide: np.ndarray | None = None,
     ) -> tuple[BatchReport, Gradients, torch.Tensor]:
         """Return the report, the gradients of encoder and loss, and the next random number."""
         config = TrainingConfig(gradient_cache=mode).model_copy(update={"micro_tokens": micro_tokens})
         forward = (make_forward if packed else Forward)(self.model, self.tokens, precision)
         assert isinstance(forward, PackedForward) == packed
         torch.manual_seed(5)
-        report = backward_batch(CachedEncoder(forward, config, memory), loss, self.dataset, rows)
+        report = backward_batch(CachedEncoder(forward, config, memory), loss, self.dataset, rows, guide=guide)
         return report, self.gradients(loss, forward), torch.rand(1)
 
     def gradients(self, loss: nn.Module, forward: Forward | None = None) -> Gradients:
@@ -173,6 +175,20 @@ def test_stored_and_recomputed_gradients_equal_those_of_separate_rows(bench: Ben
     assert one.micro_batches == two.micro_batches > 1
     assert max(float(gradient.abs().max()) for gradient in expected.values()) > 1e-4
     assert_close(stored, expected)
+    assert_equal(recomputed, stored)
+
+
+@pytest.mark.parametrize("names", SWITCH_PAIRS, ids=" and ".join)
+def test_recomputed_gradients_of_each_pair_of_switches_equal_stored_ones(bench: Bench, names: tuple[str, ...]) -> None:
+    bench.model.eval()
+    switches = {key: value for name in names for key, value in SWITCHES[name].items()}
+    loss = loss_of({"name": "bsc", "temperature": 0.3} | switches)
+    guide = np.random.default_rng(0).normal(size=(len(bench.dataset.texts), 4)).astype(np.float32)
+    one, stored, _ = bench.step(loss, ROWS, "never", guide=guide)
+    two, recomputed, _ = bench.step(loss, ROWS, "always", guide=guide)
+    assert one.loss == two.loss
+    assert (one.recomputed, two.recomputed) == (0.0, 1.0)
+    assert max(float(gradient.abs().max()) for gradient in stored.values()) > 1e-4
     assert_equal(recomputed, stored)
 
 
