@@ -29,6 +29,7 @@ with plan_side, st.container(border=True):
         launch.check(config, sweep, data)
         launch.draw_plan(config, sweep, data, summary)
         launch.draw_config_file(config, sweep)
+        preset_picker.write_link(config, sweep, context)
     except BscError as error:
         config = None
         display.error_box(error)

@@ -1,8 +1,9 @@
 """Reading configs from TOML files and plain values, and writing them."""
 
+import json
 import tomllib
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,21 @@ def parse_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def format_value(value: Any) -> str:
+    """Return a value on one line in the syntax that `parse_value` reads; None is `none`."""
+    if isinstance(value, str) and parse_value(value) == value:
+        return value
+    return "none" if value is None else _inline(value)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{key} = {_inline(one)}' for key, one in value.items() if one is not None)} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_inline, value))}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def to_toml(config: RunConfig) -> str:

@@ -313,3 +313,48 @@ def test_an_invalid_setting_of_a_link_is_reported_and_the_others_are_used(runs: 
     config = make_config(config_file(app))
     assert config.loss.temperature == 0.05
     assert config.training.batch_size == 16
+
+
+def test_changes_of_the_form_are_in_the_url_and_restored_by_it(runs: RunStore) -> None:
+    app = open_page("train")
+    start = config_file(app)
+    assert not any("." in name for name in app.query_params)
+    app.number_input(key="train.training.epochs").set_value(7).run()
+    app.selectbox(key="train.loss.name").set_value("mnrl").run()
+    app.number_input(key="train.loss.mnrl.temperature").set_value(0.02).run()
+    app.text_input(key="train.name").set_value("cold").run()
+    written = dict(app.query_params)
+    assert written == {"training.epochs": "7", "loss.name": "mnrl", "loss.temperature": "0.02", "name": "cold"}
+    assert config_file(open_page("train", **written)) == config_file(app)
+    app.number_input(key="train.training.epochs").set_value(start["training"]["epochs"]).run()
+    assert "training.epochs" not in app.query_params
+
+
+def test_back_restores_the_form_before_a_change(runs: RunStore) -> None:
+    app = open_page("train")
+    start = config_file(app)
+    app.number_input(key="train.training.epochs").set_value(7).run()
+    changed = config_file(app)
+    del app.query_params["training.epochs"]  # as the browser's Back button does
+    assert config_file(app.run()) == start
+    app.query_params["training.epochs"] = "7"
+    assert config_file(app.run()) == changed
+
+
+def test_the_url_has_the_preset_the_lists_of_a_sweep_and_lora(runs: RunStore) -> None:
+    lists = {"sweep.loss.temperature": "[0.05, 0.1]", "encoder.lora.rank": "4", "encoder.query_prompt": "how: "}
+    app = open_page("train", preset="task_texts", **lists)
+    assert not app.exception
+    values = config_file(app)
+    assert values.pop("sweep")["over"] == {"loss.temperature": [0.05, 0.1]}
+    config = make_config(values)
+    assert config.loss.name == "simcse"
+    assert config.encoder.lora.rank == 4
+    assert config.encoder.query_prompt == "how: "
+    assert {name: app.query_params.get(name) for name in ("preset", *lists)} == {"preset": "task_texts"} | lists
+    assert "2 × loss.temperature" in page_text(app)
+
+
+def test_an_unknown_preset_of_a_link_is_reported(runs: RunStore) -> None:
+    app = open_page("train", preset="unknown")
+    assert "The preset unknown of this link does not exist" in page_text(app)

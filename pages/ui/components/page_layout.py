@@ -24,6 +24,7 @@ MAX_RUNS = 500  # that the bar offers
 BUTTON_STYLE = (  # Streamlit's text on primary buttons is white, which the dark theme's color is too light for
     "<style>[data-testid='stBaseButton-primary'] { color: light-dark(#FFFFFF, #0B1016); }</style>"
 )
+ARRIVED = "context_arrived"  # session key
 STALE_SECONDS = 4.0  # a widget message sent before a jump may arrive this late
 APP = Path(__file__).parents[3] / "app.py"
 
@@ -49,7 +50,13 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT) -> Con
     st.title(heading, anchor=False)
     arrived = st.session_state.get("context_page") != title
     st.session_state["context_page"], st.session_state["context_bar"] = title, bar
+    st.session_state[ARRIVED] = arrived
     return _bar(bar, arrived) if bar else saved_context()
+
+
+def arrived() -> bool:
+    """Whether this is the first run of the page since it was opened."""
+    return bool(st.session_state[ARRIVED])
 
 
 def _run_through_app() -> None:
