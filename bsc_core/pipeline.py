@@ -10,6 +10,7 @@ from torch import nn
 
 from bsc_core.batching import plan_warnings
 from bsc_core.config import EncoderConfig, RunConfig
+from bsc_core.data.decisions import applied_sentence, decisions_sentence
 from bsc_core.data.load import load_evaluation_splits
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import embed, load_encoder, tokenize
@@ -121,6 +122,10 @@ def load_training_data(
         splits = load_evaluation_splits(stream.sample, config.data)
     for sentence in [*rejected_rows(splits.reports), *(stage.sentence() for stage in splits.funnel)]:
         say(sentence)
+    if stream is not None and stream.decisions:
+        say(decisions_sentence(stream.decisions))
+    elif applied := applied_sentence(splits.train):
+        say(applied)
     train = training_rows(config, splits.train)
     for sentence in plan_warnings(config.batching, train):
         say(f"Note: {sentence}")
@@ -164,6 +169,7 @@ def summarize(
         "rows": {"train": data.rows, "dev": len(splits.dev)},
         "rejected": rejected_rows(splits.reports),
         "funnel": {stage.name: stage.count for stage in splits.funnel},
+        "decisions": applied_sentence(splits.train),
         "texts": len(splits.texts),
         "precision": trainer.precision,
         "device": str(trainer.accelerator.device),

@@ -2,7 +2,13 @@
 
 from bsc_core.batching.collisions import KnownPairs, collision_matrix, plan_collisions
 from bsc_core.batching.hardness import HardNegative, Hardness, hardest_negatives, plan_hardness, similarity_matrix
-from bsc_core.batching.likely_false_negatives import LikelyFalseNegative, Reason, likely_false_negatives, marked_cells
+from bsc_core.batching.likely_false_negatives import (
+    LikelyFalseNegative,
+    Reason,
+    likely_false_negatives,
+    marked_cells,
+    nearest_false_negatives,
+)
 from bsc_core.batching.plan import NEED_VECTORS, STRATEGIES, BatchPlan, build_plan, compared_texts
 from bsc_core.batching.plan_stats import PlanStats, plan_stats, plan_warnings
 
@@ -22,6 +28,7 @@ __all__ = [
     "hardest_negatives",
     "likely_false_negatives",
     "marked_cells",
+    "nearest_false_negatives",
     "plan_collisions",
     "plan_hardness",
     "plan_stats",

@@ -23,8 +23,11 @@ class KnownPairs:
         self._positive = [self._keys(ids, np.flatnonzero(positive)) for ids in self._query_ids()]
         marked = dataset.marked_pairs.astype(np.int64)
         marked_keys = marked[:, 0] * len(dataset.texts) + marked[:, 1]
-        self._positive[0] = np.union1d(self._positive[0], marked_keys)  # marked false negatives, by text
+        self._positive[0] = np.union1d(self._positive[0], marked_keys)  # decided by a person, by text
         self._negative = [self._keys(ids, np.flatnonzero(~positive)) for ids in self._query_ids()]
+        if dataset.decided_negatives is not None:
+            decided = dataset.decided_negatives.astype(np.int64)
+            self._negative[0] = np.union1d(self._negative[0], decided[:, 0] * len(dataset.texts) + decided[:, 1])
 
     def positive(self, rows: Ids) -> Mask:
         """Return bool (B, B): document j is a known positive of query i, diagonal included. rows: (B,)."""

@@ -11,11 +11,16 @@ import numpy as np
 from bsc_core.batching.collisions import KnownPairs
 from bsc_core.batching.hardness import similarity_matrix
 from bsc_core.data import PairDataset
-from bsc_core.types import Ids, Mask, Vectors
+from bsc_core.neighbors import paired_cosines, top_k
+from bsc_core.types import Ids, Indices, Mask, Vectors
 
 NEARLY_EQUAL = 0.8
 """Jaccard similarity of words from which two texts count as nearly equal."""
 WORD = re.compile(r"\w+")
+
+
+NEIGHBORS = 10
+"""Nearest documents of a query that are checked over all training pairs."""
 
 
 class Reason(StrEnum):
@@ -88,6 +93,61 @@ def likely_false_negatives(
         )
         for i, j in zip(queries[ranked].tolist(), documents[ranked].tolist(), strict=True)
     ]
+
+
+def nearest_false_negatives(dataset: PairDataset, embeddings: Vectors, top: int = 50) -> list[LikelyFalseNegative]:
+    """Return the most likely false negatives among all training pairs, by reason and then by similarity.
+
+    Candidates are the `NEIGHBORS` nearest documents of each query that no label and no person has decided. They are
+    likely false negatives where they are closer than the query's positive (the pairs that the mask of a guide with
+    margin 0 removes), or if one of the two texts is nearly the same as that of the positive pair.
+
+    Args:
+        dataset: The dataset.
+        embeddings: (U, D), row t for text t of `dataset.texts`.
+        top: Maximum number of pairs.
+    """
+    positive_rows = np.flatnonzero(dataset.positive)
+    query_texts, first = np.unique(dataset.query[positive_rows], return_index=True)
+    query_rows = positive_rows[first]  # (Q,)
+    document_texts, first = np.unique(dataset.document[positive_rows], return_index=True)
+    document_rows = positive_rows[first]  # (M,)
+    if not len(query_rows):
+        return []
+    positions, scores = top_k(embeddings[query_texts], embeddings[document_texts], min(NEIGHBORS, len(document_rows)))
+    positive_scores = paired_cosines(embeddings[query_texts], embeddings[dataset.document[query_rows]])  # (Q,)
+    index, rank = np.nonzero(~_decided(dataset, query_rows, document_texts[positions].astype(np.int32)))
+    found = []
+    for number, column in zip(index.tolist(), rank.tolist(), strict=True):
+        query_row, document_row = int(query_rows[number]), int(document_rows[positions[number, column]])
+        score, positive_score = float(scores[number, column]), float(positive_scores[number])
+        texts = [(dataset.document, Reason.NEAR_DOCUMENT), (dataset.query, Reason.NEAR_QUERY)]
+        reasons = [
+            reason
+            for ids, reason in texts
+            if bool(nearly_equal(dataset.texts.take(ids[[query_row, document_row]]))[0, 1])
+        ]
+        reasons += [Reason.CLOSER] if score > positive_score else []
+        if reasons:
+            found.append(LikelyFalseNegative(query_row, document_row, score, positive_score, tuple(reasons)))
+    order = list(Reason)
+    found.sort(key=lambda one: (order.index(one.reasons[0]), one.positive_similarity - one.similarity))
+    return found[:top]
+
+
+def _decided(dataset: PairDataset, query_rows: Indices, documents: Ids) -> Mask:
+    """Return bool (Q, n): a label or a person decided the pair of the row's query and the document.
+
+    query_rows: (Q,) rows. documents: (Q, n) text ids.
+    """
+    texts = len(dataset.texts)
+    pairs = [np.stack([dataset.query, dataset.document], axis=1), dataset.marked_pairs]
+    pairs += [] if dataset.decided_negatives is None else [dataset.decided_negatives]
+    by_text = np.concatenate(pairs).astype(np.int64) @ [texts, 1]
+    by_group = dataset.query_group.astype(np.int64) * texts + dataset.document
+    decided: Mask = np.isin(dataset.query[query_rows].astype(np.int64)[:, None] * texts + documents, by_text)
+    decided |= np.isin(dataset.query_group[query_rows].astype(np.int64)[:, None] * texts + documents, by_group)
+    return decided
 
 
 def _evidence(dataset: PairDataset, rows: Ids) -> dict[Reason, Mask]:

@@ -20,6 +20,7 @@ from bsc_core.types import Ids, Indices, Mask
 
 ARRAYS = ("query", "document", "label", "query_group", "line", "negative", "classes", "source")
 NAMES = ("document_key", "split")
+DECIDED = ("false_negatives", "decided_positives", "decided_negatives")
 """Fields of `PairDataset` with one value per row: arrays, and tuples of names."""
 EXAMPLES = 3  # rows displayed for each stage
 
@@ -113,7 +114,9 @@ class PairDataset:
         classes: (N,) class ids >= 0.
         class_names: Names of the classes, where the file has names.
         source: (N,) number of each row's file, 0 for `data.train` and then those of `data.mix`; None for one file.
-        false_negatives: (F, 2) text ids of query and document of the pairs that a person marked as false negatives.
+        false_negatives: (F, 2) text ids of query and document of the pairs that a person decided to be no negatives.
+        decided_positives: (P, 2) those of them that were decided to be positive.
+        decided_negatives: (T, 2) text ids of query and document of the pairs that were decided to be true negatives.
     """
 
     texts: TextTable
@@ -131,6 +134,8 @@ class PairDataset:
     class_names: tuple[str, ...] | None = None
     source: Ids | None = None
     false_negatives: Ids | None = None
+    decided_positives: Ids | None = None
+    decided_negatives: Ids | None = None
 
     def __len__(self) -> int:
         return len(self.query)
@@ -159,7 +164,8 @@ class PairDataset:
         for column in (self.query, self.document, self.query_group, self.label):
             digest.update(b"none" if column is None else column.tobytes())
         optional = {"negative": self.negative, "classes": self.classes, "marks": self.false_negatives}
-        for name, column in (optional | {"source": self.source}).items():
+        optional |= {name: getattr(self, name) for name in ("source", *DECIDED[1:])}
+        for name, column in optional.items():
             if column is not None:
                 digest.update(name.encode() + column.tobytes())
         digest.update(repr((self.threshold, self.document_key)).encode())
@@ -181,6 +187,15 @@ class PairDataset:
     def marked_pairs(self) -> Ids:
         """(F, 2) `false_negatives`, empty where there are none."""
         return np.empty((0, 2), dtype=np.int32) if self.false_negatives is None else self.false_negatives
+
+    def has_pair(self, pairs: Ids, document: Ids | None = None) -> Mask:
+        """Return bool (N,): the row's query and document are one of the pairs.
+
+        pairs: (F, 2) text ids. document: (N,) text ids; None for the documents of the rows.
+        """
+        keys = pairs.astype(np.int64) @ [len(self.texts), 1]
+        rows = self.query.astype(np.int64) * len(self.texts) + (self.document if document is None else document)
+        return np.asarray(np.isin(rows, keys), dtype=bool)
 
     @property
     def text_columns(self) -> list[Ids]:
@@ -210,18 +225,19 @@ class PairDataset:
             document_ids: (U,) the same for documents and negatives, where `new_ids` is for queries only.
         """
         document_ids = new_ids if document_ids is None else document_ids
-        marked = None
-        if self.false_negatives is not None:
-            query, document = self.false_negatives.T
-            moved = np.stack([new_ids[query], document_ids[document]], axis=1)
-            marked = moved[(moved >= 0).all(axis=1)]
+        decided: dict[str, Any] = {}
+        for name in DECIDED:
+            pairs = getattr(self, name)
+            if pairs is not None:
+                moved = np.stack([new_ids[pairs[:, 0]], document_ids[pairs[:, 1]]], axis=1)
+                decided[name] = moved[(moved >= 0).all(axis=1)]
         return replace(
             self,
             texts=texts,
             query=new_ids[self.query],
             document=document_ids[self.document],
             negative=None if self.negative is None else document_ids[self.negative],
-            false_negatives=marked,
+            **decided,
         )
 
     def separate_sides(self) -> PairDataset:

@@ -19,7 +19,7 @@ from bsc_core.data.dataset import (
     separate_sides,
     share_texts,
 )
-from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
+from bsc_core.data.decisions import apply_decisions, read_decisions
 from bsc_core.data.io.read_pairs import read_corpus, to_pairs, to_sentences
 from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.quality.filters import FILTERS
@@ -223,7 +223,7 @@ def _rows_of_split(dataset: PairDataset, split: str, field: str) -> PairDataset:
 
 
 def _finish(data: DatasetSplits, config: DataConfig) -> DatasetSplits:
-    """Merge the keys of equal documents, separate the sides, and mark false negatives, as the config requests."""
+    """Merge the keys of equal documents, separate the sides, and apply decisions, as the config requests."""
     if config.text_identity == "normalized" and data.corpus is not None:
         pairs, corpus = merge_keys(list(data.splits.values()), data.corpus)
         data = replace(data.with_splits(dict(zip(data.splits, pairs, strict=True))), corpus=corpus)
@@ -231,8 +231,7 @@ def _finish(data: DatasetSplits, config: DataConfig) -> DatasetSplits:
         data = data.separate_sides()
     if not config.false_negatives:
         return data
-    marked = read_false_negatives(config.false_negatives)
-    return data.with_splits({name: with_false_negatives(split, marked) for name, split in data.splits.items()})
+    return apply_decisions(data, read_decisions(config.false_negatives), config.text_identity)
 
 
 def merge_keys(pairs: Sequence[PairDataset], corpus: Corpus) -> tuple[list[PairDataset], Corpus]:

@@ -122,8 +122,9 @@ class InBatchLoss(Loss):
             labeled = labeled_cells(is_positive, ids["query_ids"], ids["document_ids"])
             if len(labeled[0]):
                 cells = labeled[0] if cells is None else torch.cat([cells, labeled[0]])
-            if len(labeled[1]):
-                ids = ids | {"labeled_negative": labeled[1]}
+            given = [part for part in (ids.get("labeled_negative"), labeled[1]) if part is not None and len(part)]
+            if given:
+                ids = ids | {"labeled_negative": torch.cat(given)}
         query_rule, document_rule = without(query_rule, cells), without(document_rule, swapped(cells, len(left)))
         return Pairs(left, right, is_positive, query_rule, document_rule, ids)
 

@@ -23,7 +23,7 @@ from bsc_core.config import (
     SupConLossConfig,
 )
 from bsc_core.data.dataset import PairDataset
-from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
+from bsc_core.data.decisions import contradicted_rows, read_decisions, with_decisions
 from bsc_core.data.generation.negatives import triplets
 from bsc_core.data.io.shards import open_shards
 from bsc_core.data.io.sources import open_source
@@ -96,7 +96,7 @@ class PairStream:
     def __init__(self, config: RunConfig, window: int = WINDOW) -> None:
         self.config = config
         self.plan = ShardedPlan(open_shards(config.data.train), config.batching.keep_groups, window)
-        self.false_negatives = read_false_negatives(config.data.false_negatives) if config.data.false_negatives else []
+        self.decisions = read_decisions(config.data.false_negatives) if config.data.false_negatives else []
         if len(training_rows(config, self.sample)) != len(self.sample):
             self._refuse()
 
@@ -110,9 +110,9 @@ class PairStream:
 
     @property
     def signature(self) -> str:
-        """Identity of the pairs without reading them: sizes and origin of the shards, and the false negatives."""
+        """Identity of the pairs without reading them: sizes and origin of the shards, and the decisions."""
         shards = self.plan.shards
-        return repr((shards.parts, sorted(shards.columns.items()), sorted(shards.about.items()), self.false_negatives))
+        return repr((shards.parts, sorted(shards.columns.items()), sorted(shards.about.items()), self.decisions))
 
     def count_batches(self, batch_size: int) -> int:
         """Return the number of batches of an epoch, without reading the texts."""
@@ -141,7 +141,7 @@ class PairStream:
         if not trains_on_negatives(self.config) and pairs.has_negatives:
             self._refuse()
         pairs = pairs.separate_sides() if data.separate_sides else pairs
-        return with_false_negatives(pairs, self.false_negatives) if self.false_negatives else pairs
+        return with_decisions(pairs, self.decisions) if self.decisions else pairs
 
     def _refuse(self) -> None:
         raise DataError(
@@ -154,7 +154,7 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
     """Return the rows that the loss trains on.
 
     These are all rows; only the positive ones with `loss.labeled_negatives = false`; triplets where the loss needs a
-    negative for each query. Rows whose negative is marked as a false negative are left out.
+    negative for each query. Rows that contradict a decision are left out.
 
     Raises:
         DataError: The data lack what the loss needs: labels, classes, negatives, a positive pair, or a second row.
@@ -174,7 +174,8 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
             f"{source}: no pair has a label above threshold {config.data.threshold:g}; "
             "lower data.threshold or check label_min and label_max"
         )
-    train = _without_marked(train)
+    contradicted = contradicted_rows(train)
+    train = train.take(np.flatnonzero(~contradicted)) if contradicted.any() else train
     if not trains_on_negatives(config):
         train = train.take(np.flatnonzero(train.positive).astype(np.int32))
     if len(np.unique(np.concatenate(train.text_columns))) == 1:
@@ -193,18 +194,6 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
 def trains_on_negatives(config: RunConfig) -> bool:
     """Return whether rows labeled negative are trained on. Only a run with a single loss can leave them out."""
     return any(getattr(loss, "labeled_negatives", True) for loss in _losses(config))
-
-
-def _without_marked(train: PairDataset) -> PairDataset:
-    """Leave out rows labeled negative, and triplets, whose negative is marked as a false negative."""
-    if not len(train.marked_pairs):
-        return train
-    marked = train.marked_pairs.astype(np.int64) @ [len(train.texts), 1]
-    query = train.query.astype(np.int64) * len(train.texts)
-    wrong = ~train.positive & np.isin(query + train.document, marked)
-    if train.negative is not None:
-        wrong |= np.isin(query + train.negative, marked)
-    return train.take(np.flatnonzero(~wrong)) if wrong.any() else train
 
 
 def _check_batching(config: RunConfig, parts: Mapping[str, PairDataset]) -> None:
@@ -253,9 +242,9 @@ def _losses(config: RunConfig) -> list[SingleLossConfig]:
 
 
 def with_run_false_negatives(config: RunConfig, run: Run, distributed: Distributed) -> RunConfig:
-    """Return the config with the run's copy of the marked false negatives, created now if there is none.
+    """Return the config with the run's copy of the decisions about false negatives, created now if there is none.
 
-    False negatives marked later apply only to new runs. Where the file is missing or may not be read, the config is
+    Later decisions apply only to new runs. Where the file is missing or may not be read, the config is
     unchanged, and reading the data reports it.
     """
     source = config.data.false_negatives
@@ -266,7 +255,7 @@ def with_run_false_negatives(config: RunConfig, run: Run, distributed: Distribut
 
 
 def _copy_false_negatives(source: str, target: Path) -> bool:
-    """Copy the marked pairs unless the run has a copy. Returns whether it has one that BSC_ROOTS allows it to read."""
+    """Copy the decisions unless the run has a copy. Returns whether it has one that BSC_ROOTS allows it to read."""
     try:
         check_path(target.parents[1])
         if not target.is_file() and check_path(source).is_file():

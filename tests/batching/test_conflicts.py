@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bsc_core.batching import BatchPlan, build_plan, collision_matrix
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
-from bsc_core.data.false_negatives import with_false_negatives
+from bsc_core.data.decisions import Decision, with_decisions
 from bsc_core.errors import InputError
 
 repeatable = settings(max_examples=150, derandomize=True)
@@ -42,7 +42,7 @@ def test_no_two_rows_of_a_batch_conflict_and_no_row_is_lost(
     rows: list[tuple[int, int]], marks: list[tuple[int, int]], batch_size: int, keep_groups: bool
 ) -> None:
     dataset = PairDataset.from_pairs([f"q{a}" for a, _ in rows], [f"d{b}" for _, b in rows])
-    dataset = with_false_negatives(dataset, [(f"q{a}", f"d{b}") for a, b in marks])
+    dataset = with_decisions(dataset, [Decision(f"q{a}", f"d{b}") for a, b in marks])
     config = BatchingConfig(strategy="words", no_duplicates=True, keep_groups=keep_groups, group_size=3)
     plan = build_plan(config, dataset, seed=len(rows), epoch=0)
     try:
@@ -90,7 +90,7 @@ def test_a_marked_pair_counts_as_a_collision() -> None:
     dataset = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"])
     rows = np.arange(3, dtype=np.int32)
     assert not collision_matrix(dataset, rows).any()
-    marked = with_false_negatives(dataset, [("a", "y"), ("a", "gone")])
+    marked = with_decisions(dataset, [Decision("a", "y"), Decision("a", "gone")])
     assert np.argwhere(collision_matrix(marked, rows)).tolist() == [[0, 1]]
     assert marked.digest != dataset.digest
     assert replace(marked, false_negatives=None).digest == dataset.digest
@@ -115,7 +115,7 @@ def test_marked_rows_are_separated_even_with_collisions_allowed(
     rows: list[tuple[int, int]], marks: list[tuple[int, int]]
 ) -> None:
     dataset = PairDataset.from_pairs([f"q{a}" for a, _ in rows], [f"d{b}" for _, b in rows])
-    dataset = with_false_negatives(dataset, [(f"q{a}", f"d{b}") for a, b in marks])
+    dataset = with_decisions(dataset, [Decision(f"q{a}", f"d{b}") for a, b in marks])
     plan = build_plan(BatchingConfig(strategy="random"), dataset, seed=len(rows), epoch=0)
     try:
         batches = plan.batches(6)

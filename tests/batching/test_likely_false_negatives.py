@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsc_core.batching import Reason, likely_false_negatives, marked_cells
+from bsc_core.batching import Reason, likely_false_negatives, marked_cells, nearest_false_negatives
 from bsc_core.batching.likely_false_negatives import NEARLY_EQUAL, nearly_equal
 from bsc_core.data import PairDataset
-from bsc_core.data.false_negatives import with_false_negatives
+from bsc_core.data.decisions import KINDS, Decision, with_decisions
 
 QUERIES = [
     "how to bake bread",
@@ -68,14 +68,41 @@ def test_a_document_closer_than_the_positive_is_reported_unless_labeled_negative
 
 
 def test_a_mark_comes_first_and_appears_in_its_cells() -> None:
-    dataset = with_false_negatives(
-        PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"]), [("c", "x"), ("c", "elsewhere")]
+    dataset = with_decisions(
+        PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"]), [Decision("c", "x"), Decision("c", "elsewhere")]
     )
     rows = np.array([2, 0, 1], dtype=np.int32)
     assert marked_cells(dataset, rows).tolist() == [[False, True, False], [False] * 3, [False] * 3]
     (first, *_) = likely_false_negatives(dataset, vectors_apart(dataset), rows)
     assert (first.query_row, first.document_row) == (2, 0)
     assert first.reasons[0] == Reason.MARKED
+
+
+def test_a_pair_decided_true_negative_is_no_likely_false_negative() -> None:
+    dataset = PairDataset.from_pairs(["q1", "q2"], ["d1", "d2"])
+    vectors = np.array([[1, 0], [0, 1], [0.8, 0.6], [0.9, 0.1]], dtype=np.float32)  # q1, q2, d1, d2
+    assert (0, 1) in reasons(dataset, vectors)
+    assert (0, 1) not in reasons(with_decisions(dataset, [Decision("q1", "d2", "true_negative")]), vectors)
+
+
+def test_all_training_pairs_are_searched_except_decided_ones() -> None:
+    texts = (["how do I boil an egg now", "why is the sky blue", "c"], ["six minutes", "light scatters", "z"])
+    dataset = PairDataset.from_pairs([*texts[0], "How do I boil an egg"], [*texts[1], "in hot water"])
+    vectors = vectors_apart(dataset)
+    vectors[dataset.document[2]] += 2 * vectors[dataset.query[1]]
+    vectors[dataset.document[1], -1] = 1  # z is closer to the second query than its positive
+    result = {(one.query_row, one.document_row): one for one in nearest_false_negatives(dataset, vectors)}
+    assert {pair: one.reasons for pair, one in result.items()} == {
+        (0, 3): (Reason.NEAR_QUERY,),
+        (3, 0): (Reason.NEAR_QUERY,),
+        (1, 2): (Reason.CLOSER,),
+    }
+    assert list(result)[-1] == (1, 2), "texts are a stronger reason than similarity"
+    assert result[1, 2].similarity > result[1, 2].positive_similarity
+    assert len(nearest_false_negatives(dataset, vectors, top=1)) == 1
+    for kind in KINDS:
+        decided = with_decisions(dataset, [Decision(texts[0][1], "z", kind)])
+        assert (1, 2) not in {(one.query_row, one.document_row) for one in nearest_false_negatives(decided, vectors)}
 
 
 def test_stronger_reasons_come_first_and_more_similar_pairs_among_equals(dataset: PairDataset) -> None:

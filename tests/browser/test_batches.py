@@ -12,10 +12,10 @@ from playwright.sync_api import expect
 from bsc_core.batching import BatchPlan, KnownPairs
 from bsc_core.config import DataConfig
 from bsc_core.data import load_data
-from bsc_core.data.false_negatives import read_false_negatives
+from bsc_core.data.decisions import read_decisions
 from bsc_core.presets.sample_data import sample_config
 from bsc_core.training.data import training_rows
-from bsc_core.training.loop.step import excluded_cells
+from bsc_core.training.loop.step import cells_of_pairs
 from tests.helpers.waiting import wait_until
 
 BATCH = {"encoder": "static", "batches.strategies": "nearest"}
@@ -28,13 +28,13 @@ def test_a_marked_pair_is_excluded_from_the_loss_and_separated(private_server, v
     pin_a_negative(visit)
     query, document = mark_the_pinned_pair(visit)
     marks = private_server.store.root / "false_negatives" / "sample.tsv"
-    assert read_false_negatives(marks) == [(query, document)]
+    assert [one.pair for one in read_decisions(marks)] == [(query, document)]
     assert collisions(visit) <= before
     check_collides(rows_of(marks), query, document)
 
     visit.page.reload()
     visit.wait("Which negatives does a batch contain")
-    expect(visit.page.get_by_text(re.compile(r"^Marked as false negatives: 1 pair,"))).to_be_visible()
+    expect(visit.page.get_by_text(re.compile(r"^1 decision applied: 1 dropped; 0 rows removed"))).to_be_visible()
     run = launch(visit)
     assert run.config().data.false_negatives == str(marks)
     wait_until(lambda: (run.plans_folder / "epoch-001.npz").is_file(), lambda: str(run.log_tail()))
@@ -45,8 +45,8 @@ def test_a_marked_pair_is_excluded_from_the_loss_and_separated(private_server, v
     visit.page.get_by_text("No duplicates in a batch", exact=True).click()
     expect(table_cell(visit, "collisions")).to_have_text("0")
     visit.page.keyboard.press("Escape")
-    visit.page.get_by_role("tab", name="Marked false negatives").click()
-    assert [row[-2:] for row in visit.rows("Marked false negatives")] == [[query, document]]
+    visit.page.get_by_role("tab", name="Decisions").click()
+    assert [row[-5:-2] for row in visit.rows("Decisions")] == [["drop", query, document]]
     expect(visit.page.get_by_text(re.compile(r"^Pinned pair"))).to_be_visible()
     expect(visit.page.get_by_role("button", name="Remove mark")).to_have_count(0)
 
@@ -79,7 +79,7 @@ def mark_the_pinned_pair(visit) -> tuple[str, str]:
     pin = visit.page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
     texts = pin.get_by_test_id("stText").all_inner_texts()
     visit.click_button("Mark as false negative")
-    expect(visit.page.get_by_text(re.compile(r"^Marked as false negatives: 1 pair,"))).to_be_visible()
+    expect(visit.page.get_by_text(re.compile(r"^1 decision applied: 1 dropped; 0 rows removed"))).to_be_visible()
     visit.wait()
     return texts[0], texts[1]
 
@@ -116,7 +116,7 @@ def check_excluded(run, query: str, document: str) -> None:
     is_document = [train.texts[int(one)] == document for one in train.document]
     for rows in plan.batches(run.config().training.batch_size):
         assert not (any(is_query[row] for row in rows) and any(is_document[row] for row in rows))
-    excluded = excluded_cells(train, train.query[all_rows], train.document[all_rows])
+    excluded = cells_of_pairs(train.marked_pairs, train.query[all_rows], train.document[all_rows])
     assert {tuple(cell) for cell in excluded.tolist()} == {
         (i, j) for i, first in enumerate(is_query) for j, second in enumerate(is_document) if first and second
     }

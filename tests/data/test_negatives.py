@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bsc_core.config import CorpusColumns, NegativesConfig
 from bsc_core.data.dataset import Corpus, PairDataset, TextTable, merge_text_tables
-from bsc_core.data.false_negatives import with_false_negatives
+from bsc_core.data.decisions import Decision, with_decisions
 from bsc_core.data.generation.negatives import (
     at_ranks,
     find_candidates,
@@ -38,7 +38,7 @@ def test_the_papers_ranks():
 def test_positives_repeats_the_query_itself_and_marked_pairs_are_excluded():
     pairs = PairDataset.from_pairs(["q", "q", "r"], ["a good answer", "b", "c"], query_ids=["1", "1", "2"])
     pairs, corpus = with_corpus(pairs, ["A good answer!", "b", "c", "d", "Q?", "marked"])
-    known = find_candidates(with_false_negatives(pairs, [("q", "marked")]), corpus)
+    known = find_candidates(with_decisions(pairs, [Decision("q", "marked")]), corpus)
     texts = pairs.texts.take(known.document)
     of_q = known.query.tolist().index(pairs.texts.texts.index("q"))
     excluded = known.is_excluded(np.full(len(texts), of_q), np.arange(len(texts)))

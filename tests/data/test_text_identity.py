@@ -79,3 +79,12 @@ def test_copies_in_two_files_of_a_mix_are_one_text(write):
     assert "A!" not in groups
     assert len(groups["a"]) == 1
     assert "X?" not in data.texts.texts
+
+
+def test_a_decision_about_a_copy_applies_to_all_copies(files, write):
+    marks = write("marks.tsv", "query\tdocument\tdecision\nANOTHER ONE\tit is true?\tpositive\n")
+    for identity, count in (("exact", 0), ("normalized", 1)):
+        data = load_data(DataConfig(**files, text_identity=identity, false_negatives=marks))
+        assert len(data.train.marked_pairs) == count
+    ((query, document),) = data.train.marked_pairs
+    assert (data.texts[query], data.texts[document]) == ("another one", "It is “true”.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -504,3 +505,12 @@ def test_a_batch_that_does_not_fit_the_settings_is_refused() -> None:
         )
     with pytest.raises(InputError, match="matryoshka_dims has 9, and the embeddings have 6 dimensions"):
         loss_of(name="mnrl", matryoshka_dims=[9])(batch.queries, batch.documents)
+
+
+def test_a_cell_that_a_person_decided_negative_is_never_masked() -> None:
+    left, right = torch.eye(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64)
+    loss = loss_of(name="mnrl", mask="self", mask_margin=2.0, temperature=0.5)
+    ids = {"query_ids": torch.arange(3), "document_ids": torch.arange(3)}
+    assert loss(left, right, **ids).total == 0
+    decided = loss(left, right, **ids, labeled_negative=torch.tensor([[0, 1]]))
+    torch.testing.assert_close(decided.total, torch.tensor(1 + math.exp(-2), dtype=torch.float64).log() / 3)

@@ -14,7 +14,7 @@ from bsc_core import formatting
 from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan_hardness, plan_stats
 from bsc_core.config import BatchingConfig, DataConfig, RunConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
-from bsc_core.data.false_negatives import mark_false_negative, read_false_negatives, unmark_false_negative
+from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions
 from bsc_core.figures.batches import similarity
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
@@ -103,13 +103,13 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     collisions = shown_collisions(app)
     app.button(key="batches.mark").click().run()
     assert not app.exception
-    (mark,) = read_false_negatives(marks)
-    assert all(mark)
-    assert "Marked as false negatives: 1 pair" in page_text(app)
+    (mark,) = read_decisions(marks)
+    assert all(mark.pair)
+    assert "1 decision applied: 1 dropped; 0 rows removed" in page_text(app)
     assert shown_collisions(app) == counted_collisions(dataset, tiny_encoder)
-    assert separated(dataset, tiny_encoder, read_false_negatives(marks)[0])
+    assert separated(dataset, tiny_encoder, read_decisions(marks)[0].pair)
     assert data_cache.data_config(dataset).false_negatives == str(marks)
-    unmark_false_negative(marks, *read_false_negatives(marks)[0])
+    undo_decisions(marks, [mark.pair])
     app.run()
     assert not app.exception
     assert shown_collisions(app) == collisions
@@ -131,11 +131,11 @@ def shown_collisions(app: AppTest) -> int:
 def test_a_plan_without_collisions_separates_marked_rows(dataset: str, marks: Path, tiny_encoder: Path) -> None:
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     app.button(key="batches.mark").click().run()
-    (mark,) = read_false_negatives(marks)
+    (mark,) = read_decisions(marks)
     app.toggle(key="batches.no_duplicates").set_value(True).run()
     assert not app.exception
     assert shown_collisions(app) == 0
-    assert separated(dataset, tiny_encoder, mark, no_duplicates=True)
+    assert separated(dataset, tiny_encoder, mark.pair, no_duplicates=True)
 
 
 def separated(dataset: str, encoder: Path, mark: tuple[str, str], **options: bool) -> bool:
@@ -228,14 +228,14 @@ def test_a_run_shows_its_rows_unaffected_by_later_marks(
     pairs = read_pairs(small_pairs)
     rows = np.flatnonzero(~pairs.positive)
     wrong = list(zip(pairs.texts.take(pairs.query[rows]), pairs.texts.take(pairs.document[rows]), strict=True))
-    mark_false_negative(marks, *wrong[0])
+    add_decisions(marks, [Decision(*wrong[0])])
     data = small_config.data.model_copy(update={"false_negatives": str(marks)})
     config = small_config.model_copy(update={"data": data})
     run = runs.create(config)
     run_experiment(config, run)
     run.update_status(state="done")
     for pair in wrong:
-        mark_false_negative(marks, *pair)
+        add_decisions(marks, [Decision(*pair)])
     app = open_page("batches", run=run.id)
     assert not app.exception
     assert not app.error

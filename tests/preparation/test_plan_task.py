@@ -16,7 +16,7 @@ import pytest
 from bsc_core.batching import PlanStats, build_plan, plan_stats
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset, read_pairs
-from bsc_core.data.false_negatives import with_false_negatives
+from bsc_core.data.decisions import Decision, with_decisions
 from bsc_core.preparation.plan_task import PlanItem, load_rows, main, plan_file, refused_file, request_folder, save_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,8 +44,8 @@ def ask(folder: Path, dataset: PairDataset, items: list[PlanItem], encoder: dict
 
 
 def test_saved_rows_are_loaded_unchanged(dataset: PairDataset, tmp_path: Path) -> None:
-    marked = with_false_negatives(
-        dataset, [(dataset.texts[int(dataset.query[0])], dataset.texts[int(dataset.document[9])])]
+    marked = with_decisions(
+        dataset, [Decision(dataset.texts[int(dataset.query[0])], dataset.texts[int(dataset.document[9])])]
     )
     save_rows(marked, tmp_path / "rows.npz")
     again = load_rows(tmp_path / "rows.npz")

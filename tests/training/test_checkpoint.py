@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bsc_core.config import RunConfig
-from bsc_core.data.false_negatives import mark_false_negative
+from bsc_core.data.decisions import Decision, add_decisions
 from bsc_core.errors import CheckpointError, DataError
 from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.jobs.worker import attempt
@@ -169,13 +169,13 @@ def test_later_marks_do_not_change_a_resumed_run(
 ) -> None:
     marks = tmp_path / "marked" / "marks.tsv"
     texts = [(line["query"], line["document"]) for line in read_lines(small_pairs) if line["label"] < 0.5]
-    mark_false_negative(marks, *texts[0])
+    add_decisions(marks, [Decision(*texts[0])])
     config = with_changes(config, data={"false_negatives": str(marks)})
     uninterrupted = store.create(config)
     result = run_experiment(config, uninterrupted)
     run = interrupted(config, store)
     for pair in texts:
-        mark_false_negative(marks, *pair)
+        add_decisions(marks, [Decision(*pair)])
     resumed = continue_run(store, run)
     assert run_experiment(config, resumed)["metrics"] == result["metrics"]
     assert np.array_equal(uninterrupted.array("embeddings_after"), resumed.array("embeddings_after"))
@@ -189,7 +189,7 @@ def test_marked_pairs_in_the_previous_folder_are_read(store: RunStore, config: R
     for owner, name in ((run, "pairs.tsv"), (store, "pairs")):
         assert owner.false_negatives_file(name).parent.name == "false_negatives"
     for folder in (run.folder, store.root):
-        mark_false_negative(folder / "marks" / "pairs.tsv", "a", "b")
+        add_decisions(folder / "marks" / "pairs.tsv", [Decision("a", "b")])
     for owner, name in ((run, "pairs.tsv"), (store, "pairs")):
         assert owner.false_negatives_file(name).parent.name == "marks"
 
@@ -198,7 +198,7 @@ def test_marks_are_not_copied_if_the_runs_folder_may_not_be_read(
     config: RunConfig, store: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = tmp_path / "data" / "marks.tsv"
-    mark_false_negative(marks, "a", "b")
+    add_decisions(marks, [Decision("a", "b")])
     config = with_changes(config, data={"false_negatives": str(marks)})
     run = store.create(config)
     monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "data"))

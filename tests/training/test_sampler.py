@@ -10,7 +10,7 @@ import pytest
 
 from bsc_core.batching import BatchPlan, build_plan, plan_collisions
 from bsc_core.config import make_config
-from bsc_core.data.false_negatives import mark_false_negative
+from bsc_core.data.decisions import Decision, add_decisions
 from bsc_core.encoders import encode
 from bsc_core.errors import DataError
 from bsc_core.pipeline import load_training_data, run_experiment
@@ -162,7 +162,7 @@ def test_marked_pairs_are_excluded_from_the_loss_and_never_share_a_batch(tiny_en
     plain = Experiment(tiny_encoder, tmp_path / "a", {"strategy": "sequential"})
     first, second = plain.rows.take([0]), plain.rows.take([9])
     query, document = first.texts[first.query[0]], second.texts[second.document[0]]
-    mark_false_negative(tmp_path / "marks.tsv", query, document)
+    add_decisions(tmp_path / "marks.tsv", [Decision(query, document)])
     options = {"strategy": "sequential", "no_duplicates": True}
     marked = Experiment(tiny_encoder, tmp_path / "b", options, false_negatives=str(tmp_path / "marks.tsv"))
     named = [(marked.rows.texts[q], marked.rows.texts[d]) for q, d in marked.rows.marked_pairs.tolist()]
@@ -187,7 +187,7 @@ def test_every_loss_leaves_out_marked_pairs(tiny_encoder: Path, tmp_path: Path, 
     wrong = train.negative if train.negative is not None else train.document
     row = 0 if train.negative is not None else int(np.flatnonzero(~train.positive)[0])
     query, document = train.texts[train.query[row]], train.texts[wrong[row]]
-    mark_false_negative(tmp_path / "marks.tsv", query, document)
+    add_decisions(tmp_path / "marks.tsv", [Decision(query, document)])
     options = {"false_negatives": str(tmp_path / "marks.tsv")}
     marked = Experiment(tiny_encoder, tmp_path / "b", {"strategy": "sequential"}, loss=loss, **options).rows
     wrong = marked.negative if marked.negative is not None else marked.document
@@ -206,7 +206,7 @@ def test_a_mark_on_a_negative_that_the_loss_does_not_take_is_accepted(tiny_encod
         word = ("entailment", "neutral", "contradiction")[number % 3]
         rows.append(f"premise {number // 3}\thypothesis {number}\twrong {number}\t{word}")
     (tmp_path / "nli.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    mark_false_negative(tmp_path / "marks.tsv", "premise 0", "wrong 0")
+    add_decisions(tmp_path / "marks.tsv", [Decision("premise 0", "wrong 0")])
     columns = {"query": "premise", "document": "hypothesis", "negative": "negative", "class_label": "label"}
     experiment = Experiment(
         tiny_encoder,

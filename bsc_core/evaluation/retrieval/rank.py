@@ -65,7 +65,8 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
 
     Gold documents are matched by key if both dataset and corpus have keys (rows without a key by text), else by text
     id. A gold document missing from the corpus is counted, and its query remains as a miss. The grade of a gold
-    document is its highest label; negative pairs have no grade.
+    document is its highest label; negative pairs have no grade. A document that a person
+    decided to be positive is gold.
 
     Args:
         dataset: The pairs.
@@ -90,6 +91,10 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
             gold[group][position] = max(grade, gold[group].get(position, 0.0))
         if document not in positions:
             absent[group][document] = max(grade, absent[group].get(document, 0.0))
+    for query, document in () if dataset.decided_positives is None else dataset.decided_positives.tolist():
+        for group in np.unique(dataset.query_group[dataset.query == query]).tolist():
+            if group in first_row:
+                gold[group].update((position, 1.0) for position in positions.get(document, ()))
     rows = np.fromiter(first_row.values(), dtype=np.int32, count=len(first_row))
     offsets = np.zeros(len(first_row) + 1, dtype=np.int64)
     np.cumsum([len(gold[group]) for group in first_row], out=offsets[1:])

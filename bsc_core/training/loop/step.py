@@ -110,7 +110,9 @@ def make_batch(vectors: Tensor, texts: Texts, dataset: PairDataset, rows: Ids, g
     if dataset.classes is not None:
         arrays["classes"] = dataset.classes[rows]
     if len(dataset.marked_pairs):
-        arrays["excluded"] = excluded_cells(dataset, query_ids, document_ids)
+        arrays["excluded"] = cells_of_pairs(dataset.marked_pairs, query_ids, document_ids)
+    if dataset.decided_negatives is not None:
+        arrays["labeled_negative"] = cells_of_pairs(dataset.decided_negatives, query_ids, document_ids)
     ids = {name: torch.from_numpy(array.astype(np.int64)).to(vectors.device) for name, array in arrays.items()}
     if guide is not None:
         for name, positions in (("guide_queries", texts.queries), ("guide_documents", texts.documents)):
@@ -201,15 +203,13 @@ def batch_hardness(
     return float(gaps.mean()) if len(gaps) else None
 
 
-def excluded_cells(dataset: PairDataset, query: Ids, document: Ids) -> npt.NDArray[np.int64]:
-    """Return the cells (row, column) of the score matrix that are marked as false negatives, (n, 2).
+def cells_of_pairs(pairs: Ids, query: Ids, document: Ids) -> npt.NDArray[np.int64]:
+    """Return the cells (row, column) of the score matrix that have the texts of one of the pairs, (n, 2).
 
-    query: (B,) and document: (B + K,) text ids of the batch.
+    pairs: (F, 2) text ids. query: (B,) and document: (B + K,) text ids of the batch.
     """
-    present = np.isin(dataset.marked_pairs[:, 0], query) & np.isin(dataset.marked_pairs[:, 1], document)
-    cells = [
-        np.argwhere((query == text)[:, None] & (document == marked)) for text, marked in dataset.marked_pairs[present]
-    ]
+    present = np.isin(pairs[:, 0], query) & np.isin(pairs[:, 1], document)
+    cells = [np.argwhere((query == first)[:, None] & (document == second)) for first, second in pairs[present]]
     return np.concatenate([*cells, np.empty((0, 2), dtype=np.int64)])
 
 

@@ -12,7 +12,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.batching import PlanStats, hardest_negatives, likely_false_negatives
 from bsc_core.data import PairDataset
-from bsc_core.data.false_negatives import mark_false_negative, read_false_negatives, unmark_false_negative
+from bsc_core.data.decisions import Decision, TextPair, add_decisions, read_decisions, undo_decisions
 from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
 from pages.ui.batches.source import BatchSource
@@ -220,26 +220,24 @@ def _draw_mark_button(batch: BatchView, source: BatchSource, kind: str) -> None:
         )
 
 
-def _mark(source: BatchSource, texts: tuple[str, str]) -> None:
+def _mark(source: BatchSource, texts: TextPair) -> None:
     if source.false_negatives is not None:
-        mark_false_negative(source.false_negatives, *texts)
+        add_decisions(source.false_negatives, [Decision(*texts)])
         st.toast("Marked. The loss ignores the pair, and its rows are never in the same batch.", icon=":material/flag:")
 
 
-def _unmark(source: BatchSource, texts: tuple[str, str]) -> None:
+def _unmark(source: BatchSource, texts: TextPair) -> None:
     if source.false_negatives is not None:
-        unmark_false_negative(source.false_negatives, *texts)
+        undo_decisions(source.false_negatives, [texts])
 
 
 def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
-    """Draw the hardest negatives, the likely false negatives and the marked ones; selecting a row pins its pair."""
+    """Draw the hardest negatives, the likely false negatives and all decisions; selecting a row pins its pair."""
     hardest = hardest_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
     likely = likely_false_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
     path = source.false_negatives
-    marked = read_false_negatives(path) if path is not None and path.is_file() else []
-    hardest_tab, likely_tab, marked_tab = st.tabs(
-        ["Hardest negatives", "Likely false negatives", "Marked false negatives"]
-    )
+    decisions = read_decisions(path) if path is not None and path.is_file() else []
+    hardest_tab, likely_tab, decisions_tab = st.tabs(["Hardest negatives", "Likely false negatives", "Decisions"])
     with hardest_tab:
         labeled = {"labeled negative": [one.labeled_negative for one in hardest]}
         _draw_pairs(batch, hardest, "Hardest in-batch negatives", after=labeled)
@@ -248,8 +246,8 @@ def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
         st.caption(f"{glossary.TERMS['false_negative'].definition} In this batch: {number}.")
         reasons = {"reason": [", ".join(one.reasons) for one in likely]}
         _draw_pairs(batch, likely, "Likely false negatives", before=reasons)
-    with marked_tab:
-        _draw_marked_pairs(source, marked)
+    with decisions_tab:
+        _draw_decisions(source, decisions)
 
 
 def _draw_pairs(
@@ -292,24 +290,25 @@ def _pin_selected(key: str, rows: list[tuple[int, int]]) -> None:
         _pin(*rows[selected[0]])
 
 
-def _draw_marked_pairs(source: BatchSource, marked: list[tuple[str, str]]) -> None:
-    if not marked:
-        st.caption("Pairs that you mark as false negatives appear here, from any batch.")
+def _draw_decisions(source: BatchSource, decisions: list[Decision]) -> None:
+    if not decisions:
+        st.caption("Pairs that you decide or mark as false negatives appear here, from any batch.")
         return
+    columns = ("decision", "query", "document", "who", "when")
     event = st.dataframe(
-        pd.DataFrame(marked, columns=["query", "document"]),
-        key=f"batches.marks.{len(marked)}",
+        pd.DataFrame([[getattr(one, name) for name in columns] for one in decisions], columns=columns),
+        key=f"batches.marks.{len(decisions)}",
         hide_index=True,
         height=240,
-        alt="Marked false negatives",
+        alt="Decisions",
         selection_mode="multi-row",
         on_select="rerun",
     )
-    selected = [marked[row] for row in event.selection.rows if row < len(marked)]
+    selected = [decisions[row] for row in event.selection.rows if row < len(decisions)]
     st.button(
-        f"Unmark {formatting.plural(len(selected), 'pair')}" if selected else "Unmark selected pairs",
+        f"Undo {formatting.plural(len(selected), 'decision')}" if selected else "Undo selected decisions",
         key="batches.take_back",
         icon=":material/undo:",
         disabled=not selected,
-        on_click=lambda: [_unmark(source, one) for one in selected],
+        on_click=lambda: [_unmark(source, one.pair) for one in selected],
     )

@@ -10,6 +10,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.batching import PlanStats, plan_warnings
 from bsc_core.data import PairDataset
+from bsc_core.data.decisions import applied_sentence
 from bsc_core.figures.batches import plans as plan_figures
 from pages.ui.batches import plans
 from pages.ui.batches.plans import PlanRequest
@@ -61,8 +62,8 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
         for name, request in requests.items():
             for warning in plan_warnings(request.config, pairs):
                 st.caption(f"{name}: {warning}.")
-        if marked := len(pairs.marked_pairs):
-            st.caption(f"Marked as false negatives: {formatting.plural(marked, 'pair')}, which the loss leaves out.")
+        if applied := applied_sentence(source.train):
+            st.caption(f"{applied}.")
 
 
 def comparison_table(stats: StatsByName) -> pd.DataFrame:

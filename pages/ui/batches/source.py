@@ -1,4 +1,4 @@
-"""Rows of the Batches page: those of a dataset or a run, their vectors, and the marked false negatives."""
+"""Rows of the Batches page: those of a dataset or a run, their vectors, and the file of decisions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import streamlit as st
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data import PairDataset, TextTable
-from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
+from bsc_core.data.decisions import read_decisions, with_decisions
 from bsc_core.runs import Run
 from bsc_core.training.data import training_rows
 from pages.ui.components import data_cache, page_layout, run_data
@@ -29,7 +29,7 @@ class BatchSource:
     vectors_key: str  # identifies the vectors in cache keys
     encoder: EncoderConfig
     models: dict[str, np.ndarray]  # vectors of each model of the run, by name
-    false_negatives: Path | None  # file of marked false negatives; None if there is no dataset to store them for
+    false_negatives: Path | None  # file of decisions; None if there is no dataset to store them for
     run: Run | None
 
     def saved_plans(self) -> list[Path]:
@@ -63,7 +63,7 @@ def _run_source(run: Run, dataset_key: str) -> BatchSource:
     train = training_rows(config, run_data.load_splits(run).train)
     marked = _false_negatives_file(run, dataset_key)
     if marked is not None and marked.is_file():
-        train = with_false_negatives(train, read_false_negatives(marked))
+        train = with_decisions(train, read_decisions(marked), config.data.text_identity)
     models = {name: model.vectors() for name, model in by_name.items()}
     names = list(models)
     name = st.segmented_control(

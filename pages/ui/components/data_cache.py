@@ -9,9 +9,9 @@ import json
 import re
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import streamlit as st
 
@@ -129,7 +129,8 @@ def load_splits(config: DataConfig, *, seed: int = 0) -> DatasetSplits:
     data = _load(unmarked, stamps, seed)
     if marked is None:
         return data
-    return _marked(data, (unmarked.model_dump_json(), stamps, seed), marked, file_stamps(marked))
+    source = (unmarked.model_dump_json(), stamps, seed)
+    return _marked(data, source, marked, file_stamps(marked), config.text_identity)
 
 
 def source_splits(key: str, *, filtered: bool = False) -> DatasetSplits:
@@ -178,11 +179,16 @@ def _cache(kind: str) -> dict[Hashable, Any]:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _marked(_data: DatasetSplits, source: tuple[str, FileStamps, int], path: str, stamps: FileStamps) -> DatasetSplits:
-    from bsc_core.data.false_negatives import read_false_negatives, with_false_negatives
+def _marked(
+    _data: DatasetSplits,
+    source: tuple[str, FileStamps, int],
+    path: str,
+    stamps: FileStamps,
+    text_identity: Literal["exact", "normalized"],
+) -> DatasetSplits:
+    from bsc_core.data.decisions import apply_decisions, read_decisions
 
-    marked = read_false_negatives(path)
-    return replace(_data, **{name: with_false_negatives(part, marked) for name, part in _data.splits.items()})
+    return apply_decisions(_data, read_decisions(path), text_identity)
 
 
 @st.cache_resource(max_entries=4, show_spinner="Reading the dataset …")

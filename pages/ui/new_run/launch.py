@@ -9,6 +9,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
+from bsc_core.data.decisions import applied_sentence
 from pages.ui.components import data_cache, display, launch_once, page_layout
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
@@ -49,6 +50,8 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
         st.caption(f"The first of {formatting.plural(runs, 'run')}:")
     lines = [*config_summary.plan_sentences(config, summary), encoder_picker.waiting_sentence(config)]
     st.markdown("\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), 1)))
+    if applied := applied_sentence(data.train):
+        st.markdown(f":material/rule: {applied}.")
     for warning in config_summary.config_warnings(config, summary):
         st.markdown(f":orange[:material/info:] {warning}")
     factor = time_factor(config, sweep, summary) if runs > 1 else 1.0

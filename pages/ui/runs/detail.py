@@ -84,6 +84,8 @@ def _draw_overview(run: Run, status: RunStatus) -> None:
         name = status.metric_name
         if name and len(curves.evaluations(rows, name)) > 1:
             display.figure(curves.metric_curve({run.id: [rows]}, name), alt=f"{name} by epoch", name=f"dev.{run.id}")
+    if applied := (run.read_json("result") or {}).get("decisions"):
+        st.caption(f"{applied}.")
     _draw_metrics(run)
 
 

@@ -1,0 +1,258 @@
+"""Decisions of a person about pairs that look like false negatives: a TSV file of texts and decisions.
+
+The file has the columns query, document, decision, who and when. A file with query and document only contains
+dropped pairs.
+"""
+
+# P, F, T decided pairs: positive; positive or dropped; negative
+
+import csv
+import io
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from bsc_core.data.dataset import DatasetSplits, PairDataset
+from bsc_core.data.io.tables import read_table
+from bsc_core.data.text_normalization import normalize_text
+from bsc_core.errors import ColumnError, DataError, FileFormatError
+from bsc_core.files import atomic_write
+from bsc_core.formatting import plural
+
+DecisionKind = Literal["positive", "drop", "true_negative"]
+KINDS: tuple[DecisionKind, ...] = get_args(DecisionKind)
+TextIdentity = Literal["exact", "normalized"]
+TextPair = tuple[str, str]  # the texts of a query and of a document
+_writing = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision about one pair of texts.
+
+    Attributes:
+        query: Text of the query.
+        document: Text of the document.
+        decision: `positive`: the document is relevant. `drop`: neither positive nor negative. `true_negative`: it is
+            not relevant.
+        who: Name of the person, or empty.
+        when: Time of the decision (ISO 8601, UTC), or empty.
+    """
+
+    query: str
+    document: str
+    decision: DecisionKind = "drop"
+    who: str = ""
+    when: str = ""
+
+    @property
+    def pair(self) -> TextPair:
+        """The texts of the query and of the document."""
+        return self.query, self.document
+
+
+HEADER = tuple(field.name for field in fields(Decision))
+
+
+@dataclass(frozen=True)
+class Merge:
+    """The result of merging two files: all decisions, and the pairs that the files decide differently.
+
+    Attributes:
+        decisions: The first file's decisions, then the new ones of the second file.
+        added: Number of new decisions.
+        conflicts: (first, second) decision of each conflict; `decisions` has the first.
+    """
+
+    decisions: tuple[Decision, ...]
+    added: int
+    conflicts: tuple[tuple[Decision, Decision], ...]
+
+
+def read_decisions(path: Path | str) -> list[Decision]:
+    """Read the decisions of a file, one for each pair of texts; the file may have no rows.
+
+    Raises:
+        PathError: The file cannot be read.
+        FileFormatError: The file is unusable.
+        ColumnError: The column query or document is missing.
+        DataError: A decision is unknown, or two decisions about one pair contradict each other.
+    """
+    try:
+        columns = read_table(path).columns
+    except FileFormatError:
+        if _is_header_only(Path(path)):
+            return []
+        raise
+    missing = [name for name in HEADER[:2] if name not in columns]
+    if missing:
+        raise ColumnError(
+            f"{path}: {' and '.join(missing)} is missing; give decided pairs in the columns query and document"
+        )
+    rows = len(columns["query"])
+    values = [columns.get(name, [""] * rows) for name in HEADER]
+    decided: dict[TextPair, Decision] = {}
+    for line, (query, document, name, who, when) in enumerate(zip(*values, strict=True), 2):
+        kind = name.strip() or "drop"
+        if kind not in KINDS:
+            raise DataError(f"{path}: row {line} has the decision {name!r}; use one of {', '.join(KINDS)}")
+        decision = Decision(query, document, cast(DecisionKind, kind), who, when)
+        first = decided.setdefault(decision.pair, decision)
+        if first.decision != kind:
+            raise DataError(
+                f"{path}: row {line} decides {kind} for a pair that an earlier row decides {first.decision} "
+                f"(query {query[:60]!r}); remove one of the two rows"
+            )
+    return list(decided.values())
+
+
+def write_decisions(path: Path | str, decisions: Iterable[Decision]) -> None:
+    """Write a file atomically."""
+    atomic_write(Path(path), as_text(decisions))
+
+
+def as_text(decisions: Iterable[Decision]) -> str:
+    """Return the content of a file of decisions."""
+    buffer = io.StringIO()
+    csv.writer(buffer, delimiter="\t", lineterminator="\n").writerows([HEADER, *map(astuple, decisions)])
+    return buffer.getvalue()
+
+
+def add_decisions(path: Path | str, decisions: Sequence[Decision]) -> None:
+    """Add decisions to the file, which is created when it is missing. A new decision about a pair replaces the old.
+
+    A decision without a time gets the present one.
+    """
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    with _writing:
+        decided = {decision.pair: decision for decision in _existing(path)}
+        for decision in decisions:
+            previous = decided.get(decision.pair)
+            if previous is None or previous.decision != decision.decision:
+                decided[decision.pair] = decision if decision.when else replace(decision, when=now)
+        write_decisions(path, decided.values())
+
+
+def undo_decisions(path: Path | str, pairs: Iterable[TextPair]) -> None:
+    """Remove the decisions about these pairs of texts from the file, where it has them."""
+    undone = set(pairs)
+    with _writing:
+        if Path(path).is_file():
+            write_decisions(path, [one for one in read_decisions(path) if one.pair not in undone])
+
+
+def merge_decisions(first: Iterable[Decision], second: Iterable[Decision]) -> Merge:
+    """Merge the decisions of two people. Where they decide a pair differently, the first decision stays."""
+    decided = {decision.pair: decision for decision in first}
+    known = len(decided)
+    conflicts = []
+    for decision in second:
+        previous = decided.setdefault(decision.pair, decision)
+        if previous.decision != decision.decision:
+            conflicts.append((previous, decision))
+    return Merge(tuple(decided.values()), len(decided) - known, tuple(conflicts))
+
+
+def with_decisions(
+    dataset: PairDataset, decisions: Iterable[Decision], text_identity: TextIdentity = "exact"
+) -> PairDataset:
+    """Return the dataset with the decisions whose texts are both in it.
+
+    The labels of decided rows become 1 (positive) and 0 (true negative) where the dataset has labels.
+
+    Args:
+        dataset: The pairs.
+        decisions: Decisions about pairs of texts.
+        text_identity: Which texts of dataset and decisions are equal, as `data.text_identity`.
+    """
+    given = list(decisions)
+    key: Callable[[str], str] = str if text_identity == "exact" else normalize_text
+    wanted = {key(text) for decision in given for text in decision.pair}
+    texts, queries = dataset.texts, dataset.texts.queries or 0
+    ids = {
+        key(text): number for number, text in enumerate(texts) if key(text) in wanted
+    }  # documents last
+    of_queries = {key(text): number for number, text in enumerate(texts.texts[:queries])} if queries else ids
+    pairs: dict[DecisionKind, list[tuple[int, int]]] = {kind: [] for kind in KINDS}
+    for decision in given:
+        query, document = of_queries.get(key(decision.query)), ids.get(key(decision.document), -1)
+        if query is not None and document >= queries:
+            pairs[decision.decision].append((query, document))
+    positive, drop, negative = (np.asarray(pairs[kind], dtype=np.int32).reshape(-1, 2) for kind in KINDS)
+    decided = replace(
+        dataset,
+        false_negatives=np.concatenate([positive, drop]),
+        decided_positives=positive if len(positive) else None,
+        decided_negatives=negative if len(negative) else None,
+    )
+    if dataset.label is None or not (len(positive) or len(negative)):
+        return decided
+    label = dataset.label.copy()
+    label[decided.has_pair(positive)] = 1.0
+    label[decided.has_pair(negative)] = 0.0
+    return replace(decided, label=label)
+
+
+def apply_decisions(
+    data: DatasetSplits, decisions: Sequence[Decision], text_identity: TextIdentity = "exact"
+) -> DatasetSplits:
+    """Return the splits with the decisions whose texts are in the data; see `with_decisions`."""
+    return data.with_splits(
+        {name: with_decisions(split, decisions, text_identity) for name, split in data.splits.items()}
+    )
+
+
+def contradicted_rows(train: PairDataset) -> npt.NDArray[np.bool_]:
+    """Return bool (N,): training rows that contradict a decision, which training leaves out.
+
+    These are rows labeled negative and triplets whose negative was decided positive or dropped, and unlabeled pairs
+    that were decided true negative.
+    """
+    wrong = ~train.positive & train.has_pair(train.marked_pairs)
+    if train.negative is not None:
+        wrong |= train.has_pair(train.marked_pairs, train.negative)
+    if train.label is None and train.decided_negatives is not None:
+        wrong |= train.has_pair(train.decided_negatives)
+    return np.asarray(wrong, dtype=bool)
+
+
+def applied_sentence(data: PairDataset) -> str | None:
+    """Return a sentence such as "4 decisions applied: 2 positives, 1 dropped, 1 true negative; 6 rows removed".
+
+    The removed rows are those of `contradicted_rows`. None without decisions.
+    """
+    positives = 0 if data.decided_positives is None else len(data.decided_positives)
+    negatives = 0 if data.decided_negatives is None else len(data.decided_negatives)
+    dropped = len(data.marked_pairs) - positives
+    if not (positives or dropped or negatives):
+        return None
+    rows = int(contradicted_rows(data).sum())
+    parts = [(positives, plural(positives, "positive")), (dropped, f"{dropped:,} dropped")]
+    parts.append((negatives, plural(negatives, "true negative")))
+    counts = ", ".join(text for number, text in parts if number)
+    return f"{plural(positives + dropped + negatives, 'decision')} applied: {counts}; {plural(rows, 'row')} removed"
+
+
+def decisions_sentence(decisions: Sequence[Decision]) -> str:
+    """Return a sentence such as "4 decisions: 2 positive, 1 drop, 1 true negative"."""
+    counts = Counter(decision.decision for decision in decisions)
+    parts = ", ".join(f"{counts[kind]:,} {kind.replace('_', ' ')}" for kind in KINDS if counts[kind])
+    return plural(len(decisions), "decision") + (f": {parts}" if parts else "")
+
+
+def _existing(path: Path | str) -> list[Decision]:
+    return read_decisions(path) if Path(path).is_file() else []
+
+
+def _is_header_only(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    names = path.read_text(encoding="utf-8", errors="replace").strip().split("\t")
+    return names in (list(HEADER), list(HEADER[:2]))

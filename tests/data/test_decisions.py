@@ -1,0 +1,125 @@
+"""Decisions about likely false negatives: their file, merging, and the rows and labels that they change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bsc_core.data import PairDataset
+from bsc_core.data.decisions import (
+    KINDS,
+    Decision,
+    add_decisions,
+    applied_sentence,
+    contradicted_rows,
+    decisions_sentence,
+    merge_decisions,
+    read_decisions,
+    undo_decisions,
+    with_decisions,
+    write_decisions,
+)
+from bsc_core.errors import ColumnError, DataError, PathError
+from bsc_core.evaluation.retrieval.rank import retrieval_task
+
+AWKWARD = ('a "quoted" query', "two\tcolumns\nand lines")
+
+
+def test_decisions_are_added_once_changed_and_undone(tmp_path: Path) -> None:
+    path = tmp_path / "marks" / "data.tsv"
+    add_decisions(path, [Decision(*AWKWARD, "positive", who="Ada"), Decision("q", "d")])
+    first = read_decisions(path)
+    add_decisions(path, [Decision(*AWKWARD, "positive", who="Bob")])
+    assert read_decisions(path) == first, "the same decision changes nothing"
+    assert [(one.pair, one.decision, one.who) for one in first] == [
+        (AWKWARD, "positive", "Ada"),
+        (("q", "d"), "drop", ""),
+    ]
+    assert all(one.when for one in first)
+    add_decisions(path, [Decision("q", "d", "true_negative")])
+    assert [one.decision for one in read_decisions(path)] == ["positive", "true_negative"]
+    undo_decisions(path, [AWKWARD, ("never", "decided")])
+    assert [one.pair for one in read_decisions(path)] == [("q", "d")]
+    undo_decisions(path, [("q", "d")])
+    assert read_decisions(path) == []
+    assert [file.name for file in path.parent.iterdir()] == ["data.tsv"]
+
+
+def test_a_file_of_an_earlier_version_has_dropped_pairs(write, tmp_path: Path) -> None:
+    write("marks.tsv", "query\tdocument\na\tb\na\tb\n")
+    assert read_decisions(tmp_path / "marks.tsv") == [Decision("a", "b", "drop")]
+    write("empty.tsv", "query\tdocument\n")
+    assert read_decisions(tmp_path / "empty.tsv") == []
+
+
+def test_unusable_files_are_refused(write, tmp_path: Path) -> None:
+    write("columns.tsv", "question\tdocument\na\tb\n")
+    with pytest.raises(ColumnError, match="query is missing"):
+        read_decisions(tmp_path / "columns.tsv")
+    with pytest.raises(PathError):
+        read_decisions(tmp_path / "none.tsv")
+    write("kind.tsv", "query\tdocument\tdecision\na\tb\tperhaps\n")
+    with pytest.raises(DataError, match="row 2 has the decision 'perhaps'; use one of positive, drop, true_negative"):
+        read_decisions(tmp_path / "kind.tsv")
+    write("both.tsv", "query\tdocument\tdecision\na\tb\tdrop\nc\td\tdrop\na\tb\tpositive\n")
+    with pytest.raises(DataError, match="row 4 decides positive for a pair that an earlier row decides drop"):
+        read_decisions(tmp_path / "both.tsv")
+
+
+def test_a_merge_returns_the_pairs_that_are_decided_differently(tmp_path: Path) -> None:
+    first = [Decision("a", "x", "drop"), Decision("b", "x", "positive")]
+    second = [Decision("b", "x", "true_negative"), Decision("a", "x", "drop"), Decision("c", "x", "drop")]
+    merged = merge_decisions(first, second)
+    assert merged.decisions == (*first, second[2])
+    assert merged.added == 1
+    assert merged.conflicts == ((first[1], second[0]),)
+    write_decisions(tmp_path / "merged.tsv", merged.decisions)
+    assert tuple(read_decisions(tmp_path / "merged.tsv")) == merged.decisions
+    assert decisions_sentence(merged.decisions) == "3 decisions: 1 positive, 2 drop"
+
+
+def test_decided_pairs_are_reindexed_with_their_texts() -> None:
+    decisions = [Decision("a", "y", kind) for kind in KINDS] + [Decision("c", "z"), Decision("a", "elsewhere")]
+    dataset = with_decisions(PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"]), decisions)
+    assert named(dataset, dataset.marked_pairs) == {("a", "y"), ("c", "z")}
+    fewer = dataset.take(np.asarray([0, 1])).compact()
+    assert named(fewer, fewer.marked_pairs) == {("a", "y")}
+    assert named(fewer, fewer.decided_positives) == named(fewer, fewer.decided_negatives) == {("a", "y")}
+
+
+def named(dataset: PairDataset, pairs: np.ndarray | None) -> set[tuple[str, str]]:
+    return {(dataset.texts[q], dataset.texts[d]) for q, d in np.asarray(pairs).tolist()}
+
+
+def test_decisions_change_labels_and_the_rows_that_contradict_them() -> None:
+    graded = PairDataset.from_pairs(["a", "a", "b", "b"], ["x", "y", "x", "y"], labels=[1, 0, 0, 1])
+    decided = with_decisions(
+        graded, [Decision("a", "y", "positive"), Decision("b", "x"), Decision("b", "y", "true_negative")]
+    )
+    assert decided.label is not None
+    assert decided.label.tolist() == [1, 1, 0, 0]
+    assert contradicted_rows(decided).tolist() == [False, False, True, False]
+    assert applied_sentence(decided) == "3 decisions applied: 1 positive, 1 dropped, 1 true negative; 1 row removed"
+    assert applied_sentence(graded) is None
+    plain = with_decisions(PairDataset.from_pairs(["a", "b"], ["x", "y"]), [Decision("b", "y", "true_negative")])
+    assert plain.label is None
+    assert contradicted_rows(plain).tolist() == [False, True]
+
+
+def test_every_kind_of_decision_changes_the_digest() -> None:
+    dataset = PairDataset.from_pairs(["a", "b"], ["x", "y"])
+    digests = {with_decisions(dataset, [Decision("a", "y", kind)]).digest for kind in KINDS}
+    assert len(digests | {dataset.digest}) == 4
+
+
+def test_a_positive_document_is_relevant_in_the_evaluation() -> None:
+    dataset = PairDataset.from_pairs(["a", "b"], ["x", "y"])
+    for kind, relevant in (("positive", [0, 1]), ("drop", [0]), ("true_negative", [0])):
+        task = retrieval_task(with_decisions(dataset, [Decision("a", "y", kind)]))
+        assert task.relevant(0).tolist() == relevant
+        assert task.relevant(1).tolist() == [1]
+        assert len(task.owner) == len(task.gold)
+    assert replace(dataset, decided_positives=None).digest == dataset.digest
