@@ -176,9 +176,7 @@ def with_decisions(
     key: Callable[[str], str] = str if text_identity == "exact" else normalize_text
     wanted = {key(text) for decision in given for text in decision.pair}
     texts, queries = dataset.texts, dataset.texts.queries or 0
-    ids = {
-        key(text): number for number, text in enumerate(texts) if key(text) in wanted
-    }  # documents last
+    ids = {key(text): number for number, text in enumerate(texts) if key(text) in wanted}  # documents last
     of_queries = {key(text): number for number, text in enumerate(texts.texts[:queries])} if queries else ids
     pairs: dict[DecisionKind, list[tuple[int, int]]] = {kind: [] for kind in KINDS}
     for decision in given:
