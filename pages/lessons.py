@@ -1,4 +1,4 @@
-"""Lessons page: ten short lessons on contrastive learning, each with a control and a figure."""
+"""Lessons page: short lessons on contrastive learning, each with a control and a figure."""
 
 from pages.ui.components import page_layout
 from pages.ui.lessons import figures, view

@@ -1,4 +1,4 @@
-"""Figures of the lessons: metrics over a setting, shares of a gradient, and cosine similarities by class."""
+"""Figures of the lessons: metrics over a setting, shares of a gradient, and cosine similarities by class or kind."""
 
 # N rows, S repetitions of a measurement, such as training seeds
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bsc_core.figures import theme
 
 METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE)
+NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
 MAX_MARKED = 30  # points up to which lines have markers
 
@@ -99,3 +100,30 @@ def classes_figure(
     points = base.mark_point(size=70, opacity=0.6).encode(x=cosine, tooltip=[alt.Tooltip("cosine:Q", format=".3f")])
     means = base.mark_tick(thickness=4, size=44).encode(x=alt.X("mean(cosine):Q", title=axis))
     return alt.layer(points, means).properties(title=title, height=height)
+
+
+def limit_figure(
+    gaps: Mapping[str, NDArray[np.floating]], limit: float, *, title: str, axis: str, height: int = 240
+) -> alt.LayerChart:
+    """Plot the values of up to three kinds of negatives as ticks, and the range above a limit that is removed."""
+    rows = [{"kind": kind, "gap": float(gap)} for kind, values in gaps.items() for gap in values]
+    table, names = pd.DataFrame(rows), list(gaps)
+    least, most = float(table["gap"].min()) - 0.05, float(table["gap"].max()) + 0.1
+    x = alt.X("gap:Q", title=axis, scale=alt.Scale(domain=[least, most], nice=False))
+    colors = alt.Scale(domain=names, range=list(NEGATIVE_COLORS[: len(names)]))
+    edges = pd.DataFrame({"gap": [max(limit, least)], "end": [most]})
+    removed = alt.Chart(edges).mark_rect(color=theme.REFERENCE, opacity=0.15).encode(x=x, x2="end:Q")
+    rule = alt.Chart(edges).mark_rule(color=theme.REFERENCE, strokeWidth=2).encode(x=x)
+    label = alt.Chart(pd.DataFrame({"gap": [most]})).mark_text(align="right", dx=-4, dy=8, color=theme.REFERENCE)
+    ticks = (
+        alt.Chart(table)
+        .mark_tick(thickness=2.5, size=34)
+        .encode(
+            x=x,
+            y=alt.Y("kind:N", title=None, sort=names, axis=alt.Axis(labelLimit=320)),
+            color=alt.Color("kind:N", scale=colors, legend=None),
+            tooltip=["kind:N", alt.Tooltip("gap:Q", title=axis, format=".3f")],
+        )
+    )
+    text = label.encode(x=x, y=alt.value(0), text=alt.value("removed"))
+    return alt.layer(removed, ticks, rule, text).properties(title=title, height=height)

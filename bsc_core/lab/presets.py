@@ -78,8 +78,12 @@ LESSON_ROWS = {
     "graded_held_out": ("pairs.tsv", tuple(range(81, 161))),
     "classes": ("nli.tsv", tuple(range(60))),
     "classes_held_out": ("nli.tsv", tuple(range(60, 120))),
+    "questions": ("pairs.tsv", tuple(range(425))),
+    "questions_held_out": ("pairs.tsv", tuple(range(425, 633))),
 }
 """Additional rows with stored vectors, for the lessons."""
+POSITIVE_ONLY = ("questions", "questions_held_out")
+"""Of these only the positive pairs."""
 
 
 @cache
@@ -126,7 +130,8 @@ def embed_presets(folder: Path) -> dict[str, NDArray[np.float32]]:
 
 def _read_rows(name: str, folder: Path) -> PairDataset:
     file, rows = LESSON_ROWS[name] if name in LESSON_ROWS else (PRESETS[name].file, PRESETS[name].rows)
-    return read_pairs(folder / file).take(np.asarray(rows)).compact()
+    dataset = read_pairs(folder / file).take(np.asarray(rows))
+    return (dataset.take(np.flatnonzero(dataset.positive)) if name in POSITIVE_ONLY else dataset).compact()
 
 
 if __name__ == "__main__":

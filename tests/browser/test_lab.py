@@ -209,7 +209,7 @@ def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     page.wait_for_url("**lesson=normalization**")
     assert not np.allclose(shown(board, "probability"), before, atol=0.01)
     page.get_by_text("Yes, its scores have a wider range").click()
-    expect(page.get_by_text("1 of 10 done")).to_be_visible()
+    expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
     visit.click_button("Try your own batch")
     visit.wait("What does a loss compute")
     expect(page.locator(".board").get_by_role("combobox", name="Normalization")).to_have_value("none")

@@ -57,3 +57,15 @@ def test_classes_are_all_drawn_in_their_colors() -> None:
     figure = json.dumps(drawn(classes))
     assert all(color in figure for color in lessons.CLASS_COLORS.values())
     assert all(name in figure for name in names)
+
+
+def test_values_above_a_limit_are_in_the_removed_range() -> None:
+    gaps = {"false": np.array([-0.1, 0.05]), "hard": np.array([0.02])}
+    figure = drawn(lessons.limit_figure(gaps, -0.03, title="t", axis="gap"))
+    tables = list(figure["datasets"].values())
+    [edges] = [rows for rows in tables if "end" in rows[0]]
+    [values] = [rows for rows in tables if "kind" in rows[0]]
+    assert edges[0]["gap"] == -0.03
+    assert edges[0]["end"] > max(row["gap"] for row in values)
+    assert [row["kind"] for row in values] == ["false", "false", "hard"]
+    assert theme.FALSE_NEGATIVE in json.dumps(figure)

@@ -12,7 +12,7 @@ import pytest
 from bsc_core.lab.lessons import LESSONS, LabLesson
 from bsc_core.lab.lessons import facts as facts_of
 from bsc_core.lab.lessons.batches import HIGH, LOW, SIZES, USUAL, losses_by_size, negative_shares
-from bsc_core.lab.lessons.facts import SUM, gradient_mass
+from bsc_core.lab.lessons.facts import CUT, PRIOR_PAIR, STRENGTH, SUM, WIDE, gradient_mass
 from bsc_core.lab.lessons.margins import (
     GRID,
     LENGTH,
@@ -25,7 +25,30 @@ from bsc_core.lab.lessons.margins import (
     triplet_distances,
     triplet_loss,
 )
-from bsc_core.lab.lessons.training import SEEDS, train_on_classes, train_on_grades, train_on_paraphrases
+from bsc_core.lab.lessons.negatives import (
+    MASK_MARGINS,
+    PRIORS,
+    STRENGTHS,
+    cosine_gaps,
+    equal_temperature,
+    kinds_of_negatives,
+    masked_batch,
+    masked_cells,
+    probabilities,
+    pulls,
+    removed_counts,
+    removed_gradient,
+    shares_by_rank,
+    weighted,
+)
+from bsc_core.lab.lessons.training import (
+    DIMENSIONS,
+    SEEDS,
+    train_on_classes,
+    train_on_grades,
+    train_on_paraphrases,
+    train_on_questions,
+)
 from bsc_core.lab.link import read_link
 from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
@@ -38,8 +61,8 @@ def templates(slug: str) -> list[str]:
     return [*(getattr(lesson, name) for name in SENTENCES), *lesson.options]
 
 
-def test_there_are_ten_lessons_in_order() -> None:
-    assert len(LESSONS) == 10
+def test_there_are_fourteen_lessons_in_order() -> None:
+    assert len(LESSONS) == 14
     assert all(re.fullmatch(r"[a-z-]+", slug) for slug in LESSONS)
 
 
@@ -172,7 +195,7 @@ def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed()
 
 
 def test_training_and_held_out_rows_share_no_query() -> None:
-    for name in ("graded", "classes"):
+    for name in ("graded", "classes", "questions"):
         texts = [
             {dataset.texts.texts[text] for text in dataset.query}
             for dataset in (sample_rows(name)[0], sample_rows(f"{name}_held_out")[0])
@@ -229,3 +252,88 @@ def test_no_loss_finds_more_held_out_hypotheses_than_the_untrained_encoder() -> 
         np.mean([result.nearest for result in train_on_classes(mix, held_out=True)]) for mix in (None, 0.0, SUM)
     )
     assert alone < mixed < untrained
+
+
+def test_a_mask_removes_what_is_above_its_limit_and_no_margin_separates_right_from_wrong_documents() -> None:
+    batch, kinds, gaps = masked_batch(), kinds_of_negatives(), cosine_gaps()
+    documents = np.array(batch.document_texts)
+    assert (sum(kinds.values()) + np.eye(len(batch)) == 1).all()
+    assert (kinds["hard negatives"].sum(axis=1) == 1).all()
+    for row, column in np.argwhere(kinds["false negatives"]):
+        assert documents[row] != documents[column]
+    largest = {name: float(gaps[cells].max()) for name, cells in kinds.items()}
+    assert largest["hard negatives"] > largest["false negatives"]
+    counts = [removed_counts(margin) for margin in MASK_MARGINS]
+    for margin, count in zip(MASK_MARGINS, counts, strict=True):
+        off_diagonal = ~np.eye(len(batch), dtype=bool)
+        np.testing.assert_array_equal(masked_cells(margin), (gaps > -margin + 1e-6) & off_diagonal)
+        assert not count["false negatives"] or count["hard negatives"]
+    for name in kinds:
+        assert [count[name] for count in counts] == sorted(count[name] for count in counts)
+
+
+def test_a_narrow_margin_saves_false_negatives_and_a_wide_one_removes_most_hard_negatives() -> None:
+    facts = facts_of.mask_facts()
+    assert 0 < int(facts["narrow_false"]) < int(facts["wide_false"]) < int(facts["false"])
+    assert 0 < int(facts["narrow_wrong"]) < int(facts["wide_wrong"])
+    assert int(facts["wide_hard"]) > len(masked_batch()) / 2
+    assert removed_gradient(WIDE) > 0.5 > 2 * int(facts["wide_wrong"]) / int(facts["wrong"])
+
+
+def test_hardness_weights_move_the_gradient_to_the_hardest_negative_of_every_query() -> None:
+    shares = np.stack([shares_by_rank(strength) for strength in STRENGTHS])  # (strengths, 3, B)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert (np.diff(shares[:, 0], axis=0) > 0).all()
+    assert (np.diff(shares[:, 2], axis=0) < 0).all()
+
+
+def test_hardness_weights_divide_the_gradient_as_a_lower_temperature_but_lower_every_positive() -> None:
+    for strength in STRENGTHS[1:]:
+        own, negatives = probabilities(**weighted(strength))
+        colder, others = probabilities(temperature=equal_temperature(strength), symmetric=False)
+        np.testing.assert_allclose(
+            negatives / negatives.sum(axis=1, keepdims=True), others / others.sum(axis=1, keepdims=True), rtol=1e-9
+        )
+        assert (own < colder).all()
+        assert (own < probabilities(symmetric=False)[0]).all()
+    facts = facts_of.hardness_facts()
+    assert float(facts["own_weights"]) < float(facts["own"]) < float(facts["own_temperature"])
+    assert STRENGTH in STRENGTHS
+
+
+def test_matryoshka_improves_the_cut_vectors_of_held_out_questions_for_every_seed_and_not_the_full_ones() -> None:
+    untrained, plain, nested = (
+        np.stack([one.mrr for one in train_on_questions(matryoshka=kind, held_out=True)])
+        for kind in (None, False, True)
+    )  # (seeds, dimensions)
+    at = DIMENSIONS.index(CUT)
+    assert plain.shape == nested.shape == (SEEDS, len(DIMENSIONS))
+    assert (nested[:, at] > plain[:, at] + 0.02).all()
+    assert (nested[:, at] > untrained[:, at]).all()
+    assert abs(nested[:, -1].mean() - plain[:, -1].mean()) < 0.02
+    assert (untrained[:, -1] > np.maximum(nested, plain)[:, -1] + 0.05).all()
+    np.testing.assert_array_equal(untrained, untrained[:1].repeat(SEEDS, axis=0))
+    trained = [np.stack([one.mrr for one in train_on_questions(matryoshka=kind)]) for kind in (False, True)]
+    assert (trained[1][:, 0] > trained[0][:, 0]).all()
+
+
+def test_a_prior_ends_the_gradient_of_the_most_probable_positives_first() -> None:
+    softmax = pulls(0.0)[0]
+    by_prior = np.stack([pulls(prior)[1] for prior in PRIORS])  # (priors, B)
+    ended = by_prior == 0
+    assert (np.diff(ended.astype(int), axis=0) >= 0).all()  # once at the bound, always
+    ends = [PRIORS[int(column.argmax())] for column in ended.T]
+    assert [ends[row] for row in np.argsort(softmax)] == sorted(ends)
+    for column, stop in zip(by_prior.T, ended.T, strict=True):
+        assert (np.diff(column[~stop]) > 0).all()
+    low, high = (ended[PRIORS.index(prior)].sum() for prior in PRIOR_PAIR)
+    assert 0 < low < high == len(softmax)
+
+
+def test_decoupled_pulls_every_positive_equally_and_the_softmax_by_its_missing_probability() -> None:
+    explained = explain_batch(preset_batch("easy"), symmetric=False)
+    np.testing.assert_allclose(pulls(0.0)[0], 1 - np.diag(explained.rows))
+    np.testing.assert_allclose(pulls(0.0, decoupled=True), 1)
+    positive, negative = pulls(PRIOR_PAIR[1], decoupled=True)
+    np.testing.assert_allclose(positive, 1)
+    np.testing.assert_array_equal(negative, 0)

@@ -58,6 +58,10 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
         ("temperature", {"at": "0.01", "row": "3"}, "At temperature 0.01, the hardest negative gets"),
         ("duplicates", {"at": "excluded"}, "The false negative (the right answer of the other pair) is excluded"),
         ("batch-order", {"at": "nearest"}, "Order nearest: the hardest negative of"),
+        ("mask-margin", {"at": "0.15"}, "At a margin of 0.15: false negatives: 9 of 10 removed"),
+        ("hardness-weights", {"at": "10"}, "At a strength of 10: hardest negative 77%"),
+        ("matryoshka", {"at": "16"}, "MRR with the first 16 of 384 dimensions"),
+        ("debiased", {"at": "0.05"}, "At a prior of 0.05: 4 of 6 queries have a gradient on their negatives"),
     ],
 )
 def test_the_control_of_a_figure_is_in_the_link(
@@ -81,7 +85,7 @@ def test_next_and_previous_go_through_all_lessons(open_lessons: Callable[..., Ap
 
 def test_progress_is_in_the_link(open_lessons: Callable[..., AppTest]) -> None:
     app = open_lessons(lesson="margins", done="temperature,duplicates,nonsense", at="1")
-    assert "2 of 10 done" in app.get("button_group")[0].proto.label
+    assert f"2 of {len(LESSONS)} done" in app.get("button_group")[0].proto.label
     assert "At a margin of 1:" in lesson_text(app)
 
 

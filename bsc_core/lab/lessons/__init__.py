@@ -1,4 +1,4 @@
-"""Ten guided lessons: a claim, a control, a question with options and its answer, and the numbers in them.
+"""Guided lessons: a claim, a control, a question with options and its answer, and the numbers in them.
 
 The texts, with placeholders for numbers, are in lessons.toml.
 """

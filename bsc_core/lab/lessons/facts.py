@@ -15,8 +15,19 @@ from bsc_core.lab.lessons.margins import (
     gradient_difference,
     margin_batch,
 )
+from bsc_core.lab.lessons.negatives import (
+    equal_temperature,
+    kinds_of_negatives,
+    masked_batch,
+    probabilities,
+    pulls,
+    removed_counts,
+    removed_gradient,
+    shares_by_rank,
+    weighted,
+)
 from bsc_core.lab.presets import preset_batch, sample_rows, thumbnails
-from bsc_core.lab.settings import explain_batch
+from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.losses.explain import first_largest
 
 Facts = Mapping[str, str]
@@ -33,6 +44,14 @@ MIXES = (0.0, 0.1, 0.5, 0.9)
 """Shares of SCL that the tenth lesson trains with: cross-entropy alone, and three mixes."""
 SUM = 0.5
 """The share of the eighth and tenth lesson's sentences."""
+NARROW, WIDE = 0.0, 0.15
+"""Margins of the mask in the eleventh lesson's sentences."""
+STRENGTH = 10.0
+"""Hardness strength of the twelfth lesson's sentences."""
+CUT = 16
+"""Dimensions of the thirteenth lesson's sentences."""
+PRIOR_PAIR = (0.05, 0.2)
+"""Priors of the fourteenth lesson's sentences."""
 
 
 def decimal(value: float, digits: int = 3) -> str:
@@ -236,6 +255,83 @@ def supervised_facts() -> Facts:
     }
 
 
+def mask_facts() -> Facts:
+    """Count the false and the hard negatives that a narrow and a wide margin remove."""
+    kinds = {name: int(cells.sum()) for name, cells in kinds_of_negatives().items()}
+    narrow, wide = removed_counts(NARROW), removed_counts(WIDE)
+    return {
+        "narrow": f"{NARROW:g}",
+        "wide": f"{WIDE:g}",
+        "false": str(kinds["false negatives"]),
+        "wrong": str(kinds["hard negatives"] + kinds["other negatives"]),
+        "queries": str(len(masked_batch())),
+        "narrow_false": str(narrow["false negatives"]),
+        "narrow_wrong": str(narrow["hard negatives"] + narrow["other negatives"]),
+        "wide_false": str(wide["false negatives"]),
+        "wide_wrong": str(wide["hard negatives"] + wide["other negatives"]),
+        "wide_hard": str(wide["hard negatives"]),
+        "wide_gradient": percent(removed_gradient(WIDE)),
+    }
+
+
+def hardness_facts() -> Facts:
+    """Compare the gradient on the hardest negative and the probability of the positive with and without weights."""
+    none, strong = shares_by_rank(0.0)[0], shares_by_rank(STRENGTH)[0]
+    equal = equal_temperature(STRENGTH)
+    of_weights = probabilities(**weighted(STRENGTH))[0]
+    of_temperature = probabilities(temperature=equal, symmetric=False)[0]
+    return {
+        "strength": f"{STRENGTH:g}",
+        "usual": f"{LabSettings().temperature:g}",
+        "equal": f"{equal:g}",
+        "pairs": str(len(none)),
+        "none_share": percent(float(none.mean())),
+        "strong_share": percent(float(strong.mean())),
+        "own": decimal(float(probabilities(symmetric=False)[0].mean()), 2),
+        "own_weights": decimal(float(of_weights.mean()), 2),
+        "own_temperature": decimal(float(of_temperature.mean()), 2),
+    }
+
+
+def matryoshka_facts() -> Facts:
+    """Compare the MRR of cut and full vectors on held-out questions, trained with and without Matryoshka."""
+    from bsc_core.lab.lessons.training import DIMENSIONS, KEPT_SHARE, SEEDS, train_on_questions
+
+    kinds = {"untrained": None, "plain": False, "nested": True}
+    at = DIMENSIONS.index(CUT)
+    facts: dict[str, str] = {}
+    for name, matryoshka in kinds.items():
+        mrr = np.mean([one.mrr for one in train_on_questions(matryoshka=matryoshka, held_out=True)], axis=0)
+        facts |= {f"{name}_cut": decimal(float(mrr[at]), 2), f"{name}_full": decimal(float(mrr[-1]), 2)}
+    return facts | {
+        "cut": str(CUT),
+        "full": str(DIMENSIONS[-1]),
+        "train": str(round(KEPT_SHARE * len(sample_rows("questions")[0]))),
+        "held_out": str(len(sample_rows("questions_held_out")[0])),
+        "seeds": str(SEEDS),
+    }
+
+
+def debiased_facts() -> Facts:
+    """Count the questions without a gradient at two priors, and compare decoupled with the softmax."""
+    low, high = PRIOR_PAIR
+    softmax = pulls(0.0)[0]
+    return {
+        "low": f"{low:g}",
+        "high": f"{high:g}",
+        "pairs": str(len(softmax)),
+        "low_bound": str(int((pulls(low)[1] == 0).sum())),
+        "high_bound": str(int((pulls(high)[1] == 0).sum())),
+        "least": decimal(float(softmax.min()), 2),
+        "most": decimal(float(softmax.max()), 2),
+        "likeliest": decimal(1 - float(softmax.min()), 2),
+        "unlikeliest": decimal(1 - float(softmax.max()), 2),
+        "decoupled": f"{pulls(0.0, decoupled=True)[0].mean():g}",
+        "bound": f"{pulls(high, decoupled=True)[0].mean():g}",
+        "bound_negatives": f"{pulls(high, decoupled=True)[1].mean():g}",
+    }
+
+
 def _listed(values: list[str]) -> str:
     return f"{', '.join(values[:-1])} and {values[-1]}"
 
@@ -251,5 +347,9 @@ FACTS: dict[str, Callable[[], Facts]] = {
     "combined-loss": combined_facts,
     "margins": margin_facts,
     "supervised-contrastive": supervised_facts,
+    "mask-margin": mask_facts,
+    "hardness-weights": hardness_facts,
+    "matryoshka": matryoshka_facts,
+    "debiased": debiased_facts,
 }
 """Functions that compute the numbers of each lesson."""

@@ -1,4 +1,4 @@
-"""Toy training for three lessons: a linear map over stored vectors, trained while the page loads.
+"""Toy training for four lessons: a linear map over stored vectors, trained while the page loads.
 
 The map (D, D) starts as the identity, so that all values start as those of the encoder.
 """
@@ -37,6 +37,8 @@ SEEDS = 5
 STEPS, LEARNING_RATE = 50, 0.003
 KEPT_SHARE = 0.8
 """Share of the queries that each seed trains on."""
+DIMENSIONS = (2, 4, 8, 16, 32, 64, 128, 384)
+"""Numbers of leading dimensions of the Matryoshka loss, and of the cut vectors."""
 TIE = 1e-6
 """Cosines this close are equal: the documents may be the same text, and rounding must not rank them."""
 
@@ -64,6 +66,13 @@ class ClassResult:
 
 
 @dataclass(frozen=True, eq=False)
+class CutResult:
+    """Mean reciprocal rank of the positives, by number of leading dimensions of the vectors."""
+
+    mrr: Vectors  # (len(DIMENSIONS),)
+
+
+@dataclass(frozen=True, eq=False)
 class ParaphraseResult:
     """Mean cosines of the two questions of each batch during training, (batches, T + 1)."""
 
@@ -85,16 +94,46 @@ def train_on_grades(mu: float | None, *, held_out: bool = False) -> tuple[Graded
         mapped = _unit(vectors @ weights)
         similarity = mapped[dataset.query] @ mapped[dataset.document].T  # (N, N)
         cosines = np.diag(similarity)
-        ranks = 1 + (similarity[positives] > cosines[positives, None] + TIE).sum(axis=1)
         rho, error = float(spearmanr(cosines, grades).statistic), float(np.square(cosines - grades).mean())
-        results.append(GradedResult(float((1 / ranks).mean()), rho, error, cosines, grades))
+        mrr = _reciprocal_rank(similarity, positives)
+        results.append(GradedResult(mrr, rho, error, cosines, grades))
     return tuple(results)
+
+
+def _reciprocal_rank(similarity: Vectors, positives: NDArray[np.intp]) -> float:
+    """Return the mean reciprocal rank of the paired document (N, N) of these rows; documents in a tie share a rank."""
+    higher = similarity[positives] > np.diag(similarity)[positives, None] + TIE
+    return float((1 / (1 + higher.sum(axis=1))).mean())
 
 
 @cache
 def _graded_maps(mu: float | None) -> tuple[tuple[Vectors, nn.Module], ...]:
     config: LossConfig = CombinedLossConfig(mu=mu) if mu and mu < 1 else BSCLossConfig() if mu else MSELossConfig()
     return _trained_maps("graded", config, 0 if mu is None else STEPS)
+
+
+@cache
+def train_on_questions(*, matryoshka: bool | None, held_out: bool = False) -> tuple[CutResult, ...]:
+    """Train a map with BSC, once for each seed, and rank the documents with cut vectors.
+
+    matryoshka: with the sum of the losses of the first DIMENSIONS; None is untrained. held_out: rank the documents of
+    other questions instead of the training questions.
+    """
+    dataset, vectors = sample_rows("questions_held_out" if held_out else "questions")
+    results = []
+    for weights, _ in _question_maps(matryoshka):
+        mapped, mrr = vectors @ weights, []
+        for dimensions in DIMENSIONS:
+            cut = _unit(mapped[:, :dimensions])
+            mrr.append(_reciprocal_rank(cut[dataset.query] @ cut[dataset.document].T, np.arange(len(dataset))))
+        results.append(CutResult(np.array(mrr)))
+    return tuple(results)
+
+
+@cache
+def _question_maps(matryoshka: bool | None) -> tuple[tuple[Vectors, nn.Module], ...]:
+    config = BSCLossConfig(matryoshka_dims=DIMENSIONS) if matryoshka else BSCLossConfig()
+    return _trained_maps("questions", config, 0 if matryoshka is None else STEPS)
 
 
 @cache

@@ -13,6 +13,19 @@ from bsc_core.lab.lessons import LabLesson, Lesson
 from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
 from bsc_core.lab.lessons.facts import HARD_LEVEL, MIXES, MUS, hard_share
 from bsc_core.lab.lessons.margins import DISTANCES, GRID, LENGTH, MARGINS, active_share, margin_batch, triplet_loss
+from bsc_core.lab.lessons.negatives import (
+    MASK_MARGINS,
+    PRIORS,
+    RANKS,
+    STRENGTHS,
+    cosine_gaps,
+    kinds_of_negatives,
+    probabilities,
+    pulls,
+    removed_counts,
+    shares_by_rank,
+    weighted,
+)
 from bsc_core.lab.presets import preset_batch, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 from pages.ui.components import display
@@ -216,6 +229,84 @@ def _supervised_contrastive(key: str) -> None:
     st.caption(f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; the figures show the first.")
 
 
+def _mask_margin(key: str) -> None:
+    margin = _slider("Mask margin", MASK_MARGINS, key, 0.0)
+    removed, gaps = removed_counts(margin), cosine_gaps()
+    names = {kind: f"{kind}: {removed[kind]} of {cells.sum()} removed" for kind, cells in kinds_of_negatives().items()}
+    values = {names[kind]: gaps[cells] for kind, cells in kinds_of_negatives().items()}
+    title = "The mask removes hard negatives together with false negatives"
+    figure = figures.limit_figure(values, -margin, title=title, axis="cosine minus that of the query's positive")
+    display.figure(figure, name="lesson.mask", alt=f"{title}. {'; '.join(names.values())}.")
+    st.caption(
+        f"At a margin of {margin:g}: {'; '.join(names.values())}. The judge is the encoder itself. A false negative is "
+        "the right answer to the same question in other words; the hard negative is the most similar wrong document."
+    )
+
+
+def _hardness_weights(key: str) -> None:
+    strength = _slider("Hardness strength", STRENGTHS, key, 0.0)
+    shares = np.stack([shares_by_rank(value) for value in STRENGTHS])  # (strengths, 3, B)
+    table = figures.metric_table(list(STRENGTHS), {name: shares[:, rank].tolist() for rank, name in enumerate(RANKS)})
+    title = "The hardest negative gets more of the gradient"
+    figure = figures.metrics_figure(table, strength, title=title, axis="hardness strength", height=320)
+    display.figure(figure, name="lesson.hardness", alt=f"{title}: share of each negative by strength.", data=table)
+    means = shares[STRENGTHS.index(strength)].mean(axis=1)
+    texts = [f"{name} {formatting.percent(share)}" for name, share in zip(RANKS, means, strict=True)]
+    own = probabilities(**weighted(strength))[0]
+    st.caption(
+        f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
+        f"positive {own.mean():.2f}. Means of {len(own)} easily confused questions; the bands are their range."
+    )
+
+
+def _matryoshka(key: str) -> None:
+    from bsc_core.lab.lessons.training import DIMENSIONS, SEEDS, train_on_questions
+
+    dimensions = int(_slider("Dimensions", [float(number) for number in DIMENSIONS], key, float(DIMENSIONS[-1])))
+    kinds = {"with Matryoshka": True, "without": False}
+    captions = []
+    for cell, held_out in zip(display.columns(2), (True, False), strict=True):
+        with st.spinner("Training the toy encoder …"):
+            mrr = {
+                name: np.stack([one.mrr for one in train_on_questions(matryoshka=kind, held_out=held_out)], axis=1)
+                for name, kind in (*kinds.items(), ("untrained", None))
+            }  # (dimensions, seeds) each
+        with cell:
+            side = "held-out" if held_out else "training"
+            table = figures.metric_table(DIMENSIONS, {name: mrr[name].tolist() for name in kinds})
+            figure = figures.metrics_figure(
+                table,
+                dimensions,
+                title=f"MRR of the first dimensions, {side} questions",
+                axis="dimensions",
+                baseline=("untrained", mrr["untrained"][:, 0].tolist()),
+                logarithmic=True,
+            )
+            display.figure(figure, name=f"lesson.dimensions.{side}", alt=f"MRR by dimensions, {side}.", data=table)
+        row = DIMENSIONS.index(dimensions)
+        means = [f"{formatting.metric(float(values[row].mean()))} {name}" for name, values in mrr.items()]
+        captions.append(f"{side} questions: {', '.join(means)}")
+    st.caption(
+        f"MRR with the first {dimensions} of {DIMENSIONS[-1]} dimensions, {'; '.join(captions)}. "
+        f"Means of {SEEDS} subsets of the training questions; bands: their range."
+    )
+
+
+def _debiased(key: str) -> None:
+    prior = _slider("Prior", PRIORS, key, 0.0)
+    negatives = np.stack([pulls(value)[1] for value in PRIORS])  # (priors, B)
+    names = [f"query {row + 1}" for row in range(negatives.shape[1])]
+    table = figures.metric_table(PRIORS, {name: negatives[:, row].tolist() for row, name in enumerate(names)})
+    title = "Easy queries lose their gradient first"
+    figure = figures.metrics_figure(table, prior, title=title, axis="debiased prior", height=320)
+    display.figure(figure, name="lesson.debiased", alt=f"{title}: gradient of each query by prior.", data=table)
+    remaining = int((pulls(prior)[1] > 0).sum())
+    st.caption(
+        f"At a prior of {prior:g}: {remaining} of {len(names)} queries have a gradient on their negatives. Unit: "
+        "1 / (pairs × temperature), in which the softmax has one minus the probability of the positive."
+    )
+
+
 FIGURES: dict[str, Callable[[str], None]] = {
     "in-batch-negatives": _batch_size,
     "temperature": _temperature,
@@ -224,4 +315,8 @@ FIGURES: dict[str, Callable[[str], None]] = {
     "combined-loss": _combined_loss,
     "margins": _margins,
     "supervised-contrastive": _supervised_contrastive,
+    "mask-margin": _mask_margin,
+    "hardness-weights": _hardness_weights,
+    "matryoshka": _matryoshka,
+    "debiased": _debiased,
 }
