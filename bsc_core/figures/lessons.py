@@ -15,6 +15,7 @@ METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE)
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
 MAX_MARKED = 30  # points up to which lines have markers
+MAX_TICKS = 10  # values of a logarithmic setting up to which each has a tick
 
 
 def metric_table(setting: Sequence[float], metrics: Mapping[str, Sequence[float | Sequence[float]]]) -> pd.DataFrame:
@@ -45,9 +46,11 @@ def metrics_figure(
 
     baseline: name and value, for each value of the setting, of a dashed gray line.
     """
-    scale = alt.Scale(type="log") if logarithmic else alt.Scale()
-    x = alt.X("setting:Q", title=axis, scale=scale)
-    legend = alt.Legend(orient="top", title=None, symbolType="stroke", labelLimit=0)
+    scale = alt.Scale(type="log" if logarithmic else "linear", nice=False)
+    settings = list(dict.fromkeys(table["setting"]))
+    ticks = {"axis": alt.Axis(values=settings, format="~g")} if logarithmic and len(settings) <= MAX_TICKS else {}
+    x = alt.X("setting:Q", title=axis, scale=scale, **ticks)
+    legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolOpacity=1, labelLimit=0)
     least = float(min(table["low"].min(), *(baseline[1] if baseline else [0.0]), 0.0))
     base = alt.Chart(table).encode(
         x=x,
@@ -60,11 +63,11 @@ def metrics_figure(
         band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q")
         layers.append(band.encode(color=channels["color"]))
     layers.append(base.mark_line(strokeWidth=2.5).encode(**channels))
-    if table["setting"].nunique() <= MAX_MARKED:
+    if len(settings) <= MAX_MARKED:
         layers.append(base.mark_point(filled=True, size=45).encode(color=channels["color"]))
     if baseline is not None:
         name, values = baseline
-        points = pd.DataFrame({"setting": list(dict.fromkeys(table["setting"])), "value": values, "metric": name})
+        points = pd.DataFrame({"setting": settings, "value": values, "metric": name})
         line = alt.Chart(points).encode(x=x, y="value:Q", tooltip=["metric:N", alt.Tooltip("value:Q", format=".3f")])
         layers.append(line.mark_line(color=theme.REFERENCE, strokeDash=[6, 4], strokeWidth=2))
         label = alt.Chart(points.tail(1)).encode(x=x, y="value:Q", text="metric:N")
@@ -105,7 +108,7 @@ def classes_figure(
 def limit_figure(
     gaps: Mapping[str, NDArray[np.floating]], limit: float, *, title: str, axis: str, height: int = 240
 ) -> alt.LayerChart:
-    """Plot the values of up to three kinds of negatives as ticks, and the range above a limit that is removed."""
+    """Plot the values of up to three kinds of negatives as ticks, with the range above the limit shaded."""
     rows = [{"kind": kind, "gap": float(gap)} for kind, values in gaps.items() for gap in values]
     table, names = pd.DataFrame(rows), list(gaps)
     least, most = float(table["gap"].min()) - 0.05, float(table["gap"].max()) + 0.1
@@ -114,7 +117,6 @@ def limit_figure(
     edges = pd.DataFrame({"gap": [max(limit, least)], "end": [most]})
     removed = alt.Chart(edges).mark_rect(color=theme.REFERENCE, opacity=0.15).encode(x=x, x2="end:Q")
     rule = alt.Chart(edges).mark_rule(color=theme.REFERENCE, strokeWidth=2).encode(x=x)
-    label = alt.Chart(pd.DataFrame({"gap": [most]})).mark_text(align="right", dx=-4, dy=8, color=theme.REFERENCE)
     ticks = (
         alt.Chart(table)
         .mark_tick(thickness=2.5, size=34)
@@ -125,5 +127,4 @@ def limit_figure(
             tooltip=["kind:N", alt.Tooltip("gap:Q", title=axis, format=".3f")],
         )
     )
-    text = label.encode(x=x, y=alt.value(0), text=alt.value("removed"))
-    return alt.layer(removed, ticks, rule, text).properties(title=title, height=height)
+    return alt.layer(removed, ticks, rule).properties(title=title, height=height)

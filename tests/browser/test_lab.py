@@ -215,6 +215,37 @@ def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     expect(page.locator(".board").get_by_role("combobox", name="Normalization")).to_have_value("none")
 
 
+@pytest.mark.parametrize(
+    ("slug", "control", "words", "setting"),
+    [
+        ("mask-margin", "Mask margin", "At a margin of 0.05: false negatives: 6 of 10 removed", "mask=self"),
+        ("hardness-weights", "Hardness strength", "At a strength of 1: hardest negative", "hardness_strength=10"),
+        ("matryoshka", "Dimensions", "MRR with the first 128 of 384 dimensions", "learn"),
+        ("debiased", "Prior", "At a prior of 0.005: 6 of 6 queries", "debiased_prior=0.05"),
+    ],
+)
+def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess(
+    visit, slug: str, control: str, words: str, setting: str
+) -> None:
+    visit.open("lessons", lesson=slug)
+    page, lesson = visit.page, LESSONS[slug]
+    texts = lesson.sentences()
+    expect(page.get_by_text(texts["claim"])).to_be_visible()
+    expect(page.get_by_text(texts["answer"])).to_have_count(0)
+    expect(page.get_by_text(words)).to_have_count(0)
+    slider = page.get_by_role("slider", name=control)
+    slider.focus()
+    page.keyboard.press("ArrowLeft" if slug == "matryoshka" else "ArrowRight")
+    expect(page.get_by_text(words)).to_be_visible()
+    page.get_by_text(texts[f"option {lesson.correct}"], exact=True).click()
+    expect(page.get_by_text(texts["answer"])).to_be_visible()
+    expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
+    visit.click_button("Try your own batch")
+    visit.wait("What does a loss compute")
+    expect(page.locator(".board .sum").first).to_have_attribute("data-total", SOME_NUMBER)
+    expect(page).to_have_url(re.compile(re.escape(setting)))
+
+
 def test_the_lab_is_readable_in_dark_mode_on_a_narrow_screen(visitor, server) -> None:
     narrow = visitor(server, viewport={"width": 800, "height": 900}, color_scheme="dark")
     narrow.open("learn", preset="near_misses", watch="mse")

@@ -59,7 +59,7 @@ def test_classes_are_all_drawn_in_their_colors() -> None:
     assert all(name in figure for name in names)
 
 
-def test_values_above_a_limit_are_in_the_removed_range() -> None:
+def test_values_above_a_limit_are_in_the_shaded_range() -> None:
     gaps = {"false": np.array([-0.1, 0.05]), "hard": np.array([0.02])}
     figure = drawn(lessons.limit_figure(gaps, -0.03, title="t", axis="gap"))
     tables = list(figure["datasets"].values())

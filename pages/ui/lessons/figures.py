@@ -234,7 +234,7 @@ def _mask_margin(key: str) -> None:
     removed, gaps = removed_counts(margin), cosine_gaps()
     names = {kind: f"{kind}: {removed[kind]} of {cells.sum()} removed" for kind, cells in kinds_of_negatives().items()}
     values = {names[kind]: gaps[cells] for kind, cells in kinds_of_negatives().items()}
-    title = "The mask removes hard negatives together with false negatives"
+    title = f"Negatives of {len(gaps)} queries; shaded: removed by the mask"
     figure = figures.limit_figure(values, -margin, title=title, axis="cosine minus that of the query's positive")
     display.figure(figure, name="lesson.mask", alt=f"{title}. {'; '.join(names.values())}.")
     st.caption(
@@ -246,17 +246,22 @@ def _mask_margin(key: str) -> None:
 def _hardness_weights(key: str) -> None:
     strength = _slider("Hardness strength", STRENGTHS, key, 0.0)
     shares = np.stack([shares_by_rank(value) for value in STRENGTHS])  # (strengths, 3, B)
-    table = figures.metric_table(list(STRENGTHS), {name: shares[:, rank].tolist() for rank, name in enumerate(RANKS)})
-    title = "The hardest negative gets more of the gradient"
+    table = figures.metric_table(STRENGTHS, _by_query(shares[:, 0]))
+    title = "Share of the hardest negative in the gradient on the negatives"
     figure = figures.metrics_figure(table, strength, title=title, axis="hardness strength", height=320)
-    display.figure(figure, name="lesson.hardness", alt=f"{title}: share of each negative by strength.", data=table)
+    display.figure(figure, name="lesson.hardness", alt=f"{title}, of each query by strength.", data=table)
     means = shares[STRENGTHS.index(strength)].mean(axis=1)
     texts = [f"{name} {formatting.percent(share)}" for name, share in zip(RANKS, means, strict=True)]
     own = probabilities(**weighted(strength))[0]
     st.caption(
         f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
-        f"positive {own.mean():.2f}. Means of {len(own)} easily confused questions; the bands are their range."
+        f"positive {own.mean():.2f}. Means of {len(own)} easily confused questions."
     )
+
+
+def _by_query(values: np.ndarray) -> dict[str, list[float]]:
+    """Return the values of each query, a column of (N, B), by its name."""
+    return {f"query {row + 1}": column.tolist() for row, column in enumerate(values.T)}
 
 
 def _matryoshka(key: str) -> None:
@@ -281,6 +286,7 @@ def _matryoshka(key: str) -> None:
                 axis="dimensions",
                 baseline=("untrained", mrr["untrained"][:, 0].tolist()),
                 logarithmic=True,
+                height=320,
             )
             display.figure(figure, name=f"lesson.dimensions.{side}", alt=f"MRR by dimensions, {side}.", data=table)
         row = DIMENSIONS.index(dimensions)
@@ -295,15 +301,14 @@ def _matryoshka(key: str) -> None:
 def _debiased(key: str) -> None:
     prior = _slider("Prior", PRIORS, key, 0.0)
     negatives = np.stack([pulls(value)[1] for value in PRIORS])  # (priors, B)
-    names = [f"query {row + 1}" for row in range(negatives.shape[1])]
-    table = figures.metric_table(PRIORS, {name: negatives[:, row].tolist() for row, name in enumerate(names)})
-    title = "Easy queries lose their gradient first"
+    table = figures.metric_table(PRIORS, _by_query(negatives))
+    title = "Gradient on the negatives of each query"
     figure = figures.metrics_figure(table, prior, title=title, axis="debiased prior", height=320)
-    display.figure(figure, name="lesson.debiased", alt=f"{title}: gradient of each query by prior.", data=table)
-    remaining = int((pulls(prior)[1] > 0).sum())
+    display.figure(figure, name="lesson.debiased", alt=f"{title} by prior.", data=table)
+    remaining = negatives[PRIORS.index(prior)] > 0
     st.caption(
-        f"At a prior of {prior:g}: {remaining} of {len(names)} queries have a gradient on their negatives. Unit: "
-        "1 / (pairs × temperature), in which the softmax has one minus the probability of the positive."
+        f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
+        "Unit: 1 / (pairs × temperature), in which the softmax has one minus the probability of the positive."
     )
 
 
