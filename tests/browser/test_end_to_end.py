@@ -54,8 +54,8 @@ def check_the_data(visit, sample_rows):
     visit.wait("What is in this dataset")
     page, data = visit.page, load_data(sample_config(), seed=0)
     visit.select_option("Dataset", "sample")
-    read = len(sample_rows) + len(data.corpus)
-    expect(page.get_by_text(f"{read:,} rows", exact=True)).to_be_visible()
+    read = f"{len(sample_rows):,} rows, {len(data.corpus):,} documents"
+    expect(page.get_by_text(read, exact=True)).to_be_visible()
     expect(page.get_by_text("0 rejected", exact=True)).to_be_visible()
     expect(page.get_by_text(f"{len(data.train):,} training pairs", exact=True)).to_be_visible()
     for line, query, document, *_ in visit.rows("Pairs of texts"):

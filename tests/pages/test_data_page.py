@@ -24,7 +24,7 @@ def test_the_sample_data_have_four_summary_cards(visit: Callable[..., AppTest], 
     app = visit("data")
     text = page_text(app)
     assert all(step in text for step in ("1 · Source", "2 · Columns", "3 · Audit", "4 · Shape"))
-    assert "**1,676 rows**" in text
+    assert "**838 rows, 838 documents**" in text
     assert [tab.label for tab in app.tabs] == ["Source", "Columns", "Audit", "Generate rows", "Shape", "Export"]
 
 

@@ -237,7 +237,7 @@ def test_counted_rows_match_the_training_rows() -> None:
     ],
 )
 def test_unusual_loss_settings_give_a_warning(values: dict[str, Any], changes: dict[str, Any], message: str) -> None:
-    assert any(message in warning for warning in config_summary.config_warnings(plan(values, **changes), SUMMARY))
+    assert any(message in warning.text for warning in config_summary.config_warnings(plan(values, **changes), SUMMARY))
 
 
 def test_a_loss_with_little_to_learn_gives_a_warning_that_lists_alternatives() -> None:

@@ -224,7 +224,7 @@ def test_an_ordinary_plan_has_no_warning() -> None:
     ],
 )
 def test_unusual_settings_give_a_warning(changes: dict[str, dict[str, object]], message: str) -> None:
-    assert any(message in warning for warning in config_summary.config_warnings(plan(**changes), SUMMARY))
+    assert any(message in warning.text for warning in config_summary.config_warnings(plan(**changes), SUMMARY))
 
 
 @pytest.mark.parametrize(
@@ -358,3 +358,11 @@ def test_the_url_has_the_preset_the_lists_of_a_sweep_and_lora(runs: RunStore) ->
 def test_an_unknown_preset_of_a_link_is_reported(runs: RunStore) -> None:
     app = open_page("train", preset="unknown")
     assert "The preset unknown of this link does not exist" in page_text(app)
+
+
+def test_a_warning_about_the_learning_rate_offers_the_usual_one(runs: RunStore) -> None:
+    app = open_page("train", **{"encoder.name": "static", "training.learning_rate": "3e-05"})
+    assert "Learning rate 3e-5 is low for static vectors" in page_text(app)
+    app.button(key="train.training.learning_rate.usual").click().run()
+    assert make_config(config_file(app)).training.learning_rate == 1e-3
+    assert "is low for static vectors" not in page_text(app)

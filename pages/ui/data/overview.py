@@ -36,7 +36,9 @@ def summaries(data: DatasetSplits, findings: list[Finding]) -> None:
     if data.filtered:
         dropped = formatting.plural(sum(rows for _, rows in data.filtered), "row")
         audit_detail += f" · filters dropped {dropped}"
-    read = formatting.plural(sum(report.rows_read for report in data.reports), "row")
+    documents = 0 if data.corpus is None else data.corpus.report.rows_read
+    read = formatting.plural(sum(report.rows_read for report in data.reports) - documents, "row")
+    read += f", {formatting.plural(documents, 'document')}" if documents else ""
     roles = data.train.report.columns.model_dump(exclude_none=True)
     columns = ", ".join(role.replace("_", " ") for role in roles)
     rows = formatting.plural(len(data.train), f"training {'pair' if data.train.negative is None else 'triplet'}")

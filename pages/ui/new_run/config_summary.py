@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,7 @@ NORMALIZATIONS = {
 IN_BATCH_LOSSES = ("bsc", "mnrl", "simcse", "sigmoid")
 USUAL_TEMPERATURES = {"l2": (0.02, 0.5), "none": (0.5, 20.0)}
 USUAL_TEMPERATURES_BY_COLUMN = (1.0, 3.0)
+LEARNING_RATE = "training.learning_rate"
 MIN_ROWS_FOR_COLUMNS = 8
 FEATURES = {"u": "u", "v": "v", "difference": "|u - v|", "product": "u * v (elementwise)"}
 
@@ -277,20 +278,41 @@ def _schedule(training: TrainingConfig) -> str:
     return f"rises to {rate} and falls to 0" if training.warmup_ratio else f"falls from {rate} to 0"
 
 
-def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
+class ConfigWarning(NamedTuple):
+    """What is unusual about a config, and the setting that changes it: a key and its usual value, or no key."""
+
+    text: str
+    key: str = ""
+    value: Any = None
+
+
+def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[ConfigWarning]:
     """Yield what is allowed but unusual; nothing for an ordinary plan."""
-    training, batching, rows = config.training, config.batching, count_rows(config, summary)
-    steps, size, patience = count_steps(config, summary), training.batch_size, training.early_stopping_patience
+    training, encoder = config.training, config.encoder
     rate, rate_text = training.learning_rate, f"Learning rate {format_rate(training.learning_rate)}"
-    yield from loss_warnings(config, summary.shape)
+    yield from map(ConfigWarning, loss_warnings(config, summary.shape))
+    if config.batching.strategy == "nearest" and config.batching.group_size > training.batch_size:
+        size = training.batch_size
+        text = (
+            f"Groups of {count(config.batching.group_size)} do not fit in a batch of {count(size)}; they will be split."
+        )
+        yield ConfigWarning(text, "batching.group_size", size)
+    if rate > 1e-4 and encoder.name != "static" and not encoder.lora:
+        text = f"{rate_text} is high for a transformer (1e-5 to 5e-5 is usual)."
+        yield ConfigWarning(text, LEARNING_RATE, 2e-5)
+    if rate < 1e-4 and encoder.name == "static":
+        yield ConfigWarning(f"{rate_text} is low for static vectors (1e-3 is usual).", LEARNING_RATE, 1e-3)
+    if encoder.lora and rate < 1e-4:
+        yield ConfigWarning(f"{rate_text} is low for LoRA (1e-4 to 1e-3 is usual).", LEARNING_RATE, 2e-4)
+    yield from map(ConfigWarning, _length_warnings(config, summary))
+
+
+def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
+    """Yield what is unusual about the number of rows and steps, the schedule and the evaluation."""
+    training, rows = config.training, count_rows(config, summary)
+    steps, size, patience = count_steps(config, summary), training.batch_size, training.early_stopping_patience
     if size > rows:
         yield f"A batch of {count(size)} is larger than the data ({plural(rows, 'row')}): every epoch is one step."
-    if batching.strategy == "nearest" and batching.group_size > size:
-        yield f"Groups of {count(batching.group_size)} do not fit in a batch of {count(size)}; they will be split."
-    if rate > 1e-4 and config.encoder.name != "static" and not config.encoder.lora:
-        yield f"{rate_text} is high for a transformer (1e-5 to 5e-5 is usual)."
-    if rate < 1e-4 and config.encoder.name == "static":
-        yield f"{rate_text} is low for static vectors (1e-3 is usual)."
     if steps < 20:
         yield f"Only {plural(steps, 'step')} in total: too few to learn much."
     if summary.dev < 20:
@@ -307,8 +329,6 @@ def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
         )
     if patience and patience >= training.epochs and not training.max_steps:
         yield f"Early stopping after {patience} epochs has no effect in a run of {plural(training.epochs, 'epoch')}."
-    if config.encoder.lora and rate < 1e-4:
-        yield f"{rate_text} is low for LoRA (1e-4 to 1e-3 is usual)."
     if training.schedule == "ends_early":
         yield "The learning rate is 0 for the last steps. This reproduces a mistake of the article."
     if training.schedule == "restarts":

@@ -10,7 +10,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
 from bsc_core.data.decisions import applied_sentence
-from pages.ui.components import data_cache, display, launch_once, page_layout
+from pages.ui.components import config_form, data_cache, display, launch_once, page_layout
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE
@@ -53,11 +53,27 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
     if applied := applied_sentence(data.train):
         st.markdown(f":material/rule: {applied}.")
     for warning in config_summary.config_warnings(config, summary):
-        st.markdown(f":orange[:material/info:] {warning}")
+        _draw_warning(warning)
     factor = time_factor(config, sweep, summary) if runs > 1 else 1.0
     if preflight.load_preflight(config) is None:
         _draw_costs(config, data, runs, factor)
     preflight.draw(config, runs, factor)
+
+
+def _draw_warning(warning: config_summary.ConfigWarning) -> None:
+    """Draw a warning and, where there is one, the button that sets the usual value."""
+    text = f":orange[:material/info:] {warning.text}"
+    if not warning.key:
+        st.markdown(text)
+        return
+    section, _, field = warning.key.partition(".")
+    widget, label = config_form.key(PAGE, section, field), f"Use {config_form.format_setting(warning.value)}"
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(text, width="stretch")
+        change = {widget: warning.value}
+        st.button(
+            label, key=f"{widget}.usual", help=f"Set {warning.key}", on_click=st.session_state.update, args=(change,)
+        )
 
 
 def time_factor(config: RunConfig, sweep: SweepConfig | None, summary: DataSummary) -> float:
