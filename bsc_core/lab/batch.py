@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsc_core.errors import ConfigError, DataError
+from bsc_core.losses.explain import normalize
 
 SMALLEST, LARGEST = 4, 16
 
@@ -29,6 +30,7 @@ class LabBatch:
     labels: NDArray[np.float64]  # (B,) in [0, 1]
     query_texts: tuple[str, ...]  # B texts
     document_texts: tuple[str, ...]  # B texts
+    guide: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None  # (B, G) of queries and documents, or None
 
     def __post_init__(self) -> None:
         pairs = len(self.query_texts)
@@ -37,6 +39,8 @@ class LabBatch:
         lengths = {len(self.queries), len(self.documents), len(self.labels), len(self.document_texts)}
         if lengths != {pairs} or self.queries.shape != self.documents.shape or self.queries.ndim != 2:
             raise DataError("queries, documents, labels and texts differ in length; give one row for each pair")
+        if self.guide is not None and {len(side) for side in self.guide} != {pairs}:
+            raise DataError(f"the guide has another number of vectors than {pairs}; give one for each text")
         if not (np.isfinite(self.queries).all() and np.isfinite(self.documents).all()):
             raise DataError("an embedding contains NaN or infinity; check the encoder")
         if not (np.isfinite(self.labels).all() and self.labels.min() >= 0 and self.labels.max() <= 1):
@@ -56,7 +60,11 @@ class LabBatch:
         return _text_ids(self.document_texts)
 
     def plain(self) -> dict[str, Any]:
-        """Return the batch as lists, for the browser."""
+        """Return the batch as lists, for the browser; `guide` holds the cosines of the guide."""
+        judged = None
+        if self.guide is not None:
+            queries, documents = (normalize(side, "l2") for side in self.guide)
+            judged = (queries @ documents.T).tolist()
         return {
             "queries": self.queries.tolist(),
             "documents": self.documents.tolist(),
@@ -65,6 +73,7 @@ class LabBatch:
             "document_texts": list(self.document_texts),
             "query_ids": self.query_ids.tolist(),
             "document_ids": self.document_ids.tolist(),
+            "guide": judged,
         }
 
 

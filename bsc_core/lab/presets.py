@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from bsc_core.data.dataset import PairDataset
 
 VECTORS = "lab.npz"
+GUIDE, GUIDED = "static", "guide/"
+"""Encoder that judges with the mask `guide`, and the prefix of the names of its vectors."""
 
 
 @dataclass(frozen=True)
@@ -94,19 +96,28 @@ def thumbnails() -> dict[str, Any]:
 
 
 def preset_batch(name: str, folder: Path | None = None) -> LabBatch:
-    """Return a preset batch with its texts, labels and stored vectors. Raises ConfigError for an unknown preset."""
+    """Return a preset batch with its texts, labels and the stored vectors of encoder and guide.
+
+    Raises:
+        ConfigError: The preset is unknown.
+    """
     if name not in PRESETS:
         raise ConfigError(f"preset is {name!r}; it must be one of {', '.join(PRESETS)}")
-    return rows_batch(PRESETS[name].title, *sample_rows(name, folder))
+    dataset, vectors = sample_rows(name, folder)
+    batch = rows_batch(PRESETS[name].title, dataset, vectors)
+    judge = _stored(GUIDED + name, folder).astype(np.float64)
+    return replace(batch, guide=(judge[dataset.query], judge[dataset.document]))
 
 
 def sample_rows(name: str, folder: Path | None = None) -> tuple[PairDataset, NDArray[np.float32]]:
     """Return the pairs of a preset or lesson, and the stored vectors of their texts (U, D)."""
-    folder = folder or sample_data_folder()
-    dataset = _read_rows(name, folder)
-    with np.load(folder / VECTORS) as arrays:
+    return _read_rows(name, folder or sample_data_folder()), _stored(name, folder)
+
+
+def _stored(name: str, folder: Path | None) -> NDArray[np.float32]:
+    with np.load((folder or sample_data_folder()) / VECTORS) as arrays:
         vectors: NDArray[np.float32] = arrays[name]
-    return dataset, vectors
+    return vectors
 
 
 def rows_batch(title: str, dataset: PairDataset, vectors: NDArray[np.float32]) -> LabBatch:
@@ -122,10 +133,15 @@ def rows_batch(title: str, dataset: PairDataset, vectors: NDArray[np.float32]) -
 
 
 def embed_presets(folder: Path) -> dict[str, NDArray[np.float32]]:
-    """Return the vectors (U, D) of the rows of each preset and lesson, from the bundled encoder."""
+    """Return the vectors (U, D) of the rows of each preset and lesson, from the bundled encoder.
+
+    The vectors of a preset from the guide have GUIDED before their name.
+    """
     from bsc_core.encoders import embed
 
-    return {name: embed("bundled", _read_rows(name, folder).texts) for name in (*PRESETS, *LESSON_ROWS)}
+    texts = {name: _read_rows(name, folder).texts for name in (*PRESETS, *LESSON_ROWS)}
+    vectors = {name: embed("bundled", rows) for name, rows in texts.items()}
+    return vectors | {GUIDED + name: embed(GUIDE, texts[name]) for name in PRESETS}
 
 
 def _read_rows(name: str, folder: Path) -> PairDataset:

@@ -13,6 +13,7 @@ from bsc_core.config import BSCLossConfig
 from bsc_core.config import explain as explain_error
 from bsc_core.errors import ConfigError
 from bsc_core.lab.batch import LabBatch
+from bsc_core.lab.presets import GUIDE
 from bsc_core.losses.explain import Explanation, explain
 
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.01, 10.0
@@ -33,7 +34,7 @@ class LabSettings:
     reduction: Literal["mean", "sum"] = "mean"
     average: Literal["batch", "positives"] = "batch"
     threshold: float = 0.5
-    mask: Literal["none", "self"] = "none"
+    mask: Literal["none", "self", "guide"] = "none"
     mask_margin: float = 0.0
     hardness: Literal["none", "in_batch_negatives"] = "none"
     hardness_strength: float = 5.0
@@ -51,9 +52,17 @@ class LabSettings:
                 f"temperature is {self.temperature:g}; the lab takes {LOWEST_TEMPERATURE:g} to {HIGHEST_TEMPERATURE:g}"
             )
         try:
-            return BSCLossConfig(**asdict(self))
+            return BSCLossConfig(**self.loss_values())
         except ValidationError as error:
             raise ConfigError(explain_error(error)) from None
+
+    def loss_values(self) -> dict[str, Any]:
+        """Return the settings as values of fields of BSCLossConfig."""
+        return asdict(self) | ({"mask_guide": GUIDE} if self.mask == "guide" else {})
+
+    def for_batch(self, batch: LabBatch) -> LabSettings:
+        """Return the settings without the mask `guide` if the batch has no vectors of a guide."""
+        return replace(self, mask="none") if self.mask == "guide" and batch.guide is None else self
 
     def to_query(self, prefix: str = "") -> dict[str, str]:
         """Return the settings that differ from the defaults, as URL parameters."""
@@ -87,6 +96,7 @@ def explain_batch(batch: LabBatch, settings: LabSettings | None = None, **change
         config=replace(settings or LabSettings(), **changes).config(),
         query_ids=batch.query_ids,
         document_ids=batch.document_ids,
+        guide=batch.guide,
     )
 
 

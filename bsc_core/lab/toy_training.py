@@ -111,6 +111,8 @@ def _train(
     optimizer = torch.optim.Adam(groups, lr=LEARNING_RATE)
     pairs = len(batch)
     ids = {"query_ids": torch.from_numpy(batch.query_ids), "document_ids": torch.from_numpy(batch.document_ids)}
+    if batch.guide is not None:
+        ids |= {"guide_queries": torch.tensor(batch.guide[0]), "guide_documents": torch.tensor(batch.guide[1])}
     labels = torch.tensor(batch.labels)
     states = []
     for _ in range(steps + 1):

@@ -56,6 +56,7 @@ def explain(
     threshold: float = 0.5,
     query_ids: ArrayLike | None = None,
     document_ids: ArrayLike | None = None,
+    guide: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Explanation:
     """Compute all values of `BSCLoss` on one batch, equations 1 to 5 of the BSC paper.
 
@@ -67,12 +68,13 @@ def explain(
         threshold: Used if the config has none.
         query_ids: (B,), required unless config.duplicates is "keep"; with a mask, they tell which cells have a label.
         document_ids: (B,), likewise.
+        guide: Vectors of the guide, (B, G) of the queries and (B + K, G) of the documents; required for mask = guide.
 
     Raises:
-        InputError: A shape or value cannot be used, or the config has a guide, directions or Matryoshka dimensions.
+        InputError: A shape or value cannot be used, or the config has directions or Matryoshka dimensions.
     """
-    if config.mask == "guide" or config.directions or config.partition == "joint" or config.matryoshka_dims:
-        raise InputError("mask = guide, directions, partition and matryoshka_dims are not explained; leave them unset")
+    if config.directions or config.partition == "joint" or config.matryoshka_dims:
+        raise InputError("directions, partition and matryoshka_dims are not explained; leave them unset")
     left, right = np.asarray(queries, dtype=np.float64), np.asarray(documents, dtype=np.float64)
     _check(left, right)
     pairs = len(left)
@@ -85,6 +87,7 @@ def explain(
         raise InputError("the similarities exceed the range of float64; choose normalization l2")
     unit_queries, unit_documents = normalize(left, "l2"), normalize(right, "l2")
     cosines = unit_queries @ unit_documents.T
+    judged = _guide_cosines(guide, cosines.shape) if config.mask == "guide" else cosines
     labeled = _labeled(config, positive, query_ids, document_ids, (pairs, len(right)))
     owned = np.arange(len(right)) % pairs if len(right) % pairs == 0 else np.arange(len(right))
     own = owned == np.arange(pairs)[:, None]
@@ -95,7 +98,7 @@ def explain(
         "all_negatives": ~np.eye(pairs, len(right), dtype=bool),
     }[config.hardness]
     bumps = config.hardness_strength * cosines * chosen
-    scores = _Scores(logits, cosines, bumps, *labeled)
+    scores = _Scores(logits, judged, bumps, *labeled)
     first = _direction(scores, config, positive, query, document)
     second = _direction(scores.transposed(), config, positive, document[:pairs], query) if config.symmetric else None
     counts_all = config.average == "batch" and config.labeled_negatives
@@ -161,7 +164,7 @@ class _Scores:
     """Cells of one direction, (B, M) each, anchors in rows."""
 
     logits: Numbers
-    cosines: Numbers
+    judged: Numbers  # cosines of the judge of the mask
     bumps: Numbers  # hardness weights
     labeled_positive: Mask  # cells that leave the denominator with a mask
     labeled_negative: Mask  # cells that a mask never removes
@@ -171,7 +174,7 @@ class _Scores:
         pairs = len(self.logits)
         return _Scores(
             self.logits[:, :pairs].T,
-            self.cosines[:, :pairs].T,
+            self.judged[:, :pairs].T,
             np.zeros((pairs, pairs)),
             self.labeled_positive[:, :pairs].T,
             self.labeled_negative[:, :pairs].T,
@@ -200,12 +203,12 @@ def _direction(
     """Compute the softmax of each anchor. anchor_ids: (B,); candidate_ids: (M,)."""
     positives, candidates = _masks(scores.logits.shape, config, positive, anchor_ids, candidate_ids)
     masked = np.zeros_like(positives)
-    if config.mask == "self":
+    if config.mask != "none":
         candidates = positives | (candidates & ~scores.labeled_positive)
-        limits = np.diagonal(scores.cosines)[:, None]
+        limits = np.diagonal(scores.judged)[:, None]
         limits = limits - config.mask_margin * (1.0 if config.mask_margin_kind == "absolute" else np.abs(limits))
         kept = positives | scores.labeled_negative | np.eye(positives.shape[0], positives.shape[1], dtype=bool)
-        masked = candidates & ~kept & (scores.cosines > limits + TIE)
+        masked = candidates & ~kept & (scores.judged > limits + TIE)
         candidates = candidates & ~masked
     negatives = candidates & ~positives
     logits = scores.logits + np.where(negatives, scores.bumps, 0.0)
@@ -254,6 +257,20 @@ def _debiased(
     total = np.logaddexp(result, positive)
     estimated = np.exp(result - total)[:, None]
     return total, estimated * (by_negatives + by_positive) + (1 - estimated) * share
+
+
+def _guide_cosines(guide: tuple[ArrayLike, ArrayLike] | None, shape: tuple[int, ...]) -> Numbers:
+    """Return the cosines of the guide, (B, M)."""
+    if guide is None:
+        raise InputError("mask is guide and the guide's vectors are missing; give the vectors of queries and documents")
+    queries, documents = (normalize(np.asarray(side, dtype=np.float64), "l2") for side in guide)
+    if (len(queries), len(documents)) != shape:
+        raise InputError(
+            f"the guide has {len(queries)} queries and {len(documents)} documents for {shape[0]} and {shape[1]}; "
+            "give one vector for each"
+        )
+    cosines: Numbers = queries @ documents.T
+    return cosines
 
 
 def _labeled(

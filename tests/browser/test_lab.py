@@ -30,6 +30,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"normalization": "none", "labeled_negatives": False, "threshold": 0.1},
     {"mask": "self", "mask_margin": 0.3, "hardness": "in_batch_negatives", "symmetric": True},
     {"mask": "self", "mask_margin": -0.05, "decoupled": True, "duplicates": "merge", "normalization": "l2_columns"},
+    {"mask": "guide", "mask_margin": 0.1, "hardness": "in_batch_negatives"},
     {"debiased_prior": 0.1, "temperature": 0.3},
     {"debiased_prior": 0.2, "decoupled": True, "hardness": "in_batch_negatives", "hardness_strength": 2.0},
 ]
@@ -145,6 +146,24 @@ def test_a_masked_cell_says_why_it_left_and_a_weighted_one_its_factor(visit) -> 
     row, column = np.argwhere(result.row_candidates & ~np.eye(len(batch), dtype=bool))[0]
     board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
     expect(card).to_contain_text(f"hardness weight: × {np.exp(result.bumps[row, column]):.1f}")
+
+
+def test_the_mask_of_a_guide_says_what_the_guide_computed_and_needs_an_example_batch(visit) -> None:
+    batch = preset_batch("confusable")
+    result = explain_batch(batch, mask="guide", mask_margin=0.1)
+    row, column = np.argwhere(result.row_masked)[0]
+    visit.open("learn", mask="guide", mask_margin="0.1")
+    board, card = visit.page.locator(".board"), visit.page.locator(".card")
+    expect_result(board, result)
+    expect(board.locator(".panel.similarity .cell.masked")).to_have_count(int(result.row_masked.sum()))
+    board.locator(f".panel.similarity .cell[data-cell='{row},{column}']").hover()
+    cosine = batch.plain()["guide"][row][column]
+    expect(card).to_contain_text(f"removed by the mask: cosine of the guide {cosine:.3f}")
+    visit.open("learn", source="circle", mask="guide")
+    expect(visit.page.get_by_text("Only the example batches have vectors of a guide")).to_be_visible()
+    mask = visit.page.locator(".board").get_by_role("combobox", name="False-negative mask")
+    expect(mask).to_have_value("none")
+    assert mask.locator("option").all_inner_texts() == ["none", "self"]
 
 
 def test_a_link_opens_two_settings_and_their_differences(visit) -> None:

@@ -10,16 +10,32 @@ from hypothesis import strategies as st
 from bsc_core.errors import ConfigError, DataError
 from bsc_core.lab.batch import LabBatch, circle_batch
 from bsc_core.lab.link import LabLink, lab_parameters, read_link
-from bsc_core.lab.presets import LESSON_ROWS, PRESETS, embed_presets, preset_batch, sample_rows
-from bsc_core.lab.settings import LabSettings
+from bsc_core.lab.presets import GUIDED, LESSON_ROWS, PRESETS, VECTORS, embed_presets, preset_batch
+from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.paths import sample_data_folder
 
 
 def test_the_stored_vectors_are_those_of_the_bundled_encoder() -> None:
     embedded = embed_presets(sample_data_folder())
-    assert set(embedded) == {*PRESETS, *LESSON_ROWS}
-    for name, vectors in embedded.items():
-        np.testing.assert_allclose(sample_rows(name)[1], vectors, atol=1e-5)
+    assert set(embedded) == {*PRESETS, *LESSON_ROWS, *(GUIDED + name for name in PRESETS)}
+    with np.load(sample_data_folder() / VECTORS) as stored:
+        assert set(stored) == set(embedded)
+        for name, vectors in embedded.items():
+            np.testing.assert_allclose(stored[name], vectors, atol=1e-5)
+
+
+def test_only_batches_with_vectors_of_a_guide_take_the_mask_guide() -> None:
+    guided, preset, circle = LabSettings(mask="guide"), preset_batch("confusable"), circle_batch()
+    assert guided.for_batch(preset) == guided
+    assert guided.for_batch(circle) == LabSettings()
+    assert LabSettings(mask="self").for_batch(circle).mask == "self"
+    assert guided.config().mask_guide == "static"
+    cosines = np.array(preset.plain()["guide"])
+    removed = explain_batch(preset, guided).row_masked
+    np.testing.assert_array_equal(removed, cosines > np.diag(cosines)[:, None] + 1e-6)
+    assert removed.any()
+    assert (removed != explain_batch(preset, mask="self").row_masked).any()
+    assert circle.plain()["guide"] is None
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -81,6 +97,7 @@ def test_equal_texts_have_equal_ids() -> None:
         ({"query_texts": ("a",) * 3}, "3 pair"),
         ({"labels": np.ones(5)}, "one row for each pair"),
         ({"queries": np.full((4, 2), np.nan)}, "NaN"),
+        ({"guide": (np.ones((4, 2)), np.ones((3, 2)))}, "the guide has another number of vectors than 4"),
         ({"labels": np.full(4, 1.5)}, "outside 0 to 1"),
     ],
 )

@@ -13,6 +13,7 @@ from bsc_core.config import LossConfig
 from bsc_core.errors import ConfigError
 from bsc_core.lab.batch import LabBatch, circle_batch
 from bsc_core.lab.presets import preset_batch
+from bsc_core.lab.settings import explain_batch
 from bsc_core.lab.toy_training import TrainingTrace, train_points
 from bsc_core.losses import build_loss
 
@@ -64,6 +65,13 @@ def test_the_first_arrows_are_the_negative_gradient(batch: LabBatch) -> None:
 def test_the_same_batch_and_loss_give_the_same_trace(batch: LabBatch) -> None:
     first, second = (train_points(batch, loss(name="bsc"), steps=5) for _ in range(2))
     assert (first.points == second.points).all()
+
+
+def test_a_guide_judges_the_negatives_of_the_toy_training() -> None:
+    batch = preset_batch("confusable")
+    trace = train_points(batch, loss(name="bsc", mask="guide", mask_margin=0.1), steps=1)
+    assert trace.loss[0] == pytest.approx(explain_batch(batch, mask="guide", mask_margin=0.1).total, rel=1e-5)
+    assert trace.loss[0] < explain_batch(batch).total
 
 
 def test_vectors_of_many_dimensions_are_projected_on_one_plane() -> None:

@@ -23,12 +23,20 @@ def make_batch(shape: tuple[int, int, int, int]) -> tuple[np.ndarray, ...]:
     return texts[query], documents, random.random(pairs), query, document
 
 
+def make_guide(shape: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    seed, pairs, _, extra = shape
+    random = np.random.default_rng(seed + 1)
+    return random.normal(size=(pairs, 3)), random.normal(size=(pairs + extra, 3))
+
+
 @given(bsc_configs | treated_configs, shapes)
 @settings(max_examples=400, derandomize=True)
 def test_every_setting_has_the_total_and_the_terms_of_the_loss(config: BSCLossConfig, shape) -> None:
     queries, documents, labels, query, document = make_batch(shape)
-    result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
+    guide = make_guide(shape)
+    result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document, guide=guide)
     ids = {"query_ids": torch.tensor(query), "document_ids": torch.tensor(document)}
+    ids |= {"guide_queries": torch.tensor(guide[0]), "guide_documents": torch.tensor(guide[1])}
     parts = BSCLoss(config)(torch.tensor(queries), torch.tensor(documents), torch.tensor(labels), **ids)
     assert result.total == pytest.approx(parts.total.item(), rel=1e-9, abs=1e-12)
     assert result.query_to_document == pytest.approx(parts.terms["query_to_document"].item(), rel=1e-9, abs=1e-12)
@@ -84,8 +92,10 @@ def test_a_small_move_of_one_similarity_moves_the_loss_by_its_gradient(config: B
 @settings(max_examples=200, derandomize=True)
 def test_the_gradient_of_treated_negatives_is_that_of_the_loss(config: BSCLossConfig, shape) -> None:
     queries, documents, labels, query, document = make_batch(shape)
-    result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document)
+    guide = make_guide(shape)
+    result = explain(queries, documents, labels, config=config, query_ids=query, document_ids=document, guide=guide)
     ids = {"query_ids": torch.tensor(query), "document_ids": torch.tensor(document)}
+    ids |= {"guide_queries": torch.tensor(guide[0]), "guide_documents": torch.tensor(guide[1])}
     sides = [torch.tensor(side, requires_grad=True) for side in (queries, documents)]
     BSCLoss(config)(*sides, torch.tensor(labels), **ids).total.backward()
     unit = [torch.tensor(side, requires_grad=True) for side in (queries, documents)]
@@ -93,6 +103,19 @@ def test_the_gradient_of_treated_negatives_is_that_of_the_loss(config: BSCLossCo
     ((left @ right.T) * torch.tensor(result.gradient)).sum().backward()
     for side, expected in zip(sides, unit, strict=True):
         torch.testing.assert_close(side.grad, expected.grad, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("guide", "words"),
+    [
+        (None, "the guide's vectors are missing"),
+        ((np.ones((6, 2)), np.ones((5, 2))), "6 queries and 5 documents for 6 and 8"),
+    ],
+)
+def test_a_guide_without_vectors_of_all_texts_is_an_error(guide, words: str) -> None:
+    queries, documents, labels, *_ = make_batch((3, 6, 4, 2))
+    with pytest.raises(InputError, match=words):
+        explain(queries, documents, labels, config=BSCLossConfig(mask="guide"), guide=guide)
 
 
 def test_rows_are_probabilities_over_candidates_alone() -> None:

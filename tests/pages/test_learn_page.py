@@ -80,9 +80,11 @@ def test_a_batch_without_positives_is_reported(lab: Callable[..., AppTest]) -> N
 def test_the_settings_are_sent_to_a_new_run(
     runs: RunStore,
 ) -> None:
-    app = open_page_in_app("learn", temperature="0.25", normalization="l2_columns", learn_temperature="1")
+    linked = {"temperature": "0.25", "normalization": "l2_columns", "learn_temperature": "1", "mask": "guide"}
+    app = open_page_in_app("learn", **linked)
     click(app, "learn.run")
     app.switch_page("pages/train.py").run()
     loss = app.session_state["sent_settings"]["loss"]
     assert (loss["name"], loss["temperature"], loss["normalization"]) == ("bsc", 0.25, "l2_columns")
     assert loss["learn_temperature"] is True
+    assert (loss["mask"], loss["mask_guide"]) == ("guide", "static")

@@ -11,7 +11,7 @@ const OPTIONS = {
   duplicates: ["keep", "merge", "multi_positive"],
   reduction: ["mean", "sum"],
   average: ["batch", "positives"],
-  mask: ["none", "self"],
+  mask: ["none", "self", "guide"],
   hardness: ["none", "in_batch_negatives"],
 };
 const NUMBERS = {
@@ -55,7 +55,7 @@ class Board {
     if (name in NUMBERS) return this.numberControl(name, NUMBERS[name]);
     if (name in OPTIONS) {
       const select = element("select", { onchange: () => this.set({ [name]: select.value }, true) },
-        ...OPTIONS[name].map((option) => element("option", { value: option }, option)));
+        ...OPTIONS[name].filter((option) => option !== "guide" || this.lab.batch.guide).map((option) => element("option", { value: option }, option)));
       this.updaters[name] = (value) => { select.value = value; };
       return element("label", { title: this.lab.help[name] }, LABELS[name], select);
     }
@@ -188,10 +188,11 @@ class Board {
   }
 
   facts([i, j]) {
-    const { similarity, logits, rows, columns, cosines, bumps } = this.result;
-    const limit = (a) => number(cosines[a][a] - this.settings.mask_margin);
+    const { similarity, logits, rows, columns, judged, bumps } = this.result;
+    const judge = this.settings.mask === "guide" ? "of the guide " : "";
+    const limit = (a) => number(judged[a][a] - this.settings.mask_margin);
     const probability = (direction, a, b) => (direction.candidates[a][b] ? number(direction.probability[a][b])
-      : direction.masked[a][b] ? `removed by the mask: cosine ${number(cosines[i][j])} above ${limit(a)}` : "excluded");
+      : direction.masked[a][b] ? `removed by the mask: cosine ${judge}${number(judged[i][j])} above ${limit(a)}` : "excluded");
     return [
       `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 1)}`,
       `p (document given query) = ${probability(rows, i, j)}`,

@@ -59,7 +59,7 @@ def lab_component(
         compare: Initial second settings; with them the lab shows both settings and their differences.
         pinned: Initial pinned cell.
     """
-    state = _browser_state(st.session_state.get(key) or {}, LabState(settings, compare, pinned), len(batch))
+    state = _browser_state(st.session_state.get(key) or {}, LabState(settings, compare, pinned), batch)
     data = {
         "batch": batch.plain(),
         **asdict(state),
@@ -69,14 +69,14 @@ def lab_component(
         "colors": {name: list(colors) for name, colors in COLORS.items()},
     }
     callbacks = dict.fromkeys(("on_settings_change", "on_compare_change", "on_pinned_change"), lambda: None)
-    return _browser_state(_lab(key=key, data=data, **callbacks), state, len(batch))
+    return _browser_state(_lab(key=key, data=data, **callbacks), state, batch)
 
 
-def _browser_state(values: Mapping[str, Any], start: LabState, pairs: int) -> LabState:
-    """Return the state of the browser; invalid values keep their initial value."""
-    compare = start.compare and _settings(values.get("compare"), start.compare)
-    pinned = _cell(values["pinned"], pairs) if "pinned" in values else start.pinned
-    return LabState(_settings(values.get("settings"), start.settings), compare, pinned)
+def _browser_state(values: Mapping[str, Any], start: LabState, batch: LabBatch) -> LabState:
+    """Return the state of the browser; invalid values keep their initial value, as far as the batch allows it."""
+    compare = start.compare and _settings(values.get("compare"), start.compare).for_batch(batch)
+    pinned = _cell(values["pinned"], len(batch)) if "pinned" in values else start.pinned
+    return LabState(_settings(values.get("settings"), start.settings).for_batch(batch), compare, pinned)
 
 
 def _settings(values: Any, start: LabSettings) -> LabSettings:

@@ -58,17 +58,18 @@ function masks(settings, positive, anchorIds, candidateIds) {
   return { positives, candidates };
 }
 
-const treatsNegatives = (settings) => settings.mask === "self" || settings.hardness === "in_batch_negatives"
+const treatsNegatives = (settings) => settings.mask !== "none" || settings.hardness === "in_batch_negatives"
   || settings.decoupled || settings.debiased_prior > 0;
 
 // Removes from the candidates what the false-negative mask removes; returns the cells that the judge removed.
-function applyMask({ positives, candidates }, cosines, settings, labeled) {
-  const pairs = cosines.length;
-  if (settings.mask !== "self") return matrix(pairs, pairs, () => false);
+// judged: cosines of the judge.
+function applyMask({ positives, candidates }, judged, settings, labeled) {
+  const pairs = judged.length;
+  if (settings.mask === "none") return matrix(pairs, pairs, () => false);
   return matrix(pairs, pairs, (i, j) => {
     if (positives[i][j] || !candidates[i][j]) return false;
     const label = labeled(i, j);
-    const isRemoved = label === null && cosines[i][j] > cosines[i][i] - settings.mask_margin + TIE;
+    const isRemoved = label === null && judged[i][j] > judged[i][i] - settings.mask_margin + TIE;
     if (label === true || isRemoved) candidates[i][j] = false;
     return isRemoved;
   });
@@ -139,18 +140,19 @@ function prepare(batch, settings) {
     const positive = batch.labels.map((label) => label > settings.threshold), pairs = positive.length;
     const [queries, documents] = [batch.queries, batch.documents].map((vectors) => normalize(vectors, "l2"));
     const cosines = matrix(pairs, pairs, (i, j) => dot(queries[i], documents[j]));
+    const judged = settings.mask === "guide" ? batch.guide : cosines;
     // The label of a cell off the diagonal whose texts are a pair of the batch, null if they are none.
     const label = (i, j) => {
       const rows = positive.filter((_, k) => batch.query_ids[k] === batch.query_ids[i] && batch.document_ids[k] === batch.document_ids[j]);
       return rows.length ? rows.some(Boolean) : null;
     };
     const rowMasks = masks(settings, positive, batch.query_ids, batch.document_ids);
-    rowMasks.masked = applyMask(rowMasks, cosines, settings, label);
+    rowMasks.masked = applyMask(rowMasks, judged, settings, label);
     const columnMasks = settings.symmetric ? masks(settings, positive, batch.document_ids, batch.query_ids) : null;
-    if (columnMasks) columnMasks.masked = applyMask(columnMasks, transpose(cosines), settings, (i, j) => label(j, i));
+    if (columnMasks) columnMasks.masked = applyMask(columnMasks, transpose(judged), settings, (i, j) => label(j, i));
     const strength = settings.hardness === "in_batch_negatives" ? settings.hardness_strength : 0;
     return {
-      similarity: matrix(left.length, right.length, (i, j) => dot(left[i], right[j])), positive, rowMasks, columnMasks, cosines,
+      similarity: matrix(left.length, right.length, (i, j) => dot(left[i], right[j])), positive, rowMasks, columnMasks, judged,
       bumps: strength ? matrix(pairs, pairs, (i, j) => (i === j ? 0 : strength * cosines[i][j])) : null,
     };
   }
@@ -159,7 +161,7 @@ function prepare(batch, settings) {
 // All values of the panels. batch: queries, documents, labels, query_ids, document_ids; settings: of the lab.
 function explainBatch(batch, settings) {
   const pairs = batch.queries.length;
-  const { similarity, positive, rowMasks, columnMasks, cosines, bumps } = prepare(batch, settings);
+  const { similarity, positive, rowMasks, columnMasks, judged, bumps } = prepare(batch, settings);
   const logits = similarity.map((row) => row.map((value) => value / settings.temperature));
   const rows = direction(logits, rowMasks, settings, bumps);
   const columns = columnMasks ? direction(transpose(logits), columnMasks, settings) : null;
@@ -174,7 +176,7 @@ function explainBatch(batch, settings) {
   const second = columns ? total(columns.losses) / count : null;
   const anchorLosses = rows.losses.map((loss, i) => (rows.positives[i].some(Boolean) ? loss : -Infinity));
   return {
-    similarity, logits, gradient, rows, columns, positive, count, weight, first, second, cosines, bumps,
+    similarity, logits, gradient, rows, columns, positive, count, weight, first, second, judged, bumps,
     total: weight * (first + (second ?? 0)),
     gradientSum: total(gradient.flat().map(Math.abs)),
     effective: effectiveNegatives(rows),

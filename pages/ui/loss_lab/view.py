@@ -1,6 +1,6 @@
 """Loss lab: state from a link, batch selection, panels, toy training and next steps."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -163,6 +163,8 @@ def lab(batch: LabBatch) -> LabState:
                 st.markdown(f"**{term.replace('_', ' ').capitalize()}**. {help_text(term)}")
     pinned = start.pinned if start.pinned and max(start.pinned) < len(batch) else None
     second = (start.compare or LabSettings(temperature=0.5)) if is_comparison else None
+    if "guide" in (start.settings.mask, second and second.mask) and batch.guide is None:
+        st.caption("Only the example batches have vectors of a guide; the mask `guide` is off for this batch.")
     state = lab_component(batch, start.settings, key=_key("lab"), compare=second, pinned=pinned)
     _update(**vars(state))
     return state
@@ -221,7 +223,7 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
 
 
 def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool) -> LossConfig:
-    config = {"name": name} | (asdict(settings) if name == "bsc" else {})
+    config = {"name": name} | (settings.loss_values() if name == "bsc" else {})
     config |= {"learn_temperature": learn_temperature} if name in ("bsc", "mnrl") else {}
     return LOSS_CONFIGS[name].model_validate(config)  # type: ignore[return-value]
 
@@ -250,7 +252,7 @@ def write_link(state: LabState) -> None:
 
 def next_steps(batch: LabBatch, result: Explanation, state: LabState) -> None:
     """Draw the button that opens a new run with these settings, and the one for the cells as CSV."""
-    settings = {"loss": {"name": "bsc", **asdict(state.settings), "learn_temperature": link().learn_temperature}}
+    settings = {"loss": {"name": "bsc", **state.settings.loss_values(), "learn_temperature": link().learn_temperature}}
     with page_layout.action_bar():
         page_layout.next_step_button("Use in a run", "train", key="learn.run", settings=settings)
         display.csv_button(lambda: cells(batch, result), name="loss-lab", key="learn.data")
