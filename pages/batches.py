@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.ui.batches import batch_view, groups, plan_controls, plan_figures, plans
+from pages.ui.batches import batch_view, groups, plan_controls, plan_figures, plans, triage
 from pages.ui.batches.source import load_source
 from pages.ui.components import display, page_layout
 
@@ -26,6 +26,7 @@ with left:
     batch_view.draw_matrix(batch)
 with right:
     batch_view.draw_pinned_pair(batch, source)
+triage.draw(batch, source)
 batch_view.draw_pair_tables(batch, source)
 groups.draw(batch, stats[strategy], settings.strategies[strategy], source.vectors_key)
 

@@ -15,7 +15,7 @@ from bsc_core.data import PairDataset
 from bsc_core.data.decisions import Decision, TextPair, add_decisions, read_decisions, undo_decisions
 from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
-from pages.ui.batches.source import BatchSource
+from pages.ui.batches.source import BatchSource, revise
 from pages.ui.components import display, glossary
 from pages.ui.components.browser.mount import matrix_canvas
 
@@ -223,12 +223,14 @@ def _draw_mark_button(batch: BatchView, source: BatchSource, kind: str) -> None:
 def _mark(source: BatchSource, texts: TextPair) -> None:
     if source.false_negatives is not None:
         add_decisions(source.false_negatives, [Decision(*texts)])
+        revise()
         st.toast("Marked. The loss ignores the pair, and its rows are never in the same batch.", icon=":material/flag:")
 
 
 def _unmark(source: BatchSource, texts: TextPair) -> None:
     if source.false_negatives is not None:
         undo_decisions(source.false_negatives, [texts])
+        revise()
 
 
 def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:

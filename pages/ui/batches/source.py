@@ -20,6 +20,9 @@ MAX_TEXTS_INLINE = 3000
 """Texts that are encoded while the page waits; more are encoded in a background task."""
 
 
+REVISION = "batches.triage.revision"
+
+
 @dataclass(frozen=True, eq=False)
 class BatchSource:
     """Rows to plan and the vectors of their texts."""
@@ -39,6 +42,11 @@ class BatchSource:
     def with_model(self, name: str) -> BatchSource:
         """Return the same rows with the vectors of another model of the run."""
         return replace(self, vectors=self.models[name], vectors_key=_vectors_key(self.models[name]))
+
+
+def revise() -> None:
+    """Build the queue of the triage again on the next run of the page, because decisions were changed elsewhere."""
+    st.session_state[REVISION] = st.session_state.get(REVISION, 0) + 1
 
 
 def load_source(context: page_layout.Context) -> BatchSource:

@@ -1,0 +1,220 @@
+"""Triage of likely false negatives by keyboard: the queue of pairs, and the decisions sent by the browser."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from bsc_core import formatting
+from bsc_core.batching import LikelyFalseNegative, likely_false_negatives, nearest_false_negatives
+from bsc_core.data.decisions import (
+    KINDS,
+    Decision,
+    TextPair,
+    add_decisions,
+    as_text,
+    decisions_sentence,
+    merge_decisions,
+    read_decisions,
+    undo_decisions,
+)
+from bsc_core.errors import BscError
+from pages.ui.batches.batch_view import BatchView
+from pages.ui.batches.source import REVISION, BatchSource, revise
+from pages.ui.components import data_cache, display
+from pages.ui.components.browser.mount import mount
+
+ALL, BATCH = "All training pairs", "This batch"
+MAX_QUEUE = 500
+"""Pairs in the queue of the triage."""
+MAX_SEARCHED = 20_000
+"""Training pairs up to which all of them are searched."""
+QUEUE, WHO, ERROR = "batches.queue", "batches.who", "batches.triage.error"
+UPLOAD, CHOICES = "batches.colleague", "batches.conflicts"
+ABOUT = (
+    "All training pairs: undecided documents that are closer to a query than its positive, as a mask with this encoder "
+    "as guide and margin 0 removes them, or whose pair has a nearly equal text. "
+    "This batch: the likely false negatives of the batch above."
+)
+
+_triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
+
+
+@st.fragment
+def draw(batch: BatchView, source: BatchSource) -> None:
+    """Draw the triage of the suspected pairs, and the file of decisions."""
+    st.header("Triage", anchor=False)
+    path = source.false_negatives
+    if path is None:
+        st.caption("Select the run's dataset above to decide pairs.")
+        return
+    scopes = [ALL, BATCH] if len(source.train) <= MAX_SEARCHED else [BATCH]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        scope = st.segmented_control(
+            "Pairs", scopes, default=scopes[0], required=True, key="batches.triage.scope", help=ABOUT
+        )
+        st.text_input("Your name (optional)", key=WHO, persist_state="session", width=220)
+    identifier, pairs = _queue(scope or scopes[0], batch, source)
+    try:
+        decided = {decision.pair: decision.decision for decision in _saved(path)}
+    except BscError as error:
+        display.error_box(error)
+        return
+    if failed := st.session_state.pop(ERROR, None):
+        display.error_box(failed)
+    if pairs:
+        key = f"batches.triage.{identifier}"
+        saved = [decided.get((pair["query"], pair["document"])) for pair in pairs]
+        data = {"id": identifier, "pairs": pairs, "saved": saved}
+        _triage(data=data, key=key, on_decisions_change=lambda: _save(key, path, pairs))
+    else:
+        st.caption("No pair of these is suspected.")
+    _draw_file(path)
+
+
+def _queue(scope: str, batch: BatchView, source: BatchSource) -> tuple[str, list[dict[str, Any]]]:
+    """Return an identifier and the pairs to decide, unchanged while they are decided.
+
+    The queue is built again for other rows, another scope or other vectors, and when decisions are changed elsewhere.
+    """
+    rows = batch.rows.tobytes() if scope == BATCH else source.train.line.tobytes()
+    named = repr((scope, source.vectors_key, batch.dataset.texts.digest, st.session_state.get(REVISION, 0)))
+    identifier = hashlib.sha256(named.encode() + rows).hexdigest()[:16]
+    previous = st.session_state.get(QUEUE)
+    if previous is None or previous[0] != identifier:
+        if scope == BATCH:
+            suspected = likely_false_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_QUEUE)
+        else:
+            suspected = nearest_false_negatives(batch.dataset, batch.vectors, top=MAX_QUEUE)
+        previous = st.session_state[QUEUE] = (identifier, [_pair(batch, one) for one in suspected])
+    identifier, pairs = previous
+    return identifier, pairs
+
+
+def _pair(batch: BatchView, one: LikelyFalseNegative) -> dict[str, Any]:
+    return {
+        "query": batch.text("query", one.query_row),
+        "positive": batch.text("document", one.query_row),
+        "document": batch.text("document", one.document_row),
+        "lines": [int(batch.dataset.line[row]) for row in (one.query_row, one.document_row)],
+        "cosine": round(one.similarity, 3),
+        "positive_cosine": round(one.positive_similarity, 3),
+        "reasons": [str(reason) for reason in one.reasons],
+    }
+
+
+def _saved(path: Path) -> list[Decision]:
+    return read_decisions(path) if path.is_file() else []
+
+
+def _save(key: str, path: Path, pairs: Sequence[dict[str, Any]]) -> None:
+    """Save the decisions that the browser has taken since it last sent them; one that it has undone is removed."""
+    sent = dict((st.session_state.get(key) or {}).get("decisions") or {})  # all of the queue
+    previous: dict[str, Any] = st.session_state.get(f"{key}.saved", {})
+    changes = {number: kind for number, kind in sent.items() if number not in previous or previous[number] != kind}
+    added, undone = _changes(changes, pairs, str(st.session_state.get(WHO) or "").strip())
+    try:
+        if added:
+            add_decisions(path, added)
+        if undone:
+            undo_decisions(path, undone)
+        st.session_state[f"{key}.saved"] = sent
+    except (BscError, OSError) as error:
+        st.session_state[ERROR] = f"{path}: the decisions were not saved: {error}"
+
+
+def _changes(
+    changes: Mapping[str, Any], pairs: Sequence[dict[str, Any]], who: str
+) -> tuple[list[Decision], list[TextPair]]:
+    """Return new decisions and the pairs whose decision was undone. changes: number of a pair -> kind or None."""
+    added, undone = [], []
+    for number, kind in changes.items():
+        if not number.isdecimal() or int(number) >= len(pairs):
+            continue
+        query, document = pairs[int(number)]["query"], pairs[int(number)]["document"]
+        if kind in KINDS:
+            added.append(Decision(query, document, kind, who))
+        elif kind is None:
+            undone.append((query, document))
+    return added, undone
+
+
+def _draw_file(path: Path) -> None:
+    """Draw the count of decisions, the buttons of the file, and the merge with a colleague's file."""
+    decisions = _saved(path)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"{decisions_sentence(decisions)}. Saved after each key; new plans and new runs use them.")
+        if st.button(
+            "Update the plans", key="batches.triage.update", icon=":material/refresh:", disabled=not decisions
+        ):
+            revise()
+            st.rerun()
+        st.download_button(
+            "Download decisions",
+            as_text(decisions),
+            "decisions.tsv",
+            "text/tab-separated-values",
+            key="batches.triage.download",
+            icon=":material/download:",
+            disabled=not decisions,
+            on_click="ignore",
+        )
+    with st.expander("Merge a colleague's decisions", icon=":material/merge:", key="batches.triage.merge"):
+        file = st.file_uploader("File of decisions", ["tsv", "csv"], key=UPLOAD)
+        if file is not None:
+            try:
+                _draw_merge(path, decisions, _uploaded(file))
+            except BscError as error:
+                display.error_box(error)
+
+
+def _uploaded(file: Any) -> list[Decision]:
+    """Read the uploaded decisions; an error names the file as the user knows it."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(dir=data_cache.run_store().root) as folder:
+        copy = Path(folder) / f"decisions{Path(file.name).suffix.lower()}"
+        copy.write_bytes(file.getvalue())
+        try:
+            return read_decisions(copy)
+        except BscError as error:
+            raise type(error)(str(error).replace(str(copy), file.name)) from None
+
+
+def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Decision]) -> None:
+    """Draw what a merge adds and the conflicts, each with a choice."""
+    merged = merge_decisions(decisions, theirs)
+    conflicts = formatting.plural(len(merged.conflicts), "conflict")
+    st.markdown(f"**{formatting.plural(merged.added, 'new decision')}, {conflicts}**")
+    for number, (mine, other) in enumerate(merged.conflicts):
+        with st.container(border=True, key=f"{CHOICES}.{number}"):
+            display.plain_text("Query", mine.query)
+            display.plain_text("Document", mine.document)
+            names = {"mine": mine, "theirs": other}
+            st.radio(
+                "Decision",
+                list(names),
+                format_func=lambda name, names=names: _choice(name, names[name]),
+                key=f"{CHOICES}.{number}.choice",
+                horizontal=True,
+                label_visibility="collapsed",
+            )
+    changed = merged.added or merged.conflicts
+    if st.button("Merge decisions", key="batches.triage.apply", icon=":material/merge:", disabled=not changed):
+        known = {decision.pair for decision in decisions}
+        new = [decision for decision in merged.decisions if decision.pair not in known]
+        choices = [st.session_state.get(f"{CHOICES}.{number}.choice") for number in range(len(merged.conflicts))]
+        chosen = [pair[1] for pair, name in zip(merged.conflicts, choices, strict=True) if name == "theirs"]
+        add_decisions(path, [*new, *chosen])
+        revise()
+        st.rerun()
+
+
+def _choice(name: str, decision: Decision) -> str:
+    """Return the label of one side of a conflict, such as `theirs: drop (Ada)`."""
+    who = f" ({decision.who})" if decision.who else ""
+    return f"{name}: {decision.decision.replace('_', ' ')}{who}"

@@ -1,0 +1,105 @@
+"""Triage of likely false negatives on the Batches page: by keyboard, with undo, reload, a run, and a merge."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from bsc_core.data.decisions import Decision, as_text, read_decisions
+from tests.helpers.waiting import wait_until
+
+KINDS = {"p": "positive", "d": "drop", "n": "true_negative"}
+PAIRS_PER_MINUTE = 20
+
+
+def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_server, visitor):
+    visit = visitor(private_server)
+    visit.open("batches", encoder="static", **{"batches.strategies": "nearest"})
+    page, path = visit.page, private_server.store.root / "false_negatives" / "sample.tsv"
+    card = page.get_by_role("group", name="Pair to decide.")
+    card.focus()
+    keys = ["p", "d", "n", "d"] * 5
+    expected, start = {}, time.monotonic()
+    for number, key in enumerate(keys):
+        expect(page.get_by_text(re.compile(rf"^\d+ of \d+ · {number} decided"))).to_be_visible()
+        expected[shown_pair(card)] = KINDS[key]
+        card.press(key)
+    expect(page.get_by_text(re.compile(rf" · {len(keys)} decided"))).to_be_visible()
+    minutes = (time.monotonic() - start) / 60
+    assert len(keys) / minutes >= PAIRS_PER_MINUTE
+    wait_until(lambda: decided(path) == expected, lambda: str(decided(path)))
+
+    card.press("u")
+    wait_until(lambda: decided(path) == dict(list(expected.items())[:-1]), lambda: str(decided(path)))
+    assert shown_pair(card) == list(expected)[-1], "undo returns to the pair"
+    card.press("k")
+    assert shown_pair(card) == list(expected)[-2]
+    card.press("ArrowRight")
+    page.get_by_role("button", name="Drop").click()
+    wait_until(lambda: decided(path) == expected, lambda: str(decided(path)))
+
+    page.reload()
+    visit.wait("Which negatives does a batch contain")
+    applied = re.compile(r"20 decisions applied: 5 positives, 10 dropped, 5 true negatives; \d+ rows? removed")
+    expect(page.get_by_text(applied)).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^1 of \d+ · 0 decided"))).to_be_visible()
+    visit.click_button("Train with this plan")
+    visit.wait("What will this run do")
+    expect(page.get_by_text(applied)).to_be_visible()
+
+
+def test_a_colleagues_decisions_are_merged_with_a_choice_for_each_conflict(private_server, visitor, tmp_path):
+    visit = visitor(private_server)
+    visit.open("batches", encoder="static", **{"batches.strategies": "nearest"})
+    page, path = visit.page, private_server.store.root / "false_negatives" / "sample.tsv"
+    card = page.get_by_role("group", name="Pair to decide.")
+    pairs = []
+    card.focus()
+    for key in "dpd":
+        pairs.append(shown_pair(card))
+        card.press(key)
+    wait_until(lambda: len(decided(path)) == 3, lambda: str(decided(path)))
+    theirs = [
+        Decision(*pairs[0], "positive", "Ada"),
+        Decision(*pairs[1], "drop", "Ada"),
+        Decision("a", "b", "drop", "Ada"),
+    ]
+    file = tmp_path / "ada.tsv"
+    file.write_text(as_text(theirs), encoding="utf-8")
+    page.get_by_text("Merge a colleague's decisions").click()
+    upload(visit, file)
+    expect(page.get_by_text("1 new decision, 2 conflicts")).to_be_visible()
+    page.get_by_text("theirs: positive (Ada)").click()
+    visit.wait()
+    visit.click_button("Merge decisions")
+    merged = {pairs[0]: "positive", pairs[1]: "positive", pairs[2]: "drop", ("a", "b"): "drop"}
+    wait_until(lambda: decided(path) == merged, lambda: str(decided(path)))
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download decisions").click()
+    assert {one.pair: one.decision for one in read_decisions(download.value.path())} == merged
+
+    wrong = tmp_path / "wrong.tsv"
+    wrong.write_text("query\tdocument\tdecision\na\tb\tdrop\na\tb\tpositive\n", encoding="utf-8")
+    upload(visit, wrong)
+    expect(
+        page.get_by_text("wrong.tsv: row 3 decides positive for a pair that an earlier row decides drop")
+    ).to_be_visible()
+    assert decided(path) == merged
+
+
+def shown_pair(card) -> tuple[str, str]:
+    """Return the texts of the query and of the suspected document."""
+    query, _, document = card.locator(".text").all_inner_texts()
+    return query, document
+
+
+def decided(path: Path) -> dict[tuple[str, str], str]:
+    return {one.pair: one.decision for one in read_decisions(path)} if path.is_file() else {}
+
+
+def upload(visit, file: Path) -> None:
+    visit.page.get_by_test_id("stFileUploader").locator("input").set_input_files(file)
+    visit.wait()
