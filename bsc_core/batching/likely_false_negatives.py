@@ -16,6 +16,8 @@ from bsc_core.types import Ids, Indices, Mask, Vectors
 
 NEARLY_EQUAL = 0.8
 """Jaccard similarity of words from which two texts count as nearly equal."""
+NEARLY_EQUAL_COSINE = 0.8
+"""Cosine of two documents from which `nearest_false_negatives` counts them as nearly the same."""
 WORD = re.compile(r"\w+")
 
 
@@ -100,7 +102,8 @@ def nearest_false_negatives(dataset: PairDataset, embeddings: Vectors, top: int 
 
     Candidates are the `NEIGHBORS` nearest documents of each query that no label and no person has decided. They are
     likely false negatives where they are closer than the query's positive (the pairs that the mask of a guide with
-    margin 0 removes), or if one of the two texts is nearly the same as that of the positive pair.
+    margin 0 removes), or if one of the two texts is nearly the same as that of the positive pair, by its words or, for
+    the document, by its vector.
 
     Args:
         dataset: The dataset.
@@ -116,23 +119,31 @@ def nearest_false_negatives(dataset: PairDataset, embeddings: Vectors, top: int 
         return []
     positions, scores = top_k(embeddings[query_texts], embeddings[document_texts], min(NEIGHBORS, len(document_rows)))
     positive_scores = paired_cosines(embeddings[query_texts], embeddings[dataset.document[query_rows]])  # (Q,)
-    index, rank = np.nonzero(~_decided(dataset, query_rows, document_texts[positions].astype(np.int32)))
+    undecided = ~_decided(dataset, query_rows, document_texts[positions].astype(np.int32))
+    number, column = np.nonzero(undecided)
+    queries, documents = query_rows[number], document_rows[positions[number, column]]
+    similar = paired_cosines(embeddings[dataset.document[queries]], embeddings[dataset.document[documents]])
+    closer = scores[number, column] > positive_scores[number]
     found = []
-    for number, column in zip(index.tolist(), rank.tolist(), strict=True):
-        query_row, document_row = int(query_rows[number]), int(document_rows[positions[number, column]])
-        score, positive_score = float(scores[number, column]), float(positive_scores[number])
-        texts = [(dataset.document, Reason.NEAR_DOCUMENT), (dataset.query, Reason.NEAR_QUERY)]
-        reasons = [
-            reason
-            for ids, reason in texts
-            if bool(nearly_equal(dataset.texts.take(ids[[query_row, document_row]]))[0, 1])
-        ]
-        reasons += [Reason.CLOSER] if score > positive_score else []
-        if reasons:
-            found.append(LikelyFalseNegative(query_row, document_row, score, positive_score, tuple(reasons)))
+    for index, (query_row, document_row) in enumerate(zip(queries.tolist(), documents.tolist(), strict=True)):
+        near = [_nearly_equal(dataset, ids, query_row, document_row) for ids in (dataset.document, dataset.query)]
+        holds = {
+            Reason.NEAR_DOCUMENT: near[0] or similar[index] >= NEARLY_EQUAL_COSINE,
+            Reason.NEAR_QUERY: near[1],
+            Reason.CLOSER: bool(closer[index]),
+        }
+        if any(holds.values()):
+            score, positive = float(scores[number[index], column[index]]), float(positive_scores[number[index]])
+            reasons = tuple(reason for reason, is_true in holds.items() if is_true)
+            found.append(LikelyFalseNegative(query_row, document_row, score, positive, reasons))
     order = list(Reason)
-    found.sort(key=lambda one: (order.index(one.reasons[0]), one.positive_similarity - one.similarity))
+    found.sort(key=lambda one: (order.index(one.reasons[0]), -one.similarity))
     return found[:top]
+
+
+def _nearly_equal(dataset: PairDataset, ids: Ids, first: int, second: int) -> bool:
+    """Return whether the texts of two rows are nearly equal. ids: (N,) a column of text ids."""
+    return bool(nearly_equal(dataset.texts.take(ids[[first, second]]))[0, 1])
 
 
 def _decided(dataset: PairDataset, query_rows: Indices, documents: Ids) -> Mask:

@@ -214,9 +214,10 @@ class DataConfig(Section):
     separate_sides: bool = False
     """Encode queries and documents separately, so that a text that is both has two vectors. Set by the prompts of the
     encoder."""
-    false_negatives: str | None = Field(None, title="Marked false negatives")
-    """File with the columns query and document: pairs that are not negatives. The loss does not use them as negatives,
-    and their rows are not in one batch."""
+    false_negatives: str | None = Field(None, title="Decisions about false negatives")
+    """File with the columns query, document and decision (positive, drop or true_negative; drop where the column is
+    missing). Positive and dropped pairs are never negatives, and their rows are not in one batch. No mask removes a
+    true negative."""
     examples: ExamplesConfig | None = Field(None, title="Examples from sentences")
     """Generate pairs or triplets from classified sentences."""
     negatives: NegativesConfig | None = None

@@ -62,6 +62,8 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
         for name, request in requests.items():
             for warning in plan_warnings(request.config, pairs):
                 st.caption(f"{name}: {warning}.")
+        if source.false_negatives is not None:
+            st.markdown(":material/rule: [Decide the likely false negatives by keyboard](#triage)")
         if applied := applied_sentence(source.train):
             st.caption(f"{applied}.")
 

@@ -29,8 +29,8 @@ from pages.ui.components import data_cache, display
 from pages.ui.components.browser.mount import mount
 
 ALL, BATCH = "All training pairs", "This batch"
-MAX_QUEUE = 500
-"""Pairs in the queue of the triage."""
+MAX_QUEUE = 100
+"""Pairs in the queue of the triage; an update of the plans shows the next ones."""
 MAX_SEARCHED = 20_000
 """Training pairs up to which all of them are searched."""
 QUEUE, WHO, ERROR = "batches.queue", "batches.who", "batches.triage.error"
@@ -47,13 +47,17 @@ _triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
 @st.fragment
 def draw(batch: BatchView, source: BatchSource) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions."""
-    st.header("Triage", anchor=False)
+    st.header("Triage of likely false negatives", anchor="triage")
+    st.caption(
+        "Does the suspected document answer the query? Positive: it does. Drop: unclear, so the loss ignores the pair. "
+        "True negative: it does not, so no mask removes the pair."
+    )
     path = source.false_negatives
     if path is None:
         st.caption("Select the run's dataset above to decide pairs.")
         return
     scopes = [ALL, BATCH] if len(source.train) <= MAX_SEARCHED else [BATCH]
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    with st.container(horizontal=True):
         scope = st.segmented_control(
             "Pairs", scopes, default=scopes[0], required=True, key="batches.triage.scope", help=ABOUT
         )
