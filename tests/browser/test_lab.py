@@ -131,6 +131,33 @@ def test_a_cell_is_pinned_by_click_and_by_keyboard_with_its_formula(visit) -> No
     expect(board.locator(".cell.pinned")).to_have_count(0)
 
 
+def test_the_label_of_a_cell_contains_its_marks(visit) -> None:
+    visit.open("learn", preset="repeats", mask="self", mask_margin="0.3")
+    board, result = visit.page.locator(".board"), explain_batch(preset_batch("repeats"), mask="self", mask_margin=0.3)
+
+    def label(row: int, column: int) -> str:
+        cell = board.locator(f".panel.similarity .cell[data-cell='{row},{column}']")
+        expect(cell).to_have_attribute("aria-label", SOME_NUMBER)
+        return cell.get_attribute("aria-label") or ""
+
+    assert label(0, 0).endswith("; positive pair")
+    assert "; repeated text: suspected false negative" in label(0, 4)
+    row, column = np.argwhere(result.row_masked)[0]
+    assert "; removed by the false-negative mask" in label(row, column)
+
+
+def test_cells_without_numbers_show_the_sign_of_the_gradient(visit) -> None:
+    visit.open("learn", source="circle", pairs="12", temperature="0.3")
+    board = visit.page.locator(".board")
+    gradient = shown(board, "gradient")
+    texts = board.locator(".panel.gradient .cell").all_inner_texts()
+    digits = 3 if float(board.locator(".panel.gradient .high").inner_text()) < 0.1 else 2
+    rounded = np.round(gradient.ravel(), digits)
+    assert texts == ["+" if value > 0 else "\N{MINUS SIGN}" if value < 0 else "" for value in rounded]
+    assert {"+", "\N{MINUS SIGN}"} < set(texts)
+    assert set(board.locator(".panel.probability .cell").all_inner_texts()) == {""}
+
+
 def test_a_masked_cell_says_why_it_left_and_a_weighted_one_its_factor(visit) -> None:
     settings = {"mask": "self", "mask_margin": 0.3, "hardness": "in_batch_negatives"}
     batch = preset_batch("confusable")

@@ -89,11 +89,7 @@ class Lab {
     const key = [...present].sort().join(" ");
     if (key === this.legendKey) return;
     this.legendKey = key;
-    const marks = {
-      pair: "positive pair", negative: "negative pair", positive: "another positive",
-      copy: "repeated text: suspected false negative", out: "excluded", masked: "removed by the false-negative mask",
-    };
-    this.legend.replaceChildren(...Object.entries(marks).filter(([mark]) => present.has(mark)).map(([mark, label]) =>
+    this.legend.replaceChildren(...Object.entries(MARKS).filter(([mark]) => present.has(mark)).map(([mark, label]) =>
       element("span", {}, element("i", { class: `cell ${mark}` }), label)));
   }
 

@@ -22,6 +22,11 @@ const KINDS = {
   gradient: { scale: "gradient", range: (_, lab) => [-lab.gradientLimit, lab.gradientLimit] },
   change: { scale: "gradient", range: (values) => symmetricRange(values, 1e-6) },
 };
+// What the marks of a cell mean, by CSS class.
+const MARKS = {
+  pair: "positive pair", negative: "negative pair", positive: "another positive",
+  copy: "repeated text: suspected false negative", out: "excluded", masked: "removed by the false-negative mask",
+};
 
 class Panel {
   // kind: a key of KINDS. texts: {queries, documents} on the axes, or null for numbers only.
@@ -35,7 +40,7 @@ class Panel {
     this.legend = element("div", { class: "legend" }, this.low, this.bar, this.high, this.unit,
       ...(kind === "gradient" ? [this.rescale] : []));
     this.cells = matrix(this.size, this.size, (i, j) => this.buildCell(i, j));
-    this.highlighted = [];
+    Object.assign(this, { highlighted: [], marked: matrix(this.size, this.size, () => "") });
     this.grid = element("div", { class: texts ? "matrix with-texts" : "matrix", role: "grid" }, ...this.buildRows(texts));
     this.grid.style.setProperty("--size", this.size);
     this.root = element("section", { class: `panel ${kind}` }, this.title, this.grid, this.legend);
@@ -81,7 +86,11 @@ class Panel {
   paint({ values, title, marks, describe, unit }) {
     const { scale, range } = KINDS[this.kind], shades = this.lab.shades[scale];
     const [low, high] = range(values, this.lab);
-    const cellDigits = this.kind === "gradient" && high < 0.1 ? 3 : 2, hasText = this.size <= 8;
+    const cellDigits = this.kind === "gradient" && high < 0.1 ? 3 : 2;
+    // Green and orange look alike to some users, so cells that are too small for numbers show the sign.
+    const hasNumbers = this.size <= 8, hasText = hasNumbers || scale === "gradient";
+    const sign = (value) => (Number(value.toFixed(cellDigits)) === 0 ? "" : value > 0 ? "+" : "\u2212");
+    if (marks) this.marked = marks;
     setText(this.title, title);
     this.grid.setAttribute("aria-label", title);
     values.forEach((row, i) => row.forEach((value, j) => {
@@ -93,15 +102,21 @@ class Panel {
         cell.style.backgroundColor = shades[shade].fill;
         if (hasText) cell.style.color = shades[shade].ink;
       }
-      if (hasText) setText(cell, number(value, cellDigits));
+      if (hasText) setText(cell, hasNumbers ? number(value, cellDigits) : sign(value));
       if (marks) cell.className = `cell ${marks[i][j]}`;
-      if (!this.lab.isDragging) cell.setAttribute("aria-label", `${cellName(i, j)}: ${describe(value)}`);
+      if (this.lab.isDragging) return;
+      cell.setAttribute("aria-label", [`${cellName(i, j)}: ${describe(value)}`, ...this.meanings(i, j)].join("; "));
     }));
     const digits = high < 0.1 ? 3 : high < 10 ? 2 : 0;
     setText(this.low, number(low, digits));
     setText(this.high, number(high, digits));
     setText(this.unit, unit);
     if (this.kind === "gradient") setText(this.rescale, this.lab.isRescaled ? "Fixed color scale" : "Rescale colors");
+  }
+
+  // The meanings of the marks of a cell.
+  meanings(i, j) {
+    return this.marked[i][j].split(" ").filter(Boolean).map((mark) => MARKS[mark]);
   }
 
   highlight(hovered, pinned) {
