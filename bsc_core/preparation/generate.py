@@ -13,6 +13,7 @@ from bsc_core.data.generation.from_classes import Neighbors
 from bsc_core.data.generation.negatives import (
     Candidates,
     MinedNegatives,
+    RankedCandidates,
     at_ranks,
     find_candidates,
     hardest_below,
@@ -232,24 +233,53 @@ def mine(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: Ne
         unit: (U, D) vectors of length 1, row i for text i.
         config: Window and limits.
     """
-    enough = config.range_min + config.count * (10 if config.has_limits else 1) + candidates.most_excluded
-    depth = min(len(candidates.document), (config.range_max or enough) + candidates.most_excluded)
-    of_rows = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document])
-    positive = np.full(len(candidates.query), np.inf, dtype=np.float32)
-    np.minimum.at(positive, candidates.query_of_row, of_rows)
-    search = NeighborSearch(unit, "cosine", rows=candidates.document)
     generator = np.random.default_rng(config.seed)
-    parts = []
-    for queries in _blocks(np.arange(len(positive)), depth):
-        ranked, cosines = search.nearest(unit[candidates.query[queries]], depth)
-        excluded = candidates.is_excluded(queries[:, None], ranked)
-        parts.append(in_window(ranked, cosines, excluded, positive[queries], config, generator))
+    parts = [
+        in_window(part, config, generator)
+        for part in _rank_candidates(dataset, candidates, unit, search_depth(candidates, config))
+    ]
+    positive = np.concatenate([part.positive for part in parts])
     return MinedNegatives(
         np.concatenate([part.negatives for part in parts]),
         np.concatenate([part.cosines for part in parts]),
         positive,
         {name: np.concatenate([part.dropped[name] for part in parts]) for name in parts[0].dropped},
     )
+
+
+def search_depth(candidates: Candidates, config: NegativesConfig) -> int:
+    """Return how many of the nearest documents the method window considers, including the excluded ones."""
+    enough = config.range_min + config.count * (10 if config.has_limits else 1) + candidates.most_excluded
+    return min(len(candidates.document), (config.range_max or enough) + candidates.most_excluded)
+
+
+def rank_candidates(dataset: PairDataset, candidates: Candidates, unit: Vectors, depth: int) -> RankedCandidates:
+    """Return the `depth` nearest documents of each distinct query, for `in_window` with several settings.
+
+    Arguments as in `mine`.
+    """
+    parts = list(_rank_candidates(dataset, candidates, unit, depth))
+    names = ("ranked", "cosines", "excluded", "positive")
+    return RankedCandidates(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def _rank_candidates(
+    dataset: PairDataset, candidates: Candidates, unit: Vectors, depth: int
+) -> Iterator[RankedCandidates]:
+    """Yield the nearest documents of the queries, in blocks."""
+    positive = np.full(len(candidates.query), np.inf, dtype=np.float32)
+    np.minimum.at(positive, candidates.query_of_row, positive_cosines(dataset, unit))
+    search = NeighborSearch(unit, "cosine", rows=candidates.document)
+    for queries in _blocks(np.arange(len(positive)), depth):
+        ranked, cosines = search.nearest(unit[candidates.query[queries]], depth)
+        excluded = candidates.is_excluded(queries[:, None], ranked)
+        yield RankedCandidates(ranked, cosines, excluded, positive[queries])
+
+
+def positive_cosines(dataset: PairDataset, unit: Vectors) -> Vectors:
+    """Return the cosine of each pair, (N,). unit: (U, D) vectors of length 1."""
+    cosines: Vectors = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document])
+    return cosines
 
 
 def _window(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,20 @@ import numpy as np
 
 from bsc_core.config import DataConfig, NegativesConfig
 from bsc_core.data.dataset import DatasetSplits
-from bsc_core.data.generation.negatives import Candidates, MinedNegatives, find_candidates
+from bsc_core.data.generation.negatives import Candidates, MinedNegatives, find_candidates, in_window
 from bsc_core.data.io.export import as_parquet, as_tsv
 from bsc_core.data.load import load_data
 from bsc_core.encoders import embed
 from bsc_core.errors import DataError
 from bsc_core.files import atomic_write
 from bsc_core.neighbors import unit_rows
-from bsc_core.preparation.generate import mine
-from bsc_core.types import Progress
+from bsc_core.preparation.generate import mine, positive_cosines, rank_candidates, search_depth
+from bsc_core.types import Progress, Vectors
 
 WRITERS: dict[str, Callable[[dict[str, list[Any]]], bytes]] = {".tsv": as_tsv, ".parquet": as_parquet}
+LAYOUTS = ("triplet", "n-tuple", "labeled-pair")
+MIN_DEPTH = 200
+"""Documents that a search ranks for each query at least, so that other limits need no other search."""
 SHOWN = 50
 """Most examples and queries without negatives in a report."""
 
@@ -56,7 +60,7 @@ def mine_file(
     candidates = find_candidates(data.train, data.corpus)
     unit = unit_rows(embed(settings.encoder, data.texts, progress=progress))
     mined = mine(data.train, candidates, unit, settings)
-    report = mining_report(data, candidates, mined)
+    report = mining_report(data, candidates, mined, positive_cosines(data.train, unit))
     if output is not None:
         if not report["negatives"]:
             raise DataError(f"{data.train.report.source}: no query has a negative; widen the limits of data.negatives")
@@ -64,13 +68,77 @@ def mine_file(
     return report | {"output": None if output is None else str(output)}
 
 
-def mining_report(data: DatasetSplits, candidates: Candidates, mined: MinedNegatives) -> dict[str, Any]:
-    """Return the report of `mine_file` without `output`."""
+@dataclass(frozen=True, eq=False)
+class MiningPreview:
+    """What settings of the method window select, before anything is written.
+
+    Attributes:
+        mined: The negatives.
+        report: As `mine_file` returns it, without `output`.
+        scores: Cosines by kind: `positive` (N,) of the pairs, `candidate` of the documents that are not excluded, and
+            `negative` of the selected ones.
+        gaps: The same of candidates and negatives, minus the lowest cosine of a positive of their query.
+    """
+
+    mined: MinedNegatives
+    report: dict[str, Any]
+    scores: dict[str, Vectors]
+    gaps: dict[str, Vectors]
+
+
+class MiningSearch:
+    """The nearest documents of each query, searched once for any limits of the method window."""
+
+    def __init__(self, data: DatasetSplits, vectors: Vectors, config: NegativesConfig) -> None:
+        """Search deep enough for `config`.
+
+        Args:
+            data: The data, before negatives are added.
+            vectors: (U, D) vectors of all texts.
+            config: Settings of the method window.
+
+        Raises:
+            DataError: As `find_candidates`.
+        """
+        unit = unit_rows(vectors)
+        self.data, self.candidates = data, find_candidates(data.train, data.corpus)
+        self.depth = max(search_depth(self.candidates, config), min(MIN_DEPTH, len(self.candidates.document)))
+        self.ranked = rank_candidates(data.train, self.candidates, unit, self.depth)
+        self.positives = positive_cosines(data.train, unit)
+
+    def covers(self, config: NegativesConfig) -> bool:
+        """Return whether the search was deep enough for these settings."""
+        return search_depth(self.candidates, config) <= self.depth
+
+    def preview(self, config: NegativesConfig) -> MiningPreview:
+        """Return what the settings select, equal to `mine`. The search must cover them."""
+        ranked = self.ranked.nearest(search_depth(self.candidates, config))
+        mined = in_window(ranked, config)
+        gaps = ranked.cosines - ranked.positive[:, None]
+        chosen, left = mined.negatives >= 0, ~ranked.excluded
+        return MiningPreview(
+            mined,
+            mining_report(self.data, self.candidates, mined, self.positives),
+            {"positive": self.positives, "candidate": ranked.cosines[left], "negative": mined.cosines[chosen]},
+            {"candidate": gaps[left], "negative": (mined.cosines - mined.positive[:, None])[chosen]},
+        )
+
+    def file(self, mined: MinedNegatives, ending: str, layout: str) -> bytes:
+        """Return the content of a file with the negatives; `ending` and `layout` as in `mine_file`."""
+        return WRITERS[ending](_columns(self.data, self.candidates, mined, layout))
+
+
+def mining_report(
+    data: DatasetSplits, candidates: Candidates, mined: MinedNegatives, positives: Vectors
+) -> dict[str, Any]:
+    """Return the report of `mine_file` without `output`. positives: (N,) cosine of each pair."""
     texts, count = data.train.texts.texts, mined.count
     numbers, queries = np.unique(count, return_counts=True)
     gap = mined.cosines - mined.positive[:, None]
     order = np.argsort(-np.where(np.isnan(gap), -np.inf, gap), axis=None, kind="stable")[:SHOWN]
     rows, columns = np.unravel_index(order[: int(count.sum())], gap.shape)
+    by_cosine = np.lexsort((positives, candidates.query_of_row))
+    positive_row = by_cosine[np.unique(candidates.query_of_row[by_cosine], return_index=True)[1]]  # the least similar
     return {
         "queries": len(candidates.query),
         "documents": len(candidates.document),
@@ -84,6 +152,7 @@ def mining_report(data: DatasetSplits, candidates: Candidates, mined: MinedNegat
         "likely_false_negatives": [
             {
                 "query": texts[candidates.query[row]],
+                "positive": texts[data.train.document[positive_row[row]]],
                 "negative": texts[candidates.document[mined.negatives[row, column]]],
                 "cosine": round(float(mined.cosines[row, column]), 4),
                 "positive_cosine": round(float(mined.positive[row]), 4),

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.config import DataConfig, ExamplesConfig
+from bsc_core.config import DataConfig, ExamplesConfig, NegativesConfig
+from bsc_core.encoders import embed
+from bsc_core.preparation.mining import MiningSearch
 from bsc_core.runs import RunStore
 from pages.ui.components import data_cache
 from pages.ui.data import uploads
@@ -99,12 +101,18 @@ def test_changed_settings_need_the_rows_generated_again(runs: RunStore, sentence
     assert "generate the rows again" in page_text(app)
 
 
-def test_positive_pairs_get_hard_negatives(runs: RunStore, tmp_path: Path, tiny_encoder: Path) -> None:
+@pytest.fixture
+def positives(runs: RunStore, tmp_path: Path) -> str:
+    """Key of a dataset of forty positive pairs."""
     words = "rose seed soil train ticket tent soup bread salt".split()
     rows = [f"how do I {words[n % 9]} {n},you {words[n % 9]} it {n} times" for n in range(40)]
     path = tmp_path / "positives.csv"
     path.write_text("query,document\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    source = uploads.register(uploads.folder_for(path), "Positives", DataConfig(train=str(path)))
+    return uploads.register(uploads.folder_for(path), "Positives", DataConfig(train=str(path)))
+
+
+def test_positive_pairs_get_hard_negatives(positives: str, tiny_encoder: Path) -> None:
+    source = positives
     app = open_page("data", dataset=source)
     assert "Hard negatives for positive pairs" in page_text(app)
     key = f"data.make.{source}"
@@ -134,3 +142,43 @@ def test_labeled_pairs_have_no_generator_and_offer_the_sample_sentences(runs: Ru
     assert "so no rows are generated" in page_text(app)
     toggle_with_label(app, "Try the sample sentences").set_value(True).run()
     assert has_button(app, "data.make.sample-sentences.make")
+
+
+def test_mining_is_previewed_before_rows_are_made(positives: str, tiny_encoder: Path) -> None:
+    key = f"data.make.{positives}"
+    app = open_page("data", dataset=positives)
+    form = f"{key}.data.negatives"
+    for name, value in {"method": "window", "encoder": str(tiny_encoder), "count": 3}.items():
+        app.session_state[f"{form}.{name}"] = value
+    app.session_state[f"{key}.preview"] = True
+    app.run()
+    assert not app.exception
+    data = data_cache.dataset_splits(positives)
+    search = MiningSearch(data, embed(str(tiny_encoder), data.texts), NegativesConfig(method="window", count=3))
+    report = search.preview(NegativesConfig(method="window", count=3)).report
+    text = page_text(app)
+    assert f"**{report['negatives']:,} negatives** for {report['queries']:,} queries" in text
+    suspicious = table_with(app, "of the positive")
+    assert len(suspicious) == 50
+    assert suspicious["negative"].tolist() == [one["negative"] for one in report["likely_false_negatives"]]
+
+    low, high = app.slider(key=f"{key}.scores").value
+    limit = round((low + high) / 2, 2)
+    app.slider(key=f"{key}.scores").set_range(low, limit).run()
+    assert app.session_state[f"{form}.max_score"] == limit
+    assert app.session_state[f"{form}.min_score"] is None
+    limited = search.preview(NegativesConfig(method="window", count=3, max_score=limit)).report
+    assert limited["dropped"]["max_score"] > 0
+    assert f"{limited['dropped']['max_score']:,} above the maximum score" in page_text(app)
+    assert f"**{limited['negatives']:,} negatives**" in page_text(app)
+
+    app.number_input(key=f"{form}.max_score").set_value(-0.99).run()
+    assert "select no negative; widen them" in page_text(app)
+    assert table_with(app, "reason")["reason"].tolist()[0] == "above the maximum score"
+
+
+def test_limits_that_contradict_each_other_are_one_sentence(positives: str) -> None:
+    app = open_page("data", dataset=positives)
+    for name, value in {"method": "window", "min_score": 0.8, "max_score": 0.2}.items():
+        app.session_state[f"data.make.{positives}.data.negatives.{name}"] = value
+    assert "min_score is 0.8 and max_score is 0.2; give a range" in page_text(app.run())

@@ -18,13 +18,13 @@ from sentence_transformers.util import mine_hard_negatives
 from bsc_core.cli import main
 from bsc_core.config import DataConfig, NegativesConfig
 from bsc_core.data import read_pairs
-from bsc_core.data.dataset import Corpus, PairDataset, TextTable, merge_text_tables
+from bsc_core.data.dataset import Corpus, DatasetSplits, PairDataset, TextTable, merge_text_tables
 from bsc_core.data.generation.negatives import find_candidates
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import DataError
 from bsc_core.neighbors import unit_rows
 from bsc_core.preparation.generate import add_negatives, mine
-from bsc_core.preparation.mining import mine_file
+from bsc_core.preparation.mining import MiningSearch, mine_file
 
 SETTINGS: list[dict[str, Any]] = [
     {"count": 3},
@@ -204,3 +204,47 @@ def test_the_command_prints_the_report(data_files: DataConfig, tmp_path: Path, c
 def test_windows_that_select_nothing_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NegativesConfig(method="window", **values)
+
+
+@pytest.mark.parametrize("settings_", [*SETTINGS, {"count": 4, "sampling": "random", "seed": 3}], ids=str)
+def test_a_preview_selects_what_mining_selects(settings_: dict[str, Any]) -> None:
+    rows, corpus, unit = world(1)
+    config = NegativesConfig(method="window", **settings_)
+    data = DatasetSplits(rows, rows, None, corpus)
+    search = MiningSearch(data, unit, NegativesConfig(method="window"))
+    assert search.covers(config)
+    preview, expected = search.preview(config), mine(rows, find_candidates(rows, corpus), unit, config)
+    np.testing.assert_array_equal(preview.mined.negatives, expected.negatives)
+    np.testing.assert_array_equal(preview.mined.cosines, expected.cosines)
+    assert len(preview.scores["positive"]) == len(rows)
+    assert len(preview.scores["negative"]) == len(preview.gaps["negative"]) == preview.report["negatives"]
+    assert set(preview.scores["negative"]) <= set(preview.scores["candidate"])
+    suspicious = preview.report["likely_false_negatives"]
+    gaps = [one["cosine"] - one["positive_cosine"] for one in suspicious]
+    assert all(first >= second - 2e-4 for first, second in pairwise(gaps))
+    of_pair = {}
+    for row, cosine in enumerate(search.positives):
+        key = (rows.texts[rows.query[row]], rows.texts[rows.document[row]])
+        of_pair[key] = round(float(cosine), 4)
+    assert all(of_pair[one["query"], one["positive"]] == one["positive_cosine"] for one in suspicious)
+
+
+def test_a_search_says_when_settings_need_a_deeper_one() -> None:
+    rows, corpus, unit = world(2, documents=400)
+    search = MiningSearch(DatasetSplits(rows, rows, None, corpus), unit, NegativesConfig(method="window", count=2))
+    assert search.covers(NegativesConfig(method="window", range_max=150))
+    assert not search.covers(NegativesConfig(method="window", range_max=390))
+
+
+def test_no_copy_of_a_positive_is_a_negative() -> None:
+    rows = PairDataset.from_pairs(["a claim", "another"], ["It is “true”, he said.", "no"])
+    table, ids = TextTable.from_texts(["it is 'true', he said", "It is true he said", "false", "maybe"])
+    corpus = Corpus(table, ids, None, ReadReport("corpus", 4, 4, (), rows.report.columns, False))
+    texts, (of_rows, of_corpus) = merge_text_tables([rows.texts, table])
+    rows, corpus = rows.reindex_texts(texts, of_rows), corpus.reindex_texts(texts, of_corpus)
+    unit = unit_rows(np.random.default_rng(0).normal(size=(len(texts), 4)).astype(np.float32))
+    search = MiningSearch(DatasetSplits(rows, rows, None, corpus), unit, NegativesConfig(method="window", count=4))
+    mined = search.preview(NegativesConfig(method="window", count=4)).mined
+    of_claim = mined.negatives[np.flatnonzero(search.candidates.query == rows.query[0])[0]]
+    names = {texts[search.candidates.document[one]] for one in of_claim if one >= 0}
+    assert names == {"false", "maybe"}

@@ -6,6 +6,8 @@ same words as these, marked false negatives, and the query itself.
 
 # N rows, Q distinct queries, M documents, n of them ranked for a query, C negatives of a query, T triplets
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -149,13 +151,28 @@ class MinedNegatives:
         return max(reasons, key=lambda name: reasons[name]) if any(reasons.values()) else "positive"
 
 
+@dataclass(frozen=True, eq=False)
+class RankedCandidates:
+    """Documents near each query, nearest first.
+
+    ranked: (Q, n) indices of documents; cosines: (Q, n) their cosines; excluded: (Q, n) documents that are never
+    negatives; positive: (Q,) lowest cosine of a positive.
+    """
+
+    ranked: npt.NDArray[np.integer]
+    cosines: Vectors
+    excluded: Mask
+    positive: Vectors
+
+    def nearest(self, depth: int) -> RankedCandidates:
+        """Return the same queries with their `depth` nearest documents only."""
+        return replace(
+            self, ranked=self.ranked[:, :depth], cosines=self.cosines[:, :depth], excluded=self.excluded[:, :depth]
+        )
+
+
 def in_window(
-    ranked: npt.NDArray[np.integer],
-    cosines: Vectors,
-    excluded: Mask,
-    positive: Vectors,
-    config: NegativesConfig,
-    generator: np.random.Generator,
+    candidates: RankedCandidates, config: NegativesConfig, generator: np.random.Generator | None = None
 ) -> MinedNegatives:
     """Return the negatives of the method window, as sentence-transformers' `mine_hard_negatives` selects them.
 
@@ -164,13 +181,13 @@ def in_window(
     first, those from range_min up to range_max are candidates.
 
     Args:
-        ranked: (Q, n) documents, nearest first.
-        cosines: (Q, n) their cosines.
-        excluded: (Q, n) documents that are never negatives.
-        positive: (Q,) lowest cosine of a positive.
+        candidates: The nearest documents of each query.
         config: The limits.
-        generator: Used with `sampling = "random"`.
+        generator: Used with `sampling = "random"`; by default one with the seed of `config`.
     """
+    ranked, cosines, excluded = candidates.ranked, candidates.cosines, candidates.excluded
+    positive = candidates.positive
+    generator = np.random.default_rng(config.seed) if generator is None else generator
     limits = {
         "absolute_margin": None if config.absolute_margin is None else positive - np.float32(config.absolute_margin),
         "relative_margin": None

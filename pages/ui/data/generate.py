@@ -14,11 +14,21 @@ from bsc_core.errors import ColumnError
 from bsc_core.paths import sample_data_folder
 from pages.ui.components import config_form, data_cache, display, page_layout
 from pages.ui.components.glossary import help_text
-from pages.ui.data import column_mapping, funnel, uploads
+from pages.ui.data import column_mapping, funnel, mining, uploads
 
 DEFAULTS = {
     "examples": {"min_percentile": 25.0, "cap": 8},  # the 25th percentile leaves positives and negatives in any data
     "nli": {"augment": True},
+}
+
+
+OF_METHOD = {  # method of mining negatives: fields shown first, fields under More
+    "ranks": (("first_rank",), ()),
+    "hardest": (("margin",), ()),
+    "window": (
+        ("min_score", "max_score", "absolute_margin", "relative_margin"),
+        ("range_min", "range_max", "sampling", "seed"),
+    ),
 }
 
 
@@ -42,10 +52,7 @@ FORMS = {
     "negatives": Generator(
         "Hard negatives for positive pairs",
         ("method", "count", "encoder"),
-        (
-            *("first_rank", "margin", "range_min", "range_max", "absolute_margin", "relative_margin"),
-            *("min_score", "max_score", "sampling", "seed", "oversample", "as_triplets"),
-        ),
+        ("oversample", "as_triplets"),
         "Mine negatives",
     ),
     "nli": Generator("Additional NLI pairs", ("negatives", "seed", "augment"), (), "Add pairs"),
@@ -87,19 +94,27 @@ def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: st
     generator, section = FORMS[kind], f"data.{kind}"
     st.markdown(f"**{generator.title}**", help=help_text(section))
     columns = _columns(values, key) if kind == "examples" else {}
-    fields = {section: (*generator.fields, *generator.more)}
+    of_methods = [field for parts in OF_METHOD.values() for part in parts for field in part]
+    fields = {section: (*generator.fields, *generator.more, *(of_methods if kind == "negatives" else ()))}
     if not st.session_state.get(f"{key}.filled"):
         has_encoder = "encoder" in generator.fields and encoder in page_layout.ENCODERS
         default = DEFAULTS.get(kind, {}) | ({"encoder": encoder} if has_encoder else {})
         config_form.fill(key, fields, {section: values.get(kind) or default})
         st.session_state[f"{key}.filled"] = True
     config_form.draw(key, section, generator.fields, columns=3)
-    if generator.more and st.toggle("More", key=f"{key}.more", persist_state="session"):
-        config_form.draw(key, section, generator.more, columns=3)
+    shown, more = (), generator.more
+    if kind == "negatives":
+        shown, of_method = OF_METHOD[st.session_state[config_form.key(key, section, "method")]]
+        more = (*of_method, *generator.more)
+    config_form.draw(key, section, shown, columns=4)
+    if more and st.toggle("More", key=f"{key}.more", persist_state="session"):
+        config_form.draw(key, section, more, columns=3)
     settings = {**config_form.read(key, fields)[section], **columns}
     rest = dict.fromkeys(FORMS) | ({"columns": None} if kind == "examples" else {})
     with display.show_errors(stop=False):
-        _result(kind, uploads.validate({**values, **rest, kind: settings}), label, key=key)
+        config = uploads.validate({**values, **rest, kind: settings})
+        mining.draw(config, key=key)
+        _result(kind, config, label, key=key)
 
 
 def _columns(values: dict[str, Any], key: str) -> dict[str, Any]:
