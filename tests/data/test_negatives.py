@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bsc_core.config import CorpusColumns, NegativesConfig
 from bsc_core.data.dataset import Corpus, PairDataset, TextTable, merge_text_tables
-from bsc_core.data.decisions import Decision, with_decisions
+from bsc_core.data.decisions import Decision, DecisionKind, with_decisions
 from bsc_core.data.generation.negatives import (
     at_ranks,
     find_candidates,
@@ -46,6 +46,16 @@ def test_positives_repeats_the_query_itself_and_marked_pairs_are_excluded():
     assert known.available[of_q] == 2
     assert known.available[1 - of_q] == 5
     assert known.most_excluded == 4
+
+
+@pytest.mark.parametrize(("kind", "mined"), [("positive", False), ("drop", False), ("true_negative", True)])
+def test_only_a_true_negative_may_be_mined(kind: DecisionKind, mined: bool) -> None:
+    pairs = PairDataset.from_pairs(["q", "r"], ["a", "b"])
+    known = find_candidates(with_decisions(pairs, [Decision("q", "b", kind)]), None)
+    of_q, of_b = (
+        ids.tolist().index(pairs.texts.texts.index(text)) for ids, text in ((known.query, "q"), (known.document, "b"))
+    )
+    assert known.is_excluded([of_q], [of_b]).tolist() == [not mined]
 
 
 def test_queries_that_share_an_id_share_their_positives():

@@ -18,7 +18,7 @@ from bsc_core.data.decisions import Decision, add_decisions, read_decisions, und
 from bsc_core.figures.batches import similarity
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
-from pages.ui.batches import plan_controls, plans, source
+from pages.ui.batches import plan_controls, plans, source, triage
 from pages.ui.components import data_cache
 from pages.ui.data import uploads
 from tests.helpers.pages import open_page, open_page_in_app, page_text, prepare_page
@@ -189,6 +189,29 @@ def test_batches_of_one_file_are_offered_for_mixed_data_only(
     sent = app.session_state["sent_settings"]["batching"]
     names = ("strategy", "single_source", "mixing", "mixing_temperature")
     assert [sent[name] for name in names] == ["communities", True, "temperature", 2.5]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("query\tdocument\tdecision\na\tb\tdrop\na\tb\tpositive\n", "row 3 decides positive for a pair"),
+        ("query\tanswer\na\tb\n", "document is missing"),
+    ],
+)
+def test_an_unusable_file_of_decisions_is_reported(
+    dataset: str, marks: Path, tiny_encoder: Path, content: str, message: str
+) -> None:
+    marks.parent.mkdir(parents=True, exist_ok=True)
+    marks.write_text(content, encoding="utf-8")
+    app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
+    assert not app.exception
+    assert message in page_text(app)
+
+
+def test_decisions_of_the_browser_are_added_and_undone() -> None:
+    pairs = [{"query": "q", "document": f"d{number}"} for number in range(3)]
+    changes = {"0": "positive", "1": None, "2": "unknown", "7": "drop", "x": "drop"}
+    assert triage._changes(changes, pairs, "Ada") == ([Decision("q", "d0", "positive", "Ada")], [("q", "d1")])
 
 
 def test_a_refused_strategy_leaves_the_others(dataset: str, tiny_encoder: Path) -> None:

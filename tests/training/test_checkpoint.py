@@ -165,7 +165,7 @@ def test_a_run_does_not_resume_with_other_dev_pairs(
 
 
 def test_later_marks_do_not_change_a_resumed_run(
-    config: RunConfig, store: RunStore, small_pairs: Path, tmp_path: Path
+    config: RunConfig, store: RunStore, small_pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     marks = tmp_path / "marked" / "marks.tsv"
     texts = [(line["query"], line["document"]) for line in read_lines(small_pairs) if line["label"] < 0.5]
@@ -180,6 +180,10 @@ def test_later_marks_do_not_change_a_resumed_run(
     assert run_experiment(config, resumed)["metrics"] == result["metrics"]
     assert np.array_equal(uninterrupted.array("embeddings_after"), resumed.array("embeddings_after"))
     assert resumed.read_json("result")["rows"] == result["rows"]
+    applied = "1 decision applied: 1 dropped; 1 row removed"
+    assert resumed.read_json("result")["decisions"] == applied
+    output = capsys.readouterr()
+    assert applied in output.out + output.err, "the worker's log"
     assert run.data_config(config.data).false_negatives == str(run.folder / "false_negatives" / "marks.tsv")
     assert run_experiment(config, store.create(config))["rows"]["train"] < result["rows"]["train"]
 

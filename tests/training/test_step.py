@@ -15,6 +15,7 @@ from torch import nn
 
 from bsc_core.config import LOSS_CONFIGS, BSCLossConfig, EncoderConfig, LossConfig, SimCSEConfig, TrainingConfig
 from bsc_core.data import PairDataset
+from bsc_core.data.decisions import Decision, with_decisions
 from bsc_core.encoders import load_encoder, tokenize
 from bsc_core.encoders.forward import Forward, make_forward
 from bsc_core.encoders.forward.packed import PackedForward
@@ -367,3 +368,14 @@ def test_the_hardness_of_a_large_batch_uses_rows_from_all_of_it():
     documents[size // 2 :] = documents[size // 2 :].flip(1)  # the second half points the wrong way
     # 0 in the easy half, where another row is as close, and 1 in the other
     assert batch_hardness(queries, documents, torch.arange(size), torch.arange(size)) == pytest.approx(0.5, abs=0.02)
+
+
+def test_decided_pairs_are_passed_to_the_loss_as_cells() -> None:
+    dataset = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"])
+    decisions = [Decision("a", "y", "positive"), Decision("b", "z"), Decision("c", "x", "true_negative")]
+    rows = np.array([2, 0, 1], dtype=np.int32)
+    dataset = with_decisions(dataset, decisions)
+    texts = batch_texts(dataset, rows, BSCLossConfig())
+    ids = make_batch(torch.randn(len(texts.ids), 3), texts, dataset, rows).ids
+    assert sorted(ids["excluded"].tolist()) == [[1, 2], [2, 0]]
+    assert ids["labeled_negative"].tolist() == [[0, 1]]
