@@ -292,6 +292,21 @@ def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess
     expect(page).to_have_url(re.compile(re.escape(setting)))
 
 
+@pytest.mark.parametrize("width", [390, 800])
+def test_cells_are_large_enough_to_touch_on_narrow_screens(visitor, server, width: int) -> None:
+    narrow = visitor(server, viewport={"width": width, "height": 900})
+    for query in ({"preset": "near_misses"}, {"source": "circle", "pairs": "16"}):
+        narrow.open("learn", **query)
+        cells = narrow.page.locator(".panel .cell")
+        expect(cells.last).to_have_attribute("aria-label", SOME_NUMBER)
+        sizes = cells.evaluate_all(
+            "cells => cells.map(cell => cell.getBoundingClientRect()).map(box => [box.width, box.height])"
+        )
+        assert np.min(sizes) >= 24
+        np.testing.assert_allclose(*np.transpose(sizes), atol=1)
+        assert narrow.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 def test_the_lab_is_readable_in_dark_mode_on_a_narrow_screen(visitor, server) -> None:
     narrow = visitor(server, viewport={"width": 800, "height": 900}, color_scheme="dark")
     narrow.open("learn", preset="near_misses", watch="mse")

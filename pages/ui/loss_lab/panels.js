@@ -43,7 +43,7 @@ class Panel {
     Object.assign(this, { highlighted: [], marked: matrix(this.size, this.size, () => "") });
     this.grid = element("div", { class: texts ? "matrix with-texts" : "matrix", role: "grid" }, ...this.buildRows(texts));
     this.grid.style.setProperty("--size", this.size);
-    this.root = element("section", { class: `panel ${kind}` }, this.title, this.grid, this.legend);
+    this.root = element("section", { class: `panel ${kind}${this.size > 8 ? " large" : ""}` }, this.title, this.grid, this.legend);
   }
 
   buildRows(texts) {
