@@ -75,8 +75,8 @@ class MiningPreview:
     Attributes:
         mined: The negatives.
         report: As `mine_file` returns it, without `output`.
-        scores: Cosines by kind: `positive` (N,) of the pairs, `candidate` of the documents that are not excluded, and
-            `negative` of the selected ones.
+        scores: Cosines by kind: `positive` (N,) of the pairs, `candidate` of all searched documents that are not
+            excluded, and `negative` of the selected ones.
         gaps: The same of candidates and negatives, minus the lowest cosine of a positive of their query.
     """
 
@@ -114,12 +114,12 @@ class MiningSearch:
         """Return what the settings select, equal to `mine`. The search must cover them."""
         ranked = self.ranked.nearest(search_depth(self.candidates, config))
         mined = in_window(ranked, config)
-        gaps = ranked.cosines - ranked.positive[:, None]
-        chosen, left = mined.negatives >= 0, ~ranked.excluded
+        gaps = self.ranked.cosines - self.ranked.positive[:, None]
+        chosen, left = mined.negatives >= 0, ~self.ranked.excluded
         return MiningPreview(
             mined,
             mining_report(self.data, self.candidates, mined, self.positives),
-            {"positive": self.positives, "candidate": ranked.cosines[left], "negative": mined.cosines[chosen]},
+            {"positive": self.positives, "candidate": self.ranked.cosines[left], "negative": mined.cosines[chosen]},
             {"candidate": gaps[left], "negative": (mined.cosines - mined.positive[:, None])[chosen]},
         )
 

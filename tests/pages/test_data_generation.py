@@ -174,7 +174,7 @@ def test_mining_is_previewed_before_rows_are_made(positives: str, tiny_encoder: 
 
     app.number_input(key=f"{form}.max_score").set_value(-0.99).run()
     assert "select no negative; widen them" in page_text(app)
-    assert table_with(app, "reason")["reason"].tolist()[0] == "above the maximum score"
+    assert table_with(app, "reason")["reason"].tolist()[0] == "documents above the maximum score"
 
 
 def test_limits_that_contradict_each_other_are_one_sentence(positives: str) -> None:

@@ -106,7 +106,7 @@ def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: st
     if kind == "negatives":
         shown, of_method = OF_METHOD[st.session_state[config_form.key(key, section, "method")]]
         more = (*of_method, *generator.more)
-    config_form.draw(key, section, shown, columns=4)
+    config_form.draw(key, section, shown)
     if more and st.toggle("More", key=f"{key}.more", persist_state="session"):
         config_form.draw(key, section, more, columns=3)
     settings = {**config_form.read(key, fields)[section], **columns}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SECTION = "data.negatives"
 LOWEST_MARGIN = -0.5  # of the slider, where it means no margin
 REASONS = {
-    "positive": "all documents are positives or copies of one",
+    "positive": "positives or copies of one",
     "absolute_margin": "inside the absolute margin",
     "relative_margin": "inside the relative margin",
     "max_score": "above the maximum score",
@@ -115,7 +115,7 @@ def _draw_yield(preview: MiningPreview) -> None:
     if dropped:
         st.caption(f"Left out of the nearest documents: {'; '.join(dropped)}.")
     if report["without"]:
-        rows = [{"query": one["query"], "reason": REASONS[one["reason"]]} for one in report["without"]]
+        rows = [{"query": one["query"], "reason": f"documents {REASONS[one['reason']]}"} for one in report["without"]]
         number = report["per_query"].get("0", 0)
         st.markdown(f"**Queries without negatives** ({number:,})")
         st.dataframe(rows, hide_index=True, alt="Queries without negatives and the reasons")
@@ -125,18 +125,20 @@ def _draw_suspicious(preview: MiningPreview, key: str) -> None:
     """Draw the negatives that are closest to being positives."""
     rows = [
         {
-            "query": one["query"],
-            "positive": one["positive"],
-            "negative": one["negative"],
+            "difference": round(one["cosine"] - one["positive_cosine"], 4),
             "cosine": one["cosine"],
             "of the positive": one["positive_cosine"],
-            "difference": round(one["cosine"] - one["positive_cosine"], 4),
+            "query": one["query"],
+            "negative": one["negative"],
+            "positive": one["positive"],
         }
         for one in preview.report["likely_false_negatives"]
     ]
     if rows:
         st.markdown("**Most likely false negatives**, by the difference of the cosines")
-        st.dataframe(rows, hide_index=True, key=f"{key}.suspicious", alt="Selected negatives, the most similar first")
+        widths = {name: st.column_config.NumberColumn(width="small", format="%.3f") for name in list(rows[0])[:3]}
+        about = "Selected negatives, the most similar first"
+        st.dataframe(rows, hide_index=True, key=f"{key}.suspicious", alt=about, column_config=widths)
 
 
 def _draw_downloads(search: MiningSearch, preview: MiningPreview, key: str) -> None:
