@@ -82,3 +82,38 @@ def test_a_filter_drops_rows_and_is_undone(visit, tmp_path):
     page.get_by_text("Drop duplicates", exact=True).first.click()
     expect(page.get_by_text(re.compile("would drop 5 rows")).first).to_be_visible()
     assert training_rows(visit) == before
+
+
+def test_mined_negatives_are_previewed_limited_and_saved(visit, tmp_path):
+    page = visit.page
+    words = "rose seed soil train ticket tent soup bread salt".split()
+    rows = [f"how do I {words[n % 9]} {n},you {words[n % 9]} it {n} times" for n in range(40)]
+    path = tmp_path / "positives.csv"
+    path.write_text("query,document\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    visit.open("data")
+    visit.upload(path)
+    visit.click_button("Use these columns")
+    expect(page.get_by_role("combobox", name="Dataset", exact=True)).to_have_value(re.compile("^positives-"))
+    visit.wait()
+    page.get_by_role("tab", name="Generate rows").click()
+    visit.select_option("Method", "window")
+    encoder = page.get_by_role("textbox", name="Reference encoder")
+    encoder.fill("static")
+    encoder.press("Tab")
+    visit.wait()
+    page.get_by_text("Preview", exact=True).click()
+    selected = page.get_by_text(re.compile(r"^[\d,]+ negatives for 36 queries: "))
+    expect(selected).to_have_text("180 negatives for 36 queries: 36 queries with 5.")
+    assert len(visit.rows("Selected negatives, the most similar first")) > 5
+    handle = page.get_by_role("slider", name="Scores of negatives").last
+    handle.focus()
+    for _ in range(20):
+        handle.press("ArrowLeft")
+    expect(page.get_by_text(re.compile("above the maximum score")).first).to_be_visible()
+    negatives = int(selected.inner_text().split()[0].replace(",", ""))
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save as .tsv").click()
+    header, *saved = waiting.value.path().read_text(encoding="utf-8").splitlines()
+    assert header.split("\t") == ["query", "document", "negative"]
+    assert len(saved) == negatives
+    visit.check_no_faults()
