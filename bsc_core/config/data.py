@@ -100,6 +100,11 @@ class NegativesConfig(Section):
     """Method window: lowest cosine of a negative; none: any."""
     max_score: float | None = Field(None, ge=-1, le=1)
     """Method window: highest cosine of a negative; none: any."""
+    second_opinion: str | None = None
+    """Method window: another encoder, or a cross-encoder of sentence-transformers (a folder or a hub id). Documents
+    that it scores above the query's lowest positive minus second_margin are left out; none: no second model."""
+    second_margin: float = Field(0.0, ge=-10, le=10)
+    """Method window: margin of second_opinion, in the unit of its scores."""
     sampling: Literal["top", "random"] = "top"
     """Method window: the nearest documents of the window, or random ones."""
     seed: int = Field(0, ge=0, le=2**31)

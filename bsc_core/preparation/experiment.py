@@ -14,6 +14,7 @@ from bsc_core.data.load import SPLIT_SEED, load_data
 from bsc_core.encoders import embed, store_vectors
 from bsc_core.errors import ConfigError
 from bsc_core.preparation.generate import add_negatives, sentence_neighbors
+from bsc_core.preparation.second_opinion import scorer_of
 from bsc_core.types import Progress, Vectors
 
 GENERATORS = ("examples", "negatives", "nli")
@@ -44,7 +45,8 @@ def _generate(data: DatasetSplits, config: DataConfig, progress: Progress | None
         return _with_examples(data, config.examples, progress)
     if config.negatives is not None:
         vectors = embed(config.negatives.encoder, data.texts, progress=progress)
-        train, funnel = add_negatives(data.train, data.corpus, vectors, config.negatives)
+        second = scorer_of(config.negatives, data.texts, progress)
+        train, funnel = add_negatives(data.train, data.corpus, vectors, config.negatives, second)
         return replace(data, train=train, funnel=funnel)
     if config.nli is not None:
         train, funnel = nli_rows(data.train, config.nli)

@@ -24,6 +24,7 @@ from bsc_core.data.generation.negatives import (
 )
 from bsc_core.errors import DataError
 from bsc_core.neighbors import NeighborSearch, unit_rows
+from bsc_core.preparation.second_opinion import Scorer
 from bsc_core.types import Ids, Indices, Vectors
 
 Facts = list[dict[str, float | str]]
@@ -76,7 +77,11 @@ def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: Example
 
 
 def add_negatives(
-    dataset: PairDataset, corpus: Corpus | None, vectors: Vectors, config: NegativesConfig
+    dataset: PairDataset,
+    corpus: Corpus | None,
+    vectors: Vectors,
+    config: NegativesConfig,
+    second: Scorer | None = None,
 ) -> tuple[PairDataset, tuple[Stage, ...]]:
     """Return positive pairs with ranked documents of the corpus, else of the pairs, as negatives, and the stages.
 
@@ -85,13 +90,18 @@ def add_negatives(
         corpus: The documents to rank; None: those of the pairs.
         vectors: (U, D) of the reference encoder, row i for text i.
         config: Method and number of negatives.
+        second: The model of `config.second_opinion`, if any.
 
     Raises:
         DataError: No query has a negative.
     """
     candidates = find_candidates(dataset, corpus)
-    rank = {"ranks": _by_rank, "hardest": _hardest, "window": _window}[config.method]
-    result, note = rank(dataset, candidates, unit_rows(vectors), config)  # (N, C) documents, -1 for none
+    unit = unit_rows(vectors)
+    if config.method == "window":
+        result, note = _window(dataset, candidates, unit, config, second)
+    else:
+        rank = {"ranks": _by_rank, "hardest": _hardest}[config.method]
+        result, note = rank(dataset, candidates, unit, config)  # (N, C) documents, -1 for none
     negatives = np.where(result >= 0, candidates.document[result], -1).astype(np.int32)
     if not (negatives >= 0).any():
         raise DataError(
@@ -224,7 +234,13 @@ def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
     return result, f"the nearest at least {config.margin:g} below the positive"
 
 
-def mine(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> MinedNegatives:
+def mine(
+    dataset: PairDataset,
+    candidates: Candidates,
+    unit: Vectors,
+    config: NegativesConfig,
+    second: Scorer | None = None,
+) -> MinedNegatives:
     """Return the negatives of the method window for each distinct query.
 
     Args:
@@ -232,11 +248,12 @@ def mine(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: Ne
         candidates: Documents that may be negatives.
         unit: (U, D) vectors of length 1, row i for text i.
         config: Window and limits.
+        second: The model of `config.second_opinion`, if any.
     """
     generator = np.random.default_rng(config.seed)
     parts = [
         in_window(part, config, generator)
-        for part in _rank_candidates(dataset, candidates, unit, search_depth(candidates, config))
+        for part in _rank_candidates(dataset, candidates, unit, search_depth(candidates, config), second)
     ]
     positive = np.concatenate([part.positive for part in parts])
     return MinedNegatives(
@@ -253,27 +270,41 @@ def search_depth(candidates: Candidates, config: NegativesConfig) -> int:
     return min(len(candidates.document), (config.range_max or enough) + candidates.most_excluded)
 
 
-def rank_candidates(dataset: PairDataset, candidates: Candidates, unit: Vectors, depth: int) -> RankedCandidates:
+def rank_candidates(
+    dataset: PairDataset, candidates: Candidates, unit: Vectors, depth: int, second: Scorer | None = None
+) -> RankedCandidates:
     """Return the `depth` nearest documents of each distinct query, for `in_window` with several settings.
 
     Arguments as in `mine`.
     """
-    parts = list(_rank_candidates(dataset, candidates, unit, depth))
-    names = ("ranked", "cosines", "excluded", "positive")
+    parts = list(_rank_candidates(dataset, candidates, unit, depth, second))
+    names = ("ranked", "cosines", "excluded", "positive", *(() if second is None else ("second",)))
     return RankedCandidates(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def _rank_candidates(
-    dataset: PairDataset, candidates: Candidates, unit: Vectors, depth: int
+    dataset: PairDataset, candidates: Candidates, unit: Vectors, depth: int, second: Scorer | None
 ) -> Iterator[RankedCandidates]:
     """Yield the nearest documents of the queries, in blocks."""
-    positive = np.full(len(candidates.query), np.inf, dtype=np.float32)
-    np.minimum.at(positive, candidates.query_of_row, positive_cosines(dataset, unit))
+    positive = _lowest(candidates, positive_cosines(dataset, unit))
+    by_second = None if second is None else _lowest(candidates, second(dataset.query, dataset.document))
     search = NeighborSearch(unit, "cosine", rows=candidates.document)
     for queries in _blocks(np.arange(len(positive)), depth):
         ranked, cosines = search.nearest(unit[candidates.query[queries]], depth)
         excluded = candidates.is_excluded(queries[:, None], ranked)
-        yield RankedCandidates(ranked, cosines, excluded, positive[queries])
+        gaps = None
+        if second is not None and by_second is not None:
+            texts = np.broadcast_to(candidates.query[queries][:, None], ranked.shape).ravel()
+            scores = second(texts, candidates.document[ranked].ravel()).reshape(ranked.shape)
+            gaps = scores - by_second[queries][:, None]
+        yield RankedCandidates(ranked, cosines, excluded, positive[queries], gaps)
+
+
+def _lowest(candidates: Candidates, scores: Vectors) -> Vectors:
+    """Return (Q,) the lowest score of a pair of each query. scores: (N,)."""
+    lowest = np.full(len(candidates.query), np.inf, dtype=np.float32)
+    np.minimum.at(lowest, candidates.query_of_row, scores)
+    return lowest
 
 
 def positive_cosines(dataset: PairDataset, unit: Vectors) -> Vectors:
@@ -282,8 +313,10 @@ def positive_cosines(dataset: PairDataset, unit: Vectors) -> Vectors:
     return cosines
 
 
-def _window(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:
-    mined = mine(dataset, candidates, unit, config)
+def _window(
+    dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig, second: Scorer | None
+) -> tuple[Ids, str]:
+    mined = mine(dataset, candidates, unit, config, second)
     counts = {name: int(counts.sum()) for name, counts in mined.dropped.items() if name != "positive"}
     reasons = ", ".join(f"{count:,} by {name}" for name, count in counts.items() if count)
     note = f"dropped: {reasons}" if reasons else "no document was dropped"

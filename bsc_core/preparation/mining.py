@@ -21,6 +21,7 @@ from bsc_core.errors import DataError
 from bsc_core.files import atomic_write
 from bsc_core.neighbors import unit_rows
 from bsc_core.preparation.generate import mine, positive_cosines, rank_candidates, search_depth
+from bsc_core.preparation.second_opinion import scorer_of
 from bsc_core.types import Progress, Vectors
 
 WRITERS: dict[str, Callable[[dict[str, list[Any]]], bytes]] = {".tsv": as_tsv, ".parquet": as_parquet}
@@ -59,7 +60,7 @@ def mine_file(
     data = load_data(config.model_copy(update={"negatives": None}))
     candidates = find_candidates(data.train, data.corpus)
     unit = unit_rows(embed(settings.encoder, data.texts, progress=progress))
-    mined = mine(data.train, candidates, unit, settings)
+    mined = mine(data.train, candidates, unit, settings, scorer_of(settings, data.texts, progress))
     report = mining_report(data, candidates, mined, positive_cosines(data.train, unit))
     if output is not None:
         if not report["negatives"]:
@@ -102,8 +103,11 @@ class MiningSearch:
         """
         unit = unit_rows(vectors)
         self.data, self.candidates = data, find_candidates(data.train, data.corpus)
-        self.depth = max(search_depth(self.candidates, config), min(MIN_DEPTH, len(self.candidates.document)))
-        self.ranked = rank_candidates(data.train, self.candidates, unit, self.depth)
+        self.depth = search_depth(self.candidates, config)
+        second = scorer_of(config, data.texts)
+        if second is None:
+            self.depth = max(self.depth, min(MIN_DEPTH, len(self.candidates.document)))
+        self.ranked = rank_candidates(data.train, self.candidates, unit, self.depth, second)
         self.positives = positive_cosines(data.train, unit)
 
     def covers(self, config: NegativesConfig) -> bool:

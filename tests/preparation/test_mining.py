@@ -23,8 +23,10 @@ from bsc_core.data.generation.negatives import find_candidates
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import DataError
 from bsc_core.neighbors import unit_rows
+from bsc_core.preparation.experiment import load_experiment
 from bsc_core.preparation.generate import add_negatives, mine
 from bsc_core.preparation.mining import MiningSearch, mine_file
+from bsc_core.preparation.second_opinion import second_scorer
 
 SETTINGS: list[dict[str, Any]] = [
     {"count": 3},
@@ -248,3 +250,67 @@ def test_no_copy_of_a_positive_is_a_negative() -> None:
     of_claim = mined.negatives[np.flatnonzero(search.candidates.query == rows.query[0])[0]]
     names = {texts[search.candidates.document[one]] for one in of_claim if one >= 0}
     assert names == {"false", "maybe"}
+
+
+def test_a_second_opinion_leaves_out_what_it_scores_like_a_positive() -> None:
+    rows, corpus, unit = world(4)
+    other = unit_rows(np.random.default_rng(9).normal(size=unit.shape).astype(np.float32))
+    config = NegativesConfig(method="window", count=4, second_opinion="given", second_margin=0.1)
+
+    def second(queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
+        return (other[queries] * other[documents]).sum(axis=1)
+
+    candidates = find_candidates(rows, corpus)
+    mined = mine(rows, candidates, unit, config, second)
+    lowest = np.full(len(candidates.query), np.inf)
+    np.minimum.at(lowest, candidates.query_of_row, second(rows.query, rows.document))
+    for query, text in enumerate(candidates.query):
+        chosen = mined.negatives[query][mined.negatives[query] >= 0]
+        scores = other[candidates.document[chosen]] @ other[text]
+        assert (scores <= lowest[query] - 0.1).all()
+    assert mined.dropped["second_opinion"].sum() > 0
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cross-encoder with random weights."""
+    from sentence_transformers import CrossEncoder
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("cross-encoder")
+    words = "[PAD] [UNK] [CLS] [SEP] [MASK] query document".split() + [str(number) for number in range(100)]
+    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    torch.manual_seed(0)
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    BertForSequenceClassification(BertConfig(vocab_size=len(words), num_labels=1, **size)).save_pretrained(folder)
+    CrossEncoder(str(folder), local_files_only=True).save_pretrained(str(folder / "saved"))
+    return folder / "saved"
+
+
+def test_a_cross_encoder_scores_pairs_as_its_own_predict_does(cross_encoder: Path) -> None:
+    from sentence_transformers import CrossEncoder
+
+    rows, _, _ = world(0)
+    scores = second_scorer(str(cross_encoder), rows.texts)(rows.query, rows.document)
+    pairs = list(zip(rows.texts.take(rows.query), rows.texts.take(rows.document), strict=True))
+    expected = CrossEncoder(str(cross_encoder), local_files_only=True).predict(pairs)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+def test_an_experiment_is_mined_with_a_second_opinion(tmp_path: Path, tiny_encoder: Path, cross_encoder: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    lines = [f"query {number},document {number}" for number in range(30)]
+    path.write_text("query,document\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    base = {"method": "window", "count": 2, "encoder": str(tiny_encoder), "as_triplets": True}
+    for second in (str(cross_encoder), "static"):
+        notes = {}
+        for margin in (10.0, -10.0):
+            settings_ = base | {"second_opinion": second, "second_margin": margin}
+            config = DataConfig(train=str(path), negatives=NegativesConfig(**settings_))
+            if margin > 0:
+                with pytest.raises(DataError, match="no query has a negative"):
+                    load_experiment(config)
+                continue
+            notes = {stage.name: stage.note for stage in load_experiment(config).funnel}
+            assert "second_opinion" not in notes["negatives"]

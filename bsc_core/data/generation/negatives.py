@@ -131,7 +131,8 @@ class MinedNegatives:
 
     negatives: (Q, C) indices of documents, nearest first, -1 for none; cosines: (Q, C) their cosines, NaN for none;
     positive: (Q,) the lowest cosine of a positive; dropped: (Q,) documents by reason: `positive` (or a copy of one, the
-    query itself, or marked), `absolute_margin`, `relative_margin`, `max_score`, `min_score`, `range_min`.
+    query itself, or marked), `absolute_margin`, `relative_margin`, `max_score`, `second_opinion`, `min_score`,
+    `range_min`.
     """
 
     negatives: Ids
@@ -156,19 +157,20 @@ class RankedCandidates:
     """Documents near each query, nearest first.
 
     ranked: (Q, n) indices of documents; cosines: (Q, n) their cosines; excluded: (Q, n) documents that are never
-    negatives; positive: (Q,) lowest cosine of a positive.
+    negatives; positive: (Q,) lowest cosine of a positive; second: (Q, n) scores of a second model minus the lowest
+    of a positive, or None.
     """
 
     ranked: npt.NDArray[np.integer]
     cosines: Vectors
     excluded: Mask
     positive: Vectors
+    second: Vectors | None = None
 
     def nearest(self, depth: int) -> RankedCandidates:
         """Return the same queries with their `depth` nearest documents only."""
-        return replace(
-            self, ranked=self.ranked[:, :depth], cosines=self.cosines[:, :depth], excluded=self.excluded[:, :depth]
-        )
+        names = ("ranked", "cosines", "excluded", *(() if self.second is None else ("second",)))
+        return replace(self, **{name: getattr(self, name)[:, :depth] for name in names})
 
 
 def in_window(
@@ -200,6 +202,10 @@ def in_window(
     for name, limit in limits.items():
         outside = left & (cosines > limit[:, None]) if limit is not None else np.zeros_like(left)
         dropped[name] = outside.sum(axis=1)
+        left = left & ~outside
+    if candidates.second is not None:
+        outside = left & (candidates.second > -config.second_margin)
+        dropped["second_opinion"] = outside.sum(axis=1)
         left = left & ~outside
     outside = left & (cosines < config.min_score) if config.min_score is not None else np.zeros_like(left)
     dropped["min_score"] = outside.sum(axis=1)

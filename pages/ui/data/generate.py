@@ -27,7 +27,7 @@ OF_METHOD = {  # method of mining negatives: fields shown first, fields under Mo
     "hardest": (("margin",), ()),
     "window": (
         ("min_score", "max_score", "absolute_margin", "relative_margin"),
-        ("range_min", "range_max", "sampling", "seed"),
+        ("range_min", "range_max", "second_opinion", "second_margin", "sampling", "seed"),
     ),
 }
 

@@ -21,6 +21,7 @@ REASONS = {
     "absolute_margin": "inside the absolute margin",
     "relative_margin": "inside the relative margin",
     "max_score": "above the maximum score",
+    "second_opinion": "left out by the second opinion",
     "min_score": "below the minimum score",
     "range_min": "among the skipped ranks",
 }
@@ -51,7 +52,8 @@ def draw(config: DataConfig, *, key: str) -> None:
 def _search(config: DataConfig, settings: NegativesConfig) -> MiningSearch:
     """Return the search of these data and this encoder, a deeper one where the settings need it."""
     source = config.model_copy(update={"negatives": None})
-    cache_key = (source.model_dump_json(), settings.encoder, data_cache.data_stamps(config))
+    models = (settings.encoder, settings.second_opinion)
+    cache_key = (source.model_dump_json(), models, data_cache.data_stamps(config))
     search = data_cache.shared_value("mining", cache_key, lambda: _new_search(source, settings))
     if search.covers(settings):
         return search

@@ -1,0 +1,83 @@
+"""A second model that scores mined candidates: an encoder by cosine, or a cross-encoder."""
+
+# n pairs of texts
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bsc_core.config import NegativesConfig
+from bsc_core.data.dataset import TextTable
+from bsc_core.encoders import embed, encoder_folder
+from bsc_core.encoders.pretrained import check_folder
+from bsc_core.errors import ModelError
+from bsc_core.neighbors import unit_rows
+from bsc_core.types import Ids, Progress, Vectors
+
+Scorer = Callable[[Ids, Ids], Vectors]
+"""Returns the scores (n,) of pairs, given the text ids of their queries (n,) and documents (n,)."""
+PAIRS_AT_ONCE = 4096
+
+
+def scorer_of(config: NegativesConfig, texts: TextTable, progress: Progress | None = None) -> Scorer | None:
+    """Return the scorer of `config.second_opinion`, or None; other arguments and errors as `second_scorer`."""
+    if config.second_opinion is None or config.method != "window":
+        return None
+    return second_scorer(config.second_opinion, texts, progress)
+
+
+def second_scorer(name: str, texts: TextTable, progress: Progress | None = None) -> Scorer:
+    """Return the function that scores pairs of texts with a model.
+
+    Args:
+        name: An encoder (built in, a folder or a hub id), or a folder or hub id of a cross-encoder of
+            sentence-transformers, which is recognized by its architecture.
+        texts: The table that the text ids index.
+        progress: Called with (texts encoded, texts) for an encoder.
+
+    Raises:
+        ModelError, PathError: As `load_encoder`.
+    """
+    folder = encoder_folder(name)
+    if _is_cross_encoder(folder):
+        return _cross_encoder(folder, texts)
+    unit = unit_rows(embed(name, texts, progress=progress))
+
+    def cosines(queries: Ids, documents: Ids) -> Vectors:
+        scores = np.empty(len(queries), dtype=np.float32)
+        for start in range(0, len(queries), PAIRS_AT_ONCE):
+            part = slice(start, start + PAIRS_AT_ONCE)
+            scores[part] = np.einsum("nd,nd->n", unit[queries[part]], unit[documents[part]])
+        return scores
+
+    return cosines
+
+
+def _is_cross_encoder(folder: Path) -> bool:
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    names = config.get("architectures") if isinstance(config, dict) else None
+    return any(str(name).endswith("ForSequenceClassification") for name in names or ())
+
+
+def _cross_encoder(folder: Path, texts: TextTable) -> Scorer:
+    from sentence_transformers import CrossEncoder
+
+    check_folder(folder)
+    model = CrossEncoder(
+        str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
+    )
+    if model.num_labels != 1:
+        raise ModelError(f"{folder}: the cross-encoder has {model.num_labels} labels; give one with a single score")
+
+    def scores(queries: Ids, documents: Ids) -> Vectors:
+        pairs = list(zip(texts.take(queries), texts.take(documents), strict=True))
+        return np.asarray(model.predict(pairs, show_progress_bar=False), dtype=np.float32)
+
+    return scores
