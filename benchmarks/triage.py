@@ -2,10 +2,11 @@
 
     python benchmarks/triage.py [--planted 20] [--decisions 60] [--seconds-per-pair 1]
 
-Copies of positive pairs of the sample data, with one word left out of each text, are added as pairs of other queries.
-Copies and originals are training rows. The script imports the file on the Data page, decides the suspects of the triage on the Batches page by keyboard, with
-the right answer for each, and opens the New run page. A suspect is right if its document belongs to the copy of the
-query, or the other way around. Needs the test extras and Chromium (`python tests/browser/chromium.py`).
+Copies of positive pairs of the sample data, with one word left out of each text, are added as pairs of other queries;
+copies and originals are training rows. The script imports the file on the Data page, decides the suspects of the triage
+on the Batches page by keyboard, with the right answer for each, and opens the New run page. A suspect is right if its
+document belongs to the copy of the query, or the other way around.
+Needs the test extras and Chromium (`python tests/browser/chromium.py`).
 """
 
 import csv
