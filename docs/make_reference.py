@@ -57,22 +57,24 @@ returns `LossParts(total, terms)`. `bsc_core.integrations.sentence_transformers`
 
 ## Treatment of the negatives
 
-`bsc`, `mnrl` and `simcse` share these settings. Each can be combined with every other.
+`bsc`, `mnrl` and `simcse` share these settings (`simcse` has no `directions`). Each can be combined with every other.
 
 | setting | effect | equal to |
 | --- | --- | --- |
-| `mask` | Documents that the model or a guide scores above the positive minus `mask_margin` leave. | `GISTEmbedLoss` |
-| `directions` | Candidates: documents, queries or both, for either side. | `MultipleNegativesRankingLoss` |
-| `hardness` | `hardness_strength` times the cosine is added to logits, without gradient. | its `hardness_mode` |
-| `decoupled` | The positive leaves the denominator. | |
-| `debiased_prior` | The expected share of false negatives is subtracted from the negatives. | |
+| `mask` | Removes documents that a judge scores above the positive minus `mask_margin`. | `GISTEmbedLoss` |
+| `directions` | Selects the candidates of each side. | `MultipleNegativesRankingLoss(directions=)` |
+| `hardness` | Adds `hardness_strength` times the cosine to the logits of negatives. | the same, `hardness_mode` |
+| `decoupled` | Excludes the positive from the denominator. | |
+| `debiased_prior` | Subtracts the expected share of false negatives from the sum over the negatives. | |
 
-- A pair labeled negative is never removed by a mask, and pairs marked by a person always leave. Another row's document
-  that a label calls positive for the query leaves with any mask.
-- A row that loses all its negatives has loss 0 and is counted: the terms `masked_negatives` (mean number per query) and
-  `rows_without_negatives` are logged at each step.
-- The guide's vectors are computed once per text and cached. Similarities within 1e-6 of the limit count as equal to it.
-- `matryoshka_dims` computes any loss without a classifier on truncated embeddings too, as `MatryoshkaLoss` does.
+- A pair labeled negative is never removed by a mask. Pairs that a person decided to be positive or dropped are always
+  removed. If a document of another row is labeled positive for the query, every mask removes it.
+- If all negatives of a row are removed, its loss is 0. Each step logs `masked_negatives` (mean number of removed
+  negatives per query) and `rows_without_negatives`.
+- The judge is the model itself (`mask = "self"`) or a guide, whose vectors are computed once per text and cached. The
+  term of `hardness` has no gradient. A similarity at most 1e-6 above the limit does not count as above it.
+- `matryoshka_dims` also computes the loss on truncated embeddings, as `MatryoshkaLoss` does. It works with every loss
+  that has no classifier.
 
 ## Choose a loss for your data
 
