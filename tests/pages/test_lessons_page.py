@@ -102,3 +102,12 @@ def test_a_control_changes_the_text(open_lessons: Callable[..., AppTest], slug: 
     app.select_slider(key=f"lessons.{slug}.{key}").set_value(0.5).run()
     assert lesson_text(app) != before
     assert app.query_params["at"] in ("0.5", ["0.5"])
+
+
+def test_a_click_in_the_list_opens_that_lesson() -> None:
+    app = open_page("lessons")
+    app.pills(key="lessons.cards").set_value("matryoshka").run()
+    assert any(header.value.endswith("Matryoshka") for header in app.header)
+    assert app.query_params["lesson"] == "matryoshka"
+    app.pills(key="lessons.cards").set_value("debiased").run()
+    assert app.query_params["lesson"] == "debiased"

@@ -57,9 +57,13 @@ def select() -> Lesson:
         ),
         key=f"{PAGE}.cards",
         required=True,
+        on_change=_open_selected,
     )
-    state["lesson"] = selected
     return LESSONS[selected]
+
+
+def _open_selected() -> None:
+    _state()["lesson"] = st.session_state[f"{PAGE}.cards"]
 
 
 def heading(lesson: Lesson) -> None:
