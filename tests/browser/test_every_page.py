@@ -43,3 +43,26 @@ def test_every_page_is_accessible_in_both_themes_and_shows_its_main_action(visit
         visit.wait()
         found += violations(visit, name, runOnly=["color-contrast"])
     assert found == []
+
+
+def test_back_shows_the_dataset_and_the_encoder_of_the_link(visitor, server) -> None:
+    visit = visitor(server)
+    visit.open("batches", dataset="sample-nli", encoder="static")
+    visit.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Data", exact=True).click()
+    visit.wait("What is in this dataset")
+    check_selection(visit, "data", "sample-nli")
+    visit.select_option("Dataset", "sample")
+    check_selection(visit, "data", "sample")
+    visit.page.go_back()
+    check_selection(visit, "data", "sample-nli")
+    while "/batches" not in visit.page.url:  # entries of the page that was left show the same selection
+        visit.page.go_back()
+    visit.wait("Which negatives does a batch contain")
+    check_selection(visit, "batches", "sample-nli")
+
+
+def check_selection(visit: Visit, name: str, dataset: str) -> None:
+    query = "encoder=static" if dataset == "sample" else f"dataset={dataset}&encoder=static"
+    expect(visit.page).to_have_url(f"{visit.server.url}/{name}?{query}")
+    expect(visit.page.get_by_role("combobox", name="Dataset")).to_have_value(dataset)
+    expect(visit.page.get_by_role("combobox", name="Encoder")).to_have_value("static")

@@ -214,9 +214,8 @@ def test_live_updates_end_when_every_run_has_ended(finished: Run, monkeypatch: p
     app.run()
     assert requested == [None] * 4
     requested.clear()
-    app.session_state["run"] = finished.id
     mark_alive(other, state="running")
-    app.run()
+    app.selectbox(key="run").select(finished.id).run()
     assert requested == ["2s", "2s", "2s", None]  # the run that is shown has ended
 
 

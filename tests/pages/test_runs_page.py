@@ -148,9 +148,14 @@ def test_resume_creates_a_new_run(runs: RunStore, trained: Run, monkeypatch: pyt
 
 def test_a_late_click_on_a_replaced_table_changes_no_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     clicked = {"selection": {"rows": [0]}}
-    state = {table.CURRENT_TABLE: "table.new", "table.old": clicked, "table.new": clicked, "run": "resumed"}
+    state = {
+        table.CURRENT_TABLE: "table.new",
+        "table.old": clicked,
+        "table.new": clicked,
+        "context": {"run": "resumed"},
+    }
     monkeypatch.setattr(table.st, "session_state", state)
     table._apply_selection("table.old", ["stopped"])
-    assert state["run"] == "resumed"
+    assert state["context"] == {"run": "resumed"}
     table._apply_selection("table.new", ["stopped"])
-    assert state["run"] == "stopped"
+    assert state["context"] == {"run": "stopped"}

@@ -104,11 +104,10 @@ def tabs(parts: Mapping[str, Callable[..., None]], *arguments: Any, **options: A
 
 def write_url(values: Mapping[str, str], names: Iterable[str]) -> None:
     """Set these URL parameters where they changed, and remove the others of `names`."""
-    for name in {*names, *values}:
-        if name not in values:
-            st.query_params.pop(name, None)
-        elif st.query_params.get(name) != values[name]:
-            st.query_params[name] = values[name]
+    for name in set(names) - set(values):
+        st.query_params.pop(name, None)
+    if changed := {name: value for name, value in values.items() if st.query_params.get(name) != value}:
+        st.query_params.update(changed)  # one entry of the browser's history
 
 
 def error_box(error: BscError | str, title: str = "Error") -> DeltaGenerator:

@@ -1,9 +1,7 @@
-"""Layout of every page: title, context bar bound to the URL, jobs in the sidebar, and links to other pages."""
+"""Layout of every page: title, context bar with its values in the URL, jobs in the sidebar, links to other pages."""
 
 import runpy
-import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,6 @@ from pages.ui.components import data_cache, display, navigation, sidebar_jobs
 
 ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 NO_RUN = "none"
-NOT_FOUND = "context_not_found"  # session key: choices of a link that do not exist, by key, as (label, value)
-OPEN = sidebar_jobs.OPEN
 CONTEXT = ("dataset", "encoder", "run")
 DEFAULTS = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN}
 MAX_RUNS = 500  # that the bar offers
@@ -25,7 +21,6 @@ BUTTON_STYLE = (  # Streamlit's text on primary buttons is white, which the dark
     "<style>[data-testid='stBaseButton-primary'] { color: light-dark(#FFFFFF, #0B1016); }</style>"
 )
 ARRIVED = "context_arrived"  # session key
-STALE_SECONDS = 4.0  # a widget message sent before a jump may arrive this late
 APP = Path(__file__).parents[3] / "app.py"
 
 
@@ -48,10 +43,9 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT) -> Con
     st.html(BUTTON_STYLE)
     sidebar_jobs.draw()
     st.title(heading, anchor=False)
-    arrived = st.session_state.get("context_page") != title
-    st.session_state["context_page"], st.session_state["context_bar"] = title, bar
-    st.session_state[ARRIVED] = arrived
-    return _bar(bar, arrived) if bar else saved_context()
+    st.session_state[ARRIVED] = st.session_state.get("context_page") != title
+    st.session_state["context_page"] = title
+    return _bar(bar) if bar else saved_context()
 
 
 def arrived() -> bool:
@@ -81,80 +75,65 @@ def saved_context() -> Context:
     return Context(context["dataset"], context["encoder"], run)
 
 
-def _bar(names: Sequence[str], arrived: bool) -> Context:
+def _bar(names: Sequence[str]) -> Context:
     runs = [NO_RUN, *(run.id for run in data_cache.run_store().list()[:MAX_RUNS])]
-    if OPEN in st.query_params:  # names the run to open; `run` itself is bound to a widget and cannot be set by a link
-        st.session_state.setdefault("context_next", {})["run"] = st.query_params[OPEN]
-        del st.query_params[OPEN]
     choices = data_cache.datasets()
     options = {"dataset": list(choices), "encoder": list(ENCODERS), "run": runs}
-    context = st.session_state.get("context", {}) | {
-        name: _hidden_choice(name) for name in CONTEXT if name not in names
-    }
+    context: dict[str, str] = st.session_state.setdefault("context", {})
+    for name in CONTEXT:
+        if name not in names:
+            context[name] = st.query_params.get(name) or context.get(name) or DEFAULTS[name]
+    found, not_found = [], []
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
-            context[name] = _choice(name, name.capitalize(), options[name], arrived, open_ended=name == "encoder")
+            (found if _choice(name, options[name], context) else not_found).append(name)
             if name == "dataset" and context[name] not in data_cache.SAMPLES:
                 st.caption(choices[context[name]].label)
-    st.session_state["context"] = context
-    for label, value in st.session_state.get(NOT_FOUND, {}).values():
-        about = f"The {label.lower()} of this link was not found: {value}. Select another one above."
+    _write_choices({name: context[name] for name in found})
+    for name in not_found:
+        about = f"The {name} of this link was not found: {st.query_params[name]}. Select another one above."
         st.warning(about, icon=":material/link_off:")
     return saved_context()
 
 
-def _hidden_choice(key: str) -> str:
-    """Return the value that another page sent, else that of the URL, else that of the previous page."""
-    sent = st.session_state.get("context_next", {}).pop(key, None)
-    return str(sent or st.query_params.get(key) or st.session_state.get("context", {}).get(key) or DEFAULTS[key])
+def _choice(name: str, options: list[str], context: dict[str, str]) -> bool:
+    """Draw a select box and store its value in `context`; return False if the value in the URL does not exist.
 
-
-def _choice(key: str, label: str, options: list[str], arrived: bool, *, open_ended: bool = False) -> str:
-    """Draw a select box bound to the URL; without a value there, it keeps the selection of the previous page.
-
-    Options are shown without formatting, because the binding writes the shown text into the URL.
+    The URL decides, so that links, Back and reload show what they name; without a value there, the selection of the
+    previous page is kept. A widget bound to the URL would lose its parameter on Back, because
+    Streamlit removes the parameters of the widgets of the page that is left.
     """
-    not_found = st.session_state.setdefault(NOT_FOUND, {})
-    if arrived:
-        not_found.pop(key, None)
-    last = st.session_state.get("context", {}).get(key)
-    sent = st.session_state.get("context_next", {}).pop(key, None)
-    linked = st.query_params.get(key)
-    if linked and not open_ended and linked not in options:
-        not_found[key] = (label, linked)
-    if sent and (open_ended or sent in options):
-        jumps = st.session_state.setdefault("context_jumps", {})
-        jumps[key] = (st.session_state.get(key), sent, time.monotonic())
-        st.session_state[key] = sent
-    elif arrived and not linked and last and (open_ended or last in options):
-        st.session_state[key] = last
-        if last != options[0]:
-            with suppress(StreamlitAPIException):  # still bound by the previous page, whose widget has written it
-                st.query_params[key] = last
-    _ignore_stale_value(key, options)
+    open_ended = name == "encoder"
+    linked, last = st.query_params.get(name), context.get(name)
     if open_ended:
-        options = list(dict.fromkeys([*options, *(name for name in (sent, linked, last) if name)]))
-    value = st.selectbox(label, options, key=key, accept_new_options=open_ended, bind="query-params")
-    value = value if value and (open_ended or value in options) else options[0]
-    if value != options[0]:
-        not_found.pop(key, None)
-    return value
+        options = list(dict.fromkeys([*options, *(value for value in (linked, last) if value)]))
+    found = linked is None or linked in options
+    value = next((value for value in (linked, last if found else None) if value in options), options[0])
+    context[name] = value
+    st.session_state[name] = value
+    st.selectbox(
+        name.capitalize(),
+        options,
+        key=name,
+        accept_new_options=open_ended,
+        on_change=lambda: select(name, st.session_state[name] or options[0]),
+    )
+    return found
 
 
-def _ignore_stale_value(key: str, options: list[str]) -> None:
-    """Undo a browser message with the value from before a jump that arrives shortly after it."""
-    before, value, since = st.session_state.get("context_jumps", {}).get(key, (None, None, -STALE_SECONDS))
-    recent = time.monotonic() - since < STALE_SECONDS
-    if recent and value in options and st.session_state.get(key) == before:
-        st.session_state[key] = value
+def select(name: str, value: str) -> None:
+    """Select the dataset, the encoder or the run of the context bar; call it before the bar is drawn, in a callback."""
+    st.session_state.setdefault("context", {})[name] = value
+    _write_choices({name: value})
+
+
+def _write_choices(choices: Mapping[str, str]) -> None:
+    """Write the values that are not the default to the URL."""
+    display.write_url({name: value for name, value in choices.items() if value != DEFAULTS[name]}, choices)
 
 
 def switch_page(name: str, **params: str) -> None:
-    """Switch to pages/<name>.py; `dataset`, `encoder` and `run` change the context bar, others go into the URL."""
-    changed = {key: params.pop(key) for key in CONTEXT if key in params}
-    drawn = st.session_state["context_bar"]  # these widgets are already drawn: they change in the next run
-    st.session_state["context_next"] = {key: value for key, value in changed.items() if key in drawn}
-    params |= {key: value for key, value in changed.items() if key not in drawn}
+    """Switch to pages/<name>.py with these URL parameters; `dataset`, `encoder` and `run` change the context bar."""
     try:
         st.switch_page(f"pages/{name}.py", query_params=params)
     except StreamlitPageNotFoundError:

@@ -7,7 +7,6 @@ from bsc_core import formatting
 from bsc_core.runs import Run, RunStatus
 from pages.ui.components import data_cache
 
-OPEN = "open"  # names a run in a link to the Runs page
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
 SHOWN = 5
 WIDE = 18  # characters of a link that fit into the sidebar
@@ -39,7 +38,9 @@ def _jobs(refreshing: bool) -> None:
         icon = ":material/schedule:" if status.state == "queued" else ":material/progress_activity:"
         about = f"{data_cache.short_id(run.id)}: {status.state}{left}"
         try:
-            st.page_link("pages/runs.py", label=label(done, run.id), icon=icon, query_params={OPEN: run.id}, help=about)
+            st.page_link(
+                "pages/runs.py", label=label(done, run.id), icon=icon, query_params={"run": run.id}, help=about
+            )
         except StreamlitPageNotFoundError:
             st.text(f"{done} · {data_cache.short_id(run.id)}{left}")
     if len(active) > SHOWN:

@@ -152,14 +152,14 @@ def _recover_lost_runs(runs: list[Run]) -> None:
 
 def _current_selection(ids: list[str]) -> list[str]:
     """Return the selected runs; none if the run of the context bar is not listed."""
-    first = st.session_state.get("run", page_layout.NO_RUN)
-    return [first, *st.session_state.get(COMPARE, [])] if first in ids else []
+    first = page_layout.saved_context().run_id
+    return [first, *st.session_state.get(COMPARE, [])] if first is not None and first in ids else []
 
 
 def _select_runs(ids: list[str]) -> list[str]:
     """Draw the box of further runs; return the run of the context bar and those, which the URL stores as `compare`."""
-    first = st.session_state.get("run", page_layout.NO_RUN)
-    if first not in ids:
+    first = page_layout.saved_context().run_id
+    if first is None or first not in ids:
         return []
     others = [run_id for run_id in ids if run_id != first]
     st.session_state[COMPARE] = [run_id for run_id in st.session_state.get(COMPARE, []) if run_id in others]
@@ -183,7 +183,8 @@ def draw_compare_button(runs: list[Run]) -> None:
 
 
 def _set_selection(ids: list[str]) -> None:
-    st.session_state["run"], st.session_state[COMPARE] = ids[0], ids[1:]
+    page_layout.select("run", ids[0])
+    st.session_state[COMPARE] = ids[1:]
 
 
 def _apply_selection(key: str, ids: list[str]) -> None:
