@@ -5,7 +5,9 @@ import streamlit as st
 from pages.ui.components import data_cache, display, page_layout
 from pages.ui.data import audit, column_mapping, generate, import_form, overview
 
-context = page_layout.setup_page("Data", "What is in this dataset, and what is wrong with it?")
+context = page_layout.setup_page(
+    "Data", "What is in this dataset, and what is wrong with it?", bar=("dataset", "encoder")
+)
 if import_form.draw():
     st.stop()  # the rest of the page is about another dataset
 

@@ -6,7 +6,7 @@ from bsc_core.lab.settings import explain_batch
 from pages.ui.components import display, page_layout
 from pages.ui.loss_lab import view
 
-context = page_layout.setup_page("Loss lab", "What does a loss compute from a batch?")
+context = page_layout.setup_page("Loss lab", "What does a loss compute from a batch?", bar=("dataset", "encoder"))
 view.read_url()
 
 with display.show_errors():

@@ -6,7 +6,7 @@ from pages.ui.comparison import view
 from pages.ui.components import data_cache, display, page_layout
 from pages.ui.runs import detail, queue, sweep, table, trash
 
-page_layout.setup_page("Runs", "How is training going, and what did it change?")
+page_layout.setup_page("Runs", "How is training going, and what did it change?", bar=("run",))
 trash.draw_undo_bar()
 
 with display.show_errors():

@@ -36,7 +36,7 @@ def test_a_page_file_is_short(page: str) -> None:
 
 def test_a_selection_in_the_bar_carries_over_to_the_next_page(runs: RunStore) -> None:
     app = open_app()
-    app.switch_page("pages/data.py").run()
+    app.switch_page("pages/learn.py").run()
     app.selectbox(key="encoder").select("static").run()
     app.switch_page("pages/batches.py").run()
     assert app.selectbox(key="encoder").value == "static"
@@ -44,7 +44,7 @@ def test_a_selection_in_the_bar_carries_over_to_the_next_page(runs: RunStore) ->
 
 def test_the_new_run_page_has_one_box_for_the_encoder_which_starts_from_the_last_selection(runs: RunStore) -> None:
     app = open_app()
-    app.switch_page("pages/data.py").run()
+    app.switch_page("pages/learn.py").run()
     app.selectbox(key="encoder").select("static").run()
     app.switch_page("pages/train.py").run()
     assert [box.key for box in app.selectbox if box.label == "Encoder"] == ["train.encoder.name"]
@@ -52,14 +52,14 @@ def test_the_new_run_page_has_one_box_for_the_encoder_which_starts_from_the_last
 
 
 def test_a_link_sets_the_bar(visit: Callable, finished: Run) -> None:
-    app = visit("data", encoder="static", run=finished.id)
+    app = visit("batches", encoder="static", run=finished.id)
     assert app.selectbox(key="encoder").value == "static"
     assert app.selectbox(key="run").value == finished.id
 
 
 @pytest.mark.parametrize("field", ["dataset", "run"])
 def test_a_link_to_a_missing_dataset_or_run_falls_back_to_the_default(runs: RunStore, field: str) -> None:
-    app = open_page("data", **{field: "missing"})
+    app = open_page("batches", **{field: "missing"})
     assert app.selectbox(key=field).value in ("sample", "none")
 
 

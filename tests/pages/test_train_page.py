@@ -305,11 +305,13 @@ def test_the_settings_of_a_link_are_used(runs: RunStore) -> None:
 
 
 def test_an_invalid_setting_of_a_link_is_reported_and_the_others_are_used(runs: RunStore) -> None:
-    app = open_page("train", **{"loss.temperature": "0", "training.epoch": "3", "training.batch_size": "16"})
+    link = {"loss.temperature": "0", "training.epoch": "3", "training.batch_size": "16", "other.key": "1"}
+    app = open_page("train", **link)
     text = page_text(app)
     assert "temperature is 0; it must be > 0" in text
     assert "The setting loss.temperature of this link is not used." in text
     assert "The setting training.epoch of this link is not used." in text
+    assert "The setting other.key of this link is not used." in text
     config = make_config(config_file(app))
     assert config.loss.temperature == 0.05
     assert config.training.batch_size == 16

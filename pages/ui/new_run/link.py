@@ -41,7 +41,7 @@ def read(given: dict[str, str], values: config_form.Values) -> None:
     st.session_state[LINKED_SWEEP] = _sweep(given)
     sent: config_form.Values = {}
     page_layout.send_settings(sent)
-    settings = [name for name in given if name.partition(".")[0] in SECTIONS]
+    settings = [name for name in given if "." in name and not name.startswith(f"{SWEEP}.")]
     for name in sorted(settings, key=lambda name: name != "loss.name"):  # other settings of a loss need its name
         try:
             single: config_form.Values = {}
@@ -97,7 +97,7 @@ def write(config: RunConfig, sweep: SweepConfig | None, values: config_form.Valu
 
 
 def _is_parameter(name: str) -> bool:
-    return name in (PRESET, NAME, SWEEP) or (name.partition(".")[0] in (*SECTIONS, SWEEP) and "." in name)
+    return name in (PRESET, NAME, SWEEP) or "." in name
 
 
 def _has_widget(key: str) -> bool:
