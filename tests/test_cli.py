@@ -180,8 +180,8 @@ def test_the_app_is_opened_from_its_folder_and_may_read_the_users_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, environment = app_command(folder / "runs", port=8600, browser=False)
-    assert command[:5] == [sys.executable, "-P", "-m", "streamlit", "run"]
-    assert command[5:] == [str(app_folder() / "app.py"), "--server.port=8600", "--server.headless=true"]
+    server = app_folder() / "pages" / "ui" / "server.py"
+    assert command == [sys.executable, "-P", str(server), "--port=8600", "--no-browser"]
     assert environment["BSC_RUNS"] == str(folder / "runs")
     roots = environment["BSC_ROOTS"].split(os.pathsep)
     assert roots == [str(folder), str(Path.home()), str(app_folder()), str(folder / "runs")]

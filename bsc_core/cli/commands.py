@@ -45,17 +45,14 @@ def app(arguments: argparse.Namespace) -> Outcome:
 
 
 def app_command(runs: Path, *, port: int | None = None, browser: bool = True) -> tuple[list[str], dict[str, str]]:
-    """Return the command line and environment that open the app on a runs folder.
-
-    Streamlit reads `.streamlit/config.toml` next to the script, whatever the working folder is.
-    """
+    """Return the command line and environment that open the app on a runs folder."""
     from bsc_core.paths import app_folder
 
     folder = app_folder()
     roots = os.pathsep.join(str(path) for path in (Path.cwd(), Path.home(), folder, runs))
-    command = [sys.executable, "-P", "-m", "streamlit", "run", str(folder / "app.py")]
-    command += [f"--server.port={port}"] if port else []
-    command += [] if browser else ["--server.headless=true"]
+    command = [sys.executable, "-P", str(folder / "pages" / "ui" / "server.py")]
+    command += [f"--port={port}"] if port else []
+    command += [] if browser else ["--no-browser"]
     return command, {"BSC_ROOTS": roots, **os.environ, "BSC_RUNS": str(runs)}
 
 

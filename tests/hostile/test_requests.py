@@ -1,0 +1,90 @@
+"""Requests from other sites: an unknown host, another origin, a frame."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.serving import AppServer
+
+WEBSOCKET = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
+    server = AppServer(tmp_path_factory.mktemp("app"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BSC_ALLOWED_HOSTS", "lab.example, other.example")
+        server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def respond(server: AppServer, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("GET", path, headers=headers)
+    response = connection.getresponse()
+    connection.close()
+    return response
+
+
+@pytest.mark.parametrize("path", ["/", "/batches", "/_stcore/health", "/_stcore/host-config"])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:{port}", 200),
+        ("127.0.0.1:{port}", 200),
+        ("[::1]:{port}", 200),
+        ("LOCALHOST", 200),
+        ("lab.example", 200),
+        ("other.example:443", 200),
+        ("evil.example:{port}", 403),
+        ("localhost.evil.example:{port}", 403),
+        ("evil.example:80@localhost", 403),
+        ("[::1", 403),
+        ("", 403),
+    ],
+)
+def test_only_allowed_hosts_are_served(server: AppServer, path: str, host: str, status: int) -> None:
+    assert respond(server, path, {"Host": host.format(port=server.port)}).status == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://localhost:{port}", 101),
+        (None, 101),  # not a browser
+        ("http://localhost:1", 403),
+        ("http://127.0.0.1:{port}", 403),
+        ("http://evil.example", 403),
+        ("http://localhost.evil.example:{port}", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+def test_a_websocket_is_opened_from_the_apps_own_origin_only(
+    server: AppServer, origin: str | None, status: int
+) -> None:
+    headers = {"Host": f"localhost:{server.port}", **WEBSOCKET}
+    if origin is not None:
+        headers["Origin"] = origin.format(port=server.port)
+    assert respond(server, "/_stcore/stream", headers).status == status
+
+
+@pytest.mark.parametrize("path", ["/", "/_stcore/health", "/missing.js"])
+@pytest.mark.parametrize("host", ["localhost", "evil.example"])
+def test_no_other_site_can_frame_the_app_or_guess_types(server: AppServer, path: str, host: str) -> None:
+    headers = respond(server, path, {"Host": host}).headers
+    assert headers["Content-Security-Policy"] == "frame-ancestors 'self'"
+    assert headers["X-Frame-Options"] == "SAMEORIGIN"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "same-origin"
