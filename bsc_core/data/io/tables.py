@@ -2,10 +2,13 @@
 
 # R rows of a chunk
 
+import codecs
 import csv
 import gzip
 import io
 import json
+import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +27,14 @@ from bsc_core.files import error_reason
 from bsc_core.paths import check_path
 
 CHUNK_ROWS = 65_536
-LONGEST_FIELD = 2**31 - 1
+MAX_LINE_MB = "BSC_MAX_LINE_MB"
+"""Environment variable: the limit of a line, and of a field over several lines, in megabytes."""
+DEFAULT_LINE_MB = 10
+MAX_COLUMNS = 1_000
+MAX_EXPANSION = 200
+"""Maximum ratio of the data to the compressed file; text reaches 20, and repeated rows 100."""
+UNCHECKED_BYTES = 1 << 22
+"""Data of this size are read whatever the ratio."""
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_BYTES = 4096
@@ -156,31 +166,31 @@ def _text_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pr
 
 
 def _delimited_chunks(
-    text: io.TextIOWrapper, source: Source, columns: Sequence[str] | None, rows: int
+    lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int
 ) -> Iterator[Table]:
-    parsed = _delimited_rows(text, source.name, DELIMITERS[source.format])
+    parsed = _delimited_rows(lines, source.name, DELIMITERS[source.format])
     names = next(parsed, None)
     if names is None:
         raise FileFormatError(f"{source.name}: the file is empty; it needs a header and at least one row")
     chosen = [number for number, name in enumerate(names) if columns is None or name in columns]
     empty = True
-    for lines, values, rejected in _chunks(parsed, rows):
+    for numbers, values, rejected in _chunks(parsed, rows):
         empty = False
         cells = {names[number]: [fields[number] for fields in values] for number in chosen}
-        yield Table(source.name, tuple(cells), cells, lines, rejected)
+        yield Table(source.name, tuple(cells), cells, numbers, rejected)
     if empty:
         raise FileFormatError(f"{source.name}: there is a header but no row below it; add rows")
 
 
-def _json_chunks(text: io.TextIOWrapper, source: Source, columns: Sequence[str] | None, rows: int) -> Iterator[Table]:
+def _json_chunks(lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int) -> Iterator[Table]:
     names = None if columns is None else tuple(columns)
     empty = True
-    for lines, objects, rejected in _chunks(_json_rows(text), rows):
+    for numbers, objects, rejected in _chunks(_json_rows(lines, source.name), rows):
         empty = empty and not objects
         if names is None and objects:
             names = tuple({name: None for value in objects for name in value})
         values = {name: [value.get(name) for value in objects] for name in names or ()}
-        yield Table(source.name, names or (), cells_of(values), lines, rejected, nested_columns(values))
+        yield Table(source.name, names or (), cells_of(values), numbers, rejected, nested_columns(values))
     if empty:
         raise FileFormatError(
             f'{source.name}: no line is a JSON object; write one object per line, such as {{"query": "..."}}'
@@ -213,12 +223,38 @@ def _parquet_chunks(
             total = file.metadata.num_rows
             if not total:
                 raise FileFormatError(f"{source.name}: there is a header but no row below it; add rows")
+            _check_parquet_size(path, chosen, source.name)
             batches = file.iter_batches(min(rows, total), columns=chosen, use_threads=False)
             yield from _value_chunks(source, (batch.to_pydict() for batch in batches), total, None, on_progress)
     except (pyarrow.ArrowException, OSError) as error:
         raise FileFormatError(
             f"{source.name}: the Parquet file cannot be read ({error_reason(error)}); write it again"
         ) from None
+
+
+def _check_parquet_size(path: Path, names: Sequence[str], source: str) -> None:
+    """Raise FileFormatError for a Parquet file whose columns become far larger than the file, before they are read.
+
+    A column that is stored as numbers of the entries of a dictionary can repeat a long text any number of times.
+    """
+    import pyarrow.compute
+    import pyarrow.parquet
+
+    stored, size = path.stat().st_size, 0
+    metadata = pyarrow.parquet.read_metadata(path)
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    _check_expansion(max(metadata.num_rows, sum(group.total_byte_size for group in groups)), stored, source)
+    columns = [groups[0].column(number) for number in range(groups[0].num_columns)] if groups else []
+    encoded = [column.path_in_schema for column in columns if column.has_dictionary_page]
+    encoded = [name for name in encoded if name in names]  # a nested column has another path
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False, read_dictionary=encoded) as file:
+        for number in range(len(groups)):
+            table = file.read_row_group(number, columns=encoded, use_threads=False)
+            for chunk in (chunk for column in table.columns for chunk in column.chunks):
+                if isinstance(chunk, pyarrow.DictionaryArray):
+                    lengths = pyarrow.compute.binary_length(chunk.dictionary).take(chunk.indices)
+                    size += pyarrow.compute.sum(lengths.cast(pyarrow.int64())).as_py() or 0
+                    _check_expansion(size, stored, source)
 
 
 def _value_chunks(
@@ -242,9 +278,59 @@ def _value_chunks(
         yield Table(source.name, tuple(values), cells_of(values), lines, (), nested_columns(values), "row")
 
 
+def _max_line() -> int:
+    """Return the maximum number of bytes of a line, and of characters of a field over several lines."""
+    text = os.environ.get(MAX_LINE_MB, "").strip() or str(DEFAULT_LINE_MB)
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
+    if not 0 < size <= 2_000:
+        raise FileFormatError(f"{MAX_LINE_MB} is {text!r}; give a number of megabytes, at most 2000")
+    return int(size * 1_000_000)
+
+
+class _CheckedStream(io.BufferedIOBase):
+    """Bytes of a file; raises FileFormatError for a line above the limit or a decompression bomb."""
+
+    def __init__(self, stream: io.BufferedIOBase, raw: io.BufferedReader, source: str) -> None:
+        """Wrap a stream. raw: the file below it, which differs if the stream decompresses it."""
+        self.stream, self.raw, self.name = stream, raw, source
+        self.limit, self.line, self.line_bytes, self.bytes = _max_line(), 1, 0, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return b"".join(iter(lambda: self.read1(BUFFER_BYTES), b"")) if size is None or size < 0 else self.read1(size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        block = self.stream.read1(size)
+        end = max(block.rfind(b"\n"), block.rfind(b"\r"))
+        self.line_bytes = self.line_bytes + len(block) if end < 0 else len(block) - end
+        self.line += block.count(b"\n")
+        self.bytes += len(block)
+        if self.line_bytes > self.limit:
+            raise FileFormatError(
+                f"{self.name}: line {self.line} is longer than {self.limit:,} bytes; divide its text, or set "
+                f"{MAX_LINE_MB} (megabytes)"
+            )
+        _check_expansion(self.bytes, self.raw.tell(), self.name)
+        return block
+
+
+def _check_expansion(size: int, stored: int, source: str) -> None:
+    """Raise FileFormatError if `stored` bytes of a file become `size` bytes of data, as in a decompression bomb."""
+    if size > max(UNCHECKED_BYTES, MAX_EXPANSION * stored):
+        raise FileFormatError(
+            f"{source}: {stored:,} bytes of the file become more than {size:,} bytes of data; "
+            "files that grow this much are not read. Decompress it and check its content"
+        )
+
+
 def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterator[Any]:
     """Yield the names in the header, then each row with its first line, or its rejection; nothing for an empty text."""
-    csv.field_size_limit(LONGEST_FIELD)  # a long document is valid
+    csv.field_size_limit(limit := _max_line())
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     start = 1
     names: tuple[str, ...] = ()
@@ -260,14 +346,20 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
                 yield Rejection(start, "", f"has {len(fields)} fields where the header has {len(names)}")
             start = reader.line_num + 1
     except csv.Error as error:
+        if "field limit" in str(error):
+            raise FileFormatError(
+                f"{source}: the row that starts at line {start} has a field of more than {limit:,} characters; close "
+                f"its quotation mark if one is missing, divide its text, or set {MAX_LINE_MB} (megabytes)"
+            ) from None
         raise FileFormatError(
             f"{source}: the row that starts at line {start} has unmatched quotation marks ({error}); "
             'put a field that begins with " in quotes and write "" for each " in it'
         ) from None
 
 
-def _json_rows(lines: Iterable[str]) -> Iterator[Any]:
+def _json_rows(lines: Iterable[str], source: str) -> Iterator[Any]:
     """Yield each JSON object with its line, or the rejection of a line; blank lines are skipped."""
+    names: set[str] = set()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -275,10 +367,24 @@ def _json_rows(lines: Iterable[str]) -> Iterator[Any]:
             value = json.loads(line)
         except (ValueError, RecursionError):
             value = None
-        yield (number, value) if isinstance(value, dict) else Rejection(number, "", "is not a JSON object")
+        if not isinstance(value, dict):
+            yield Rejection(number, "", "is not a JSON object")
+            continue
+        if not value.keys() <= names:
+            names |= value.keys()
+            _check_column_count(len(names), source)
+        yield number, value
+
+
+def _check_column_count(count: int, source: str) -> None:
+    if count > MAX_COLUMNS:
+        raise FileFormatError(
+            f"{source}: it has more than {MAX_COLUMNS:,} columns; keep the columns of texts, labels and ids"
+        )
 
 
 def _check_names(names: list[str], source: str) -> tuple[str, ...]:
+    _check_column_count(len(names), source)
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise FileFormatError(f"{source}: the header names {', '.join(repeated)} more than once; rename one of them")
@@ -325,15 +431,20 @@ def _open_text(
 ) -> Iterator[tuple[io.BufferedReader, io.TextIOWrapper]]:
     """Yield the raw file, for its position, and its text; convert the errors of reading."""
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise PathError(f"{name}: not a regular file; give the path of a file")
+        if not status.st_size:  # also the files of /proc, some of which never end
+            raise FileFormatError(f"{name}: the file is empty; it needs a header and at least one row")
         with path.open("rb") as raw:
-            stream: Any = gzip.GzipFile(fileobj=raw) if gzipped and path.stat().st_size else raw
+            stream: Any = gzip.GzipFile(fileobj=raw) if gzipped else raw
             head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
             if not head:
                 raise FileFormatError(f"{name}: the file is empty; it needs a header and at least one row")
             check_signature(head, name, kind)
             check_text_start(head.decode("utf-8-sig", "ignore")[:200], name, kind)
             newline: Literal["", "\n"] = "\n" if kind == "jsonl" else ""
-            yield raw, io.TextIOWrapper(stream, encoding="utf-8-sig", newline=newline)
+            yield raw, io.TextIOWrapper(_CheckedStream(stream, raw, name), encoding="utf-8-sig", newline=newline)
     except UnicodeDecodeError:
         line, byte = _first_undecodable(path, gzipped=gzipped)
         raise FileFormatError(f"{name}: line {line} (byte {byte:,}) is not UTF-8; save the file as UTF-8") from None
@@ -349,12 +460,15 @@ def _open_text(
 
 def _first_undecodable(path: Path, *, gzipped: bool) -> tuple[int, int]:
     """Return line, from 1, and byte, from 0, of the first byte that is not UTF-8."""
-    start = 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    lines, start = 1, 0
     with gzip.open(path) if gzipped else path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        while block := file.read(BUFFER_BYTES):
+            pending = len(decoder.getstate()[0])  # bytes of an incomplete character
             try:
-                line.decode("utf-8")
+                lines += decoder.decode(block).count("\n")
             except UnicodeDecodeError as error:
-                return number, start + error.start
-            start += len(line)
-    return 1, 0
+                before = max(0, error.start - pending)
+                return lines + block[:before].count(b"\n"), start - pending + error.start
+            start += len(block)
+    return lines, start - len(decoder.getstate()[0])  # the file ends within a character

@@ -1,0 +1,44 @@
+"""Read every file of a folder with both readers and write the outcome of each as JSON: python read_files.py FOLDER."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import pyarrow.parquet  # noqa: F401  (imported before the memory is measured)
+
+from bsc_core.data.io.tables import read_chunks, read_table
+from bsc_core.errors import BscError
+
+
+def outcome(path: str, *, in_chunks: bool) -> str:
+    """Return the error of reading a file, or the numbers of its rows and of its rejected rows."""
+    try:
+        tables = list(read_chunks(path, rows=1000)) if in_chunks else [read_table(path)]
+    except BscError as error:
+        return str(error)
+    except BaseException:
+        return traceback.format_exc()
+    return f"{sum(map(len, tables))} rows, {sum(len(table.rejected) for table in tables)} rejected"
+
+
+def peak_bytes() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def main() -> None:
+    start = peak_bytes()
+    results = {}
+    for path in map(str, sorted(Path(sys.argv[1]).iterdir())):
+        before = time.process_time()
+        results[Path(path).name] = [outcome(path, in_chunks=in_chunks) for in_chunks in (False, True)]
+        sys.stderr.write(f"{path}: {peak_bytes() - start:,} bytes, {time.process_time() - before:.1f} s\n")
+    sys.stdout.write(json.dumps({"outcomes": results, "bytes": peak_bytes() - start}))
+
+
+if __name__ == "__main__":
+    main()

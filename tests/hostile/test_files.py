@@ -1,0 +1,249 @@
+"""Hostile data files: each is refused in one sentence or read with stated counts, in limited memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+READER = Path(__file__).with_name("read_files.py")
+MAX_BYTES = 1 << 30
+HEADER = b"query\tdocument\n"
+ROWS = HEADER + b"a\tb\n" * 3
+MIB = 1 << 20
+
+Make = Callable[[Path], object]
+
+
+def content(data: bytes) -> Make:
+    return lambda path: path.write_bytes(data)
+
+
+def gzipped(data: bytes, times: int = 1) -> Make:
+    """A gzip file whose `times` members each hold the data."""
+    return lambda path: path.write_bytes(gzip.compress(data) * times)
+
+
+def parquet(columns: dict[str, object], **options: object) -> Make:
+    return lambda path: pyarrow.parquet.write_table(pyarrow.table(columns), path, **options)
+
+
+def part_of_parquet(start: int, stop: int) -> Make:
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"query": ["a"] * 100, "document": ["b"] * 100}), buffer)
+    return content(buffer.getvalue()[start:stop])
+
+
+def repeated_text(path: Path) -> None:
+    """A million rows that repeat one text of a million characters: 1 TB, in a file of 1 MB or less."""
+    indices = pyarrow.array([0] * 1_000_000, pyarrow.int32())
+    texts = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["".join(map(chr, range(32, 126))) * 10_000]))
+    pyarrow.parquet.write_table(pyarrow.table({"query": texts, "document": texts}), path)
+
+
+def zipped(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("xl/workbook.xml", "<workbook/>")
+
+
+def link(target: str) -> Make:
+    return lambda path: path.symlink_to(target)
+
+
+def unix_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        folder = os.open(path.parent, os.O_RDONLY)  # the address of a socket is limited to 108 bytes
+        server.bind(f"/proc/self/fd/{folder}/{path.name}")
+        os.close(folder)
+
+
+def json_lines(*values: object) -> Make:
+    return content("".join(f"{json.dumps(value)}\n" for value in values).encode())
+
+
+def encoded(encoding: str) -> Make:
+    return content("query\tdocument\ncafé\ttea\n".encode(encoding))
+
+
+PAIR = {"query": "a", "document": "b"}
+CASES: dict[str, tuple[Make, str]] = {
+    # more data than the file holds
+    "zeros.tsv.gz": (gzipped(bytes(16 * MIB), 640), "of the file become more than"),
+    "letters.tsv.gz": (gzipped(b"a" * 16 * MIB, 640), "of the file become more than"),
+    "rows.tsv.gz": (gzipped(ROWS + b"a\tb\n" * 4 * MIB, 640), "of the file become more than"),
+    "rows.csv.gz": (gzipped(b"query,document\n" + b"a,b\n" * 4 * MIB, 640), "of the file become more than"),
+    "blank_lines.tsv.gz": (gzipped(b"\n" * 16 * MIB, 640), "of the file become more than"),
+    "blank_lines.jsonl.gz": (gzipped(b"\n" * 16 * MIB, 640), "of the file become more than"),
+    "lines.jsonl.gz": (gzipped(b'{"query": "a", "document": "b"}\n' * (MIB // 2), 640), "of the file become more than"),
+    "gzip_in_gzip.tsv.gz": (gzipped(gzip.compress(ROWS)), "contains gzip data"),
+    "cut.tsv.gz": (content(gzip.compress(ROWS)[:-9]), "not a complete gzip file"),
+    "trailing.tsv.gz": (content(gzip.compress(ROWS) + b"trailing"), "not a complete gzip file"),
+    "not_gzip.tsv.gz": (content(ROWS), "not a complete gzip file"),
+    "gzip.tsv": (gzipped(ROWS), "contains gzip data"),
+    "repeated_text.parquet": (repeated_text, "of the file become more than"),
+    "zeros.parquet": (
+        parquet({"query": ["0" * 100 * MIB], "document": ["b"]}, use_dictionary=False, compression="zstd"),
+        "of the file become more than",
+    ),
+    "nulls.parquet": (parquet({"query": pyarrow.nulls(50_000_000, pyarrow.string())}), "of the file become more than"),
+    # long lines, cells and headers
+    "long_cell.tsv": (content(HEADER + b"a" * 12_000_000 + b"\tb\n"), "line 2 is longer than 10,000,000 bytes"),
+    "long_cell.csv": (
+        content(b'query,document\n"' + b"a\n" * 6_000_000 + b'",b\n'),
+        "starts at line 2 has a field of more than 10,000,000 characters",
+    ),
+    "long_line.jsonl": (json_lines(PAIR, PAIR | {"query": "a" * 12_000_000}), "line 2 is longer than 10,000,000"),
+    "long_header.csv": (content(b"q" * 12_000_000 + b",d\na,b\n"), "line 1 is longer than 10,000,000 bytes"),
+    "open_quote.csv": (content(b'query,document\n"a,b\n' + b"c,d\n" * 5), "unmatched quotation marks"),
+    "open_quote_long.csv": (content(b'query,document\n"a,b\n' + b"c,d\n" * 3_000_000), "close its quotation mark"),
+    "columns.csv": (content(b",".join(b"c%d" % n for n in range(100_000)) + b"\na,b\n"), "more than 1,000 columns"),
+    "columns.parquet": (parquet({f"c{number}": ["a"] for number in range(1_001)}), "more than 1,000 columns"),
+    "new_keys.jsonl": (json_lines(*({f"k{number}": "a"} for number in range(2_000))), "more than 1,000 columns"),
+    "thousand_columns.csv": (
+        content(b",".join(b"c%d" % n for n in range(1_000)) + b"\n" + b"," * 999 + b"\n"),
+        "1 rows",
+    ),
+    "thousand_lines.tsv": (content(HEADER + b"a\tb\n" * 1_000), "1000 rows, 0 rejected"),
+    # JSON
+    "deep.jsonl": (content(b"[" * 100_000 + b"\n"), "contains one JSON array"),
+    "deep_object.jsonl": (content(b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n"), "no line is a JSON object"),
+    "deep_and_good.jsonl": (
+        content(b'{"a":' * 100_000 + b"\n" + b'{"query": "a", "document": "b"}\n'),
+        "1 rows, 1 rejected",
+    ),
+    "long_number.jsonl": (content(b'{"query": ' + b"9" * 5_000 + b"}\n"), "no line is a JSON object"),
+    "not_finite.jsonl": (content(b'{"query": NaN, "document": -Infinity}\n'), "1 rows, 0 rejected"),
+    "surrogate.jsonl": (content(b'{"query": "\\ud800", "document": "b"}\n'), "1 rows, 0 rejected"),
+    "repeated_key.jsonl": (content(b'{"query": "a", "query": "b", "document": "c"}\n'), "1 rows, 0 rejected"),
+    "array.jsonl": (content(b'[{"query": "a"}]\n'), "one JSON array"),
+    "scalars.jsonl": (content(b'1\n"a"\nnull\ntrue\n'), "no line is a JSON object"),
+    "cut.jsonl": (content(b'{"query": "a", "document": "b"}\n{"query": "a", "docu'), "1 rows, 1 rejected"),
+    "comments.jsonl": (content(b'// comment\n{"query": "a", "document": "b"}\n'), "1 rows, 1 rejected"),
+    "python.jsonl": (content(b"{'query': 'a', 'document': 'b'}\n"), "no line is a JSON object"),
+    "object.csv": (content(b'{"query": "a"}\n'), "contains JSON, not CSV"),
+    "nested_values.jsonl": (json_lines({"query": ["a"], "document": {"b": 1}}), "1 rows, 0 rejected"),
+    # encodings
+    "utf16.tsv": (encoded("utf-16"), "contains UTF-16 text"),
+    "utf16_le.tsv": (encoded("utf-16-le"), "line 2 (byte 36) is not UTF-8"),
+    "utf16_be.tsv": (encoded("utf-16-be"), "line 2 (byte 37) is not UTF-8"),
+    "utf16_ascii.tsv": (content("query\tdocument\na\tb\n".encode("utf-16-le")), "zero bytes"),
+    "utf32.tsv": (encoded("utf-32"), "contains UTF-16 text"),
+    "utf32_le.tsv": (encoded("utf-32-le"), "line 2 (byte 72) is not UTF-8"),
+    "utf7.tsv": (encoded("utf-7"), "1 rows, 0 rejected"),  # is ASCII and read as such
+    "utf8_bom.tsv": (encoded("utf-8-sig"), "1 rows, 0 rejected"),
+    "latin1.tsv": (encoded("latin-1"), "line 2 (byte 18) is not UTF-8"),
+    "windows.tsv": (content(HEADER + "“a”\tb\n".encode("cp1252")), "line 2 (byte 15) is not UTF-8"),
+    "shift_jis.tsv": (content(HEADER + "日本\tb\n".encode("shift-jis")), "line 2 (byte 15) is not UTF-8"),
+    "ebcdic.tsv": (encoded("cp500"), "is not UTF-8"),
+    "mixed.tsv": (content(HEADER + "é\tb\n".encode() * 1000 + b"\xe9\tb\n"), "line 1002 (byte 5,015) is not UTF-8"),
+    "mixed.tsv.gz": (gzipped(HEADER + "é\tb\n".encode() * 1000 + b"\xe9\tb\n"), "line 1002 (byte 5,015) is not UTF-8"),
+    "cut_character.tsv": (content(HEADER + b"a\t\xe2\x82"), "line 2 (byte 17) is not UTF-8"),
+    "overlong.tsv": (content(HEADER + b"\xc0\xaf\tb\n"), "line 2 (byte 15) is not UTF-8"),
+    "encoded_surrogate.tsv": (content(HEADER + b"\xed\xa0\x80\tb\n"), "line 2 (byte 15) is not UTF-8"),
+    "zero_in_header.tsv": (content(b"que\x00ry\tdocument\na\tb\n"), "zero bytes"),
+    "zero_in_cell.tsv": (content(HEADER + b"a\x00\tb\n"), "1 rows, 0 rejected"),
+    "controls.tsv": (content(HEADER + b"\x1b[2J\x07\tb\x08\x7f\n"), "1 rows, 0 rejected"),
+    "right_to_left.tsv": (content(HEADER + "\u202eabc\t\u2066b\n".encode()), "1 rows, 0 rejected"),
+    # other formats under the name of a table
+    "workbook.csv": (zipped, "a zip archive or an Excel workbook"),
+    "old_excel.csv": (content(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)), "an old Excel or Word file"),
+    "database.csv": (content(b"SQLite format 3\x00" + bytes(100)), "an SQLite database"),
+    "document.csv": (content(b"%PDF-1.7\n"), "a PDF"),
+    "picture.csv": (content(b"\x89PNG\r\n\x1a\n"), "a picture"),
+    "array.csv": (content(b"\x93NUMPY\x01\x00"), "a NumPy array"),
+    "arrow.csv": (content(b"ARROW1\x00\x00"), "an Arrow file"),
+    "xz.csv": (content(b"\xfd7zXZ\x00"), "xz data"),
+    "bzip2.csv": (content(b"BZh91AY"), "bzip2 data"),
+    "zstandard.csv": (content(b"(\xb5/\xfd\x04"), "zstandard data"),
+    "page.csv": (content(b"<!DOCTYPE html><html></html>"), "an HTML or XML page"),
+    "feed.csv": (content(b"<?xml version='1.0'?><a/>"), "an HTML or XML page"),
+    "parquet.csv": (parquet({"query": ["a"]}), "contains a Parquet file"),
+    "csv.parquet": (content(b"query,document\na,b\n"), "not a complete Parquet file"),
+    "first_half.parquet": (part_of_parquet(0, 200), "not a complete Parquet file"),
+    "last_half.parquet": (part_of_parquet(200, 100_000), "not a complete Parquet file"),
+    "no_middle.parquet": (content(b"PAR1" + bytes(100) + b"PAR1"), "Parquet file cannot be read"),
+    "long_footer.parquet": (content(b"PAR1" + b"\xff" * 100 + b"PAR1"), "Parquet file cannot be read"),
+    "nested.parquet": (parquet({"query": [[[["a"]]]], "document": [{"a": {"b": 1}}]}), "1 rows, 0 rejected"),
+    "typed.parquet": (
+        parquet({"query": [1.5], "document": [b"\xff"], "when": pyarrow.array([0], pyarrow.timestamp("ns"))}),
+        "1 rows",
+    ),
+    "no_rows.parquet": (parquet({"query": pyarrow.array([], pyarrow.string())}), "no row below it"),
+    "pickle.parquet": (content(b"\x80\x04c__builtin__\nexec\n."), "not a complete Parquet file"),
+    "pickle.jsonl": (content(b"\x80\x04\x95c__builtin__\nexec\n."), "is not UTF-8"),
+    # shape
+    "empty.tsv": (content(b""), "the file is empty"),
+    "empty.tsv.gz": (content(b""), "the file is empty"),
+    "empty_inside.tsv.gz": (gzipped(b""), "the file is empty"),
+    "empty.parquet": (content(b""), "not a complete Parquet file"),
+    "bom_only.tsv": (content(b"\xef\xbb\xbf"), "the file is empty"),
+    "blank.tsv": (content(b"\n\n\n"), "the file is empty"),
+    "header_only.tsv": (content(HEADER), "no row below it"),
+    "header_twice.tsv": (content(b"query\tquery\na\tb\n"), "names query more than once"),
+    "no_names.tsv": (content(b"\t\na\tb\n"), "1 rows|the file is empty"),
+    "semicolons.csv": (content(b"query;document\na;b\n"), "the header has semicolons but no commas"),
+    "tabs.csv": (content(ROWS), "the header has tabs but no commas"),
+    "ragged.tsv": (content(HEADER + b"a\na\tb\na\tb\tc\n"), "1 rows, 2 rejected"),
+    "carriage_returns.tsv": (content(b"query\tdocument\ra\tb\r"), "1 rows, 0 rejected"),
+    "mixed_ends.tsv": (content(b"query\tdocument\r\na\tb\nc\td\re\tf"), "3 rows, 0 rejected"),
+    "formula.csv": (content(b'query,document\n=cmd|calc!A1,"@SUM(1+1)"\n'), "1 rows, 0 rejected"),
+    "markup.csv": (content(b"query,document\n<script>alert(1)</script>,b\n"), "1 rows, 0 rejected"),
+    # not a file
+    "folder.csv": (lambda path: path.mkdir(), "not a regular file"),
+    "pipe.csv": (lambda path: os.mkfifo(path), "not a regular file"),
+    "pipe.parquet": (lambda path: os.mkfifo(path), "not a regular file"),
+    "socket.csv": (unix_socket, "not a regular file"),
+    "zero_device.csv": (link("/dev/zero"), "not a regular file"),
+    "random_device.csv.gz": (link("/dev/urandom"), "not a regular file"),
+    "terminal.csv": (link("/dev/tty"), "not a regular file"),
+    "standard_input.csv": (link("/dev/stdin"), "not a regular file|there is no such file"),
+    "kernel_messages.csv": (link("/proc/kmsg"), "the file is empty"),
+    "environment.csv": (link("/proc/self/environ"), "the file is empty"),
+    "memory.csv": (link("/proc/self/mem"), "the file is empty"),
+    "loop.csv": (link("loop.csv"), "not a valid path"),
+    "broken_link.csv": (link("missing.csv"), "there is no such file or folder"),
+    "long_link.csv": (link("a" * 255), "there is no such file or folder"),
+    "no_ending": (content(ROWS), "the name has no ending"),
+    "other.ending": (content(ROWS), "the ending .ending is not that of a known format"),
+    "table.parquet.gz": (gzipped(ROWS), "the ending .gz is not that of a known format"),
+    "-rf.csv": (content(b"query,document\na,b\n"), "1 rows, 0 rejected"),
+    "name\nwith line.csv": (content(b"query,document\na,b\n"), "1 rows, 0 rejected"),
+    "\x1b[31mred.csv": (content(b"query,document\na,b\n"), "1 rows, 0 rejected"),
+}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """The outcome of every case, read in one separate process, whose standard input is a terminal's or a file's."""
+    folder = tmp_path_factory.mktemp("files")
+    for name, (make, _) in CASES.items():
+        make(folder / name)
+    result = subprocess.run(
+        [sys.executable, str(READER), str(folder)], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
+    )
+    found: dict[str, object] = json.loads(result.stdout)
+    return found | {"log": result.stderr}
+
+
+@pytest.mark.parametrize("name", CASES, ids=ascii)
+@pytest.mark.parametrize("reader", [0, 1], ids=["whole", "chunks"])
+def test_a_hostile_file_has_its_stated_outcome(report: dict[str, object], name: str, reader: int) -> None:
+    outcome = report["outcomes"][name][reader]
+    assert any(part in outcome for part in CASES[name][1].split("|")), outcome
+    assert "Traceback" not in outcome
+    assert "\n" not in outcome.replace(name, "")
+
+
+def test_no_file_needs_a_gibibyte(report: dict[str, object]) -> None:
+    assert report["bytes"] < MAX_BYTES, report["log"]
