@@ -13,14 +13,15 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.section import ignore_deprecations
@@ -58,30 +59,107 @@ STATES: tuple[State, ...] = get_args(State)
 FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
 
 
+# Types of the values in JSON documents, which another program may have changed
+_Number = Annotated[float, Field(ge=-1e15, le=1e15)] | None
+_Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138
+_Count = Annotated[int, Field(ge=0, le=10**12)]
+_Metrics = dict[str, _Number]
+_Type = TypeVar("_Type")
+
+
+class _MetricsLine(BaseModel, extra="allow"):
+    """One line of the metrics; `dev` and `test` are the metrics of an evaluation, the other values are numbers."""
+
+    __pydantic_extra__: dict[str, bool | _Number] = Field(init=False)
+    kind: str = ""
+    epoch: _Count = 0
+    step: _Count = 0
+    facts: dict[str, Any] | None = None
+    dev: _Metrics | None = None
+    test: _Metrics | None = None
+
+    @model_validator(mode="after")
+    def _check_position(self) -> Self:
+        needed = {"step": {"step"}, "evaluation": {"epoch"}, "plan": {"epoch"}}.get(self.kind, set())
+        if missing := needed - self.model_fields_set:
+            raise ValueError(f"a line of kind {self.kind} has no {min(missing)}")
+        return self
+
+
+class _Result(BaseModel):
+    """Values of the result of a split besides its arrays."""
+
+    digest: str
+    labeled: bool = False
+    threshold: _Number = None
+    decision: _Number = None
+    accuracy_decision: _Number = None
+
+
+class _BestEpoch(BaseModel):
+    epoch: _Count
+    value: _Number
+
+
+class _Texts(BaseModel):
+    digest: str
+    count: _Count
+
+
+_SCHEMAS: dict[str, TypeAdapter[Any]] = {
+    RESULTS: TypeAdapter(dict[str, dict[str, _Result]]),
+    INTERVALS: TypeAdapter(dict[str, dict[str, dict[str, tuple[_Number, _Number]]]]),
+    BEST_EPOCH: TypeAdapter(_BestEpoch),
+    TEXTS: TypeAdapter(_Texts),
+}
+_EVALUATION: TypeAdapter[Any] = TypeAdapter(dict[str, _Metrics])
+_OBJECT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+_METRICS: TypeAdapter[Any] = TypeAdapter(_MetricsLine)
+
+
+def _checked(content: bytes, schema: TypeAdapter[_Type]) -> _Type:
+    """Parse JSON as an instance of a type. Raises ValueError with one sentence."""
+    try:
+        return schema.validate_json(content, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
+
+
+def _parse(content: bytes, schema: TypeAdapter[Any]) -> Any:
+    """Parse JSON and check its types, without converting the values. Raises ValueError with one sentence."""
+    _checked(content, schema)
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 @dataclass(frozen=True)
 class RunStatus:
     """Status of a run. Times are Unix timestamps from a clock that can be adjusted."""
 
     state: State = "queued"
-    step: int = 0
-    steps: int | None = None
-    epoch: int = 0
-    epochs: int | None = None
-    created: float = 0.0
-    started: float | None = None
-    updated: float = 0.0
-    finished: float | None = None
+    step: _Count = 0
+    steps: _Count | None = None
+    epoch: _Count = 0
+    epochs: _Count | None = None
+    created: _Time = 0.0
+    started: _Time | None = None
+    updated: _Time = 0.0
+    finished: _Time | None = None
     pid: int | None = None
-    process_created: float | None = None
+    process_created: _Time | None = None
     process_mark: str | None = None  # identifier of the process that does not depend on the clock
-    pulse: float | None = None  # last heartbeat of the process, from a monotonic clock
+    pulse: _Number = None  # last heartbeat of the process, from a monotonic clock
     message: str = ""
     error: str | None = None
-    eta_seconds: float | None = None
+    eta_seconds: _Number = None
     metric_name: str | None = None
-    metric_best: float | None = None
-    metric_low: float | None = None  # lower end of the confidence interval of `metric_best`, once finished
-    metric_high: float | None = None  # upper end
+    metric_best: _Number = None
+    metric_low: _Number = None  # lower end of the confidence interval of `metric_best`, once finished
+    metric_high: _Number = None  # upper end
     exit_code: int | None = None
     resumed_from: str | None = None
     group: str | None = None
@@ -103,15 +181,14 @@ class RunStatus:
         return min(1.0, self.step / self.steps) if self.steps else 0.0
 
 
+_STATUS: TypeAdapter[RunStatus] = TypeAdapter(RunStatus)
+
+
 def status_from_json(content: bytes) -> RunStatus:
     """Parse a status; unknown fields are ignored. Raises ValueError if the content is not a valid status."""
-    values = json.loads(content)
-    if not isinstance(values, dict) or values.get("state") not in STATES:
+    if "state" not in _parse(content, _OBJECT):
         raise ValueError("it contains no state of a run")
-    if any(not isinstance(values.get(name, 0), int | float) for name in ("step", "epoch", "created", "updated")):
-        raise ValueError("it contains text where numbers are expected")
-    known = {field.name for field in fields(RunStatus)}
-    return RunStatus(**{name: value for name, value in values.items() if name in known})
+    return _checked(content, _STATUS)
 
 
 def _present(parent: Path, folder: str, previous: str, name: str) -> Path:
@@ -235,7 +312,7 @@ class Run:
         if not lines:
             return [], start_byte
         try:
-            return [json.loads(line) for line in lines.split(b"\n")], start_byte + len(lines) + 1
+            return [_parse(line, _METRICS) for line in lines.split(b"\n")], start_byte + len(lines) + 1
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error}); restore it, or launch the "
@@ -251,7 +328,7 @@ class Run:
 
         def is_valid(line: bytes) -> bool:
             try:
-                values = json.loads(line)
+                values = _parse(line, _METRICS)
                 return bool(values["step" if values["kind"] == "step" else "epoch"] <= last[values["kind"]])
             except (ValueError, KeyError, TypeError):
                 return False
@@ -285,12 +362,18 @@ class Run:
         atomic_write(self._inside(name, ".json"), as_json(value, indent=1))
 
     def read_json(self, name: str) -> Any:
-        """Return the value that `write_json` wrote under a name, or a previous version of it; None if there is none."""
+        """Return the object that `write_json` wrote under a name, or a previous version; None if there is none.
+
+        Raises RunError if the file is damaged or its values have other types.
+        """
+        return self._read_json(name, _SCHEMAS.get(name, _OBJECT))
+
+    def _read_json(self, name: str, schema: TypeAdapter[Any]) -> Any:
         path = self._inside(name, ".json")
         if not path.exists() and name in PREVIOUS_NAMES:
             path = self._inside(PREVIOUS_NAMES[name], ".json")
         try:
-            return json.loads(path.read_bytes()) if path.exists() else None
+            return _parse(path.read_bytes(), schema) if path.exists() else None
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: {path.name} is damaged ({error}); restore it, or launch the run again"
@@ -298,7 +381,7 @@ class Run:
 
     def evaluation(self, name: str) -> dict[str, Any]:
         """Return the metrics by split of an evaluation: `before`, `after` or an epoch; {} if there is none."""
-        return self.read_json(f"evaluation/{name}") or {}
+        return self._read_json(f"evaluation/{name}", _EVALUATION) or {}
 
     def write_evaluation(self, name: str, metrics: dict[str, Any]) -> None:
         """Write the metrics by split of an evaluation."""

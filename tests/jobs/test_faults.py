@@ -165,7 +165,7 @@ def test_a_damaged_status_of_an_ended_run_is_rebuilt_from_its_files(store, run, 
 
 def test_an_unknown_state_is_damage(run):
     (run.folder / "status.json").write_text('{"state": "flying", "created": 1}')
-    assert "it contains no state of a run" in run.status().error
+    assert "state: Input should be" in run.status().error
 
 
 def test_a_run_with_a_result_but_no_final_state_is_done(store, run):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from bsc_core import formatting, jobs
+from bsc_core.errors import RunError
 from bsc_core.runs import Run, RunStatus
 from pages.ui.components import data_cache, display, page_layout
 from pages.ui.runs import run_settings
@@ -202,13 +203,19 @@ def table_row(run: Run) -> dict[str, Any]:
     status = run.status()
     step = f"{formatting.count(status.step)} of {formatting.count(status.steps)}" if status.steps else ""
     active = status.eta_seconds and not status.is_finished
+    state = f"{STATES[status.state].mark} {status.state}"
+    values: list[float] = []
+    try:
+        values = _dev_values(run, status.metric_name)
+    except RunError:  # the page of the run shows the error
+        state += " (damaged)"
     return {
         "Run": data_cache.short_id(run.id),
-        "State": f"{STATES[status.state].mark} {status.state}",
+        "State": state,
         "Progress": 100 if status.state == "done" else round(100 * status.progress),
         "Step": step,
         "Time left": formatting.duration(status.eta_seconds) if active else "",
-        "Dev by epoch": _dev_values(run, status.metric_name),
+        "Dev by epoch": values,
         "Best on dev": best_metric(status),
         "Group": data_cache.short_id(status.group) if status.group else "",
         "Age": formatting.duration(max(0.0, time.time() - status.created)),

@@ -1,0 +1,84 @@
+"""Damaged files of a run folder: the Runs page reports the run and shows the others."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bsc_core.runs import Run, RunStore
+from tests.helpers.pages import open_page, page_text
+
+DOCUMENTS = (
+    "status.json",
+    "config.json",
+    "result.json",
+    "evaluation/before.json",
+    "evaluation/after.json",
+    "evaluation/intervals.json",
+    "evaluation/results.json",
+    "evaluation/best_epoch.json",
+    "first_batch.json",
+    "texts.json",
+    "metrics.jsonl",
+)
+
+
+def each_value(change: Callable[[Any], Any]) -> Callable[[bytes], bytes]:
+    """Apply a function to every scalar of a JSON document, or of each line of one."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: changed(entry) for key, entry in value.items()}
+        return [changed(entry) for entry in value] if isinstance(value, list) else change(value)
+
+    return lambda data: b"\n".join(json.dumps(changed(json.loads(line))).encode() for line in lines_of(data)) + b"\n"
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    """Return a document as one line, or the lines of a file of several documents."""
+    try:
+        return [json.dumps(json.loads(data)).encode()]
+    except ValueError:
+        return data.splitlines()
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "list": lambda data: b"[]\n",
+    "null": lambda data: b"null\n",
+    "nested": lambda data: b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"\n",
+    "trailing": lambda data: data.rstrip() + b" {} trailing\n",
+    "not UTF-8": lambda data: data.replace(b'"', b'"\xff\xfe', 3),
+    "texts for numbers": each_value(lambda value: str(value) if isinstance(value, int | float) else value),
+    "numbers for texts": each_value(lambda value: 7 if isinstance(value, str) else value),
+    "objects": each_value(lambda value: {"a": value}),
+    "nulls": each_value(lambda value: None),
+    "huge numbers": each_value(lambda value: 10**300 if isinstance(value, int | float) else value),
+    "not finite": each_value(lambda value: float("nan") if isinstance(value, int | float) else value),
+}
+
+
+STRUCTURAL = ("list", "null", "nested", "trailing", "not UTF-8")
+SHOWN = ("status.json", "config.json", "evaluation/after.json", "metrics.jsonl")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_a_damaged_file_leaves_the_page_and_the_other_runs(
+    finished: Run, runs: RunStore, document: str, damage: str
+) -> None:
+    damaged = Run(finished.folder.with_name("20260102-000000-damaged-0002"))
+    shutil.copytree(finished.folder, damaged.folder)
+    path = damaged.folder / document
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    app = open_page("runs", run=damaged.id)
+    rows = next(table.value for table in app.dataframe if "State" in table.value)
+    states = {name.rpartition("-")[0]: state for name, state in zip(rows["Run"], rows["State"], strict=True)}
+    assert set(states) == {"tiny", "damaged"}
+    assert states["tiny"].endswith(" done")
+    if document in SHOWN and damage in STRUCTURAL:
+        assert re.search("damaged|cannot be read|has no", page_text(app))
