@@ -20,7 +20,13 @@ GRADIENT = ("#046B50", "#5FB59C", "#FAFAF7", "#E39A68", "#A84300")  # from attra
 CATEGORIES = (QUERY, DOCUMENT, POSITIVE, HARD_NEGATIVE, FALSE_NEGATIVE, "#56B4E9", "#B59B00", REFERENCE)
 RUNS = ("#5B6BC0", "#B59B00", "#56B4E9", REFERENCE)  # used only for runs
 MODELS = (REFERENCE, RUNS[0])  # untrained and trained
-VERDICTS = {"supported": POSITIVE, "contradicted": HARD_NEGATIVE, "inconclusive": REFERENCE}
+VERDICTS = {
+    "supported": POSITIVE,
+    "contradicted": HARD_NEGATIVE,
+    "ruled out": "#B59B00",
+    "smaller than claimed": "#56B4E9",
+    "inconclusive": REFERENCE,
+}
 DASHES: tuple[tuple[int, int], ...] = ((1, 0), (6, 4), (2, 3), (8, 3))  # the first series of a comparison is solid
 
 

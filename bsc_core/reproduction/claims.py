@@ -38,8 +38,9 @@ class Statement(_Record):
     """One comparison of a claim: `better` is above `worse` in a metric on a split.
 
     expects: `better`, or `same` within `margin` either way. text: the statement for a reader, by default built from the
-    titles of the arms. paper: the difference that the paper reports, in units of the metric. informational: not stated
-    in the paper; displayed, but not part of the verdict.
+    titles of the arms. paper: the difference that the paper reports, in units of the metric. smallest_difference: the
+    smallest difference of interest, by default that of the metric, see `verdicts`. informational: not stated in the
+    paper; displayed, but not part of the verdict.
     """
 
     better: str
@@ -50,6 +51,7 @@ class Statement(_Record):
     margin: float | None = None
     text: str = ""
     paper: float | None = None
+    smallest_difference: float | None = None
     informational: bool = False
 
 

@@ -16,7 +16,15 @@ from bsc_core.reproduction.metrics import METRICS_SOURCES
 from bsc_core.reproduction.progress import FINDINGS_FOLDER, PROGRESS_SUFFIX, Log, ProgressLog, file_stem, lock_file
 from bsc_core.reproduction.runs import COST_FILE, SMALL_BUDGET, PlannedRun, Train, plan_runs, train_planned
 from bsc_core.reproduction.subsets import row_counts
-from bsc_core.reproduction.verdicts import OLD_VERDICTS, JudgedStatement, claim_verdict, judge, summarize_verdicts
+from bsc_core.reproduction.verdicts import (
+    OLD_VERDICTS,
+    JudgedStatement,
+    claim_verdict,
+    judge,
+    judged_values,
+    rejudge,
+    summarize_verdicts,
+)
 from bsc_core.run_results import When
 from bsc_core.runs import RESULT, Run, RunStore
 
@@ -109,7 +117,7 @@ def _read(path: Path) -> Finding:
 
 
 def _with_present_names(finding: Finding) -> Finding:
-    """Replace the names of verdicts and keys in findings of earlier versions."""
+    """Replace the names of verdicts and keys in findings of earlier versions, and judge their statements again."""
     statements = [
         {"informational": False, **{_OLD_STATEMENT_KEYS.get(key, key): value for key, value in one.items()}}
         for one in finding["statements"]
@@ -117,9 +125,12 @@ def _with_present_names(finding: Finding) -> Finding:
     for one in statements:
         verdict = one.get("verdict", "")
         one["verdict"] = OLD_VERDICTS.get(verdict, verdict)
-    if finding["verdict"] in OLD_VERDICTS:
-        reason = summarize_verdicts([one["verdict"] for one in statements if not one["informational"]])
-        finding |= {"verdict": OLD_VERDICTS[finding["verdict"]], "reason": reason}
+    current = all("p_equivalence" in one for one in statements)
+    if not current:
+        statements = rejudge(statements)
+    if not current or finding["verdict"] in OLD_VERDICTS:
+        verdicts = [one["verdict"] for one in statements if not one["informational"]]
+        finding |= {"verdict": claim_verdict(verdicts), "reason": summarize_verdicts(verdicts)}
     return finding | {"statements": statements}
 
 
@@ -228,9 +239,8 @@ def _statement(claim: Claim, judged: JudgedStatement) -> dict[str, Any]:
         "low": comparison.difference.low,
         "high": comparison.difference.high,
         "p": comparison.p,
-        "p_holm": judged.p,
         **{name: getattr(comparison, name) for name in ("queries", "wins", "losses", "ties", "method")},
-        "verdict": judged.verdict,
+        **judged_values(judged),
         "sentence": comparison.sentence(),
     }
 

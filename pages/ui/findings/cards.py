@@ -29,6 +29,8 @@ PAPER_NAMES = {
 BADGES = {  # verdict -> color and icon
     "supported": ("green", ":material/check:"),
     "contradicted": ("orange", ":material/close:"),
+    "ruled out": ("yellow", ":material/block:"),
+    "smaller than claimed": ("blue", ":material/trending_down:"),
     "inconclusive": ("gray", ":material/question_mark:"),
     "not run yet": ("gray", ":material/hourglass_empty:"),
 }
@@ -104,7 +106,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
         height=38 + ROW_HEIGHT * len(matching),
         row_height=ROW_HEIGHT,
         alt="Claims of the papers with their verdicts and the reasons",
-        column_config={"Claim": st.column_config.TextColumn(width=380), "Verdict": st.column_config.Column(width=110)},
+        column_config={"Claim": st.column_config.TextColumn(width=380), "Verdict": st.column_config.Column(width=150)},
     )
     rows = event["selection"]["rows"]
     if not rows:
@@ -206,7 +208,7 @@ def _steps(runs: list[dict[str, Any]]) -> str:
 
 
 def tests_table(finding: dict[str, Any]) -> pd.DataFrame:
-    """Return one row per statement: the difference, its interval, the corrected p-value and the verdict."""
+    """Return one row per statement: difference, interval, detectable difference, corrected p-value and verdict."""
     return pd.DataFrame(
         [
             {
@@ -214,6 +216,9 @@ def tests_table(finding: dict[str, Any]) -> pd.DataFrame:
                 "Metric": f"{statement['metric']}, {statement['split']}",
                 "Difference": formatting.signed(statement["difference"]),
                 "Interval": _interval(statement),
+                "Detectable (80% power)": formatting.signed(statement["detectable"]),
+                "Queries": str(statement["queries"]),
+                "Seeds": str(len(finding["seeds"])),
                 "Corrected p-value": "" if statement["p_holm"] is None else f"{statement['p_holm']:.2g}",
                 "In the paper": formatting.signed(statement["paper"])
                 + ("" if includes_paper(statement) else ", outside the interval"),
