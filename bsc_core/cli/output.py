@@ -86,6 +86,10 @@ def lines(report: Report) -> Iterator[str]:
         yield f"{setting or 'all'}: mean {mean}, deviation {deviation}, {len(summary['runs'])} runs"
     for claim in report.pop("recipes", []):
         yield from _claim(claim)
+    for plan in report.pop("plans", []):
+        from bsc_core.reproduction.power import plan_lines
+
+        yield from plan_lines(plan)
     if report.get("findings"):
         for finding in report.pop("findings"):
             yield from _finding(finding) if "statements" in finding else _audit_finding(finding)

@@ -72,6 +72,12 @@ def _add_training(commands: Any) -> None:
     command.add_argument(
         "--form", choices=("full", "small"), default="full", help="small: a few steps on the sample data"
     )
+    command.add_argument(
+        "--plan",
+        action="store_true",
+        help="train nothing; predict detectable differences and processor time from stored findings",
+    )
+    command.add_argument("--seeds", type=_at_least_one, metavar="N", help="number of seeds (default: the claim's)")
     command.add_argument("--publish", action="store_true", help="also store the findings in the package")
     command.add_argument("--report", metavar="FILE.md", help="write the stored findings into a document")
 

@@ -201,6 +201,8 @@ def reproduce(arguments: argparse.Namespace) -> Outcome:
         return 0, {"report": str(write_report(Path(arguments.report)))}
     if not arguments.names:
         raise InputError("no claim is named; name claims, or all (`bsc reproduce --list` lists them)")
+    if arguments.plan:
+        return 0, {"plans": [_plan(claim, arguments) for claim in select_claims(arguments.names)]}
     if arguments.form == "full" and arguments.data is None:
         raise InputError(
             "--form full needs --data FOLDER, the folder that contains the datasets; --form small uses sample data"
@@ -208,9 +210,23 @@ def reproduce(arguments: argparse.Namespace) -> Outcome:
     return 0, {"findings": [_reproduce(claim, arguments) for claim in select_claims(arguments.names)]}
 
 
+def _plan(claim: Claim, arguments: argparse.Namespace) -> Report:
+    from bsc_core.reproduction.findings import stored_finding
+    from bsc_core.reproduction.power import plan_power
+
+    finding = stored_finding(claim.name, run_store(arguments).root)
+    if finding is None:
+        raise InputError(
+            f"claim {claim.name} has no finding of the full form; reproduce it with `--seeds 2` first, then plan"
+        )
+    return plan_power(finding, arguments.seeds)
+
+
 def _reproduce(claim: Claim, arguments: argparse.Namespace) -> Report:
     from bsc_core.reproduction import findings
 
+    if arguments.seeds and arguments.form == "full":
+        claim = claim.model_copy(update={"seeds": tuple(range(arguments.seeds))})
     finding = findings.reproduce(
         claim,
         run_store(arguments),

@@ -13,6 +13,7 @@ from bsc_core.errors import BscError, FileFormatError, InputError
 from bsc_core.files import as_json, atomic_write
 from bsc_core.reproduction.claims import PAPERS, UNTRAINED, Claim, FormName, Statement
 from bsc_core.reproduction.metrics import METRICS_SOURCES
+from bsc_core.reproduction.power import plan_power
 from bsc_core.reproduction.progress import FINDINGS_FOLDER, PROGRESS_SUFFIX, Log, ProgressLog, file_stem, lock_file
 from bsc_core.reproduction.runs import COST_FILE, SMALL_BUDGET, PlannedRun, Train, plan_runs, train_planned
 from bsc_core.reproduction.subsets import row_counts
@@ -78,13 +79,26 @@ def reproduce(
                 runs.setdefault(one.arm, []).append(train_planned(one, store, train))
                 progress.done += 1
             progress.update("comparing")
+            earlier = stored_finding(claim.name, store.root) if form == "full" else None
             finding = _finding(claim, planned, runs, form=form)
+            add_predictions(finding, earlier)
             write_finding(finding, store.root / FINDINGS_FOLDER)
         except BscError as error:
             progress.update("", str(error))
             raise
         progress.update("")
     return finding
+
+
+def add_predictions(finding: Finding, earlier: Finding | None) -> None:
+    """Add `planned` to each statement: the detectable difference predicted by a finding with other seeds, else None."""
+    comparable = earlier is not None and earlier["data"] == finding["data"] and len(earlier["seeds"]) > 1
+    plan = None
+    if earlier is not None and comparable and len(earlier["seeds"]) != len(finding["seeds"]):
+        plan = plan_power(earlier, max(2, len(finding["seeds"])))
+    predicted = {one["text"]: one["planned"] for one in plan["statements"]} if plan else {}
+    for one in finding["statements"]:
+        one["planned"] = predicted.get(one["text"])
 
 
 def write_finding(finding: Finding, folder: Path = PACKAGED_FINDINGS) -> Path:
@@ -102,6 +116,11 @@ def read_findings(folder: Path = PACKAGED_FINDINGS) -> dict[str, Finding]:
     """
     paths = sorted(folder.glob("*.json"))
     return {path.stem: _read(path) for path in paths if not path.name.endswith(PROGRESS_SUFFIX)}
+
+
+def stored_finding(name: str, runs: Path) -> Finding | None:
+    """Return the finding of a claim's full form in a runs folder, else that of the package; None without either."""
+    return read_findings(runs / FINDINGS_FOLDER).get(name) or read_findings().get(name)
 
 
 def _read(path: Path) -> Finding:
