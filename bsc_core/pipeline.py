@@ -16,6 +16,7 @@ from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import embed, load_encoder, tokenize
 from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.lora import add_lora, check_lora, load_lora_state
+from bsc_core.encoders.reinit import reinit_layers
 from bsc_core.errors import ConfigError
 from bsc_core.losses import build_loss
 from bsc_core.preparation.experiment import load_experiment
@@ -196,12 +197,17 @@ def validate(config: RunConfig) -> None:
     check_trackers(training.report_to)
     if config.encoder.lora is not None:
         check_lora()
+        if config.encoder.reinit_layers:
+            raise ConfigError(
+                f"encoder.reinit_layers is {config.encoder.reinit_layers}, and encoder.lora freezes these layers; "
+                "leave one of them out"
+            )
 
 
 def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = None) -> SentenceTransformer:
     """Load the encoder of a run: from the checkpoint if resumed, else the config's, or that of its run in `store`.
 
-    Low-rank matrices are added where the config has them.
+    Upper layers are re-initialized unless resumed, and low-rank matrices added, where the config says so.
 
     Raises:
         InputError: The encoder cannot be loaded, or not be trained with this config.
@@ -209,6 +215,8 @@ def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = N
     encoder = config.encoder
     if resume is None:
         model = load_encoder(store.encoder(encoder))
+        if encoder.reinit_layers:
+            reinit_layers(model, encoder.reinit_layers, config.training.seed)
     else:
         model = load_encoder(encoder.model_copy(update={"name": str(resume.model_folder)}))
     if encoder.lora is not None:
