@@ -1,5 +1,7 @@
 """Claims of the papers as data: the schema of the files in `claims/`, and their loader."""
 
+import hashlib
+import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,6 +57,9 @@ class Statement(_Record):
     informational: bool = False
 
 
+SETTINGS = {"subsets", "arms", "statements", "values", "metrics_source", "extra_data"}
+
+
 class Claim(_Record):
     """A claim of a paper and the experiment that tests it.
 
@@ -79,6 +84,11 @@ class Claim(_Record):
     note: str = ""
     metrics_source: Literal["run", "nli", "polarity"] = "run"
     extra_data: dict[str, Subset] = {}
+
+    def settings_hash(self) -> str:
+        """Return the SHA-256 of the data, arms, hyperparameters and statements; seeds and texts do not count."""
+        settings = self.model_dump(mode="json", include=SETTINGS)
+        return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

@@ -73,6 +73,7 @@ def reproduce(
         try:
             planned = plan_runs(claim, form, data=data, runs=store.root)
             progress.of = len(planned)
+            first_hash = first_settings_hash(claim, form, store.root)
             runs: dict[str, list[Run]] = {}
             for one in planned:
                 progress.update(f"{claim.arms[one.arm].title}, seed {one.seed}")
@@ -82,12 +83,21 @@ def reproduce(
             earlier = stored_finding(claim.name, store.root) if form == "full" else None
             finding = _finding(claim, planned, runs, form=form)
             add_predictions(finding, earlier)
+            finding |= {"settings_sha256": claim.settings_hash(), "first_settings_sha256": first_hash}
             write_finding(finding, store.root / FINDINGS_FOLDER)
         except BscError as error:
             progress.update("", str(error))
             raise
         progress.update("")
     return finding
+
+
+def first_settings_hash(claim: Claim, form: FormName, runs: Path) -> str:
+    """Return the hash of the claim's settings at its first run in a runs folder; stored now if this is the first."""
+    path = runs / FINDINGS_FOLDER / f"{file_stem(claim.name, form)}.sha256"
+    if not path.is_file():
+        atomic_write(path, claim.settings_hash())
+    return path.read_text(encoding="utf-8").strip()
 
 
 def add_predictions(finding: Finding, earlier: Finding | None) -> None:

@@ -146,12 +146,27 @@ def _section(finding: Finding) -> list[str]:
         f"{data})",
         "",
         *budget,
+        *_settings(finding),
         f"![{finding['title']}: differences with intervals](../{FIGURES_FOLDER}/{finding['name']}.svg)",
         "",
         *_arms(finding),
         "",
         *_statements(finding),
     ]
+
+
+def settings_sentence(finding: Finding) -> str:
+    """Return whether the settings changed after the first run, with their hash; empty for a finding without it."""
+    digest = finding.get("settings_sha256")
+    if digest is None:
+        return ""
+    changed = "changed after" if digest != finding.get("first_settings_sha256", digest) else "unchanged since"
+    return f"Settings: SHA-256 {digest[:16]}, {changed} the first run."
+
+
+def _settings(finding: Finding) -> list[str]:
+    sentence = settings_sentence(finding)
+    return [sentence, ""] if sentence else []
 
 
 def _link(finding: Finding) -> str:

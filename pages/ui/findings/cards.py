@@ -12,7 +12,7 @@ from bsc_core.figures.findings import verdicts
 from bsc_core.reproduction.catalog import CLAIMS
 from bsc_core.reproduction.claims import PAPERS, Claim
 from bsc_core.reproduction.findings import read_findings
-from bsc_core.reproduction.report import includes_paper
+from bsc_core.reproduction.report import includes_paper, settings_sentence
 from pages.ui.components import display, glossary
 from pages.ui.findings import figures, rerun
 
@@ -169,7 +169,8 @@ def _details(finding: dict[str, Any], where: str) -> None:
     st.text("\n".join(samples))
     st.caption(
         f"{finding['budget'].rstrip('.')}. {seeds}; {finding['device']}, {finding['precision']}; "
-        f"{formatting.duration(finding['seconds'])} of training and evaluation {where}, {finding['date']}.".strip()
+        f"{formatting.duration(finding['seconds'])} of training and evaluation {where}, {finding['date']}. "
+        f"{settings_sentence(finding)}".strip()
     )
     st.dataframe(arms_table(finding), hide_index=True, width="stretch")
     with st.container(horizontal=True):
