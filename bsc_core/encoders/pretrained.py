@@ -27,6 +27,11 @@ USAGE = """from sentence_transformers import SentenceTransformer
 model = SentenceTransformer("path/of/this/folder")
 vectors = model.encode(["first text", "second text"])
 print(model.similarity(vectors, vectors))"""
+LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "num_hidden_groups")
+DIMENSIONS = (
+    *("vocab_size", "hidden_size", "intermediate_size", "embedding_size", "type_vocab_size", "num_attention_heads"),
+    *("dim", "hidden_dim", "n_heads", "d_model", "d_ff"),
+)
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -56,9 +61,9 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
         ModelError: The folder is not such a model, or is not safe to load.
         ConfigError: The model cannot read texts of that length.
     """
+    check_folder(folder)  # before the imports, which take seconds
     from sentence_transformers import SentenceTransformer
 
-    check_folder(folder)
     try:
         with _no_progress_bars():
             model = SentenceTransformer(
@@ -79,7 +84,8 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
 def check_folder(folder: Path) -> None:
     """Raise ModelError, naming the file, if a folder is not a model that is safe to load.
 
-    That is: no model files, only pickled weights, modules from outside the library, or a damaged tokenizer file.
+    That is: no model files, only pickled weights, modules from outside the library, a damaged tokenizer file, or sizes
+    in the config that the weights do not have.
     """
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
@@ -100,6 +106,8 @@ def check_folder(folder: Path) -> None:
         if not part.is_relative_to(folder.resolve()):
             raise ModelError(f"{folder}: modules.json points to {part}, outside the model's folder; correct the path")
         _check_tokenizer_file(part / "tokenizer.json", is_needed=kind.endswith(".StaticEmbedding"))
+        if kind.endswith(".Transformer"):
+            _check_sizes(part)
 
 
 def _has_safetensors(pickled: Path) -> bool:
@@ -116,6 +124,38 @@ def _check_tokenizer_file(path: Path, *, is_needed: bool) -> None:
         raise ModelError(f"{path.parent}: the tokenizer {path.name} is missing; save the encoder again with it")
 
 
+def _check_sizes(part: Path) -> None:
+    """Check the sizes in the config of a transformer against its weights, before a model of these sizes is built."""
+    config_file = part / "config.json"
+    config = _json_of(config_file) if config_file.is_file() else {}
+    if not isinstance(config, dict):
+        raise ModelError(f"{config_file}: not a JSON object; save the encoder again")
+    tensors, longest = _weight_sizes(part)
+    if not tensors:
+        return
+    for name, value in config.items():
+        limit = max(100, tensors) if name in LAYER_COUNTS else longest if name in DIMENSIONS else None
+        if limit is not None and not (isinstance(value, int) and 0 <= value <= limit):
+            raise ModelError(
+                f"{config_file}: {name} is {str(value)[:20]}, and the weights have {tensors} tensors of at most "
+                f"{longest:,} entries in a dimension; save the encoder again"
+            )
+
+
+def _weight_sizes(part: Path) -> tuple[int, int]:
+    """Return the number of tensors of the safetensors files of a folder and their longest dimension."""
+    from safetensors import SafetensorError, safe_open
+
+    shapes: list[Sequence[int]] = []
+    for path in part.glob("*.safetensors"):
+        try:
+            with safe_open(path, framework="np") as file:
+                shapes += [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path}: damaged weights ({error}); save the encoder again") from error
+    return len(shapes), max((size for shape in shapes for size in shape), default=0)
+
+
 def _modules(folder: Path) -> list[Any]:
     """Read modules.json; a folder without it is a single transformer."""
     path = folder / "modules.json"
@@ -130,8 +170,9 @@ def _modules(folder: Path) -> list[Any]:
 def _json_of(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(f"{path}: not JSON ({error}); save the encoder again") from error
+    except (ValueError, RecursionError, OSError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ModelError(f"{path}: not JSON ({reason}); save the encoder again") from None
 
 
 def check_tokenizer(model: SentenceTransformer, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from bsc_core.errors import BscError, JobError, RunError
@@ -146,12 +147,22 @@ def _read(run: Run, name: str) -> dict[str, Any] | None:
 
 def _cause(exit_code: int | None) -> str:
     if exit_code in _KILLED:
-        return f"its process was killed, most likely {OUT_OF_MEMORY}"
+        killed = "its process was killed by signal 9"
+        return f"{killed}, possibly {OUT_OF_MEMORY}" if memory_kills() else killed
     if exit_code is None:
         return "its process ended without a message"
     if exit_code < 0:
         return f"its process ended without a message (signal {-exit_code})"
     return f"its process ended with exit status {exit_code}"
+
+
+def memory_kills() -> int:
+    """Return how many processes Linux has killed for lack of memory since it started; 0 if that is not known."""
+    try:
+        lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def _requeue(store: RunStore, run: Run, stale_seconds: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bsc_core.errors import InputError, JobError, RunError, RunNotFoundError
-from bsc_core.jobs import launch, reconcile, resume, stop
+from bsc_core.jobs import launch, reconcile, recovery, resume, stop
 from bsc_core.jobs.backends import ProcessInfo
 from bsc_core.jobs.local.backend import LocalBackend
 from bsc_core.jobs.local.processes import current_process, find_process, is_local_process, process_fields
@@ -161,6 +161,15 @@ def test_a_damaged_status_of_an_ended_run_is_rebuilt_from_its_files(store, run, 
     status = run.status()
     assert (status.state, status.group, status.is_readable) == (state, "group", True)
     assert (cause or "") in (status.error or "")
+
+
+@pytest.mark.parametrize(
+    ("killed_for_memory", "text"), [(0, "signal 9"), (1, "signal 9, possibly out of memory: lower")]
+)
+def test_memory_is_named_only_if_the_system_has_killed_for_it(monkeypatch, killed_for_memory, text):
+    monkeypatch.setattr(recovery, "memory_kills", lambda: killed_for_memory)
+    assert recovery._cause(-9).startswith(f"its process was killed by {text}")
+    assert ("memory" in recovery._cause(-9)) == bool(killed_for_memory)
 
 
 def test_an_unknown_state_is_damage(run):
