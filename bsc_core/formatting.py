@@ -1,6 +1,19 @@
 """Formats of figures and pages: metrics, percentages, counts, durations, shortened texts."""
 
 NOT_DEFINED = "not defined"
+_DIRECTION_MARKS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_CONTROLS = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    for code in (*range(9), *range(11, 32), *range(127, 160), *_DIRECTION_MARKS)
+}
+
+
+def printable(text: str) -> str:
+    """Write control characters, except tab and line feed, and marks of the writing direction as escape sequences.
+
+    A text of a data file could otherwise clear the terminal, color it or change the order of what is shown.
+    """
+    return text.translate(_CONTROLS)
 
 
 def metric(value: float | None, interval: tuple[float, float] | None = None, *, why: str = "no positives") -> str:

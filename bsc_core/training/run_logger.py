@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bsc_core.config import RunConfig, flatten
+from bsc_core.formatting import printable
 from bsc_core.training.loop.device import peak_memory_bytes
 from bsc_core.training.loop.distributed import Distributed
 from bsc_core.training.loop.trainer import Callback, StepReport, Trainer
@@ -56,7 +57,7 @@ class RunLogger(Callback):
         if not self.distributed.is_main:
             return
         self.run.update_status(message=message)
-        print(message, file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
+        print(printable(message), file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
 
     def encoding(self, done: int, total: int) -> None:
         """Report the progress of encoding `total` texts."""
