@@ -45,6 +45,15 @@ def test_a_run_trains_evaluates_and_saves_a_loadable_model(small_config, tmp_pat
     assert "bsc-lab" in (run.model_folder / "README.md").read_text()
 
 
+def test_a_run_that_ends_early_reports_the_steps_that_it_took(small_config, tmp_path):
+    changes = {"epochs": 6, "early_stopping_patience": 1, "learning_rate": 1e-9}
+    _, run = conduct(with_changes(small_config, training=changes), tmp_path)
+    epochs = [line for line in run.metrics()[0] if line["kind"] == "evaluation"][-1]["epoch"]
+    assert epochs < 6
+    steps = [line["step"] for line in run.metrics()[0] if line["kind"] == "step"]
+    assert run.status().step == run.status().steps == max(steps)
+
+
 def test_the_stored_vectors_are_those_of_the_stored_model_and_give_the_reported_metrics(small_config, tmp_path):
     result, run = conduct(with_changes(small_config, training={"epochs": 3}), tmp_path)
     data = load_data(small_config.data)

@@ -125,6 +125,11 @@ class RunLogger(Callback):
                 message=f"Training: epoch {report.epoch} of {report.epochs}",
             )
 
+    def on_train_end(self, trainer: Trainer) -> None:
+        """Correct the number of steps, which was estimated from the batches of the first epoch."""
+        if trainer.ending == "done" and self._step:
+            self.run.update_status(step=self._step, steps=self._step)
+
     def evaluation(self, epoch: int, metrics: dict[str, dict[str, float | None]]) -> None:
         """Log the metrics after an epoch; 0 is before training."""
         self.run.append_metrics(

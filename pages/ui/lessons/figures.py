@@ -94,8 +94,8 @@ def _batch_size(key: str) -> None:
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     display.figure(figure, name="lesson.size", alt=alt, data=table)
     st.caption(
-        f"At batch size {size}: {size - 1} negatives for each query, {size * (size - 1)} negative pairs; loss "
-        f"{formatting.metric(float(losses[size].mean()))} (mean of {len(losses[size])} random batches; the band is "
+        f"At batch size {size}: {formatting.plural(size - 1, 'negative')} for each query, {size * (size - 1)} negative "
+        f"pairs; loss {formatting.metric(float(losses[size].mean()))} (mean of {len(losses[size])} random batches; the band is "
         f"their range), and {formatting.metric(float(np.log(size)))} if all similarities were equal."
     )
 

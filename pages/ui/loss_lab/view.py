@@ -12,7 +12,7 @@ from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import LARGEST, SMALLEST, LabBatch, circle_batch
 from bsc_core.lab.link import LabLink, lab_parameters, read_link
-from bsc_core.lab.presets import PRESETS, preset_batch, rows_batch
+from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
 from bsc_core.losses.explain import Explanation, first_largest
@@ -165,6 +165,8 @@ def lab(batch: LabBatch) -> LabState:
     second = (start.compare or LabSettings(temperature=0.5)) if is_comparison else None
     if "guide" in (start.settings.mask, second and second.mask) and batch.guide is None:
         st.caption("Only the example batches have vectors of a guide; the mask `guide` is off for this batch.")
+    elif "guide" in (start.settings.mask, second and second.mask):
+        st.caption(f"The guide is the encoder `{GUIDE}`.")
     state = lab_component(batch, start.settings, key=_key("lab"), compare=second, pinned=pinned)
     _update(**vars(state))
     return state
