@@ -95,8 +95,8 @@ def _batch_size(key: str) -> None:
     display.figure(figure, name="lesson.size", alt=alt, data=table)
     st.caption(
         f"At batch size {size}: {formatting.plural(size - 1, 'negative')} for each query, {size * (size - 1)} negative "
-        f"pairs; loss {formatting.metric(float(losses[size].mean()))} (mean of {len(losses[size])} random batches; the band is "
-        f"their range), and {formatting.metric(float(np.log(size)))} if all similarities were equal."
+        f"pairs; loss {formatting.metric(float(losses[size].mean()))} (mean of {len(losses[size])} random batches; the "
+        f"band is their range), and {formatting.metric(float(np.log(size)))} if all similarities were equal."
     )
 
 
