@@ -39,7 +39,7 @@ class EncoderConfig(Section):
     """Train low-rank adapters instead of all weights; merged when saved."""
     reinit_layers: int = Field(0, ge=0, le=1000, title="Re-initialized layers")
     """Number of upper transformer layers that start from random weights, with the pooler, sampled with training.seed
-    (Zhang et al. 2021); 0: none. The untrained encoder in comparisons is not changed."""
+    (Zhang et al. 2021); 0: none. The metrics before training are those of the encoder with these weights."""
     unpadded: bool = Field(False, title="No padding")
     """Padding-free attention on a GPU; not yet verified on one."""
 

@@ -49,8 +49,15 @@ class Embeddings:
         return self._current
 
     def load_or_encode(self, encoder: EncoderConfig, texts: TextTable) -> None:
-        """Set all vectors to those of the encoder that the model was loaded from, cached in this precision."""
-        self._current = get_or_compute(encoder, texts, lambda _: self._encode(None), precision=self.precision)
+        """Set all vectors to those of the model before training, cached in this precision.
+
+        They are those of the encoder that the model was loaded from, unless some of its layers were re-initialized.
+        """
+        if encoder.reinit_layers:
+            self.update()
+        else:
+            self._current = get_or_compute(encoder, texts, lambda _: self._encode(None), precision=self.precision)
+        assert self._current is not None
         self.restore_steps(self._current)
 
     def restore(self, current: Vectors) -> None:

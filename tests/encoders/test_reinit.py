@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
-from bsc_core.config import make_config
+from bsc_core.config import RunConfig, make_config
+from bsc_core.data import load_data
+from bsc_core.encoders import embed
 from bsc_core.encoders.pretrained import load_folder
 from bsc_core.encoders.reinit import reinit_layers
 from bsc_core.errors import ConfigError
-from bsc_core.pipeline import load_model, validate
+from bsc_core.pipeline import load_model, run_experiment, validate
 from bsc_core.runs import RunStore
 
 DATA = {"data": {"train": "pairs.csv"}}
@@ -81,3 +84,19 @@ def test_reinitialized_layers_with_lora_are_refused() -> None:
     config = make_config(DATA | {"encoder": {"reinit_layers": 1, "lora": {"rank": 2}}}, source="test")
     with pytest.raises(ConfigError, match=r"encoder.lora freezes these layers"):
         validate(config)
+
+
+def test_the_vectors_before_training_are_those_of_the_new_weights_and_are_not_cached(
+    small_config: RunConfig, tmp_path: Path
+) -> None:
+    store = RunStore(tmp_path / "runs")
+    vectors = []
+    for number, layers in enumerate((1, 0, 1)):
+        encoder = small_config.encoder.model_copy(update={"reinit_layers": layers})
+        run = store.create(small_config.model_copy(update={"encoder": encoder}), f"run-{number}")
+        run_experiment(run.config(), run)
+        vectors.append(np.array(run.embeddings("before")))
+    assert np.array_equal(vectors[0], vectors[2])
+    assert not np.allclose(vectors[0], vectors[1], atol=1e-3)
+    data = load_data(small_config.data)
+    assert np.allclose(vectors[1], embed(small_config.encoder, data.texts), atol=1e-4)
