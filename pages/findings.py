@@ -12,6 +12,7 @@ with display.show_errors():
     all_cards = cards.read()
     cards.summary(all_cards)
     card = cards.select(all_cards)
-    st.caption(RULE)
+    with st.expander("How a verdict is reached"):
+        st.markdown(RULE)
     if card is not None:
         cards.draw(card)

@@ -23,17 +23,22 @@ OLD_VERDICTS: dict[str, Verdict] = {
 CORRELATIONS = ("spearman", "pearson", "stsb", "sick", "sts", "semantic")
 """Metrics whose smallest difference of interest is 0.005; that of every other metric is 0.01."""
 POWER = 0.8
-RULE = (
-    "A > B: supported if the 95% interval of A - B is above 0 and p, after Holm's correction over the statements of "
-    "the claim, is below 0.05; smaller than claimed if the paper's difference is, in addition, above the interval; "
-    "contradicted if the interval is below 0 and p is below 0.05. Otherwise, ruled out if the interval excludes the "
-    "paper's difference and is within the smallest difference of interest (0.005 for correlations, 0.01 for other "
-    "metrics) either way, with p of both conditions corrected in the same way. A and B differ by at most "
-    "a margin: supported if the interval of A - B is inside the margin; contradicted if it is entirely outside. "
-    "Otherwise, a statement is inconclusive. A claim is supported if all its statements are, contradicted if at "
-    "least one is, else ruled out if at least one is, and smaller than claimed if the others are supported. "
-    "Informational statements, which the paper does not make, are corrected separately and do not count."
-)
+RULE = """\
+A statement "A > B" is
+
+- **supported** if the 95% interval of A - B is above 0 and p is below 0.05;
+- **smaller than claimed** if it is supported and the paper's difference is above the interval;
+- **contradicted** if the interval is below 0 and p is below 0.05;
+- **ruled out** if none of these holds, and the interval excludes the paper's difference and lies within the smallest
+  difference of interest (0.005 for correlations, 0.01 for other metrics) on both sides of 0;
+- **inconclusive** otherwise.
+
+A statement "A and B differ by at most a margin" is supported if the interval is inside the margin, and contradicted if
+it is entirely outside. p is corrected over the statements of a claim (Holm); those that the paper does not make are
+informational and corrected separately.
+
+A claim is contradicted if one of its statements is, else ruled out if one is; it is supported if all are, and smaller
+than claimed if the others are supported."""
 
 
 @dataclass(frozen=True)
