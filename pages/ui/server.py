@@ -6,7 +6,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -105,7 +105,8 @@ def main() -> None:
     sys.argv = [str(APP)]  # Streamlit reads the settings next to this file
     options: dict[str, Any] = {"server.headless": True} if arguments.no_browser else {}
     options |= {"server.port": arguments.port} if arguments.port else {}
-    app.run(config=options)
+    with suppress(KeyboardInterrupt):  # Ctrl-C
+        app.run(config=options)
 
 
 if __name__ == "__main__":

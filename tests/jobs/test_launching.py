@@ -143,7 +143,7 @@ def test_the_supervisor_gives_a_run_that_died_its_final_state(start, behavior):
     status = final_status(run)
     if behavior == "killed":
         assert (status.state, status.exit_code) == ("lost", -signal.SIGKILL)
-        assert "out of memory" in status.error
+        assert "killed by signal 9" in status.error
         assert "step 3 of 9" in status.error
     else:
         assert (status.state, status.exit_code) == ("failed", 3)
