@@ -23,6 +23,7 @@ source_tab, columns_tab, audit_tab, generate_tab, shape_tab, export_tab = st.tab
 )
 with source_tab:
     overview.source(data)
+    overview.sharing(context.dataset_key)
 with columns_tab, display.show_errors(stop=False):
     column_mapping.draw(context.dataset_key)
 with audit_tab, display.show_errors(stop=False):

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.ui.comparison import view
-from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.runs import detail, queue, sweep, table, trash
 
 page_layout.setup_page("Runs", "How is training going, and what did it change?", bar=("run",))
@@ -13,6 +13,7 @@ with display.show_errors():
     all_runs = data_cache.run_store().list()
     if not all_runs:
         text = "There are no runs yet. Each run appears here with its state, curves and metrics."
+        text = text if users.current_user().may_launch else users.NO_SHARED_RUN
         button = "Launch a run on the sample data"
         page_layout.empty_state(text, button, "train", key="runs.first", dataset=data_cache.SAMPLE)
         trash.draw_trash()

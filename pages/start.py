@@ -4,16 +4,18 @@ import streamlit as st
 
 from bsc_core.presets.catalog import recommended
 from bsc_core.presets.sample_data import sample_config
-from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.home import cards
 
 page_layout.setup_page("Start", "Contrastive training of sentence encoders", bar=())
 runs = data_cache.run_store()
 
-first, second, third = display.columns(3, min_width=300, border=True)
+may_launch = users.current_user().may_launch
+first, second, *third = display.columns(3 if may_launch else 2, min_width=300, border=True)
 with display.show_errors():
-    with third:  # drawn first: the figures of the other two take longer
-        cards.launch(runs, recommended(sample_config()))
+    if may_launch:
+        with third[0]:  # drawn first: the figures of the other two take longer
+            cards.launch(runs, recommended(sample_config()))
     with first:
         cards.loss_lab()
     with second:

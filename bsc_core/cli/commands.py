@@ -37,23 +37,48 @@ def app(arguments: argparse.Namespace) -> Outcome:
     """Open the app; returns when it is closed. On POSIX the app replaces this process."""
     store = run_store(arguments)
     update_runs(store)
-    command, environment = app_command(store.root, port=arguments.port, browser=not arguments.no_browser)
+    browser = not arguments.no_browser
+    command, environment = app_command(store.root, host=arguments.host, port=arguments.port, browser=browser)
     sys.stderr.flush()
     if os.name == "posix":
         os.execve(command[0], command, environment)
     return subprocess.run(command, env=environment, check=False).returncode, {}
 
 
-def app_command(runs: Path, *, port: int | None = None, browser: bool = True) -> tuple[list[str], dict[str, str]]:
-    """Return the command line and environment that open the app on a runs folder."""
+def app_command(
+    runs: Path, *, host: str | None = None, port: int | None = None, browser: bool = True
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command line and environment that open the app on a runs folder; with a host, to its users."""
     from bsc_core.paths import app_folder
 
     folder = app_folder()
     roots = os.pathsep.join(str(path) for path in (Path.cwd(), Path.home(), folder, runs))
     command = [sys.executable, "-P", str(folder / "pages" / "ui" / "server.py")]
+    command += [f"--host={host}"] if host else []
     command += [f"--port={port}"] if port else []
     command += [] if browser else ["--no-browser"]
     return command, {"BSC_ROOTS": roots, **os.environ, "BSC_RUNS": str(runs)}
+
+
+def users(arguments: argparse.Namespace) -> Outcome:
+    """List, add or remove the users of a shared app."""
+    from bsc_core.errors import InputError
+    from bsc_core.users import add_user, read_users, remove_user
+
+    root, name = run_store(arguments).root, arguments.name
+    if arguments.action == "list":
+        known = {name: {"role": user.role, "email": user.email} for name, user in read_users(root).items()}
+        return 0, {"users": known}
+    if name is None or (arguments.action == "add" and arguments.role is None):
+        raise InputError("write `bsc users add NAME --role owner|member|student` or `bsc users remove NAME`")
+    if arguments.action == "remove":
+        remove_user(root, name)
+        return 0, {"removed": name}
+    key = add_user(root, name, arguments.role, arguments.email)
+    report: Report = {"user": name, "role": arguments.role, "email": arguments.email}
+    if key is not None:
+        report["link"] = f"{arguments.url.rstrip('/')}/sign-in#{key}"
+    return 0, report
 
 
 def evaluate(arguments: argparse.Namespace) -> Outcome:

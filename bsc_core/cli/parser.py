@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bsc_core import __version__
-from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, mine, plan, shard
+from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, mine, plan, shard, users
 from bsc_core.cli.run_commands import queue, reproduce, resume, runs, stop, sweep, train, worker
 from bsc_core.errors import ColumnError, InputError
 
@@ -33,8 +33,18 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     command = _command(commands, "app", app, report=False)
+    command.add_argument(
+        "--host", metavar="ADDRESS", help="listen on this address, for the users of `bsc users` (default: localhost)"
+    )
     command.add_argument("--port", type=_at_least_one, help="port of the server (default: 8501, or the next free one)")
     command.add_argument("--no-browser", action="store_true", help="open no browser window")
+
+    command = _command(commands, "users", users)
+    command.add_argument("action", nargs="?", choices=("list", "add", "remove"), default="list")
+    command.add_argument("name", nargs="?", metavar="NAME", help="lower-case letters, digits, '.', '_' and '-'")
+    command.add_argument("--role", choices=("owner", "member", "student"), help="what the user may do")
+    command.add_argument("--email", help="the user signs in with a provider (default: with a secret link)")
+    command.add_argument("--url", default="http://localhost:8501", help="address of the app in the link")
 
     _add_training(commands)
     _add_evaluation(commands)

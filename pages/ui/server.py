@@ -1,25 +1,59 @@
-"""Server of the app: Streamlit behind a check of the host and the origin of every request. `bsc app` starts it."""
+"""Server of the app: Streamlit behind a check of the host, the origin and, if shared, the user of every request.
+
+`bsc app` starts it. `bsc app --host` shares the app with the users of `users.toml` in the runs folder.
+"""
 
 import argparse
+import base64
+import hashlib
+import json
 import os
+import socket
 import sys
 import threading
+import time
+import tomllib
 import webbrowser
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
+import psutil
 import streamlit as st
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit.auth_util import (
+    encode_provider_token,
+    get_cookie_with_chunks,
+    get_origin_from_redirect_uri,
+    get_secrets_auth_section,
+)
 from streamlit.starlette import App
+from streamlit.web.server.server_util import get_cookie_secret
+from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
+from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
+
+from bsc_core.errors import BscError
+from bsc_core.runs import RunStore
+from bsc_core.users import (
+    SHARED,
+    USER_HEADER,
+    User,
+    read_users,
+    user_with_email,
+    user_with_key,
+    write_audit,
+)
 
 APP = Path(__file__).parents[2] / "app.py"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
+ANY_ADDRESS = ("0.0.0.0", "::")
 ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host names, separated by commas
 RESPONSE_HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'self'",
@@ -73,15 +107,200 @@ def _host_name(host: str) -> str | None:
 def _with_headers(send: Send) -> Send:
     async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(RESPONSE_HEADERS)
+            headers = MutableHeaders(scope=message)
+            for name, value in RESPONSE_HEADERS.items():
+                headers.setdefault(name, value)
         await send(message)
 
     return send_with_headers
 
 
-def allowed_hosts() -> frozenset[str]:
-    """Return the host names under which the app may be opened, in lower case."""
-    names = os.environ.get(ALLOWED_HOSTS, "").split(",")
+SIGN_IN, SIGN_OUT, PROVIDER_SIGN_OUT = "/sign-in", "/sign-out", "/auth/logout"
+OPEN_PATHS = ("/_stcore/health", "/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
+UPLOAD_PATH = "/_stcore/upload_file"
+KEY_COOKIE = "bsc_key"
+COOKIE_SECONDS = 30 * 24 * 3600
+MAX_FORM_BYTES = 8192
+REFUSAL_SECONDS = 1.0  # at most one refused key per interval is written to the audit log
+KEY_SCRIPT = """
+const key = document.querySelector("input[name=key]");
+if (location.hash.length > 1) {
+  key.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname + location.search);
+  key.form.submit();
+}
+"""
+PAGE_STYLE = """
+:root { color-scheme: light dark; font-family: system-ui, sans-serif; }
+body { max-width: 26rem; margin: 15vh auto; padding: 0 1rem; line-height: 1.5; }
+h1 { font-size: 1.4rem; }
+form { display: grid; gap: 0.5rem; margin: 1.5rem 0; }
+input, button, a.button { font: inherit; padding: 0.5rem 0.75rem; border-radius: 8px; border: 1px solid #8A8F98; }
+button, a.button { background: #0072B2; color: #FFFFFF; border-color: #0072B2; text-decoration: none; }
+a.button { display: inline-block; }
+"""
+PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Sign in · BSC Lab</title>
+<style>{style}</style></head>
+<body><main><h1>BSC Lab</h1>{content}</main></body>
+</html>
+"""
+KEY_FORM = """<form method="post" action="{action}"><input type="hidden" name="next" value="{next}">
+<label for="key">Key</label>
+<input id="key" name="key" type="password" autocomplete="current-password" required>
+<button>Sign in</button></form><script>{script}</script>"""
+
+
+class SignIn:
+    """ASGI middleware that admits the users of a shared app, and tells the pages who is signed in.
+
+    A user signs in with a secret link, `/sign-in#KEY`, whose key the browser sends in the body of a request, so that no
+    log contains it; or with an OpenID Connect provider, through Streamlit. The key is the value of the cookie, so
+    that removing a user signs them out.
+    """
+
+    def __init__(self, app: ASGIApp, root: Path) -> None:
+        """Wrap an ASGI application. root: the runs folder with the file of users."""
+        self.app = app
+        self.root = root
+        self._last_refusal = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            return await self.app(scope, receive, send)
+        del MutableHeaders(scope=scope)[USER_HEADER]
+        path = scope["path"]
+        if scope["type"] == "http" and path in (SIGN_IN, SIGN_OUT):
+            request = Request(scope, receive)
+            response = self._sign_out() if path == SIGN_OUT else await self._sign_in(request)
+            return await response(scope, receive, send)
+        if path in OPEN_PATHS:
+            return await self.app(scope, receive, send)
+        user, email = self._user(HTTPConnection(scope).cookies)
+        if user is None or (path.startswith(UPLOAD_PATH) and not user.may_launch):
+            if scope["type"] == "websocket":
+                return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "Sign in first."})
+            response = PlainTextResponse("Students cannot upload files.", 403) if user else self._page(scope, email)
+            return await response(scope, receive, send)
+        MutableHeaders(scope=scope)[USER_HEADER] = user.name
+        return await self.app(scope, receive, send)
+
+    def _user(self, cookies: Mapping[str, str]) -> tuple[User | None, str | None]:
+        """Return the user of a request, and the email address that the provider confirmed."""
+        try:
+            users = read_users(self.root).values()
+        except BscError:  # damaged by hand while the server runs: nobody is admitted
+            return None, None
+        if key := cookies.get(KEY_COOKIE):
+            return user_with_key(users, key), None
+        email = confirmed_email(cookies)
+        return (user_with_email(users, email) if email else None), email
+
+    async def _sign_in(self, request: Request) -> Response:
+        if request.method != "POST":
+            return self._page(request.scope, None, status=200)
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_FORM_BYTES:
+                return PlainTextResponse("The form is too long.", 413)
+        form = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+        try:
+            user = user_with_key(read_users(self.root).values(), form.get("key", "").strip())
+        except BscError:
+            user = None
+        if user is None:
+            self._write_refusal()
+            error = "This key is not valid. Ask the owner of this app for a new link."
+            return self._page(request.scope, None, error, target=form.get("next", "/"))
+        write_audit(self.root, user.name, "sign in")
+        response = RedirectResponse(_local_path(form.get("next", "/")), status_code=303)
+        secure = request.headers.get("X-Forwarded-Proto", request.url.scheme) == "https"
+        key = form["key"].strip()
+        response.set_cookie(KEY_COOKIE, key, COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure)
+        return response
+
+    def _sign_out(self) -> Response:
+        response = RedirectResponse(PROVIDER_SIGN_OUT if get_secrets_auth_section() else "/", status_code=303)
+        response.delete_cookie(KEY_COOKIE)
+        return response
+
+    def _write_refusal(self) -> None:
+        if (now := time.monotonic()) > self._last_refusal + REFUSAL_SECONDS:
+            self._last_refusal = now
+            write_audit(self.root, "", "refused key")
+
+    def _page(
+        self, scope: Scope, email: str | None, error: str = "", *, target: str = "", status: int = 401
+    ) -> Response:
+        """Return the page on which a user signs in.
+
+        Args:
+            scope: The request.
+            email: Address that the provider confirmed but that belongs to no user.
+            error: Why signing in failed.
+            target: The page to open afterwards; by default the requested one.
+            status: Status of the response.
+        """
+        parts = [f"<p role='alert'><strong>{escape(error)}</strong></p>"] if error else []
+        if email:
+            parts.append(f"<p>{escape(email)} is not a user of this app. Ask its owner to add the address.</p>")
+            parts.append(f"<p><a href='{SIGN_OUT}'>Sign out</a></p>")
+        elif get_secrets_auth_section():
+            token = escape(encode_provider_token("default"))
+            parts.append(f"<p><a class='button' href='/auth/login?provider={token}'>Sign in with your account</a></p>")
+        parts.append("<p>Open the link that the owner of this app gave you, or enter its key.</p>")
+        query = scope.get("query_string", b"").decode("latin-1")
+        requested = "/" if scope["path"] == SIGN_IN else scope["path"] + (f"?{query}" if query else "")
+        parts.append(KEY_FORM.format(action=SIGN_IN, next=escape(target or requested), script=KEY_SCRIPT))
+        page = PAGE.format(style=PAGE_STYLE, content="\n".join(parts))
+        policy = (
+            f"default-src 'none'; style-src {_source(PAGE_STYLE)}; script-src {_source(KEY_SCRIPT)}; "
+            "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+        )
+        headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
+        return HTMLResponse(page, status_code=status, headers=headers)
+
+
+def confirmed_email(cookies: Mapping[str, str]) -> str | None:
+    """Return the email address in the cookie that Streamlit wrote after `st.login`; None if there is no valid one."""
+    if USER_COOKIE_NAME not in cookies or not get_secrets_auth_section():
+        return None
+
+    def decode(name: str) -> bytes | None:
+        value = cookies.get(name)
+        return None if value is None else decode_signed_value(get_cookie_secret(), name, value.encode("latin-1"))
+
+    try:
+        values = json.loads(get_cookie_with_chunks(decode, USER_COOKIE_NAME) or b"{}")
+    except ValueError:
+        return None
+    is_current = values.get("is_logged_in") is True and values.get("origin") == get_origin_from_redirect_uri()
+    is_confirmed = values.get("email_verified") is not False
+    return str(values["email"]) if is_current and is_confirmed and values.get("email") else None
+
+
+def _local_path(path: str) -> str:
+    """Return a path of this app, or `/` for the address of another site."""
+    is_local = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if is_local and "\\" not in path else "/"
+
+
+def _source(text: str) -> str:
+    """Return the content security policy's source for an inline script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def allowed_hosts(address: str = "") -> frozenset[str]:
+    """Return the host names under which the app may be opened, in lower case.
+
+    address: the address that the server listens on, if not localhost; 0.0.0.0 and :: are all addresses of the machine.
+    """
+    names = [*os.environ.get(ALLOWED_HOSTS, "").split(","), address]
+    if address in ANY_ADDRESS:
+        names += [socket.gethostname(), socket.getfqdn()]
+        names += [entry.address for entries in psutil.net_if_addrs().values() for entry in entries]
     return frozenset([*LOCAL_HOSTS, *(name.strip().lower() for name in names if name.strip())])
 
 
@@ -93,21 +312,59 @@ async def _open_browser(app: App) -> AsyncIterator[dict[str, Any]]:
     yield {}
 
 
-app = App(APP, middleware=[Middleware(RequestGuard, hosts=allowed_hosts())], lifespan=_open_browser)
+def make_app(address: str | None = None, root: Path | None = None) -> App:
+    """Return the ASGI application; with the runs folder `root`, only its users may open it."""
+    middleware = [Middleware(RequestGuard, hosts=allowed_hosts(address or ""))]
+    if root is not None:
+        middleware.append(Middleware(SignIn, root=root))
+    return App(APP, middleware=middleware, lifespan=_open_browser)
 
 
-def main() -> None:
-    """Serve the app until it is interrupted."""
+def sign_in_problem(users: dict[str, User]) -> str | None:
+    """Return why nobody could sign in to a shared app; None if the owner can."""
+    has_provider = any(map(_configures_provider, (Path.cwd(), Path.home(), APP.parent)))
+    if any(user.is_owner and (user.key_sha256 or (user.email and has_provider)) for user in users.values()):
+        return None
+    if any(user.email for user in users.values()) and not has_provider:
+        return "users sign in with their email address, but .streamlit/secrets.toml has no [auth] section"
+    return "--host needs an owner who can sign in; add one with `bsc users add NAME --role owner`"
+
+
+def _configures_provider(folder: Path) -> bool:
+    """Whether the secrets in a folder configure a provider; Streamlit itself reads them once it runs."""
+    try:
+        return "auth" in tomllib.loads((folder / ".streamlit" / "secrets.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+def main() -> int:
+    """Serve the app until it is interrupted; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--no-browser", action="store_true")
     arguments = parser.parse_args()
     sys.argv = [str(APP)]  # Streamlit reads the settings next to this file
-    options: dict[str, Any] = {"server.headless": True} if arguments.no_browser else {}
+    options: dict[str, Any] = {"server.headless": True} if arguments.no_browser or arguments.host else {}
     options |= {"server.port": arguments.port} if arguments.port else {}
+    root = RunStore().root if arguments.host else None
+    if root is not None:
+        try:
+            problem = sign_in_problem(read_users(root))
+        except BscError as error:
+            problem = str(error)
+        if problem is not None:
+            sys.stderr.write(f"bsc: {problem}\n")
+            return 2
+        options |= {"server.address": arguments.host}
+        os.environ[SHARED] = str(root)
+        if arguments.host not in LOCAL_HOSTS:
+            sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
     with suppress(KeyboardInterrupt):  # Ctrl-C
-        app.run(config=options)
+        make_app(arguments.host, root).run(config=options)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

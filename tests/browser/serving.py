@@ -36,11 +36,11 @@ class AppServer:
     def url(self) -> str:
         return f"http://localhost:{self.port}"
 
-    def start(self) -> None:
-        """Start the server in its folder, outside the checkout, and wait until it responds."""
+    def start(self, *options: str) -> None:
+        """Start `bsc app` with these options in its folder, outside the checkout, and wait until it responds."""
         self.port = _free_port()
         command = [self.python, "-m", "bsc_core.cli", "app", "--port", str(self.port), "--no-browser"]
-        command += ["--runs", str(self.store.root)]
+        command += ["--runs", str(self.store.root), *options]
         environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(

@@ -20,6 +20,8 @@ from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
 from bsc_core.errors import InputError
 from bsc_core.presets.sample_data import sample_config, sample_nli_config
 from bsc_core.runs import RunStore, parent_run_id
+from bsc_core.users import UserRuns, dataset_access
+from pages.ui.components import users
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,11 +46,12 @@ class DatasetChoice:
     key: str
     label: str
     data: DataConfig
+    may_change: bool = True
 
 
 def run_store() -> RunStore:
-    """Return the runs folder of this process (environment BSC_RUNS, else ./runs)."""
-    return RunStore()
+    """Return the runs folder of this process (environment BSC_RUNS, else ./runs), with the runs that the user sees."""
+    return UserRuns(users.current_user()) if users.is_shared() else RunStore()
 
 
 def short_id(run_id: str) -> str:
@@ -65,9 +68,13 @@ def datasets() -> dict[str, DatasetChoice]:
     files = sorted(
         run_store().uploads_folder.glob("*/dataset.json"), key=lambda path: path.stat().st_mtime, reverse=True
     )
+    user = users.current_user()
     for path in files:
-        key, values = path.parent.name, json.loads(path.read_text(encoding="utf-8"))
-        choices[key] = DatasetChoice(key, values["label"], DataConfig.model_validate(values["data"]))
+        access = dataset_access(path.parent)
+        if access.may_read(user):
+            key, values = path.parent.name, json.loads(path.read_text(encoding="utf-8"))
+            data = DataConfig.model_validate(values["data"])
+            choices[key] = DatasetChoice(key, values["label"], data, access.may_change(user))
     return choices
 
 
@@ -82,7 +89,8 @@ def _with_filters(key: str, data: DataConfig) -> DataConfig:
 
 def settings_file(key: str) -> Path:
     """Return the file with the filters of sample data. Uploads store theirs in their `dataset.json`."""
-    return run_store().root / "settings" / f"{key}.json"
+    user = users.current_user()
+    return run_store().root / "settings" / ("" if user.is_owner else user.name) / f"{key}.json"
 
 
 def dataset_key(data: DataConfig) -> str | None:
@@ -111,8 +119,11 @@ def data_config(key: str) -> DataConfig:
 
 def false_negatives_file(key: str) -> Path:
     """Return the file of the pairs marked as false negatives; it exists from the first marked pair on."""
-    configured = datasets()[key].data.false_negatives if key in datasets() else None
-    return Path(configured) if configured else run_store().false_negatives_file(key)
+    user, choice = users.current_user(), datasets().get(key)
+    if choice is not None and choice.data.false_negatives and choice.may_change:
+        return Path(choice.data.false_negatives)
+    is_own = user.is_owner or (key not in SAMPLES and choice is not None and choice.may_change)
+    return run_store().false_negatives_file(key if is_own else f"{user.name}/{key}")
 
 
 def dataset_splits(key: str, *, seed: int = 0) -> DatasetSplits:
@@ -249,6 +260,7 @@ def vectors_key(encoder: EncoderConfig, texts_digest: str) -> tuple[str, str, in
 
 def encoder_config(encoder: str) -> EncoderConfig:
     """Return how an encoder is loaded; `run:<id>` is the model that the run saved."""
+    users.check_encoder(encoder)
     run_id = parent_run_id(encoder)
     if run_id is None:
         return EncoderConfig(name=encoder)

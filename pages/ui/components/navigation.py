@@ -7,6 +7,8 @@ from typing import Any
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
+from pages.ui.components import users
+
 THROUGH_APP = "through_app"  # session key: app.py runs the current page
 LOGO = Path(__file__).parents[1] / "logo.svg"
 PAGE_CONFIG: dict[str, Any] = {
@@ -47,7 +49,11 @@ def run(pages: Mapping[str, Sequence[StreamlitPage]]) -> None:
     st.session_state[THROUGH_APP] = True
     st.set_page_config("BSC Lab", **PAGE_CONFIG)
     st.logo(LOGO, size="large")
-    page = st.navigation(pages, expanded=True)
+    opened = {
+        section: [page for page in group if users.may_open(page.url_path or "start")]
+        for section, group in pages.items()
+    }
+    page = st.navigation({section: group for section, group in opened.items() if group}, expanded=True)
     _redirect_old_link(page)
     page.run()
 

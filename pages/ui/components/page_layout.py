@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 
-from pages.ui.components import data_cache, display, navigation, sidebar_jobs
+from pages.ui.components import data_cache, display, navigation, sidebar_jobs, users
 
 ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 NO_RUN = "none"
@@ -42,6 +42,7 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT) -> Con
     st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
     st.html(BUTTON_STYLE)
     sidebar_jobs.draw()
+    users.draw_account()
     st.title(heading, anchor=False)
     st.session_state[ARRIVED] = st.session_state.get("context_page") != title
     st.session_state["context_page"] = title
@@ -157,7 +158,12 @@ def next_step_button(
     settings: dict[str, dict[str, Any]] | None = None,
     **params: str,
 ) -> None:
-    """Draw a button that opens the next page, with these settings for the New run page; place it in `action_bar`."""
+    """Draw a button that opens the next page, with these settings for the New run page; place it in `action_bar`.
+
+    Nothing is drawn for a page that the user may not open.
+    """
+    if not users.may_open(name):
+        return
     kind: Any = "primary" if primary else "secondary"
     if st.button(label, key=key, type=kind, icon=":material/arrow_forward:", icon_position="right"):
         if settings is not None:
@@ -169,7 +175,7 @@ def empty_state(text: str, button: str, name: str, *, key: str, **params: str) -
     """Describe what will be on this page, with a button to the page where it is created."""
     with st.container(border=True):
         st.markdown(f":material/hourglass_empty: {text}")
-        if st.button(button, key=key, type="primary"):
+        if users.may_open(name) and st.button(button, key=key, type="primary"):
             switch_page(name, **params)
 
 

@@ -82,10 +82,11 @@ def _switch(key: str, data: DatasetSplits, finding: Finding, number: int) -> Non
     widget, is_on = f"data.remedy.{key}.{number}", name in data_cache.data_config(key).filters
     st.session_state[widget] = is_on
     effect, usable = _effect(key, data, name, is_on)
+    may_change = data_cache.datasets()[key].may_change
     st.toggle(
         name.replace("_", " ").capitalize(),
         key=widget,
-        disabled=not usable and not is_on,
+        disabled=not may_change or (not usable and not is_on),
         on_change=_set_filter,
         args=(key, name, not is_on),
         help=f"Adds `{name}` to `data.filters` of this dataset. Batches, later runs and exports leave these rows out. "

@@ -14,7 +14,8 @@ from bsc_core.data.io.hub import is_hub_id
 from bsc_core.figures.batches import dataset as dataset_figures
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import shape_of, suitable_losses
-from pages.ui.components import display, glossary
+from bsc_core.users import dataset_access, write_dataset_access
+from pages.ui.components import data_cache, display, glossary, users
 from pages.ui.data import funnel
 
 ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
@@ -89,6 +90,18 @@ def source(data: DatasetSplits) -> None:
         st.dataframe(rejected, hide_index=True, key="data.rejected", alt="Rejected rows with line, field and reason")
     st.markdown("**First training pairs**")
     pairs_table(data.train, range(min(ROWS_SHOWN, len(data.train))), key="data.first")
+
+
+def sharing(key: str) -> None:
+    """Draw the button that shares an uploaded dataset with other users of the app."""
+    if key not in data_cache.SAMPLES and data_cache.datasets()[key].may_change:
+        folder = data_cache.run_store().uploads_folder / key
+        access = dataset_access(folder)
+
+        def share(names: list[str]) -> None:
+            write_dataset_access(folder, access.model_copy(update={"shared_with": tuple(names)}))
+
+        users.draw_share_button(key, access, share)
 
 
 def _file_name(source: str) -> str:

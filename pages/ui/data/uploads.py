@@ -12,7 +12,7 @@ from bsc_core.data.io.hub import is_hub_id
 from bsc_core.errors import ConfigError, FileFormatError, InputError
 from bsc_core.files import as_json, atomic_write
 from bsc_core.paths import check_path
-from pages.ui.components import data_cache
+from pages.ui.components import data_cache, users
 
 SUFFIXES = ("csv", "tsv", "jsonl", "parquet", "gz")
 MAX_MEBIBYTES = 512  # of an uncompressed file that a page reads
@@ -27,11 +27,21 @@ def save_file(name: str, content: bytes) -> Path:
     if not content:
         raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\0", "")).name).strip("._")[-80:] or "pairs.csv"
-    folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{hashlib.sha256(content).hexdigest()[:6]}"
+    digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:6]
+    folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{digest}"
     path = folder / safe
     if not path.exists():
+        users.check_upload(len(content))
+        users.own_dataset(folder)
         atomic_write(path, content)
+        users.record("upload", folder.name, file=safe, bytes=len(content))
     return path
+
+
+def _user_part() -> str:
+    """Return what distinguishes the folders of users; empty for the owner of the app."""
+    user = users.current_user()
+    return "" if user.is_owner else f"\n{user.name}"
 
 
 def check_source(source: str) -> str:
@@ -40,6 +50,7 @@ def check_source(source: str) -> str:
     Raises PathError or InputError.
     """
     source = source.strip()
+    users.check_source(source)
     if is_hub_id(source):
         return source
     path = check_path(source)
@@ -55,7 +66,7 @@ def check_source(source: str) -> str:
 
 def folder_for(path: Path | str, *others: str) -> Path:
     """Return the folder of a dataset whose files are elsewhere; others: what else identifies it."""
-    digest = hashlib.sha256("\n".join([str(path), *others]).encode()).hexdigest()[:6]
+    digest = hashlib.sha256(("\n".join([str(path), *others]) + _user_part()).encode()).hexdigest()[:6]
     return data_cache.run_store().uploads_folder / f"{_stem(str(path).rstrip('/').rpartition('/')[2])}-{digest}"
 
 
@@ -66,13 +77,16 @@ def _stem(name: str) -> str:
 def validate(values: dict[str, Any]) -> DataConfig:
     """Return the settings as a config. Raises ConfigError when they are invalid."""
     try:
-        return DataConfig.model_validate(values)
+        config = DataConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(explain(error)) from None
+    users.check_encoders(config)
+    return config
 
 
 def register(folder: Path, label: str, data: DataConfig) -> str:
     """Write how a dataset is read, so that the context bar offers it, and return its key."""
+    users.own_dataset(folder)
     atomic_write(folder / "dataset.json", as_json({"label": label, "data": data.model_dump(mode="json")}, indent=1))
     return folder.name
 
@@ -83,5 +97,7 @@ def save_filters(key: str, filters: tuple[str, ...]) -> None:
         atomic_write(data_cache.settings_file(key), as_json({"filters": list(filters)}, indent=1))
         return
     choice = data_cache.datasets()[key]
+    if not choice.may_change:
+        raise InputError("only the owner of this dataset may change its filters; import it again to change your copy")
     folder = data_cache.run_store().uploads_folder / key
     register(folder, choice.label, validate({**choice.data.model_dump(), "filters": filters}))

@@ -13,7 +13,7 @@ from bsc_core.reproduction.claims import Claim, FormName
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.reproduction.progress import FINDINGS_FOLDER
 from bsc_core.reproduction.subsets import check_files
-from pages.ui.components import data_cache, display
+from pages.ui.components import data_cache, display, users
 
 POLL_INTERVAL = "2s"
 DATA = "findings.data"
@@ -29,6 +29,8 @@ def folder() -> Path:
 
 def draw(claim: Claim, finding: dict[str, Any] | None) -> None:
     """Draw the button that runs the claim, or the progress of a run, and the error of a failed one."""
+    if not users.current_user().is_owner:
+        return
     for form in ("full", "small"):
         state = _state(claim.name, form)
         if state is not None and state.is_active:

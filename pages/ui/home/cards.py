@@ -15,7 +15,7 @@ from bsc_core.errors import BscError
 from bsc_core.figures.batches import plans, softmax
 from bsc_core.lab.presets import thumbnails
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import data_cache, display, launch_once, page_layout
+from pages.ui.components import data_cache, display, launch_once, page_layout, users
 
 RECENT_RUNS, SHOWN_RUNS = 50, 6
 RUN_ID = "start.run_id"
@@ -36,7 +36,7 @@ def loss_lab() -> None:
     with st.container(horizontal=True):
         if st.button("Open the loss lab", key="start.learn", icon=":material/science:"):
             page_layout.switch_page("learn")
-        if st.button("Import your data", key="start.data", icon=":material/table_view:"):
+        if users.may_open("data") and st.button("Import your data", key="start.data", icon=":material/table_view:"):
             page_layout.switch_page("data")
 
 
@@ -53,7 +53,7 @@ def batches() -> None:
     display.figure(plans.hardness_figure(table, height=264), name="start.hardness", alt=alt)
     st.caption(f"{shares} {pairs}.")
     st.space("stretch")
-    if st.button("Inspect batches", key="start.batches", icon=":material/grid_view:"):
+    if users.may_open("batches") and st.button("Inspect batches", key="start.batches", icon=":material/grid_view:"):
         page_layout.switch_page("batches", dataset=data_cache.SAMPLE)
 
 
@@ -69,6 +69,7 @@ def launch(runs: RunStore, config: RunConfig) -> None:
     def start(run_id: str) -> dict[str, str]:
         from bsc_core.jobs import launch as launch_job
 
+        users.admit_launch(run_id, 1, config.training.threads)
         launch_job(runs, config, run_id)
         return {"dataset": data_cache.SAMPLE, "run": run_id}
 
@@ -106,7 +107,8 @@ def recent_runs(runs: RunStore) -> None:
     """Draw the recent runs, or a hint when there are none."""
     recent = runs.list()[:SHOWN_RUNS]
     if not recent:
-        st.caption("There are no runs yet. Launch one above; its progress and result appear here.")
+        about = "Launch one above; its progress and result appear here."
+        st.caption(f"There are no runs yet. {about}" if users.current_user().may_launch else users.NO_SHARED_RUN)
         return
     selected = st.dataframe(
         [_table_row(run) for run in recent],

@@ -5,7 +5,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.config import RunConfig
 from bsc_core.runs import parent_run_id
-from pages.ui.components import config_form, data_cache
+from pages.ui.components import config_form, data_cache, users
 from pages.ui.new_run.config_summary import ENCODER_NAMES
 
 MAX_RUNS = 50
@@ -39,6 +39,7 @@ def _run_labels() -> dict[str, str]:
 
 def check(config: RunConfig) -> None:
     """Raise the error that the run would fail with: an unknown run, a run without a model, or no model folder."""
+    users.check_encoders(config)
     if parent_run_id(config.encoder.name) is not None:
         data_cache.run_store().awaited_run(config.encoder)
     elif config.encoder.name not in ENCODER_NAMES:

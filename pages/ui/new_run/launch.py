@@ -10,7 +10,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
 from bsc_core.data.decisions import applied_sentence
-from pages.ui.components import config_form, data_cache, display, launch_once, page_layout
+from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, users
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE
@@ -155,6 +155,7 @@ def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[st
     configs = run_configs(config, sweep)
     for run_config in configs:
         encoder_picker.check(run_config)
+    users.admit_launch(run_id, len(configs), config.training.threads)
     preflight.cancel()
     if len(configs) == 1:
         jobs.launch(data_cache.run_store(), configs[0], run_id)

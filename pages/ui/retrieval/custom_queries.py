@@ -11,7 +11,7 @@ from bsc_core.data.queries import QuerySet, parse_queries, read_queries
 from bsc_core.evaluation import rank
 from bsc_core.evaluation.retrieval.adhoc_queries import adhoc_task, answer_overlap
 from bsc_core.neighbors import TextRows, top_k
-from pages.ui.components import display, run_data
+from pages.ui.components import display, run_data, users
 from pages.ui.data import uploads
 from pages.ui.retrieval import errors, metric_cards
 from pages.ui.retrieval.search import CACHE_KEY, TOP, Search
@@ -61,7 +61,7 @@ def draw(search: Search) -> None:
 def _read_queries() -> QuerySet | None:
     """Return the queries of the file, else of the pasted lines; None if both are empty."""
     left, right = display.columns(2, min_width=300)
-    file = left.file_uploader(
+    file = users.current_user().may_launch and left.file_uploader(
         "Upload queries (CSV, TSV, JSONL, Parquet, or .txt with one per line)",
         SUFFIXES,
         key="retrieval.own.file",
@@ -76,7 +76,7 @@ def _read_queries() -> QuerySet | None:
         help="To add the relevant document, separate it from the query with a tab.",
     )
     with display.show_errors(stop=False):
-        if file is not None:
+        if file:
             return read_queries(uploads.save_file(file.name, file.getvalue()))
         if pasted.strip():
             return parse_queries(pasted)

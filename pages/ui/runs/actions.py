@@ -9,7 +9,8 @@ from bsc_core import jobs
 from bsc_core.config import DataConfig, RunConfig
 from bsc_core.errors import BscError
 from bsc_core.runs import Run, RunStatus
-from pages.ui.components import data_cache, display, page_layout
+from bsc_core.users import run_access, share_run
+from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.data import uploads
 from pages.ui.runs import table, trash
 
@@ -18,9 +19,14 @@ SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 
 def draw(run: Run, status: RunStatus) -> None:
     """Draw the buttons that apply to the state of the run."""
+    if not users.current_user().may_launch:
+        return
+    may_change = users.may_change(run)
     with st.container(horizontal=True):
         hanging = is_hanging(run, status)
-        if hanging or status.state in ("queued", "starting", "running"):
+        if not may_change:
+            pass
+        elif hanging or status.state in ("queued", "starting", "running"):
             _button("Stop", run, _stop, icon=":material/stop:", about="Stops the run and saves the best model so far.")
         elif jobs.can_resume(run):
             about = "Starts a new run that continues from the last checkpoint."
@@ -28,9 +34,11 @@ def draw(run: Run, status: RunStatus) -> None:
         about = "Opens the New run page with the settings of this run."
         icon = ":material/content_copy:"
         _button("Duplicate", run, lambda one: start_from_config(one.config()), icon=icon, about=about)
-        if status.is_finished and not hanging:
+        if status.is_finished and not hanging and may_change:
             about = f"Moves the run to the trash. You can restore it for {trash.RETENTION}."
             _button("Delete", run, trash.delete, icon=":material/delete:", about=about)
+        if may_change:
+            users.draw_share_button(run.id, run_access(run), lambda names: share_run(run, names))
 
 
 def is_hanging(run: Run, status: RunStatus) -> bool:
@@ -44,6 +52,7 @@ def is_hanging(run: Run, status: RunStatus) -> bool:
 def _button(label: str, run: Run, action: Callable[[Run], None], *, icon: str, about: str) -> None:
     if st.button(label, key=f"runs.{label.lower()}.{run.id}", icon=icon, help=about):
         with display.show_errors(stop=False):
+            users.record(label.lower(), run.id)
             action(run)
 
 
@@ -53,6 +62,7 @@ def _stop(run: Run) -> None:
 
 
 def _resume(run: Run) -> None:
+    users.admit_launch(run.id, 1, run.config().training.threads)
     resumed = jobs.resume(data_cache.run_store(), run)
     table.save_group(resumed.status().group)
     page_layout.switch_page("runs", run=resumed.id)

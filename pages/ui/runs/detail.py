@@ -10,10 +10,11 @@ from bsc_core.config import to_toml
 from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
-from pages.ui.components import display
+from pages.ui.components import display, users
 from pages.ui.runs import actions, model_export, queue, table
 
 LOG_LINES = 200
+FOR_MEMBERS = ("Log", "Config", "Model")  # tabs with paths of the server, which students do not see
 
 
 def draw(run: Run) -> None:
@@ -32,7 +33,9 @@ def _draw(run: Run) -> None:
         "Config": _draw_config,
         "Model": model_export.draw,
     }
-    first = "Log" if status.state in ("failed", "lost") else "Overview"
+    if not users.current_user().may_launch:
+        tabs = {name: draw for name, draw in tabs.items() if name not in FOR_MEMBERS}
+    first = "Log" if "Log" in tabs and status.state in ("failed", "lost") else "Overview"
     key = f"runs.part.{run.id}.{first}"  # a run that fails while you watch it switches to its log
     display.tabs(tabs, run, status, default=first, key=key)
 

@@ -7,7 +7,7 @@ import streamlit as st
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunNotFoundError
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, display
+from pages.ui.components import data_cache, display, users
 from pages.ui.runs import table
 
 MAX_LINES = 10
@@ -21,7 +21,8 @@ def draw(runs: list[Run], *, expanded: bool) -> None:
         runs: All runs.
         expanded: Expand the panel while a run waits or the queue is paused.
     """
-    table.draw_live(lambda: _draw(expanded), runs)
+    if users.current_user().may_launch:
+        table.draw_live(lambda: _draw(expanded), runs)
 
 
 def _draw(expanded: bool) -> None:
@@ -32,7 +33,8 @@ def _draw(expanded: bool) -> None:
         expanded = expanded and (bool(waiting) or paused)
         key = f"runs.queue.{'unfolded' if expanded else 'folded'}"
         with st.expander(title(waiting, slots, paused=paused), expanded=expanded, key=key):
-            _draw_controls(slots, state.slots, paused=paused)
+            if users.current_user().is_owner:
+                _draw_controls(slots, state.slots, paused=paused)
             for position, run_id in enumerate(waiting[:MAX_LINES]):
                 _draw_waiting_run(run_id, position, len(waiting))
             if len(waiting) > MAX_LINES:
@@ -72,6 +74,7 @@ def _draw_controls(slots: int, chosen: int | None, *, paused: bool) -> None:
 def _draw_waiting_run(run_id: str, position: int, number: int) -> None:
     """Draw one waiting run with buttons that move or remove it."""
     runs, is_first, is_last = data_cache.run_store(), position == 0, position == number - 1
+    is_owner, may_stop = users.current_user().is_owner, _may_stop(run_id)
     queue = jobs.Queue(runs.root)
     buttons: list[tuple[str, str, str, Callable[[], object], bool]] = [
         ("up", "Move up", ":material/arrow_upward:", lambda: queue.shift(run_id, -1), is_first),
@@ -79,6 +82,7 @@ def _draw_waiting_run(run_id: str, position: int, number: int) -> None:
         ("first", "Move to the front", ":material/vertical_align_top:", lambda: queue.move(run_id, 0), is_first),
         ("take-out", "Remove from the queue", ":material/close:", lambda: jobs.stop(runs.get(run_id)), False),
     ]
+    buttons = buttons if is_owner else buttons[-1:] if may_stop else []
     with st.container(horizontal=True, vertical_alignment="center"):
         st.text(f"{position + 1}.  {_run_line(run_id)}", width="stretch")
         for name, label, icon, action, disabled in buttons:
@@ -97,10 +101,17 @@ def _run_line(run_id: str) -> str:
     """Return the run's name and what else it waits for."""
     try:
         run = data_cache.run_store().get(run_id)
-    except RunNotFoundError:  # its folder was deleted by hand; the scheduler will skip it
-        return run_id
+    except RunNotFoundError:  # deleted by hand, then the scheduler will skip it; or another user's
+        return "run of another user" if users.is_shared() else run_id
     reason = waiting_reason(run)
     return data_cache.short_id(run_id) + (f" · {reason}" if reason else "")
+
+
+def _may_stop(run_id: str) -> bool:
+    try:
+        return users.may_change(data_cache.run_store().get(run_id))
+    except RunNotFoundError:
+        return False
 
 
 def waiting_reason(run: Run) -> str:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from bsc_core import formatting, jobs
 from bsc_core.errors import RunError
-from bsc_core.runs import Run, RunStatus
+from bsc_core.runs import Run, RunStatus, RunStore
 from pages.ui.components import data_cache, display, page_layout
 from pages.ui.runs import run_settings
 
@@ -146,7 +146,7 @@ def _is_useful(name: str, rows: list[dict[str, Any]]) -> bool:
 def _recover_lost_runs(runs: list[Run]) -> None:
     """Update the state of runs whose process ended; rerun the page if a run's folder is gone."""
     with display.show_errors(stop=False):
-        jobs.reconcile(data_cache.run_store())
+        jobs.reconcile(RunStore())  # the runs of all users
     if not all(run.folder.is_dir() for run in runs):
         st.rerun(scope="app")
 

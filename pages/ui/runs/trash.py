@@ -6,7 +6,7 @@ import streamlit as st
 
 from bsc_core import formatting, jobs
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components import data_cache, display, page_layout, users
 
 LAST_DELETED = "runs.deleted"
 RETENTION = "7 days"
@@ -36,6 +36,7 @@ def draw_undo_bar() -> None:
 
 def _restore(run_id: str) -> None:
     """Move a run out of the trash and open it."""
+    users.record("restore", run_id)
     if st.session_state.get(LAST_DELETED) == run_id:
         del st.session_state[LAST_DELETED]
     with display.show_errors(stop=False):
@@ -44,7 +45,7 @@ def _restore(run_id: str) -> None:
 
 def draw_trash() -> None:
     """Draw the deleted runs with restore buttons; nothing if the trash is empty."""
-    deleted = jobs.list_trash(data_cache.run_store())
+    deleted = [run for run in jobs.list_trash(data_cache.run_store()) if users.may_change(run.run)]
     if not deleted:
         return
     with st.popover(f"Trash ({len(deleted)})", icon=":material/delete:", type="tertiary", key="runs.trash"):
@@ -55,7 +56,9 @@ def draw_trash() -> None:
                 if st.button("Restore", key=f"runs.restore.{run.id}"):
                     _restore(run.id)
         icon, about = ":material/delete_forever:", "This cannot be undone."
-        if st.button("Empty the trash", key="runs.trash.empty", icon=icon, help=about):
+        if users.current_user().is_owner and st.button(
+            "Empty the trash", key="runs.trash.empty", icon=icon, help=about
+        ):
             with display.show_errors(stop=False):
                 jobs.empty_trash(data_cache.run_store())
                 st.session_state.pop(LAST_DELETED, None)

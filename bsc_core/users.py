@@ -1,0 +1,324 @@
+"""Users of a shared app: their roles and quotas, the runs that they see, and the audit log.
+
+The file `users.toml` in the runs folder names the users. Who owns a run, and who else sees it, is in the run folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from bsc_core.config import RunConfig
+from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
+from bsc_core.files import as_json, atomic_write, folder_bytes
+from bsc_core.runs import Run, RunStore
+
+USERS_FILE = "users.toml"
+AUDIT_FILE = "audit.jsonl"
+ACCESS = "access"  # name of the JSON document of a run with its owner and who else sees it
+SHARED = "BSC_SHARED"  # environment variable of a shared app: the runs folder with the file of users
+USER_HEADER = "X-Bsc-User"  # request header in which the server tells the pages who is signed in
+EVERYONE = "*"
+WEEK = 7 * 24 * 3600.0  # seconds
+_KEY_BYTES = 32
+
+Role = Literal["owner", "member", "student"]
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
+_Limit = Annotated[float, Field(ge=0)]
+_STRICT = ConfigDict(frozen=True, extra="forbid")
+
+
+class Quota(BaseModel):
+    """Limits of a member."""
+
+    model_config = _STRICT
+    active_runs: Annotated[int, Field(ge=0)] = 8
+    """Runs that wait or train at the same time."""
+    processor_hours: _Limit = 24.0
+    """Time of the runs of the last seven days, times their threads."""
+    disk_gb: _Limit = 10.0
+    """Size of all runs, deleted runs and uploaded files."""
+    upload_mb: _Limit = 100.0
+    """Size of one uploaded file."""
+
+
+class User(BaseModel):
+    """One user. Without an email address, the user signs in with a secret link."""
+
+    model_config = _STRICT
+    name: Name
+    role: Role
+    email: str | None = None
+    key_sha256: str | None = None
+    quota: Quota = Quota()
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the user may do and see everything."""
+        return self.role == "owner"
+
+    @property
+    def may_launch(self) -> bool:
+        """Whether the user may import data and launch runs."""
+        return self.role != "student"
+
+
+class Access(BaseModel):
+    """Owner of a run or dataset, and the users who may read it; without an owner, it belongs to the app's owner."""
+
+    model_config = ConfigDict(frozen=True)
+    owner: str | None = None
+    shared_with: tuple[str, ...] = ()
+
+    def may_read(self, user: User) -> bool:
+        """Whether a user may read the run or dataset."""
+        return self.may_change(user) or bool({user.name, EVERYONE} & set(self.shared_with))
+
+    def may_change(self, user: User) -> bool:
+        """Whether a user may stop, delete or share the run, or change the dataset."""
+        return user.is_owner or (user.may_launch and self.owner == user.name)
+
+
+OWNER = User(name="owner", role="owner")
+"""The only user of an app that is not shared."""
+
+
+def read_users(root: Path) -> dict[str, User]:
+    """Return the users by name; empty if there is no file of users. Raises ConfigError if the file is invalid."""
+    path = root / USERS_FILE
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return {}
+    return dict(_read_users(path, stat.st_mtime_ns, stat.st_size))
+
+
+@lru_cache(maxsize=8)
+def _read_users(path: Path, modified: int, size: int) -> Mapping[str, User]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        if unknown := set(values) - {"users"}:
+            raise ConfigError(f"{path}: unknown section {min(unknown)}; sections are [users.NAME]")
+        return {name: User.model_validate({"name": name, **user}) for name, user in values.get("users", {}).items()}
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_first_problem(error)}") from None
+    except (AttributeError, TypeError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: not a valid file of users ({error}); correct or restore it") from None
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str | None:
+    """Add a user or replace the role and the key of one; return the key of a user without an email address.
+
+    The key is stored as a hash only, so it cannot be shown again.
+
+    Raises:
+        ConfigError: The name is invalid.
+        InputError: Another user has the email address.
+    """
+    users = read_users(root)
+    if email is not None and any(one.email == email and one.name != name for one in users.values()):
+        raise InputError(f"{email} is the address of another user; see `bsc users list`")
+    key = None if email else secrets.token_urlsafe(_KEY_BYTES)
+    values: dict[str, Any] = {"name": name, "role": role, "email": email, "key_sha256": key and key_hash(key)}
+    if name in users:
+        values["quota"] = users[name].quota
+    try:
+        user = User.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"user {name!r}: {_first_problem(error)}") from None
+    _write_users(root, {**users, name: user})
+    return key
+
+
+def remove_user(root: Path, name: str) -> None:
+    """Remove a user; their runs stay. Raises InputError if there is none of this name."""
+    users = read_users(root)
+    if users.pop(name, None) is None:
+        raise InputError(f"there is no user {name}; see `bsc users list`")
+    _write_users(root, users)
+
+
+def _write_users(root: Path, users: Mapping[str, User]) -> None:
+    tables = {
+        name: user.model_dump(exclude={"name"}, exclude_none=True, exclude_defaults=True)
+        for name, user in users.items()
+    }
+    atomic_write(root / USERS_FILE, tomli_w.dumps({"users": tables}))
+    (root / USERS_FILE).chmod(0o600)
+
+
+def key_hash(key: str) -> str:
+    """Return the SHA-256 digest of a key as hexadecimal digits."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def user_with_key(users: Iterable[User], key: str) -> User | None:
+    """Return the user whose secret key this is; None if there is none."""
+    digest = key_hash(key)
+    return next((user for user in users if user.key_sha256 and hmac.compare_digest(user.key_sha256, digest)), None)
+
+
+def user_with_email(users: Iterable[User], email: str) -> User | None:
+    """Return the user with an email address, compared without upper and lower case; None if there is none."""
+    return next((user for user in users if user.email and user.email.casefold() == email.casefold()), None)
+
+
+def write_audit(root: Path, user: str, action: str, subject: str = "", **details: Any) -> None:
+    """Append an event to the audit log: time, user, action, and the id or name that it is about."""
+    root.mkdir(parents=True, exist_ok=True)
+    event = {"time": round(time.time(), 3), "user": user, "action": action, "subject": subject, **details}
+    handle = os.open(root / AUDIT_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(handle, as_json(event) + b"\n")  # one write, so that lines of several processes do not mix
+    finally:
+        os.close(handle)
+
+
+def run_access(run: Run) -> Access:
+    """Return who owns and sees a run; a damaged document makes it the owner's."""
+    try:
+        return Access.model_validate(run.read_json(ACCESS) or {})
+    except (BscError, ValidationError):
+        return Access()
+
+
+def share_run(run: Run, shared_with: Iterable[str]) -> None:
+    """Set the users who see a run besides its owner; `EVERYONE` includes students, once the run has finished."""
+    run.write_json(ACCESS, run_access(run).model_copy(update={"shared_with": tuple(shared_with)}).model_dump())
+
+
+class UserRuns(RunStore):
+    """The runs that one user sees: their own, and those shared with them; for students, finished ones only."""
+
+    def __init__(self, user: User, root: Path | str | None = None, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(root, clock=clock)
+        self.user = user
+
+    def create(self, config: RunConfig, run_id: str | None = None, fill: Callable[[Run], object] | None = None) -> Run:
+        """Create a run of this user; see `RunStore.create`. Raises RunNotFoundError if the id is another user's."""
+
+        def fill_owned(draft: Run) -> None:
+            if not self.user.is_owner:
+                draft.write_json(ACCESS, Access(owner=self.user.name).model_dump())
+            if fill is not None:
+                fill(draft)
+
+        run = super().create(config, run_id, fill_owned)
+        return self.get(run.id)
+
+    def get(self, run_id: str) -> Run:
+        """Return a run. Raises RunNotFoundError if there is none of this id that the user sees."""
+        run = self._run(run_id)
+        if not (run.exists and self._is_visible(run)):
+            raise RunNotFoundError(f"run {run_id}: there is no such run, or it is not shared with you")
+        return run
+
+    def list(self) -> list[Run]:
+        """Return the runs that the user sees, newest first."""
+        return [run for run in super().list() if self._is_visible(run)]
+
+    def _is_visible(self, run: Run) -> bool:
+        if self.user.is_owner:
+            return True
+        return run_access(run).may_read(self.user) and (self.user.may_launch or run.status().is_finished)
+
+
+def check_quota(store: RunStore, user: User, number: int, *, threads: int) -> None:
+    """Check the quota of a member before runs are launched. Raises InputError that names the limit.
+
+    Args:
+        store: All runs.
+        user: The user who launches.
+        number: How many runs.
+        threads: Number of threads of a run whose config does not set it.
+    """
+    if not user.may_launch:
+        raise InputError("students cannot launch runs; ask the owner of this app for the role of a member")
+    if user.is_owner:
+        return
+    quota, runs = user.quota, [run for run in store.list() if run_access(run).owner == user.name]
+    active = sum(not run.status().is_finished for run in runs)
+    if active + number > quota.active_runs:
+        raise InputError(
+            f"you have {active} active runs and may have {quota.active_runs}; wait, stop a run, or launch fewer"
+        )
+    used = processor_hours([*runs, *_deleted_runs(store, user)], threads=threads)
+    if used >= quota.processor_hours:
+        raise InputError(
+            f"your runs of the last seven days used {used:.1f} of {quota.processor_hours:g} processor hours; "
+            "wait, or ask the owner of this app"
+        )
+    check_disk(store, user)
+
+
+def check_disk(store: RunStore, user: User, additional_bytes: int = 0) -> None:
+    """Check the disk quota of a member before more is written. Raises InputError that names the limit."""
+    if user.is_owner:
+        return
+    used = (disk_bytes(store, user) + additional_bytes) / 1e9
+    if used > user.quota.disk_gb:
+        raise InputError(
+            f"your runs and files would use {used:.2f} of {user.quota.disk_gb:g} GB; "
+            "delete runs, or ask the owner of this app"
+        )
+
+
+def processor_hours(runs: Iterable[Run], *, threads: int) -> float:
+    """Return the processor hours of the runs that were active in the last seven days: their time, times threads."""
+    now, total = time.time(), 0.0
+    for run in runs:
+        status = run.status()
+        end = status.finished or (status.updated if status.is_finished else now)
+        if status.started is None or end < now - WEEK:
+            continue
+        try:
+            run_threads = run.config().training.threads or threads
+        except BscError:
+            run_threads = threads
+        total += max(0.0, end - max(status.started, now - WEEK)) * run_threads
+    return total / 3600
+
+
+def disk_bytes(store: RunStore, user: User) -> int:
+    """Return the size of the runs, the deleted runs and the uploaded files of a user."""
+    runs = [*(run for run in store.list() if run_access(run).owner == user.name), *_deleted_runs(store, user)]
+    folders = [run.folder for run in runs]
+    for path in store.uploads_folder.glob(f"*/{ACCESS}.json"):
+        if dataset_access(path.parent).owner == user.name:
+            folders.append(path.parent)
+    return sum(folder_bytes(folder) for folder in folders)
+
+
+def _deleted_runs(store: RunStore, user: User) -> list[Run]:
+    folders = (store.root / ".trash").glob("*/")
+    return [run for folder in folders if run_access(run := Run(folder)).owner == user.name]
+
+
+def dataset_access(folder: Path) -> Access:
+    """Return who owns and sees an uploaded dataset; a damaged document makes it the owner's."""
+    try:
+        return Access.model_validate(json.loads((folder / f"{ACCESS}.json").read_bytes()))
+    except (OSError, ValueError):
+        return Access()
+
+
+def write_dataset_access(folder: Path, access: Access) -> None:
+    """Write who owns and sees an uploaded dataset."""
+    atomic_write(folder / f"{ACCESS}.json", as_json(access.model_dump()))

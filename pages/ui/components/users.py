@@ -1,0 +1,186 @@
+"""The signed-in user of a shared app: what they may open, read and change. An app for one person has its owner."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from pydantic import BaseModel
+
+from bsc_core.config import EncoderConfig
+from bsc_core.config.reading import HUB
+from bsc_core.data.io.hub import is_hub_id
+from bsc_core.errors import ConfigError, InputError
+from bsc_core.runs import Run, RunStore, parent_run_id
+from bsc_core.users import (
+    EVERYONE,
+    OWNER,
+    SHARED,
+    USER_HEADER,
+    Access,
+    User,
+    check_disk,
+    check_quota,
+    dataset_access,
+    read_users,
+    run_access,
+    write_audit,
+    write_dataset_access,
+)
+
+STUDENT_PAGES = ("start", "learn", "lessons", "runs", "embeddings", "retrieval", "findings")
+HUB_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+BUILT_IN_ENCODERS = ("bundled", "static")
+NO_SHARED_RUN = "No finished run is shared with you yet."
+SIGN_OUT = """<a href="/sign-out" target="_self" style="color: inherit; font-size: 0.875rem">Sign out</a>"""
+ENCODER_FIELDS = ("encoder", "mask_guide", "second_opinion")  # fields of a config with an encoder
+
+
+def is_shared() -> bool:
+    """Whether the app has several users."""
+    return SHARED in os.environ
+
+
+def current_user() -> User:
+    """Return the user of this session; ends the script if they were removed since they signed in."""
+    if not is_shared():
+        return OWNER
+    user = _users().get(st.context.headers.get(USER_HEADER) or "")
+    if user is None:
+        st.error("You are no longer a user of this app. Ask its owner for a new link.", icon=":material/lock:")
+        st.stop()
+    return user
+
+
+def _users() -> dict[str, User]:
+    try:
+        return read_users(Path(os.environ[SHARED]))
+    except ConfigError:  # damaged by hand while the app runs: nobody is admitted
+        return {}
+
+
+def may_open(page: str) -> bool:
+    """Whether the user may open pages/<page>.py."""
+    return current_user().may_launch or page in STUDENT_PAGES
+
+
+def may_change(run: Run) -> bool:
+    """Whether the user may stop, resume, delete or share a run."""
+    return not is_shared() or run_access(run).may_change(current_user())
+
+
+def record(action: str, subject: str = "", **details: Any) -> None:
+    """Write an action of the user to the audit log of a shared app."""
+    if is_shared():
+        write_audit(Path(os.environ[SHARED]), current_user().name, action, subject, **details)
+
+
+def check_source(source: str) -> None:
+    """Check that the user may read a path or a dataset of the Hub. Raises InputError."""
+    user, name = current_user(), source.strip()
+    if user.is_owner or (user.may_launch and is_hub_id(name) and is_hub_name(name.removeprefix(HUB))):
+        return
+    raise InputError("only the owner of this app may give paths of the server; upload the file instead")
+
+
+def check_encoder(name: str) -> None:
+    """Check that the user may load an encoder: a built-in one, that of a run, or from the Hub. Raises InputError."""
+    user = current_user()
+    if user.is_owner or name in BUILT_IN_ENCODERS or parent_run_id(name) is not None:
+        return
+    if user.may_launch and is_hub_name(name):
+        return
+    raise InputError(f"{name}: only the owner of this app may load models from folders of the server")
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether a name is one of the Hub, such as `owner/name`, and not that of a local folder or file."""
+    parts = name.partition("?")[0].split("/")
+    return all(HUB_NAME_PART.fullmatch(part) for part in parts) and not Path(parts[0]).exists()
+
+
+def check_encoders(config: BaseModel) -> None:
+    """Check all encoders of a config or of a section. Raises InputError."""
+    for name, value in config:
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, BaseModel):
+                check_encoders(part)
+        if isinstance(value, str) and (
+            name in ENCODER_FIELDS or (isinstance(config, EncoderConfig) and name == "name")
+        ):
+            check_encoder(value)
+
+
+def admit_launch(run_id: str, number: int, threads: int | None) -> None:
+    """Check the user's quota and write the launch to the audit log. Raises InputError.
+
+    Args:
+        run_id: Id of the run or group.
+        number: Number of runs.
+        threads: Threads of a run; None: all of the machine.
+    """
+    if is_shared():
+        check_quota(RunStore(), current_user(), number, threads=threads or os.cpu_count() or 1)
+        record("launch", run_id, runs=number)
+
+
+def check_upload(size: int) -> None:
+    """Check the user's quota before a file of `size` bytes is stored. Raises InputError."""
+    user = current_user()
+    if not user.may_launch:
+        raise InputError("students cannot upload files; ask the owner of this app for the role of a member")
+    if not user.is_owner:
+        if size > user.quota.upload_mb * 1e6:
+            raise InputError(f"the file has {size / 1e6:.0f} MB and you may upload {user.quota.upload_mb:g} MB")
+        check_disk(RunStore(), user, size)
+
+
+def own_dataset(folder: Path) -> None:
+    """Make a new dataset one of the user; raise InputError if it is another user's."""
+    user, access = current_user(), dataset_access(folder)
+    if user.is_owner or access.owner == user.name:
+        return
+    if folder.exists() or not user.may_launch:
+        raise InputError("this dataset belongs to another user; import the data as a dataset of your own")
+    write_dataset_access(folder, Access(owner=user.name))
+
+
+def draw_share_button(subject: str, access: Access, share: Callable[[list[str]], None]) -> None:
+    """Draw the button that selects who else sees a run or dataset of a shared app.
+
+    Args:
+        subject: Id of the run or key of the dataset.
+        access: Its owner and who sees it now.
+        share: Stores the names of the users who see it.
+    """
+    if not is_shared():
+        return
+    user, key = current_user(), f"users.share.{subject}"
+    others = [name for name, other in _users().items() if name != user.name and not other.is_owner]
+    choices = [EVERYONE, *sorted(others)]
+
+    def save() -> None:
+        record("share", subject, shared_with=st.session_state[key])
+        share(st.session_state[key])
+
+    with st.popover("Share", icon=":material/group:", help="Selects who else may open this, without changing it."):
+        st.multiselect(
+            "Shared with",
+            choices,
+            default=[name for name in access.shared_with if name in choices],
+            format_func=lambda name: "Everyone" if name == EVERYONE else name,
+            key=key,
+            on_change=save,
+            help="Students see finished runs only.",
+        )
+
+
+def draw_account() -> None:
+    """Draw the user and a link to sign out at the end of the sidebar of a shared app."""
+    if is_shared():
+        user = current_user()
+        with st.sidebar.container(horizontal=True, vertical_alignment="center"):
+            st.caption(f"{user.name} ({user.role})")
+            st.html(SIGN_OUT)

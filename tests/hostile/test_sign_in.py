@@ -1,0 +1,226 @@
+"""Requests to a shared app: without a key, with a wrong or removed one, and beyond the role of the user."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from bsc_core.users import AUDIT_FILE, USER_HEADER, add_user, remove_user
+from pages.ui.server import KEY_COOKIE, MAX_FORM_BYTES, SignIn, allowed_hosts
+from tests.browser.serving import AppServer
+from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.hostile.test_requests import WEBSOCKET
+
+HEADER = USER_HEADER.lower().encode()
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The keys of the users, and the runs folder under the name `root`."""
+    root = tmp_path_factory.mktemp("shared") / "runs"
+    users = {"ada": "owner", "ben": "member", "class": "student"}
+    return {"root": str(root), **{name: add_user(root, name, role) or "" for name, role in users.items()}}  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def server(keys: dict[str, str]) -> Iterator[AppServer]:
+    server = AppServer(Path(keys["root"]).parent)
+    server.start("--host", "localhost")
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def respond(
+    server: AppServer, method: str, path: str, headers: dict[str, str] | None = None, body: str | None = None
+) -> http.client.HTTPResponse:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_SECONDS)
+    connection.request(method, path, body, {"Host": f"localhost:{server.port}", **(headers or {})})
+    response = connection.getresponse()
+    response.text = response.read(100_000).decode() if response.status != 101 else ""  # type: ignore[attr-defined]
+    connection.close()
+    return response
+
+
+def cookie(key: str) -> dict[str, str]:
+    return {"Cookie": f"{KEY_COOKIE}={key}"}
+
+
+def sign_in(server: AppServer, key: str, **options: Any) -> http.client.HTTPResponse:
+    form = {"key": key, "next": options.pop("next", "/")}
+    headers = {"Content-Type": "application/x-www-form-urlencoded", **options.pop("headers", {})}
+    return respond(server, "POST", "/sign-in", headers, urlencode(form))
+
+
+PATHS = ("/", "/runs?run=x", "/train", "/_stcore/host-config", "/static/index.js", "/media/x.png", "/component/x")
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        cookie(""),
+        cookie("x"),
+        {USER_HEADER: "ada"},
+        {USER_HEADER: "ada", **cookie("x")},
+        {"Cookie": "_streamlit_user=e30.x.y"},
+        {"Authorization": "Basic YWRhOmFkYQ=="},
+    ],
+)
+def test_nothing_is_served_without_a_valid_key(server: AppServer, path: str, headers: dict[str, str]) -> None:
+    response = respond(server, "GET", path, headers)
+    assert response.status == 401
+    assert "Sign in" in response.text  # type: ignore[attr-defined]
+    assert respond(server, "GET", "/_stcore/stream", {**headers, **WEBSOCKET}).status == 403
+
+
+@pytest.mark.parametrize("name", ["ada", "ben", "class"])
+def test_a_user_with_a_key_is_admitted(server: AppServer, keys: dict[str, str], name: str) -> None:
+    assert respond(server, "GET", "/", cookie(keys[name])).status == 200
+    assert respond(server, "GET", "/_stcore/stream", {**cookie(keys[name]), **WEBSOCKET}).status == 101
+    upload = respond(server, "PUT", "/_stcore/upload_file/a/b", cookie(keys[name]), "x")
+    assert (upload.status == 403 and "Students" in upload.text) == (name == "class")  # type: ignore[attr-defined]
+
+
+def test_the_health_of_the_server_is_public(server: AppServer) -> None:
+    assert respond(server, "GET", "/_stcore/health").status == 200
+
+
+def test_other_sites_cannot_sign_a_user_in(server: AppServer, keys: dict[str, str]) -> None:
+    assert sign_in(server, keys["ben"], headers={"Origin": "http://evil.example"}).status == 403
+
+
+@pytest.mark.parametrize(("protocol", "secure"), [("http", False), ("https", True)])
+def test_the_cookie_is_hidden_from_scripts_and_other_sites(
+    server: AppServer, keys: dict[str, str], protocol: str, secure: bool
+) -> None:
+    response = sign_in(server, keys["ben"], headers={"X-Forwarded-Proto": protocol})
+    flags = response.headers["Set-Cookie"].split("; ")
+    assert flags[0] == f"{KEY_COOKIE}={keys['ben']}"
+    assert {"HttpOnly", "SameSite=lax", "Path=/"} <= set(flags)
+    assert ("Secure" in flags) == secure
+
+
+@pytest.mark.parametrize(
+    ("target", "location"),
+    [
+        ("/runs?run=a&compare=b", "/runs?run=a&compare=b"),
+        ("//evil.example", "/"),
+        ("https://evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("/x\r\nSet-Cookie: a=b", "/"),
+        ("javascript:alert(1)", "/"),
+        ("", "/"),
+    ],
+)
+def test_signing_in_opens_a_page_of_the_app_only(
+    server: AppServer, keys: dict[str, str], target: str, location: str
+) -> None:
+    response = sign_in(server, keys["ben"], next=target)
+    assert response.status == 303
+    assert response.headers["Location"] == location
+
+
+def test_markup_in_a_link_is_text(server: AppServer) -> None:
+    path = '/runs?run="><script>alert(1)</script>'.replace(" ", "%20")
+    response = respond(server, "GET", path.replace("<", "%3C").replace('"', "%22"))
+    assert "<script>alert" not in response.text  # type: ignore[attr-defined]
+    assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+
+
+def test_a_refused_key_is_recorded_without_its_text_and_a_long_form_is_not_read(
+    server: AppServer, keys: dict[str, str]
+) -> None:
+    assert sign_in(server, "guess-of-a-key").status == 401
+    assert sign_in(server, "x" * (MAX_FORM_BYTES + 1)).status == 413
+    log = (Path(keys["root"]) / AUDIT_FILE).read_text()
+    assert {"", "ben"} <= {json.loads(line)["user"] for line in log.splitlines()}
+    for text in (log, server.log()):
+        assert "guess-of-a-key" not in text
+        assert keys["ben"] not in text
+
+
+def test_signing_out_removes_the_cookie(server: AppServer, keys: dict[str, str]) -> None:
+    response = respond(server, "GET", "/sign-out", cookie(keys["ben"]))
+    assert response.status == 303
+    assert f'{KEY_COOKIE}=""' in response.headers["Set-Cookie"]
+
+
+def test_a_removed_user_is_refused_at_once(server: AppServer, keys: dict[str, str]) -> None:
+    key = add_user(Path(keys["root"]), "eva", "member") or ""
+    assert respond(server, "GET", "/", cookie(key)).status == 200
+    remove_user(Path(keys["root"]), "eva")
+    assert respond(server, "GET", "/", cookie(key)).status == 401
+
+
+def admitted_name(root: Path, headers: list[tuple[bytes, bytes]], kind: str) -> str | None:
+    """Return the user whom the middleware names to the app for a request; None if it does not reach the app."""
+    seen: list[dict[bytes, bytes]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(dict(scope["headers"]))
+        assert [name for name, _ in scope["headers"]].count(HEADER) <= 1
+
+    async def send(message: Any) -> None:
+        pass
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    scope = {"type": kind, "method": "GET", "path": "/", "query_string": b"", "headers": headers}
+    asyncio.run(SignIn(app, root)(scope, receive, send))  # type: ignore[arg-type]
+    return seen[0].get(HEADER, b"").decode() if seen else None
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize("spelling", [b"x-bsc-user", b"X-Bsc-User"])
+def test_a_client_cannot_name_another_user(keys: dict[str, str], kind: str, spelling: bytes) -> None:
+    key = (b"cookie", f"{KEY_COOKIE}={keys['class']}".encode())
+    claims = [(spelling.lower(), b"ada"), (spelling.lower(), b"ben")]
+    assert admitted_name(Path(keys["root"]), [key, *claims], kind) == "class"
+    assert admitted_name(Path(keys["root"]), claims, kind) is None
+
+
+def test_a_damaged_file_of_users_admits_nobody(tmp_path: Path) -> None:
+    key = add_user(tmp_path, "ada", "owner") or ""
+    headers = [(b"cookie", f"{KEY_COOKIE}={key}".encode())]
+    assert admitted_name(tmp_path, headers, "http") == "ada"
+    (tmp_path / "users.toml").write_text("[users.ada")
+    assert admitted_name(tmp_path, headers, "http") is None
+
+
+@pytest.mark.parametrize(
+    ("users", "reason"),
+    [
+        ({}, "needs an owner"),
+        ({"ben": ("member", None)}, "needs an owner"),
+        ({"ada": ("owner", "ada@example.org")}, r"no [auth] section"),
+    ],
+)
+def test_an_app_without_a_way_to_sign_in_is_not_shared(
+    tmp_path: Path, users: dict[str, tuple[Any, str | None]], reason: str
+) -> None:
+    for name, (role, email) in users.items():
+        add_user(tmp_path, name, role, email)
+    command = [sys.executable, "-m", "bsc_core.cli", "app", "--host", "0.0.0.0", "--port", "1", "--runs", str(tmp_path)]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
+    assert ended.returncode == 2
+    assert reason in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_the_names_of_this_machine_are_allowed_when_it_listens_on_all_addresses() -> None:
+    assert "127.0.0.1" in allowed_hosts("0.0.0.0")
+    assert allowed_hosts("lab.example") == allowed_hosts() | {"lab.example"}
+    assert "evil.example" not in allowed_hosts("0.0.0.0")

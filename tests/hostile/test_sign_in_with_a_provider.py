@@ -1,0 +1,118 @@
+"""Signing in to a shared app with an OpenID Connect provider."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from html import unescape
+from http.cookiejar import CookieJar
+from pathlib import Path
+
+import pytest
+
+from bsc_core.users import add_user, remove_user
+from tests.browser.serving import AppServer
+from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.hostile.identity_provider import IdentityProvider
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[IdentityProvider]:
+    provider = IdentityProvider()
+    yield provider
+    provider.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider) -> Iterator[AppServer]:
+    folder = tmp_path_factory.mktemp("with-provider")
+    (folder / ".streamlit").mkdir()
+    (folder / ".streamlit" / "secrets.toml").write_text(provider.secrets())
+    add_user(folder / "runs", "ada", "owner", "ada@example.org")
+    server = AppServer(folder)
+    server.start("--host", "localhost")
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+class Client:
+    """A browser without scripts: it keeps cookies and follows redirects."""
+
+    def __init__(self, server: AppServer) -> None:
+        self.server = server
+        self.cookies = CookieJar()
+        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with self._opener.open(f"{self.server.url}{path}", timeout=PATIENCE_SECONDS) as response:
+                return response.status, response.read().decode("utf-8", "replace")
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode("utf-8", "replace")
+
+    def sign_in(self) -> tuple[int, str]:
+        status, page = self.get("/")
+        assert status == 401
+        [link] = re.findall(r"href='(/auth/login[^']*)'", page)
+        return self.get(unescape(link))
+
+
+def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
+    server: AppServer, provider: IdentityProvider
+) -> None:
+    provider.claims = {"email": "Ada@Example.org", "email_verified": True}
+    client = Client(server)
+    assert client.sign_in()[0] == 200
+    assert client.get("/runs")[0] == 200
+    root = Path(server.store.root)
+    remove_user(root, "ada")
+    status, page = client.get("/runs")
+    assert status == 401
+    assert "Ada@Example.org is not a user of this app" in page
+    add_user(root, "ada", "owner", "ada@example.org")
+    assert client.get("/runs")[0] == 200
+    client.get("/sign-out")
+    assert client.get("/runs")[0] == 401
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"email": "eva@example.org"},
+        {"email": "ada@example.org", "email_verified": False},
+        {"email": "ada@example.org.evil.example"},
+        {"email": ""},
+        {"name": "ada"},
+        {"email": "ada@example.org", "aud": "another-app"},
+        {"email": "ada@example.org", "iss": "http://evil.example"},
+        {"email": "ada@example.org", "exp": 1},
+        {"email": "ada@example.org", "nonce": "another"},
+    ],
+)
+def test_another_address_or_an_invalid_token_is_refused(
+    server: AppServer, provider: IdentityProvider, claims: dict[str, object]
+) -> None:
+    provider.claims = claims
+    client = Client(server)
+    assert client.sign_in()[0] == 401
+    assert client.get("/runs")[0] == 401
+
+
+def test_a_changed_cookie_is_refused(server: AppServer, provider: IdentityProvider) -> None:
+    provider.claims = {"email": "ada@example.org"}
+    client = Client(server)
+    assert client.sign_in()[0] == 200
+    for cookie in client.cookies:
+        if cookie.name.startswith("_streamlit_user") and cookie.value:
+            cookie.value = cookie.value[:-3] + "AAA"
+    assert client.get("/runs")[0] == 401
+
+
+def test_an_answer_without_a_request_signs_nobody_in(server: AppServer) -> None:
+    client = Client(server)
+    assert client.get("/oauth2callback?code=code0&state=x")[0] == 401
+    assert client.get("/auth/login?provider=x")[0] == 401

@@ -1,0 +1,253 @@
+"""Pages of a shared app: what owners, members and students see, change and launch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from bsc_core import jobs
+from bsc_core.errors import InputError
+from bsc_core.runs import Run, RunStore
+from bsc_core.users import (
+    ACCESS,
+    AUDIT_FILE,
+    EVERYONE,
+    SHARED,
+    Access,
+    Quota,
+    User,
+    add_user,
+    dataset_access,
+    run_access,
+    share_run,
+    write_dataset_access,
+)
+from pages.ui.components import data_cache, users
+from pages.ui.data import uploads
+from pages.ui.findings import cards
+from tests.helpers.pages import click, open_app, open_page, open_page_in_app, page_text, queued_configs
+
+ADA = User(name="ada", role="owner")
+BEN = User(name="ben", role="member")
+EVA = User(name="eva", role="member")
+STUDENT = User(name="class", role="student")
+PAIRS = "query\tdocument\nhow to bake\tuse an oven\nhow to swim\tmove your arms\n" * 3
+
+SignIn = Callable[[User], None]
+
+
+@pytest.fixture
+def sign_in(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> SignIn:
+    """Return a function that signs a user in; the name in the request is what the server writes."""
+    for user in (ADA, BEN, EVA, STUDENT):
+        add_user(runs.root, user.name, user.role)
+    monkeypatch.setenv(SHARED, str(runs.root))
+
+    def enter(user: User) -> None:
+        monkeypatch.setattr(users, "current_user", lambda: user)
+
+    return enter
+
+
+def own(run: Run, user: User, *shared_with: str) -> None:
+    run.write_json(ACCESS, Access(owner=user.name, shared_with=shared_with).model_dump())
+
+
+def buttons(app: AppTest) -> set[str]:
+    return {button.label for button in app.button}
+
+
+def actions(runs: RunStore) -> list[str]:
+    path = runs.root / AUDIT_FILE
+    return [json.loads(line)["action"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("page", ["data", "batches", "train"])
+def test_students_cannot_open_pages_that_change_something(sign_in: SignIn, page: str) -> None:
+    sign_in(STUDENT)
+    with pytest.raises(ValueError, match="Could not find a navigation page"):
+        open_app().switch_page(f"pages/{page}.py").run()
+
+
+@pytest.mark.parametrize("page", users.STUDENT_PAGES)
+def test_students_see_no_button_that_changes_something(sign_in: SignIn, finished: Run, page: str) -> None:
+    own(finished, BEN, EVERYONE)
+    sign_in(STUDENT)
+    app = open_page_in_app(page, run=finished.id, dataset="sample")
+    assert not app.exception
+    for label in buttons(app) - {"Train 100 steps"}:  # of the toy example
+        for word in ("Launch", "Train", "Stop", "Resume", "Delete", "Duplicate", "Import", "Inspect", "Use in", "Run"):
+            assert not label.startswith(word), label
+    assert not app.get("file_uploader")
+    assert str(finished.folder) not in page_text(app)
+
+
+def test_students_see_shared_finished_runs_only(sign_in: SignIn, finished: Run) -> None:
+    sign_in(STUDENT)
+    app = open_page("runs")
+    assert users.NO_SHARED_RUN in page_text(app)
+    share_run(finished, [EVERYONE])
+    app = open_page("runs", run=finished.id)
+    assert not app.exception
+    assert {tab.label for tab in app.tabs} == {"Overview", "Curves", "First batch"}
+
+
+def test_members_read_a_shared_run_and_change_their_own(
+    sign_in: SignIn, runs: RunStore, finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own(finished, EVA)
+    sign_in(BEN)
+    assert "was not found" in "".join(one.value for one in open_page("runs", run=finished.id).warning)
+    own(finished, EVA, "ben")
+    app = open_page("runs", run=finished.id)
+    assert not app.exception
+    assert {"Duplicate"} <= buttons(app)
+    assert not {"Stop", "Resume", "Delete"} & buttons(app)
+    assert not app.multiselect
+    sign_in(EVA)
+    app = open_page("runs", run=finished.id)
+    assert {"Duplicate", "Delete"} <= buttons(app)
+    [share] = app.multiselect
+    assert share.value == ["ben"]
+    share.set_value([EVERYONE]).run()
+    assert run_access(finished) == Access(owner="eva", shared_with=(EVERYONE,))
+    assert actions(runs) == ["share"]
+
+
+def test_a_launched_run_belongs_to_its_user_and_counts_against_the_quota(sign_in: SignIn, runs: RunStore) -> None:
+    member = BEN.model_copy(update={"quota": Quota(active_runs=1)})
+    sign_in(member)
+    app = open_page("start")
+    click(app, "start.launch")
+    [run] = RunStore(runs.root).list()
+    assert run_access(run) == Access(owner="ben")
+    assert actions(runs) == ["launch"]
+    click(open_page("start"), "start.launch")
+    assert len(RunStore(runs.root).list()) == 1
+    sign_in(EVA)
+    assert data_cache.run_store().list() == []
+    app = open_page("runs")
+    assert run.id not in page_text(app)
+
+
+def test_the_command_line_gives_no_run_an_owner(runs: RunStore, finished: Run) -> None:
+    assert run_access(finished) == Access()
+    assert not (finished.folder / f"{ACCESS}.json").exists()
+
+
+@pytest.mark.parametrize("user", [BEN, STUDENT])
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "sample_data", "~/x.tsv", "hf://tests/data", "hf://..//etc", "hf:///etc"]
+)
+def test_only_the_owner_gives_paths(
+    sign_in: SignIn, user: User, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tests" / "data").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    sign_in(user)
+    with pytest.raises(InputError, match="only the owner"):
+        uploads.check_source(path)
+
+
+@pytest.mark.parametrize("name", ["/etc", "./model", "../model", "~/model", "tests/data", "C:\\model", "a/../../b"])
+def test_only_the_owner_loads_models_from_folders(
+    sign_in: SignIn, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tests" / "data").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    sign_in(BEN)
+    with pytest.raises(InputError, match="only the owner"):
+        data_cache.encoder_config(name)
+    sign_in(STUDENT)
+    for forbidden in (name, "owner/model"):
+        with pytest.raises(InputError, match="only the owner"):
+            data_cache.encoder_config(forbidden)
+
+
+def test_members_use_models_of_the_hub_and_of_runs_that_they_see(sign_in: SignIn, finished: Run) -> None:
+    sign_in(BEN)
+    assert data_cache.encoder_config("owner/model").name == "owner/model"
+    with pytest.raises(InputError, match="not shared with you"):
+        data_cache.encoder_config(f"run:{finished.id}")
+    share_run(finished, ["ben"])
+    assert data_cache.encoder_config(f"run:{finished.id}").name == str(finished.model_folder)
+
+
+@pytest.mark.parametrize("setting", ["encoder.name", "loss.mask_guide", "data.negatives.encoder"])
+def test_a_link_cannot_name_a_folder_as_an_encoder(sign_in: SignIn, setting: str) -> None:
+    sign_in(BEN)
+    app = open_page("train", dataset="sample", **{setting: "/etc"})
+    assert not app.exception
+    assert app.button(key="train.launch").disabled or setting.startswith("data")
+    assert ("only the owner" in page_text(app)) or setting.startswith("data")
+
+
+def test_datasets_belong_to_who_imported_them(sign_in: SignIn, runs: RunStore) -> None:
+    keys = {}
+    for user in (BEN, EVA):
+        sign_in(user)
+        path = uploads.save_file("pairs.tsv", PAIRS.encode())
+        keys[user.name] = uploads.register(path.parent, "pairs", uploads.validate({"train": str(path)}))
+        assert set(data_cache.datasets()) == {*data_cache.SAMPLES, keys[user.name]}
+    assert keys["ben"] != keys["eva"]
+    folder = runs.uploads_folder / keys["ben"]
+    assert dataset_access(folder) == Access(owner="ben")
+    with pytest.raises(InputError, match="does not exist"):
+        data_cache.data_config(keys["ben"])
+    write_dataset_access(folder, Access(owner="ben", shared_with=("eva",)))
+    assert not data_cache.datasets()[keys["ben"]].may_change
+    with pytest.raises(InputError, match="only the owner of this dataset"):
+        uploads.save_filters(keys["ben"], ("short",))
+    with pytest.raises(InputError, match="belongs to another user"):
+        uploads.register(folder, "mine now", uploads.validate({"train": "x"}))
+    sign_in(ADA)
+    assert set(keys.values()) <= set(data_cache.datasets())
+    assert actions(runs) == ["upload", "upload"]
+
+
+def test_marks_and_filters_of_sample_data_are_each_users_own(sign_in: SignIn) -> None:
+    files = {}
+    for user in (ADA, BEN, EVA):
+        sign_in(user)
+        files[user.name] = (data_cache.false_negatives_file("sample"), data_cache.settings_file("sample"))
+    assert len({path for pair in files.values() for path in pair}) == 6
+
+
+def test_an_upload_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) -> None:
+    sign_in(BEN.model_copy(update={"quota": Quota(upload_mb=1e-5)}))
+    with pytest.raises(InputError, match="you may upload 1e-05 MB"):
+        uploads.save_file("pairs.tsv", PAIRS.encode())
+    assert not runs.uploads_folder.exists() or not list(runs.uploads_folder.iterdir())
+    sign_in(STUDENT)
+    with pytest.raises(InputError, match="students cannot upload"):
+        uploads.save_file("pairs.tsv", PAIRS.encode())
+
+
+def test_only_the_owner_controls_the_queue(sign_in: SignIn, runs: RunStore, trained: Run) -> None:
+    run = jobs.launch(RunStore(runs.root), trained.config(), "run-of-eva", start=lambda store: None)
+    own(run, EVA)
+    remove, up = f"runs.queue.take-out.{run.id}", f"runs.queue.up.{run.id}"
+    for user, expected in ((ADA, {remove, up, "runs.queue.pause"}), (EVA, {remove}), (BEN, set())):
+        sign_in(user)
+        keys = {str(button.key) for button in open_page("runs").button}
+        assert {remove, up, "runs.queue.pause"} & keys == expected
+    assert len(queued_configs(runs)) == 1
+
+
+def test_only_the_owner_reruns_findings(sign_in: SignIn) -> None:
+    for user in (ADA, BEN):
+        sign_in(user)
+        app = open_page("findings", **{cards.CLAIM: "margins"})
+        assert any(str(button.key).startswith("findings.again") for button in app.button) == user.is_owner
+
+
+def test_a_removed_user_sees_nothing(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SHARED, str(runs.root))
+    app = open_page("runs")
+    assert "no longer a user" in "".join(one.value for one in app.error)
+    assert not app.dataframe
+    assert not app.button
