@@ -26,6 +26,7 @@ from bsc_core.users import (
     share_run,
     write_dataset_access,
 )
+from pages.ui.batches import source
 from pages.ui.components import data_cache, users
 from pages.ui.data import uploads
 from pages.ui.findings import cards
@@ -184,6 +185,36 @@ def test_a_link_cannot_name_a_folder_as_an_encoder(sign_in: SignIn, setting: str
     assert not app.exception
     assert app.button(key="train.launch").disabled or setting.startswith("data")
     assert ("only the owner" in page_text(app)) or setting.startswith("data")
+
+
+def test_no_setting_names_a_run_that_is_not_shared(sign_in: SignIn, finished: Run) -> None:
+    config = finished.config()
+    config = config.model_copy(update={"encoder": config.encoder.model_copy(update={"name": "bundled"})})
+    for section in ("encoder", "mask_guide"):
+        part = {"encoder": config.encoder.model_copy(update={"name": f"run:{finished.id}"})}
+        if section == "mask_guide":
+            part = {"loss": config.loss.model_copy(update={"mask_guide": f"run:{finished.id}"})}
+        changed = config.model_copy(update=part)
+        sign_in(BEN)
+        with pytest.raises(InputError, match="not shared with you"):
+            users.check_encoders(changed)
+        share_run(finished, ["ben"])
+        users.check_encoders(changed)
+        share_run(finished, [])
+
+
+def test_decisions_about_another_users_run_do_not_change_its_file(
+    sign_in: SignIn, finished: Run, tmp_path: Path
+) -> None:
+    marked = tmp_path / "decisions.tsv"
+    marked.write_text("query\tdocument\tdecision\n")
+    config = finished.config()
+    values = config.model_copy(update={"data": config.data.model_copy(update={"false_negatives": str(marked)})})
+    finished.write_json("config", values.model_dump(mode="json"))
+    own(finished, EVA, "ben")
+    for user, expected in ((EVA, marked), (BEN, None)):
+        sign_in(user)
+        assert source._false_negatives_file(finished, "sample") == expected
 
 
 def test_datasets_belong_to_who_imported_them(sign_in: SignIn, runs: RunStore) -> None:

@@ -14,7 +14,7 @@ from bsc_core.data import PairDataset, TextTable
 from bsc_core.data.decisions import read_decisions, with_decisions
 from bsc_core.runs import Run
 from bsc_core.training.data import training_rows
-from pages.ui.components import data_cache, page_layout, run_data
+from pages.ui.components import data_cache, page_layout, run_data, users
 
 MAX_TEXTS_INLINE = 3000
 """Texts that are encoded while the page waits; more are encoded in a background task."""
@@ -83,8 +83,13 @@ def _run_source(run: Run, dataset_key: str) -> BatchSource:
 
 
 def _false_negatives_file(run: Run, dataset_key: str) -> Path | None:
-    """Return the marked false negatives of a run: the file of its config, else of the dataset with the same config."""
+    """Return the marked false negatives of a run: the file of its config, else of the dataset with the same config.
+
+    A run of another user has no file that this user may change.
+    """
     data = run.config().data
+    if data.false_negatives and not users.may_change(run):
+        return None
     if data.false_negatives:
         return Path(data.false_negatives)
     choices = data_cache.datasets()

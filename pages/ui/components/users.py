@@ -21,6 +21,7 @@ from bsc_core.users import (
     USER_HEADER,
     Access,
     User,
+    UserRuns,
     check_disk,
     check_quota,
     dataset_access,
@@ -87,8 +88,11 @@ def check_source(source: str) -> None:
 
 def check_encoder(name: str) -> None:
     """Check that the user may load an encoder: a built-in one, that of a run, or from the Hub. Raises InputError."""
-    user = current_user()
-    if user.is_owner or name in BUILT_IN_ENCODERS or parent_run_id(name) is not None:
+    user, run_id = current_user(), parent_run_id(name)
+    if user.is_owner or name in BUILT_IN_ENCODERS:
+        return
+    if run_id is not None:
+        UserRuns(user).get(run_id)
         return
     if user.may_launch and is_hub_name(name):
         return
