@@ -5,7 +5,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from pages.ui.components import display, page_layout
-from pages.ui.embeddings import atlas, frames, geometry, map_view, selection
+from pages.ui.embeddings import frames, geometry, map_view, selection
 
 NO_TEXTS = np.empty(0, dtype=np.int32)
 
@@ -53,7 +53,6 @@ with display.show_errors():
         st.caption("Draw a lasso on the map, or search for words, to list texts with their nearest neighbors.")
     if text_id is not None:
         selection.draw_neighbors(data, text_id)
-    atlas.draw(data, layout, colorings)
     with page_layout.action_bar():
         if context.run_id is None:
             page_layout.next_step_button("Train a run on this dataset", "train", key="embeddings.train")

@@ -21,7 +21,7 @@ from bsc_core.neighbors import nearest_others
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import run_data
 from pages.ui.components.browser import mount
-from pages.ui.embeddings import atlas, frames, map_view, selection, text_attributes
+from pages.ui.embeddings import frames, map_view, selection, text_attributes
 from tests.helpers.pages import open_page, page_text, prepare_page
 from tests.pages.mapped_runs import map_data
 
@@ -235,23 +235,6 @@ def test_a_link_restores_layout_and_color(mapped: Run) -> None:
     assert not app.exception
     assert picture(app)["moving"]
     assert "train" in [category[0] for category in picture(app)["categories"]]
-
-
-def test_without_embedding_atlas_an_install_hint_is_shown(mapped: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atlas, "find_spec", lambda name: None)
-    app = open_page("embeddings", run=mapped.id)
-    assert not app.exception
-    assert atlas.INSTALL_HINT in page_text(app)
-    assert "embeddings.atlas" not in [toggle.key for toggle in app.toggle]
-
-
-def test_the_atlas_receives_neighbors_in_embedding_space(mapped: Run) -> None:
-    data = map_data(mapped)
-    rows = data.sample(1000)
-    table = atlas._neighbors(data, rows)
-    ids, cosines = nearest_others(np.asarray(mapped.array("embeddings_after"))[rows], np.array([2]), atlas.NEIGHBORS)
-    assert table[2]["ids"] == ids[0].tolist()
-    assert np.allclose(table[2]["distances"], 1 - cosines[0], atol=1e-5)
 
 
 def test_a_selection_of_another_map_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
