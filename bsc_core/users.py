@@ -114,7 +114,7 @@ def _read_users(path: Path, modified: int, size: int) -> Mapping[str, User]:
         return {name: User.model_validate({"name": name, **user}) for name, user in values.get("users", {}).items()}
     except ValidationError as error:
         raise ConfigError(f"{path}: {_first_problem(error)}") from None
-    except (AttributeError, TypeError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not a valid file of users ({error}); correct or restore it") from None
 
 

@@ -8,6 +8,7 @@ from bsc_core.config.losses import LOSS_CONFIGS
 from bsc_core.config.section import Section, all_sections, sections_in
 
 Location = tuple[int | str, ...]
+LONGEST_VALUE = 80  # characters of a value in a message
 
 
 def explain(error: ValidationError) -> str:
@@ -26,7 +27,13 @@ def explain(error: ValidationError) -> str:
     if first["type"] == "value_error":
         section = field.rpartition(".")[0]
         return f"{section}: {message}" if section else message
-    return f"{field} is {first['input']!r}; {message[0].lower()}{message[1:]}"
+    return f"{field} is {_shown(first['input'])}; {message[0].lower()}{message[1:]}"
+
+
+def _shown(value: object) -> str:
+    """Return a value as Python writes it, shortened to one line of a message."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _walk(root: type[Section] | None, location: Location) -> tuple[list[str], type[Section] | None]:
@@ -67,5 +74,7 @@ def _unknown_loss(field: str, value: Any, expected: str | None) -> str:
     names = expected.replace("'", "") if expected else ", ".join(LOSS_CONFIGS)
     if isinstance(value, dict):
         name = f"{field}.name" if field else "name"
-        return f"{name} is {value.get('name')!r}; it must be one of {names}"
-    return f'{field or "the loss"} is {value!r}; write a section with a name, such as name = "bsc" (one of {names})'
+        return f"{name} is {_shown(value.get('name'))}; it must be one of {names}"
+    return (
+        f'{field or "the loss"} is {_shown(value)}; write a section with a name, such as name = "bsc" (one of {names})'
+    )

@@ -65,8 +65,9 @@ def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, An
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f"{path}: not valid TOML: {error}") from None
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise FileFormatError(f"{path}: not valid TOML: {reason}") from None
     values = typing.cast("dict[str, Any]", current_names(values, source=str(path)))
     resolve_paths(values, path.resolve().parent)
     for override in overrides:
@@ -153,7 +154,7 @@ def parse_value(text: str) -> Any:
     """Return a value in TOML syntax; a bare word is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # not TOML, an integer with thousands of digits, or nested too deeply
         return text
 
 

@@ -102,7 +102,7 @@ def preset_batch(name: str, folder: Path | None = None) -> LabBatch:
         ConfigError: The preset is unknown.
     """
     if name not in PRESETS:
-        raise ConfigError(f"preset is {name!r}; it must be one of {', '.join(PRESETS)}")
+        raise ConfigError(f"preset is {name[:40]!r}; it must be one of {', '.join(PRESETS)}")
     dataset, vectors = sample_rows(name, folder)
     batch = rows_batch(PRESETS[name].title, dataset, vectors)
     judge = _stored(GUIDED + name, folder).astype(np.float64)

@@ -107,11 +107,11 @@ def _format(value: Any) -> str:
 def _read(name: str, text: str, default: Any) -> Any:
     if isinstance(default, bool):
         if text not in ("0", "1"):
-            raise ConfigError(f"{name} is {text!r} in the link; it must be 0 or 1")
+            raise ConfigError(f"{name} is {text[:40]!r} in the link; it must be 0 or 1")
         return text == "1"
     if isinstance(default, float):
         try:
             return float(text)
         except ValueError:
-            raise ConfigError(f"{name} is {text!r} in the link; it must be a number") from None
+            raise ConfigError(f"{name} is {text[:40]!r} in the link; it must be a number") from None
     return text

@@ -38,6 +38,7 @@ UNCHECKED_BYTES = 1 << 22
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_BYTES = 4096
+GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 BUFFER_BYTES = 1 << 20
 
 
@@ -446,16 +447,23 @@ def _open_text(
             newline: Literal["", "\n"] = "\n" if kind == "jsonl" else ""
             yield raw, io.TextIOWrapper(_CheckedStream(stream, raw, name), encoding="utf-8-sig", newline=newline)
     except UnicodeDecodeError:
-        line, byte = _first_undecodable(path, gzipped=gzipped)
+        try:
+            line, byte = _first_undecodable(path, gzipped=gzipped)
+        except GZIP_ERRORS:
+            raise _incomplete_gzip(name) from None
         raise FileFormatError(f"{name}: line {line} (byte {byte:,}) is not UTF-8; save the file as UTF-8") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise FileFormatError(
-            f"{name}: not a complete gzip file, though its name ends in .gz; compress it again or rename it"
-        ) from None
+    except GZIP_ERRORS:
+        raise _incomplete_gzip(name) from None
     except OSError as error:
         raise PathError(
             f"{name}: cannot be read ({error_reason(error)}); give a file that this user may read"
         ) from None
+
+
+def _incomplete_gzip(name: str) -> FileFormatError:
+    return FileFormatError(
+        f"{name}: not a complete gzip file, though its name ends in .gz; compress it again or rename it"
+    )
 
 
 def _first_undecodable(path: Path, *, gzipped: bool) -> tuple[int, int]:
