@@ -76,6 +76,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield draft
         sync(draft)
         draft.replace(path)
+        sync(path.parent)  # a power cut does not undo the new name
     finally:
         with suppress(OSError):
             draft.unlink()

@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_valid
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ModelError, RunError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write
+from bsc_core.files import as_json, atomic_write, sync
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 DRAFT = ".new-"  # prefix of the hidden folder of a run that is being created
@@ -459,6 +459,7 @@ class RunStore:
             if fill is not None:
                 fill(Run(draft, self._clock))
             draft.rename(run.folder)
+            sync(self.root)
         except BaseException as error:  # another process created it meanwhile, or writing failed
             shutil.rmtree(draft, ignore_errors=True)
             if not (isinstance(error, OSError) and run.folder.exists()):

@@ -3,6 +3,7 @@
 python stub_worker.py perform BEHAVIOR RUN_FOLDER
 python stub_worker.py supervise|keep BEHAVIOR SLOTS ROOT
 python stub_worker.py launch|wait BEHAVIOR RUN_ID ROOT
+python stub_worker.py reconcile BEHAVIOR STALE_SECONDS ROOT
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bsc_core.config import DataConfig, RunConfig
-from bsc_core.jobs import launch
+from bsc_core.errors import BscError
+from bsc_core.jobs import launch, reconcile
 from bsc_core.jobs.local.backend import LocalBackend
 from bsc_core.jobs.local.processes import start_detached
 from bsc_core.jobs.supervisor import supervise
@@ -26,6 +29,7 @@ from bsc_core.jobs.worker import perform
 from bsc_core.runs import Run, RunStore
 
 LEDGER = "ledger.txt"
+RECONCILIATIONS = 20
 STEPS = 25
 STEP_SECONDS = 0.03
 
@@ -139,6 +143,13 @@ def main(role: str, behavior: str, *words: str) -> int:
         backends = {"local": LocalBackend(command("perform", behavior))}
         keep = role == "keep"
         supervise(RunStore(words[1]), slots=int(words[0]), backends=backends, poll_seconds=0.02, keep=keep)
+        return 0
+    if role == "reconcile":
+        store, start = RunStore(words[1]), partial(start_supervising, behavior=behavior)
+        for _ in range(RECONCILIATIONS):
+            with suppress(BscError):  # such as a locked queue; a page shows the message and tries again
+                reconcile(store, stale_seconds=float(words[0]), start=start)
+            time.sleep(0.05)
         return 0
     config = RunConfig(data=DataConfig(train="pairs.tsv"))
     launch(RunStore(words[1]), config, words[0], start=partial(start_supervising, behavior=behavior))

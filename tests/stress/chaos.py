@@ -45,6 +45,8 @@ def main() -> int:
     for word, times in done.items():
         print(f"{word:<36}{times:>6}")
     print(f"{'total faults':<36}{sum(done.values()):>6}\n")
+    if chaos.unavailable:
+        print(f"not possible here: {', '.join(sorted(chaos.unavailable))}\n")
     for word, number in (counts(chaos) | {"errors, retried": sum(chaos.refused.values())}).items():
         print(f"{word:<36}{number:>6}")
     for name in FAILURES:
@@ -116,9 +118,13 @@ def check_end(chaos: Chaos, run_id: str) -> tuple[str, str] | None:
         return ("wrong state", f"{message}, without a cause")
     explained = (
         (status.state == "stopped" and "stopped" in harm)
-        or (status.state in ("lost", "failed") and "killed" in harm)
+        or (status.state in ("lost", "failed") and harm & {"killed", "read-only"})
         or (status.state == "failed" and CAUSES.get(kind, "\0") in (status.error or ""))
-        or (status.state == "failed" and parent is not None and _has_no_model(chaos, parent))
+        or (
+            status.state == "failed"
+            and parent is not None
+            and (_has_no_model(chaos, parent) or "suspended" in chaos.harmed.get(parent, ()))
+        )
         or (status.state == "lost" and kind == "interrupted" and "interrupted" in (status.error or ""))
     )
     return None if explained else ("lost", message)

@@ -26,6 +26,7 @@ from bsc_core.runs import Run, RunStore
 from tests.jobs.stub_worker import command, start_supervising
 
 STALE_SECONDS = 6.0
+READ_ONLY_SECONDS = 2.0
 SLOTS = 2
 WAITING = 5
 start_supervisor = partial(start_supervising, behavior="steps", slots=SLOTS)
@@ -45,6 +46,7 @@ class Chaos:
         self.launched: list[str] = []
         self.harmed: dict[str, set[str]] = {}
         self.refused: Counter[str] = Counter()
+        self.unavailable: set[str] = set()  # faults that this system does not allow
 
     def _new_id(self, kind: str = "run") -> str:
         self.launched.append(f"{kind}-{len(self.launched):04d}")
@@ -103,7 +105,10 @@ class Chaos:
         run = self._random_live_run()
         process = find_process(run.status()) if run else None
         if process is not None:
-            self._suspend(process.pid, self.random.choice([0.5, 1.0, STALE_SECONDS + 2]))
+            seconds = self.random.choice([0.5, 1.0, STALE_SECONDS + 2])
+            if run is not None and seconds > STALE_SECONDS:  # it is lost for a while, and a run waiting for it fails
+                self.harmed.setdefault(run.id, set()).add("suspended")
+            self._suspend(process.pid, seconds)
 
     def suspend_supervisor(self) -> None:
         for pid in self.processes("supervise"):
@@ -157,6 +162,36 @@ class Chaos:
         time.sleep(self.random.uniform(0.2, 1.5))
         tab.kill()
         tab.wait()
+
+    def run_two_apps(self) -> None:
+        """Two further apps show the Runs page and recover runs at the same time."""
+        words = ("reconcile", "steps", str(STALE_SECONDS), str(self.store.root))
+        apps = [subprocess.Popen(command(*words)) for _ in range(2)]
+        self.reconcile()
+        for app in apps:
+            if app.wait(120):
+                raise SystemExit("an app ended with an error")
+
+    def make_read_only(self) -> None:
+        """Mount the runs folder read-only over itself for two seconds; open files can still be written."""
+        root = str(self.store.root)
+        if subprocess.run(["mount", "--bind", root, root], capture_output=True, check=False).returncode:
+            self.unavailable.add("file system read-only for 2 s")  # needs the right to mount
+            return
+        subprocess.run(["mount", "-o", "remount,ro,bind", root], check=True)
+        try:
+            end = time.monotonic() + READ_ONLY_SECONDS
+            while time.monotonic() < end:
+                with suppress(BscError):
+                    launch(self.store, config(), self._new_id("interrupted"), start=start_supervisor)
+                with suppress(BscError):
+                    reconcile(self.store, stale_seconds=STALE_SECONDS, start=start_supervisor)
+                time.sleep(0.5)
+        finally:
+            for run in self.store.list():
+                if not run.status().is_finished:
+                    self.harmed.setdefault(run.id, set()).add("read-only")
+            subprocess.run(["umount", "--lazy", root], check=True)
 
     def start_supervisors(self) -> None:
         start_supervisor(self.store)
@@ -247,6 +282,8 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
     "kill -9 of the supervisor": Chaos.kill_supervisor,
     "SIGTERM to the supervisor": Chaos.terminate_supervisor,
     "two more supervisors at once": Chaos.start_supervisors,
+    "two more apps at once": Chaos.run_two_apps,
+    "file system read-only for 2 s": Chaos.make_read_only,
     "worker suspended for 0.5 to 8 s": Chaos.suspend_worker,
     "supervisor suspended for 1 s": Chaos.suspend_supervisor,
     "stop": Chaos.stop_run,
