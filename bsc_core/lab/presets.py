@@ -105,17 +105,19 @@ def preset_batch(name: str, folder: Path | None = None) -> LabBatch:
         raise ConfigError(f"preset is {name[:40]!r}; it must be one of {', '.join(PRESETS)}")
     dataset, vectors = sample_rows(name, folder)
     batch = rows_batch(PRESETS[name].title, dataset, vectors)
-    judge = _stored(GUIDED + name, folder).astype(np.float64)
+    judge = _stored(GUIDED + name, folder or sample_data_folder()).astype(np.float64)
     return replace(batch, guide=(judge[dataset.query], judge[dataset.document]))
 
 
 def sample_rows(name: str, folder: Path | None = None) -> tuple[PairDataset, NDArray[np.float32]]:
     """Return the pairs of a preset or lesson, and the stored vectors of their texts (U, D)."""
-    return _read_rows(name, folder or sample_data_folder()), _stored(name, folder)
+    folder = folder or sample_data_folder()
+    return _read_rows(name, folder), _stored(name, folder)
 
 
-def _stored(name: str, folder: Path | None) -> NDArray[np.float32]:
-    with np.load((folder or sample_data_folder()) / VECTORS) as arrays:
+@cache
+def _stored(name: str, folder: Path) -> NDArray[np.float32]:
+    with np.load(folder / VECTORS) as arrays:
         vectors: NDArray[np.float32] = arrays[name]
     return vectors
 
@@ -144,6 +146,7 @@ def embed_presets(folder: Path) -> dict[str, NDArray[np.float32]]:
     return vectors | {GUIDED + name: embed(GUIDE, texts[name]) for name in PRESETS}
 
 
+@cache
 def _read_rows(name: str, folder: Path) -> PairDataset:
     file, rows = LESSON_ROWS[name] if name in LESSON_ROWS else (PRESETS[name].file, PRESETS[name].rows)
     dataset = read_pairs(folder / file).take(np.asarray(rows))

@@ -43,15 +43,18 @@ from bsc_core.lab.lessons.negatives import (
 )
 from bsc_core.lab.lessons.training import (
     DIMENSIONS,
+    RESULTS,
     SEEDS,
-    train_on_classes,
-    train_on_grades,
-    train_on_paraphrases,
-    train_on_questions,
+    class_results,
+    graded_results,
+    paraphrase_results,
+    question_results,
+    train,
 )
 from bsc_core.lab.link import read_link
 from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
+from bsc_core.paths import sample_data_folder
 
 SENTENCES = ("claim", "move", "question", "answer")
 
@@ -152,8 +155,19 @@ def test_without_labeled_negatives_the_same_encoder_has_a_lower_loss() -> None:
     assert int(facts["taken"].rstrip("%")) > 90
 
 
+def test_the_stored_results_are_those_of_the_training() -> None:
+    trained = train()
+    with np.load(sample_data_folder() / RESULTS) as arrays:
+        stored = dict(arrays)
+    assert stored.keys() == trained.keys()
+    for name, values in trained.items():
+        assert stored[name].dtype == values.dtype, name
+        # single rows may change places on another processor
+        np.testing.assert_allclose(stored[name].mean(axis=0), values.mean(axis=0), atol=0.03, err_msg=name)
+
+
 def test_a_right_answer_that_counts_as_a_negative_is_pushed_away_in_every_batch() -> None:
-    negative, excluded = train_on_paraphrases(excluded=False), train_on_paraphrases(excluded=True)
+    negative, excluded = paraphrase_results(excluded=False), paraphrase_results(excluded=True)
     np.testing.assert_allclose(negative.other[:, 0], excluded.other[:, 0])
     assert (negative.other[:, -1] < negative.other[:, 0]).all()
     assert (excluded.other[:, -1] > excluded.other[:, 0]).all()
@@ -180,17 +194,17 @@ def test_nearest_neighbors_are_harder_negatives_and_hard_batches_pull_more() -> 
 
 
 def test_the_sum_ranks_held_out_questions_better_than_squared_error_for_every_seed() -> None:
-    alone, both = train_on_grades(0.0, held_out=True), train_on_grades(SUM, held_out=True)
+    alone, both = graded_results(0.0, held_out=True), graded_results(SUM, held_out=True)
     assert len(alone) == SEEDS
     assert all(two.mrr > one.mrr for one, two in zip(alone, both, strict=True))
 
 
 def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed() -> None:
-    mse, both, bsc = (train_on_grades(mu) for mu in (0.0, SUM, 1.0))
+    mse, both, bsc = (graded_results(mu) for mu in (0.0, SUM, 1.0))
     for one, two, three in zip(mse, both, bsc, strict=True):
         assert one.spearman > two.spearman > three.spearman
         assert one.error < three.error
-    untrained = train_on_grades(None)
+    untrained = graded_results(None)
     assert len({result.spearman for result in untrained}) == 1  # the map is the identity
 
 
@@ -240,7 +254,7 @@ def test_the_gradient_of_triplets_is_that_of_finite_differences() -> None:
 
 
 def test_the_contrastive_term_moves_training_premises_to_what_they_entail_for_every_seed() -> None:
-    alone, mixed = train_on_classes(0.0), train_on_classes(SUM)
+    alone, mixed = class_results(0.0), class_results(SUM)
     for one, two in zip(alone, mixed, strict=True):
         assert min(one.accuracy, two.accuracy) > 0.8
         assert two.nearest > one.nearest + 0.1
@@ -249,7 +263,7 @@ def test_the_contrastive_term_moves_training_premises_to_what_they_entail_for_ev
 
 def test_no_loss_finds_more_held_out_hypotheses_than_the_untrained_encoder() -> None:
     untrained, alone, mixed = (
-        np.mean([result.nearest for result in train_on_classes(mix, held_out=True)]) for mix in (None, 0.0, SUM)
+        np.mean([result.nearest for result in class_results(mix, held_out=True)]) for mix in (None, 0.0, SUM)
     )
     assert alone < mixed < untrained
 
@@ -303,8 +317,7 @@ def test_hardness_weights_divide_the_gradient_as_a_lower_temperature_but_lower_e
 
 def test_matryoshka_improves_the_cut_vectors_of_held_out_questions_for_every_seed_and_not_the_full_ones() -> None:
     untrained, plain, nested = (
-        np.stack([one.mrr for one in train_on_questions(matryoshka=kind, held_out=True)])
-        for kind in (None, False, True)
+        np.stack([one.mrr for one in question_results(matryoshka=kind, held_out=True)]) for kind in (None, False, True)
     )  # (seeds, dimensions)
     at = DIMENSIONS.index(CUT)
     assert plain.shape == nested.shape == (SEEDS, len(DIMENSIONS))
@@ -313,7 +326,7 @@ def test_matryoshka_improves_the_cut_vectors_of_held_out_questions_for_every_see
     assert abs(nested[:, -1].mean() - plain[:, -1].mean()) < 0.02
     assert (untrained[:, -1] > np.maximum(nested, plain)[:, -1] + 0.05).all()
     np.testing.assert_array_equal(untrained, untrained[:1].repeat(SEEDS, axis=0))
-    trained = [np.stack([one.mrr for one in train_on_questions(matryoshka=kind)]) for kind in (False, True)]
+    trained = [np.stack([one.mrr for one in question_results(matryoshka=kind)]) for kind in (False, True)]
     assert (trained[1][:, 0] > trained[0][:, 0]).all()
 
 

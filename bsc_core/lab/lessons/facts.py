@@ -26,6 +26,16 @@ from bsc_core.lab.lessons.negatives import (
     shares_by_rank,
     weighted,
 )
+from bsc_core.lab.lessons.training import (
+    DIMENSIONS,
+    KEPT_SHARE,
+    SEEDS,
+    STEPS,
+    class_results,
+    graded_results,
+    paraphrase_results,
+    question_results,
+)
 from bsc_core.lab.presets import preset_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.losses.explain import first_largest
@@ -38,10 +48,6 @@ LONGER = 2
 """Index of that document."""
 HARD_LEVEL = 6
 """Number of the edge of the hardness histogram from which the seventh lesson counts negatives as hard."""
-MUS = (0.0, 0.1, 0.5, 0.9, 1.0)
-"""Shares of BSC that the eighth lesson trains with: MSE alone, three sums, BSC alone."""
-MIXES = (0.0, 0.1, 0.5, 0.9)
-"""Shares of SCL that the tenth lesson trains with: cross-entropy alone, and three mixes."""
 SUM = 0.5
 """The share of the eighth and tenth lesson's sentences."""
 NARROW, WIDE = 0.0, 0.15
@@ -159,9 +165,7 @@ def negatives_facts() -> Facts:
 
 def duplicates_facts() -> Facts:
     """Compute the cosines to the own and the other right answer, as a negative and excluded."""
-    from bsc_core.lab.lessons.training import STEPS, train_on_paraphrases
-
-    negative, excluded = train_on_paraphrases(excluded=False), train_on_paraphrases(excluded=True)
+    negative, excluded = paraphrase_results(excluded=False), paraphrase_results(excluded=True)
     return {
         "batches": str(len(negative.own)),
         "steps": str(STEPS),
@@ -203,11 +207,9 @@ def order_facts() -> Facts:
 
 def combined_facts() -> Facts:
     """Compare MSE, BSC and their sum: MRR on held-out questions, rank correlation with the grades of training rows."""
-    from bsc_core.lab.lessons.training import SEEDS, train_on_grades
-
     shares = {"untrained": None, "mse": 0.0, "both": SUM, "bsc": 1.0}
-    mrr = {name: np.mean([one.mrr for one in train_on_grades(mu, held_out=True)]) for name, mu in shares.items()}
-    rho = {name: np.mean([one.spearman for one in train_on_grades(mu)]) for name, mu in shares.items()}
+    mrr = {name: np.mean([one.mrr for one in graded_results(mu, held_out=True)]) for name, mu in shares.items()}
+    rho = {name: np.mean([one.spearman for one in graded_results(mu)]) for name, mu in shares.items()}
     return {
         "train": str(len(np.unique(sample_rows("graded")[0].query))),
         "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
@@ -238,18 +240,16 @@ def margin_facts() -> Facts:
 
 def supervised_facts() -> Facts:
     """Compare cross-entropy with and without the supervised contrastive loss, on training and held-out premises."""
-    from bsc_core.lab.lessons.training import SEEDS, train_on_classes
-
     mixes = {"untrained": None, "ce": 0.0, "mix": SUM}
-    nearest = {name: np.mean([one.nearest for one in train_on_classes(mix)]) for name, mix in mixes.items()}
+    nearest = {name: np.mean([one.nearest for one in class_results(mix)]) for name, mix in mixes.items()}
     held_out = {
-        name: np.mean([one.nearest for one in train_on_classes(mix, held_out=True)]) for name, mix in mixes.items()
+        name: np.mean([one.nearest for one in class_results(mix, held_out=True)]) for name, mix in mixes.items()
     }
     return {
         "premises": str(len(np.unique(sample_rows("classes")[0].query))),
         "held_out": str(len(np.unique(sample_rows("classes_held_out")[0].query))),
         "seeds": str(SEEDS),
-        "ce_accuracy": percent(float(np.mean([one.accuracy for one in train_on_classes(0.0)]))),
+        "ce_accuracy": percent(float(np.mean([one.accuracy for one in class_results(0.0)]))),
         **{f"{name}_nearest": percent(float(value)) for name, value in nearest.items()},
         **{f"{name}_held_out": percent(float(value)) for name, value in held_out.items()},
     }
@@ -295,13 +295,11 @@ def hardness_facts() -> Facts:
 
 def matryoshka_facts() -> Facts:
     """Compare the MRR of cut and full vectors on held-out questions, trained with and without Matryoshka."""
-    from bsc_core.lab.lessons.training import DIMENSIONS, KEPT_SHARE, SEEDS, train_on_questions
-
     kinds = {"untrained": None, "plain": False, "nested": True}
     at = DIMENSIONS.index(CUT)
     facts: dict[str, str] = {}
     for name, matryoshka in kinds.items():
-        mrr = np.mean([one.mrr for one in train_on_questions(matryoshka=matryoshka, held_out=True)], axis=0)
+        mrr = np.mean([one.mrr for one in question_results(matryoshka=matryoshka, held_out=True)], axis=0)
         facts |= {f"{name}_cut": decimal(float(mrr[at]), 2), f"{name}_full": decimal(float(mrr[-1]), 2)}
     return facts | {
         "cut": str(CUT),

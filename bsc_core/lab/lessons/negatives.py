@@ -107,6 +107,7 @@ def probabilities(**changes: Any) -> tuple[NDArray[np.float64], NDArray[np.float
     return np.diag(explained.rows), -np.sort(-negatives, axis=1)[:, :-1]
 
 
+@cache
 def shares_by_rank(strength: float) -> NDArray[np.float64]:
     """Return (3, B) the share of each of RANKS in the gradient on the negatives of each confusable question."""
     _, negatives = probabilities(**weighted(strength))
@@ -114,6 +115,7 @@ def shares_by_rank(strength: float) -> NDArray[np.float64]:
     return np.stack([shares[:, 0], shares[:, 1], shares[:, 2:].sum(axis=1)])
 
 
+@cache
 def pulls(prior: float, *, decoupled: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return for each easy question the absolute gradients on its positive and on all its negatives, (B,) each.
 

@@ -1,20 +1,22 @@
-"""Toy training for four lessons: a linear map over stored vectors, trained while the page loads.
+"""Toy training for four lessons: a linear map over stored vectors.
 
 The map (D, D) starts as the identity, so that all values start as those of the encoder.
+The results are stored in sample_data/lessons.npz by `python -m bsc_core.lab.lessons`, so that the page does not train
+when a whole class opens it.
 """
 
-# N rows, D dimensions of the vectors, T steps
+# N rows, D dimensions of the vectors, S seeds, T steps
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
 
 from bsc_core.config import (
     BSCLossConfig,
@@ -26,6 +28,7 @@ from bsc_core.config import (
 )
 from bsc_core.lab.presets import sample_rows
 from bsc_core.losses.explain import first_largest
+from bsc_core.paths import sample_data_folder
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -33,10 +36,16 @@ if TYPE_CHECKING:
     from bsc_core.data.dataset import PairDataset
 
 Vectors = NDArray[np.float64]
+Result = TypeVar("Result")
+RESULTS = "lessons.npz"
 SEEDS = 5
 STEPS, LEARNING_RATE = 50, 0.003
 KEPT_SHARE = 0.8
 """Share of the queries that each seed trains on."""
+MUS = (0.0, 0.1, 0.5, 0.9, 1.0)
+"""Shares of BSC: MSE alone, three sums, BSC alone."""
+MIXES = (0.0, 0.1, 0.5, 0.9)
+"""Shares of SCL: cross-entropy alone, and three mixes."""
 DIMENSIONS = (2, 4, 8, 16, 32, 64, 128, 384)
 """Numbers of leading dimensions of the Matryoshka loss, and of the cut vectors."""
 TIE = 1e-6
@@ -50,8 +59,6 @@ class GradedResult:
     mrr: float  # mean reciprocal rank of the positive pairs' documents among all documents
     spearman: float  # Spearman correlation of cosines and grades
     error: float  # mean squared difference of cosine and grade
-    cosines: Vectors  # (N,)
-    grades: Vectors  # (N,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +87,77 @@ class ParaphraseResult:
     other: Vectors  # to the right answer of the other pair
 
 
-@cache
-def train_on_grades(mu: float | None, *, held_out: bool = False) -> tuple[GradedResult, ...]:
-    """Train a map with mu * BSC + (1 - mu) * MSE, once for each seed; 0 and 1 are the losses alone, None is untrained.
+def graded_results(mu: float | None, *, held_out: bool = False) -> tuple[GradedResult, ...]:
+    """Return the results of maps trained with mu * BSC + (1 - mu) * MSE, one for each seed.
 
-    held_out: evaluate on rows of other questions instead of the training rows.
+    mu: of MUS; 0 and 1 are the losses alone; None is untrained. held_out: evaluated on rows of other questions instead
+    of the training rows.
     """
+    return _stored_results(GradedResult, _key("grades", mu, held_out))
+
+
+def question_results(*, matryoshka: bool | None, held_out: bool = False) -> tuple[CutResult, ...]:
+    """Return the results of maps trained with BSC, one for each seed, that rank the documents with cut vectors.
+
+    matryoshka: with the sum of the losses of the first DIMENSIONS; None is untrained. held_out: the documents of other
+    questions are ranked instead of those of the training questions.
+    """
+    return _stored_results(CutResult, _key("questions", matryoshka, held_out))
+
+
+def class_results(mix: float | None, *, held_out: bool = False) -> tuple[ClassResult, ...]:
+    """Return the results of maps trained with (1 - mix) * cross-entropy + mix * SCL, one for each seed.
+
+    mix: of MIXES; None is untrained. held_out: evaluated on rows of other premises instead of the training rows.
+    """
+    return _stored_results(ClassResult, _key("classes", mix, held_out))
+
+
+def paraphrase_results(*, excluded: bool) -> ParaphraseResult:
+    """Return the training of batches in which two differently worded questions have the same answer.
+
+    excluded: the right answer of the other pair is excluded from the softmax instead of counting as a negative.
+    """
+    return _stored_results(ParaphraseResult, _key("paraphrases", excluded))[0]
+
+
+def train() -> dict[str, NDArray[Any]]:
+    """Train all maps and return the fields of their results, each stacked over the seeds."""
+    results: dict[str, tuple[Any, ...]] = {}
+    for held_out in (False, True):
+        results |= {_key("grades", mu, held_out): _train_on_grades(mu, held_out) for mu in (None, *MUS)}
+        results |= {
+            _key("questions", kind, held_out): _train_on_questions(kind, held_out) for kind in (None, False, True)
+        }
+        results |= {_key("classes", mix, held_out): _train_on_classes(mix, held_out) for mix in (None, *MIXES)}
+    results |= {_key("paraphrases", excluded): (_train_on_paraphrases(excluded),) for excluded in (False, True)}
+    return {
+        f"{key}/{name}": np.stack([getattr(one, name) for one in seeds])
+        for key, seeds in results.items()
+        for name in vars(seeds[0])
+    }
+
+
+def _key(*parts: object) -> str:
+    return "/".join(map(str, parts))
+
+
+@cache
+def _stored(folder: Path) -> dict[str, NDArray[Any]]:
+    with np.load(folder / RESULTS) as arrays:
+        return dict(arrays)
+
+
+def _stored_results(kind: type[Result], key: str) -> tuple[Result, ...]:
+    """Return the stored results of this class, one for each seed."""
+    names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    columns = [_stored(sample_data_folder())[f"{key}/{name}"] for name in names]
+    return tuple(kind(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True))
+
+
+def _train_on_grades(mu: float | None, held_out: bool) -> tuple[GradedResult, ...]:
+    from scipy.stats import spearmanr
+
     dataset, vectors = sample_rows("graded_held_out" if held_out else "graded")
     assert dataset.label is not None
     grades, positives = dataset.label.astype(np.float64), np.flatnonzero(dataset.positive)
@@ -96,7 +168,7 @@ def train_on_grades(mu: float | None, *, held_out: bool = False) -> tuple[Graded
         cosines = np.diag(similarity)
         rho, error = float(spearmanr(cosines, grades).statistic), float(np.square(cosines - grades).mean())
         mrr = _reciprocal_rank(similarity, positives)
-        results.append(GradedResult(mrr, rho, error, cosines, grades))
+        results.append(GradedResult(mrr, rho, error))
     return tuple(results)
 
 
@@ -112,13 +184,7 @@ def _graded_maps(mu: float | None) -> tuple[tuple[Vectors, nn.Module], ...]:
     return _trained_maps("graded", config, 0 if mu is None else STEPS)
 
 
-@cache
-def train_on_questions(*, matryoshka: bool | None, held_out: bool = False) -> tuple[CutResult, ...]:
-    """Train a map with BSC, once for each seed, and rank the documents with cut vectors.
-
-    matryoshka: with the sum of the losses of the first DIMENSIONS; None is untrained. held_out: rank the documents of
-    other questions instead of the training questions.
-    """
+def _train_on_questions(matryoshka: bool | None, held_out: bool) -> tuple[CutResult, ...]:
     dataset, vectors = sample_rows("questions_held_out" if held_out else "questions")
     results = []
     for weights, _ in _question_maps(matryoshka):
@@ -136,12 +202,7 @@ def _question_maps(matryoshka: bool | None) -> tuple[tuple[Vectors, nn.Module], 
     return _trained_maps("questions", config, 0 if matryoshka is None else STEPS)
 
 
-@cache
-def train_on_classes(mix: float | None, *, held_out: bool = False) -> tuple[ClassResult, ...]:
-    """Train a map with (1 - mix) * cross-entropy + mix * SCL, once for each seed; None is untrained.
-
-    held_out: evaluate on rows of other premises instead of the training rows.
-    """
+def _train_on_classes(mix: float | None, held_out: bool) -> tuple[ClassResult, ...]:
     dataset, vectors = sample_rows("classes_held_out" if held_out else "classes")
     assert dataset.classes is not None
     entailed, results = np.flatnonzero(dataset.classes == 0), []
@@ -217,13 +278,8 @@ def _train(
         yield weights.detach().numpy().astype(np.float64)
 
 
-@cache
-def train_on_paraphrases(*, excluded: bool) -> ParaphraseResult:
-    """Train batches in which two differently worded questions have the same answer, worded differently as well.
-
-    The right answer of the other pair counts as a negative, or it is excluded from the softmax. Each batch has two such
-    pairs and four on other topics.
-    """
+def _train_on_paraphrases(excluded: bool) -> ParaphraseResult:
+    """Train batches with two differently worded pairs that have the same answer, and four pairs on other topics."""
     import torch
 
     from bsc_core.losses import build_loss

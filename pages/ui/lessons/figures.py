@@ -1,8 +1,11 @@
 """Figure of each lesson with its control. The value of the control is in the URL."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import streamlit as st
 
 from bsc_core import formatting
@@ -11,7 +14,7 @@ from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.lessons import LabLesson, Lesson
 from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
-from bsc_core.lab.lessons.facts import HARD_LEVEL, MIXES, MUS, hard_share
+from bsc_core.lab.lessons.facts import HARD_LEVEL, hard_share
 from bsc_core.lab.lessons.margins import DISTANCES, GRID, LENGTH, MARGINS, active_share, margin_batch, triplet_loss
 from bsc_core.lab.lessons.negatives import (
     MASK_MARGINS,
@@ -25,6 +28,16 @@ from bsc_core.lab.lessons.negatives import (
     removed_counts,
     shares_by_rank,
     weighted,
+)
+from bsc_core.lab.lessons.training import (
+    DIMENSIONS,
+    MIXES,
+    MUS,
+    SEEDS,
+    class_results,
+    graded_results,
+    paraphrase_results,
+    question_results,
 )
 from bsc_core.lab.presets import preset_batch, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
@@ -83,8 +96,39 @@ def _choice(label: str, options: Mapping[str, str], key: str, parameter: str = V
     return value
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A figure as a Vega-Lite spec, with its alternative text and, below it, its data."""
+
+    name: str
+    spec: dict[str, Any]
+    alt: str
+    data: pd.DataFrame | None = None
+
+
+def _picture(name: str, chart: Any, alt: str, data: pd.DataFrame | None = None) -> Picture:
+    return Picture(f"lesson.{name}", display.vega_lite_spec(chart), alt, data)
+
+
+def _show(pictures: Sequence[Picture], caption: str) -> None:
+    """Draw one or two figures side by side and the caption."""
+    cells = display.columns(len(pictures)) if len(pictures) > 1 else [st.container()]
+    for cell, picture in zip(cells, pictures, strict=True):
+        with cell:
+            display.figure(picture.spec, name=picture.name, alt=picture.alt, data=picture.data)
+    st.caption(caption)
+
+
+computed_once = st.cache_data(max_entries=256, show_spinner=False)
+"""Decorator: all sessions share the figures and the caption of a setting; building a figure takes about 0.1 s."""
+
+
 def _batch_size(key: str) -> None:
-    size = int(_slider("Batch size", SIZES, key, SIZES[0]))
+    _show(*_losses_by_size(int(_slider("Batch size", SIZES, key, SIZES[0]))))
+
+
+@computed_once
+def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     losses = losses_by_size()
     table = figures.metric_table(list(SIZES), {"loss L0 of this encoder": [losses[one].tolist() for one in SIZES]})
     equal = "all similarities equal: ln B"
@@ -92,8 +136,7 @@ def _batch_size(key: str) -> None:
     baseline = (equal, [float(np.log(one)) for one in SIZES])
     figure = figures.metrics_figure(table, size, title=title, axis="batch size B", baseline=baseline, height=320)
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
-    display.figure(figure, name="lesson.size", alt=alt, data=table)
-    st.caption(
+    return [_picture("size", figure, alt, table)], (
         f"At batch size {size}: {formatting.plural(size - 1, 'negative')} for each query, {size * (size - 1)} negative "
         f"pairs; loss {formatting.metric(float(losses[size].mean()))} (mean of {len(losses[size])} random batches; the "
         f"band is their range), and {formatting.metric(float(np.log(size)))} if all similarities were equal."
@@ -101,11 +144,15 @@ def _batch_size(key: str) -> None:
 
 
 def _temperature(key: str) -> None:
-    batch = preset_batch("confusable")
-    queries = {str(row + 1): f"Query {row + 1}" for row in range(len(batch))}
+    queries = {str(row + 1): f"Query {row + 1}" for row in range(len(preset_batch("confusable")))}
     row = int(_choice("Query", queries, f"{key}.row", ROW)) - 1
     start = min(TEMPERATURES, key=lambda value: abs(value - USUAL))
-    temperature = _slider("Temperature", TEMPERATURES, key, start)
+    _show(*_shares_of_negatives(row, _slider("Temperature", TEMPERATURES, key, start)))
+
+
+@computed_once
+def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], str]:
+    batch = preset_batch("confusable")
     explained = explain_batch(batch, temperature=temperature)
     order = [column for column in np.argsort(-explained.similarity[row]).tolist() if column != row]
     names = [formatting.shorten(f"{column + 1}  {batch.document_texts[column]}", 70) for column in order]
@@ -113,17 +160,20 @@ def _temperature(key: str) -> None:
     title = f"Share of each negative in the gradient of query {row + 1}"
     figure = figures.shares_figure(names, shares, title=title, axis="share of the gradient on the negatives")
     texts = [f"document {column + 1} {formatting.percent(share)}" for column, share in zip(order, shares, strict=True)]
-    display.figure(figure, name="lesson.temperature", alt=f"{title}: {', '.join(texts)}.")
     total = float(np.abs(explained.gradient).sum())
-    st.caption(
+    return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
         f"{formatting.percent(shares[0])}. Absolute gradients of the batch sum to {total:.1f}."
     )
 
 
 def _batch_order(key: str) -> None:
+    _show(*_hardness(_choice("Batch order", ORDERS, f"{key}.order")))
+
+
+@computed_once
+def _hardness(selected: str) -> tuple[list[Picture], str]:
     hardness = thumbnails()["hardness"]
-    selected = _choice("Batch order", ORDERS, f"{key}.order")
     shown = list(ORDERS)[1:] if selected == "both" else [selected]
     table = plan_figures.histogram_table(hardness["edges"], {name: hardness["shares"][name] for name in shown})
     sentences = " ".join(
@@ -132,15 +182,16 @@ def _batch_order(key: str) -> None:
         for name in shown
     )
     alt = f"Histogram of the cosine to the nearest negative in a batch. {sentences}"
-    display.figure(plan_figures.hardness_figure(table, height=300), name="lesson.order", alt=alt, data=table)
-    st.caption(sentences)
+    return [_picture("order", plan_figures.hardness_figure(table, height=300), alt, table)], sentences
 
 
 def _false_negatives(key: str) -> None:
-    from bsc_core.lab.lessons.training import train_on_paraphrases
+    _show(*_paraphrases(_choice("The false negative", TREATMENTS, key)))
 
-    treatment = _choice("The false negative", TREATMENTS, key)
-    result = train_on_paraphrases(excluded=treatment == "excluded")
+
+@computed_once
+def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
+    result = paraphrase_results(excluded=treatment == "excluded")
     steps = list(range(result.own.shape[1]))
     lines = {"positive": result.own.T.tolist(), "false negative": result.other.T.tolist()}
     table = figures.metric_table(steps, lines)
@@ -148,40 +199,32 @@ def _false_negatives(key: str) -> None:
     title = f"The false negative is {'pulled closer' if rises else 'pushed away'}"
     figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", height=320)
     alt = f"Cosine of a question to its positive and to the false negative, by step. {title}."
-    display.figure(figure, name="lesson.false_negatives", alt=alt, data=table)
     ends = [f"{values[:, 0].mean():.2f} to {values[:, -1].mean():.2f}" for values in (result.own, result.other)]
-    st.caption(
+    return [_picture("false_negatives", figure, alt, table)], (
         f"The false negative (the right answer of the other pair) {TREATMENTS[treatment]}: mean cosine to the positive "
         f"from {ends[0]}, to the false negative from {ends[1]}. The bands are the range over {len(result.own)} batches."
     )
 
 
 def _combined_loss(key: str) -> None:
-    from bsc_core.lab.lessons.training import SEEDS, train_on_grades
+    _show(*_sums(_slider("Share of BSC (mu): 0 is MSE only, 1 is batch softmax only", MUS, key, 0.0)))
 
-    mu = _slider("Share of BSC (mu): 0 is MSE only, 1 is batch softmax only", MUS, key, 0.0)
-    with st.spinner("Training the toy encoder …"):
-        held_out, train = (
-            {value: train_on_grades(value, held_out=held) for value in (None, *MUS)} for held in (True, False)
-        )
-    captions = []
-    for cell, metric, shown, name, title in zip(
-        display.columns(2),
-        ("mrr", "spearman"),
-        (held_out, train),
-        ("MRR, held-out questions", "rank correlation, training grades"),
-        ("The sum ranks held-out questions better than MSE alone", "Batch softmax alone ignores the grades"),
-        strict=True,
+
+@computed_once
+def _sums(mu: float) -> tuple[list[Picture], str]:
+    pictures, captions = [], []
+    for held_out, metric, name, title in (
+        (True, "mrr", "MRR, held-out questions", "The sum ranks held-out questions better than MSE alone"),
+        (False, "spearman", "rank correlation, training grades", "Batch softmax alone ignores the grades"),
     ):
-        with cell:
-            values = [[getattr(one, metric) for one in shown[value]] for value in MUS]
-            table = figures.metric_table(list(MUS), {name: values})
-            untrained = ("untrained", [getattr(shown[None][0], metric)] * len(MUS))
-            figure = figures.metrics_figure(table, mu, title=title, axis="mu", baseline=untrained)
-            display.figure(figure, name=f"lesson.mu.{metric}", alt=f"{title}: {name} by mu.", data=table)
-        means = [formatting.metric(_mean(side[mu], metric)) for side in (train, held_out)]
-        captions.append(f"{name.partition(',')[0]} {means[0]} on training and {means[1]} on held-out questions")
-    st.caption(
+        values = [[getattr(one, metric) for one in graded_results(value, held_out=held_out)] for value in MUS]
+        table = figures.metric_table(list(MUS), {name: values})
+        untrained = ("untrained", [getattr(graded_results(None, held_out=held_out)[0], metric)] * len(MUS))
+        figure = figures.metrics_figure(table, mu, title=title, axis="mu", baseline=untrained)
+        pictures.append(_picture(f"mu.{metric}", figure, f"{title}: {name} by mu.", table))
+        train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
+        captions.append(f"{name.partition(',')[0]} {train} on training and {held} on held-out questions")
+    return pictures, (
         f"At mu {mu:g}: {'; '.join(captions)}. Means of {SEEDS} subsets of the training questions; bands: their range."
     )
 
@@ -192,68 +235,78 @@ def _mean(results: Sequence[object], metric: str) -> float:
 
 
 def _margins(key: str) -> None:
-    margin = _slider("Margin", GRID, key, min(GRID, key=lambda value: abs(value - MARGINS[1])))
+    _show(*_active_triplets(_slider("Margin", GRID, key, min(GRID, key=lambda value: abs(value - MARGINS[1])))))
+
+
+@computed_once
+def _active_triplets(margin: float) -> tuple[list[Picture], str]:
     batch = margin_batch()
     names = {"cosine": "cosine", "euclidean": f"Euclidean, vectors of length {LENGTH:g}"}
     shares = {names[distance]: [active_share(batch, value, distance) for value in GRID] for distance in DISTANCES}
     table = figures.metric_table(list(GRID), shares)
     title = "Cosine margins saturate, Euclidean margins depend on the length"
     figure = figures.metrics_figure(table, margin, title=title, axis="margin", logarithmic=True)
-    display.figure(figure, name="lesson.margins", alt="Share of active triplets by margin and distance.", data=table)
     active = [formatting.percent(active_share(batch, margin, distance)) for distance in DISTANCES]
-    st.caption(
+    return [_picture("margins", figure, "Share of active triplets by margin and distance.", table)], (
         f"At a margin of {margin:g}: {active[0]} of the triplets violate it with the cosine distance and {active[1]} "
         f"with the Euclidean; the cosine loss is {formatting.metric(triplet_loss(batch, margin))}."
     )
 
 
 def _supervised_contrastive(key: str) -> None:
-    from bsc_core.lab.lessons.training import SEEDS, train_on_classes
+    _show(*_cosines_by_class(_slider("Weight of the contrastive loss", MIXES, key, 0.0)))
 
-    mix = _slider("Weight of the contrastive loss", MIXES, key, 0.0)
-    with st.spinner("Training the toy encoder …"):
-        results = {name: train_on_classes(mix, held_out=name == "held-out") for name in ("training", "held-out")}
-        untrained = {name: train_on_classes(None, held_out=name == "held-out")[0].nearest for name in results}
-    sentences = []
-    for cell, (name, seeds) in zip(display.columns(2), results.items(), strict=True):
-        with cell:
-            title = f"Cosine of hypotheses to their premise, {name} rows"
-            figure = figures.classes_figure(seeds[0].cosines, seeds[0].classes, NLI, title=title)
-            alt = "Cosine of premise and hypothesis by class, with the means."
-            display.figure(figure, name=f"lesson.classes.{name}", alt=alt)
+
+@computed_once
+def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
+    pictures, sentences = [], []
+    for name in ("training", "held-out"):
+        seeds = class_results(mix, held_out=name == "held-out")
+        untrained = class_results(None, held_out=name == "held-out")[0].nearest
+        title = f"Cosine of hypotheses to their premise, {name} rows"
+        figure = figures.classes_figure(seeds[0].cosines, seeds[0].classes, NLI, title=title)
+        pictures.append(
+            _picture(f"classes.{name}", figure, "Cosine of premise and hypothesis by class, with the means.")
+        )
         accuracy, nearest = (formatting.percent(_mean(seeds, metric)) for metric in ("accuracy", "nearest"))
         sentences.append(
             f"{name} rows: {accuracy} of the classes correct, the entailed hypothesis is the nearest for {nearest} of "
-            f"the premises (untrained {formatting.percent(untrained[name])})"
+            f"the premises (untrained {formatting.percent(untrained)})"
         )
-    st.caption(f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; the figures show the first.")
+    return pictures, f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; the figures show the first."
 
 
 def _mask_margin(key: str) -> None:
-    margin = _slider("Mask margin", MASK_MARGINS, key, 0.0)
+    _show(*_removed_negatives(_slider("Mask margin", MASK_MARGINS, key, 0.0)))
+
+
+@computed_once
+def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     removed, gaps = removed_counts(margin), cosine_gaps()
     names = {kind: f"{kind}: {removed[kind]} of {cells.sum()} removed" for kind, cells in kinds_of_negatives().items()}
     values = {names[kind]: gaps[cells] for kind, cells in kinds_of_negatives().items()}
     title = f"Negatives of {len(gaps)} queries; shaded: removed by the mask"
     figure = figures.limit_figure(values, -margin, title=title, axis="cosine minus that of the query's positive")
-    display.figure(figure, name="lesson.mask", alt=f"{title}. {'; '.join(names.values())}.")
-    st.caption(
+    return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
         f"At a margin of {margin:g}: {'; '.join(names.values())}. The judge is the encoder itself. A false negative is "
         "the right answer to the same question in other words; the hard negative is the most similar wrong document."
     )
 
 
 def _hardness_weights(key: str) -> None:
-    strength = _slider("Hardness strength", STRENGTHS, key, 0.0)
+    _show(*_shares_by_strength(_slider("Hardness strength", STRENGTHS, key, 0.0)))
+
+
+@computed_once
+def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     shares = np.stack([shares_by_rank(value) for value in STRENGTHS])  # (strengths, 3, B)
     table = figures.metric_table(STRENGTHS, _by_query(shares[:, 0]))
     title = "Share of the hardest negative in the gradient on the negatives"
     figure = figures.metrics_figure(table, strength, title=title, axis="hardness strength", height=320)
-    display.figure(figure, name="lesson.hardness", alt=f"{title}, of each query by strength.", data=table)
     means = shares[STRENGTHS.index(strength)].mean(axis=1)
     texts = [f"{name} {formatting.percent(share)}" for name, share in zip(RANKS, means, strict=True)]
     own = probabilities(**weighted(strength))[0]
-    st.caption(
+    return [_picture("hardness", figure, f"{title}, of each query by strength.", table)], (
         f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
         f"positive {own.mean():.2f}. Means of {len(own)} easily confused questions."
     )
@@ -265,48 +318,52 @@ def _by_query(values: np.ndarray) -> dict[str, list[float]]:
 
 
 def _matryoshka(key: str) -> None:
-    from bsc_core.lab.lessons.training import DIMENSIONS, SEEDS, train_on_questions
+    options = [float(number) for number in DIMENSIONS]
+    _show(*_cut_vectors(int(_slider("Dimensions", options, key, options[-1]))))
 
-    dimensions = int(_slider("Dimensions", [float(number) for number in DIMENSIONS], key, float(DIMENSIONS[-1])))
-    kinds = {"with Matryoshka": True, "without": False}
-    captions = []
-    for cell, held_out in zip(display.columns(2), (True, False), strict=True):
-        with st.spinner("Training the toy encoder …"):
-            mrr = {
-                name: np.stack([one.mrr for one in train_on_questions(matryoshka=kind, held_out=held_out)], axis=1)
-                for name, kind in (*kinds.items(), ("untrained", None))
-            }  # (dimensions, seeds) each
-        with cell:
-            side = "held-out" if held_out else "training"
-            table = figures.metric_table(DIMENSIONS, {name: mrr[name].tolist() for name in kinds})
-            figure = figures.metrics_figure(
-                table,
-                dimensions,
-                title=f"MRR of the first dimensions, {side} questions",
-                axis="dimensions",
-                baseline=("untrained", mrr["untrained"][:, 0].tolist()),
-                logarithmic=True,
-                height=320,
-            )
-            display.figure(figure, name=f"lesson.dimensions.{side}", alt=f"MRR by dimensions, {side}.", data=table)
+
+@computed_once
+def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
+    kinds = {"with Matryoshka": True, "without": False, "untrained": None}
+    pictures, captions = [], []
+    for held_out in (True, False):
+        mrr = {
+            name: np.stack([one.mrr for one in question_results(matryoshka=kind, held_out=held_out)], axis=1)
+            for name, kind in kinds.items()
+        }  # (dimensions, seeds) each
+        side = "held-out" if held_out else "training"
+        table = figures.metric_table(DIMENSIONS, {name: mrr[name].tolist() for name in list(kinds)[:2]})
+        figure = figures.metrics_figure(
+            table,
+            dimensions,
+            title=f"MRR of the first dimensions, {side} questions",
+            axis="dimensions",
+            baseline=("untrained", mrr["untrained"][:, 0].tolist()),
+            logarithmic=True,
+            height=320,
+        )
+        pictures.append(_picture(f"dimensions.{side}", figure, f"MRR by dimensions, {side}.", table))
         row = DIMENSIONS.index(dimensions)
         means = [f"{formatting.metric(float(values[row].mean()))} {name}" for name, values in mrr.items()]
         captions.append(f"{side} questions: {', '.join(means)}")
-    st.caption(
+    return pictures, (
         f"MRR with the first {dimensions} of {DIMENSIONS[-1]} dimensions, {'; '.join(captions)}. "
         f"Means of {SEEDS} subsets of the training questions; bands: their range."
     )
 
 
 def _debiased(key: str) -> None:
-    prior = _slider("Prior", PRIORS, key, 0.0)
+    _show(*_pulls_by_prior(_slider("Prior", PRIORS, key, 0.0)))
+
+
+@computed_once
+def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     negatives = np.stack([pulls(value)[1] for value in PRIORS])  # (priors, B)
     table = figures.metric_table(PRIORS, _by_query(negatives))
     title = "Gradient on the negatives of each query"
     figure = figures.metrics_figure(table, prior, title=title, axis="debiased prior", height=320)
-    display.figure(figure, name="lesson.debiased", alt=f"{title} by prior.", data=table)
     remaining = negatives[PRIORS.index(prior)] > 0
-    st.caption(
+    return [_picture("debiased", figure, f"{title} by prior.", table)], (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
         "Unit: 1 / (pairs × temperature), in which the softmax has one minus the probability of the positive."
     )
