@@ -36,6 +36,11 @@ class AppServer:
     def url(self) -> str:
         return f"http://localhost:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def start(self, *options: str) -> None:
         """Start `bsc app` with these options in its folder, outside the checkout, and wait until it responds."""
         self.port = _free_port()
