@@ -114,7 +114,7 @@ class Client:
         """Fetch the page and the files that a browser then has in its cache."""
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE_SECONDS)
         for path in (f"/{self.page}", *self.files):
-            connection.request("GET", path, headers={"Accept-Encoding": "gzip"})
+            connection.request("GET", path, headers={"Accept-Encoding": "gzip", "Accept": "text/html,*/*"})
             response = connection.getresponse()
             self.received_bytes += len(response.read())
             if response.status == http.HTTPStatus.SERVICE_UNAVAILABLE:

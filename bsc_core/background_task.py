@@ -19,7 +19,9 @@ from typing import Any
 
 from bsc_core.errors import BscError, InputError
 from bsc_core.files import as_json, atomic_write
+from bsc_core.formatting import plural
 
+MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
 PROGRESS = "progress.json"
 LOG = "log.txt"
@@ -45,6 +47,9 @@ class TaskProgress:
 def start(folder: Path, module: str, request: Any, environment: Mapping[str, str] | None = None) -> None:
     """Start `python -m MODULE FOLDER`, unless this process has started it before.
 
+    While the maximum number of tasks is running, the task is not started: its progress has an error that says so, and
+    the next call tries again.
+
     folder: created if missing. module: its main function calls `run_task`, which reads the request. environment:
     variables added to those of this process.
     """
@@ -52,12 +57,24 @@ def start(folder: Path, module: str, request: Any, environment: Mapping[str, str
         if folder in _children:
             return
         atomic_write(folder / REQUEST, as_json(request))
+        running = sum(child.poll() is None for child in _children.values())
+        if running >= max_tasks():
+            error = (
+                f"this server already runs {plural(running, 'background task')}, the most that it allows; wait a minute"
+            )
+            return write_progress(folder, 0, 1, "waiting", error=f"{error}, then try again")
+        (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         command = [sys.executable, "-m", module, str(folder)]
         with (folder / LOG).open("ab") as log:
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
         _children[folder] = child
     reap(child)
+
+
+def max_tasks() -> int:
+    """Return how many tasks may run at the same time: BSC_MAX_TASKS, else one for each processor core."""
+    return int(os.environ.get(MAX_TASKS) or os.cpu_count() or 1)
 
 
 def read_progress(folder: Path) -> TaskProgress:

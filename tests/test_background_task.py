@@ -64,6 +64,31 @@ def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -
     assert (folder / "result.txt").read_text() == "2"
 
 
+def test_a_task_above_the_limit_says_so_and_starts_once_another_has_ended(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_task, "_children", {})
+    monkeypatch.setenv("BSC_MAX_TASKS", "1")
+    first, second = tmp_path / "first", tmp_path / "second"
+    start(first, module, "sleep")
+    start(second, module, 2)
+    error = read_progress(second).error
+    assert error is not None
+    assert "already runs 1 background task, the most that it allows" in error
+    assert read_progress(first).error is None
+    background_task.cancel(first)
+    start(second, module, 2)
+    assert wait_for_task(second, 60) == 0
+    assert read_progress(second) == TaskProgress(4, 4, "done")
+
+
+def test_the_limit_of_tasks_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BSC_MAX_TASKS", raising=False)
+    assert background_task.max_tasks() == (os.cpu_count() or 1)
+    monkeypatch.setenv("BSC_MAX_TASKS", "7")
+    assert background_task.max_tasks() == 7
+
+
 def test_a_cancelled_task_has_ended_when_the_call_returns(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, "sleep")

@@ -5,6 +5,7 @@
 
 import argparse
 import base64
+import gzip
 import hashlib
 import json
 import os
@@ -14,8 +15,10 @@ import threading
 import time
 import tomllib
 import webbrowser
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -61,6 +64,25 @@ RESPONSE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
 }
+MAX_SESSIONS = "BSC_MAX_SESSIONS"  # environment variable: pages that may be open at the same time
+DEFAULT_SESSIONS = 60
+RETRY_SECONDS = 60
+FULL_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<meta http-equiv="refresh" content="{seconds}">
+<title>Server full · BSC Lab</title>
+<style>{style}</style>
+<h1>The server is full</h1>
+<p>{sessions} pages are open, the most that this server allows. Try again in a minute; this page reloads itself.</p>
+<p>Runs are not affected.</p>
+</html>
+"""
+STREAM = "/_stcore/stream"
+STATIC_FOLDER = Path(st.__file__).parent / "static"
+COMPRESSED_SUFFIXES = (".js", ".css")
+TRY_AGAIN_LATER = 1013  # close code of a websocket
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
 
 
@@ -94,6 +116,93 @@ class RequestGuard:
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             return "Requests from another origin are not allowed."
         return None
+
+
+class SessionLimit:
+    """ASGI middleware that answers new pages with a message while as many are open as the server allows.
+
+    A page counts from its request until its websocket closes. A page that was sent can always open its websocket, and a
+    websocket that was interrupted can be opened again, so that no page that is open stops working.
+    """
+
+    def __init__(self, app: ASGIApp, sessions: int) -> None:
+        """Wrap an ASGI application. sessions: highest number of pages that may be open."""
+        self.app = app
+        self.sessions = sessions
+        self._open = 0  # websockets
+        self._opening: deque[float] = deque()  # times of the pages that have not opened theirs
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket" and scope["path"].endswith(STREAM):
+            return await self._serve_session(scope, receive, send)
+        if scope["type"] == "http" and scope["method"] == "GET" and _accepts_html(scope):
+            if self._is_full():
+                page = FULL_PAGE.format(style=PAGE_STYLE, seconds=RETRY_SECONDS, sessions=self.sessions)
+                headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
+                return await HTMLResponse(page, status_code=503, headers=headers)(scope, receive, send)
+            self._opening.append(time.monotonic())
+        return await self.app(scope, receive, send)
+
+    async def _serve_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._is_full() and not self._opening and not _is_reconnecting(scope):
+            reason = "The server is full."
+            return await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": reason})
+        if self._opening:
+            self._opening.popleft()
+        self._open += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._open -= 1
+
+    def _is_full(self) -> bool:
+        while self._opening and time.monotonic() - self._opening[0] > RETRY_SECONDS:  # closed before it was loaded
+            self._opening.popleft()
+        return self._open + len(self._opening) >= self.sessions
+
+
+def _accepts_html(scope: Scope) -> bool:
+    """Return whether a browser requests a page, and not a file of it."""
+    return "text/html" in Headers(scope=scope).get("accept", "")
+
+
+def _is_reconnecting(scope: Scope) -> bool:
+    """Return whether a websocket names the session that it had before, after `streamlit` and a token."""
+    names = Headers(scope=scope).get("sec-websocket-protocol", "").split(",")
+    return len(names) > 2 and bool(names[2].strip())
+
+
+class CompressedAssets:
+    """ASGI middleware that sends Streamlit's scripts and styles compressed, from memory.
+
+    Streamlit sends them uncompressed, about 3.5 MB for a first visit instead of 1.1 MB, and reads them in threads that
+    wait for the threads of the pages.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap an ASGI application."""
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith(COMPRESSED_SUFFIXES):
+            response = _compressed(scope["path"])
+            if response is not None and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
+                return await response(scope, receive, send)
+        return await self.app(scope, receive, send)
+
+
+@lru_cache(maxsize=512)
+def _compressed(path: str) -> Response | None:
+    """Return the compressed file of a path such as `/static/js/index.js`; None if there is none."""
+    file = (STATIC_FOLDER / path.lstrip("/")).resolve()
+    if not file.is_relative_to(STATIC_FOLDER / "static") or not file.is_file():
+        return None
+    headers = {  # names of these files contain their hash
+        "Cache-Control": "public, immutable, max-age=31536000",
+        "Content-Encoding": "gzip",
+        "Vary": "Accept-Encoding",
+    }
+    return Response(gzip.compress(file.read_bytes(), 6), media_type=mimetypes.guess_type(file)[0], headers=headers)
 
 
 def _host_name(host: str) -> str | None:
@@ -304,9 +413,26 @@ def allowed_hosts(address: str = "") -> frozenset[str]:
     return frozenset([*LOCAL_HOSTS, *(name.strip().lower() for name in names if name.strip())])
 
 
+def max_sessions() -> int:
+    """Return how many pages may be open at the same time."""
+    return int(os.environ.get(MAX_SESSIONS) or DEFAULT_SESSIONS)
+
+
+def _send_at_once() -> None:
+    """Turn off Nagle's algorithm on the listening sockets, from which connections inherit it.
+
+    asyncio does so only for sockets that it creates. Otherwise every response waits up to 40 ms for an acknowledgment.
+    """
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.fd >= 0:
+            with socket.socket(fileno=os.dup(connection.fd)) as listener:
+                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 @asynccontextmanager
 async def _open_browser(app: App) -> AsyncIterator[dict[str, Any]]:
     """Open the browser once the server is about to accept connections."""
+    _send_at_once()
     if not st.get_option("server.headless"):
         threading.Timer(1.0, webbrowser.open, [f"http://localhost:{st.get_option('server.port')}"]).start()
     yield {}
@@ -317,6 +443,7 @@ def make_app(address: str | None = None, root: Path | None = None) -> App:
     middleware = [Middleware(RequestGuard, hosts=allowed_hosts(address or ""))]
     if root is not None:
         middleware.append(Middleware(SignIn, root=root))
+    middleware += [Middleware(SessionLimit, sessions=max_sessions()), Middleware(CompressedAssets)]
     return App(APP, middleware=middleware, lifespan=_open_browser)
 
 

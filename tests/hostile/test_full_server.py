@@ -1,0 +1,93 @@
+"""A server with its maximum number of open pages answers new pages with a message; the open ones go on working."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import streamlit
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from tests.browser.serving import AppServer
+from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
+
+PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}  # as a browser that opens a page
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
+    server = AppServer(tmp_path_factory.mktemp("app"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BSC_MAX_SESSIONS", "2")
+        server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def get(server: AppServer, path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+    with closing(http.client.HTTPConnection("localhost", server.port, timeout=PATIENCE_SECONDS)) as connection:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response, response.read()
+
+
+def open_session(server: AppServer, *protocols: Any) -> ClientConnection:
+    address, names = f"ws://localhost:{server.port}/_stcore/stream", ["streamlit", *protocols]
+    return connect(address, origin=server.url, subprotocols=names, open_timeout=PATIENCE_SECONDS, proxy=None)  # type: ignore[arg-type]
+
+
+def test_new_pages_get_a_message_until_one_is_closed(server: AppServer) -> None:
+    response, body = get(server, "/lessons", **PAGE)
+    assert response.status == 200
+    assert b"The server is full" not in body
+    with open_session(server), open_session(server):
+        for path in ("/", "/lessons", "/runs?run=1"):
+            response, body = get(server, path, **PAGE)
+            assert response.status == 503
+            assert response.headers["Retry-After"] == "60"
+            assert response.headers["Cache-Control"] == "no-store"
+            assert response.headers["X-Frame-Options"] == "SAMEORIGIN"
+            assert b"The server is full" in body
+            assert b"2 pages are open" in body
+        assert get(server, "/_stcore/health")[0].status == 200
+        with pytest.raises(InvalidStatus), open_session(server):
+            pass
+        with open_session(server, "token", "session-of-an-open-page"):  # its connection was interrupted
+            pass
+    wait_until(lambda: get(server, "/lessons", **PAGE)[0].status == 200, "no page is free")
+
+
+def test_a_page_that_was_sent_can_open_its_session(server: AppServer) -> None:
+    wait_until(lambda: get(server, "/", **PAGE)[0].status == 503, "the pages that were sent do not count")
+    with open_session(server), open_session(server):
+        assert get(server, "/", **PAGE)[0].status == 503
+
+
+def test_scripts_are_sent_compressed_to_browsers_that_accept_it(server: AppServer) -> None:
+    folder = Path(streamlit.__file__).parent / "static"
+    script = next((folder / "static" / "js").glob("index.*.js"))
+    path = f"/{script.relative_to(folder).as_posix()}"
+    response, body = get(server, path, **{"Accept-Encoding": "gzip, br"})
+    assert (response.status, response.headers["Content-Encoding"]) == (200, "gzip")
+    assert response.headers["Content-Type"].startswith("text/javascript")
+    assert "immutable" in response.headers["Cache-Control"]
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert gzip.decompress(body) == script.read_bytes()
+    response, body = get(server, path)
+    assert (response.status, response.headers["Content-Encoding"]) == (200, None)
+    assert body == script.read_bytes()
+
+
+@pytest.mark.parametrize("path", ["/static/../../config.py", "/static/js/missing.js", "/../static/x.js", "/app.js"])
+def test_no_other_file_is_sent_compressed(server: AppServer, path: str) -> None:
+    response, body = get(server, path, **{"Accept-Encoding": "gzip"})
+    assert b"import" not in body
+    assert "immutable" not in response.headers.get("Cache-Control", "")
