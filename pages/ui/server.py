@@ -6,6 +6,7 @@
 import argparse
 import base64
 import gzip
+import gzip
 import hashlib
 import json
 import os
@@ -81,7 +82,7 @@ FULL_PAGE = """<!doctype html>
 """
 STREAM = "/_stcore/stream"
 STATIC_FOLDER = Path(st.__file__).parent / "static"
-COMPRESSED_SUFFIXES = (".js", ".css")
+COMPRESSED_TYPES = {".js": "text/javascript", ".css": "text/css"}
 TRY_AGAIN_LATER = 1013  # close code of a websocket
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
 
@@ -184,7 +185,7 @@ class CompressedAssets:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith(COMPRESSED_SUFFIXES):
+        if scope["type"] == "http" and scope["method"] == "GET" and scope["path"].endswith(tuple(COMPRESSED_TYPES)):
             response = _compressed(scope["path"])
             if response is not None and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
                 return await response(scope, receive, send)
@@ -202,7 +203,7 @@ def _compressed(path: str) -> Response | None:
         "Content-Encoding": "gzip",
         "Vary": "Accept-Encoding",
     }
-    return Response(gzip.compress(file.read_bytes(), 6), media_type=mimetypes.guess_type(file)[0], headers=headers)
+    return Response(gzip.compress(file.read_bytes(), 6), media_type=COMPRESSED_TYPES[file.suffix], headers=headers)
 
 
 def _host_name(host: str) -> str | None:
