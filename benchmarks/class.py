@@ -113,8 +113,8 @@ class Client:
     def _fetch_files(self) -> None:
         """Fetch the page and the files that a browser then has in its cache."""
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE_SECONDS)
-        for path in (f"/{self.page}", *self.files):
-            connection.request("GET", path, headers={"Accept-Encoding": "gzip", "Accept": "text/html,*/*"})
+        for path, kinds in ((f"/{self.page}", "text/html"), *((path, "*/*") for path in self.files)):
+            connection.request("GET", path, headers={"Accept-Encoding": "gzip", "Accept": kinds})
             response = connection.getresponse()
             self.received_bytes += len(response.read())
             if response.status == http.HTTPStatus.SERVICE_UNAVAILABLE:

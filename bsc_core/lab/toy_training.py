@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 TOY_LOSSES = ("bsc", "mnrl", "mse", "pearson", "triplet", "contrastive", "online_contrastive")
-"""The losses of pairs, in the lab's order; the browser trains points in the plane with the same equations."""
+"""The losses of pairs, in the lab's order; the browser trains with the same equations."""
 LEARNING_RATE = 0.03
 """For points in the plane; in D dimensions, where Adam's steps are longer, it is divided by sqrt(D / 2)."""
+
+AXES_EVERY = 10
+"""Steps between the states that determine the axes of the plane."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +160,7 @@ def _trace(states: list[tuple[NDArray[Any], NDArray[Any], float, float]], batch:
     unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     similarity = np.einsum("tid,tjd->tij", unit[:, :pairs], unit[:, pairs:])
     if vectors.shape[2] != 2:
-        axes = _main_axes(unit)
+        axes = _main_axes(unit[::AXES_EVERY])
         unit, moves = unit @ axes, moves @ axes
     nearest = first_largest(similarity) == np.arange(pairs)
     correct = nearest[:, positive] if positive.any() else np.zeros((len(states), 1))
@@ -176,7 +179,7 @@ def _trace(states: list[tuple[NDArray[Any], NDArray[Any], float, float]], batch:
 
 
 def _main_axes(vectors: Array) -> Array:
-    """Return (D, 2) the two main axes of all states together, so that the states are comparable."""
+    """Return (D, 2) the two main axes of several states together, so that the states are comparable."""
     flat = vectors.reshape(-1, vectors.shape[2])
     _, _, axes = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
     main: Array = axes[:2].T

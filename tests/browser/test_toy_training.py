@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from bsc_core.config import LOSS_CONFIGS, LossConfig
 from bsc_core.lab.batch import LabBatch, circle_batch
+from bsc_core.lab.presets import preset_batch
 from bsc_core.lab.toy_training import TOY_LOSSES, train_points
 from pages.ui.components.browser import mount
 from pages.ui.loss_lab import browser as loss_lab
@@ -64,6 +65,27 @@ def test_the_browser_trains_as_torch_does(scripts, batch: LabBatch, settings: di
     if trace["temperature"] is not None:
         np.testing.assert_allclose(trace["temperature"], expected.temperature, atol=1e-4)
         assert (len(set(trace["temperature"])) > 1) == settings.get("learn_temperature", False)
+
+
+@pytest.mark.parametrize("preset", ["near_misses", "repeats"])
+@pytest.mark.parametrize(
+    "settings", [SETTINGS[0], SETTINGS[2], {**SETTINGS[0], "mask": "guide", "learn_temperature": True}]
+)
+def test_the_browser_trains_vectors_of_texts_and_projects_them_on_their_main_axes(
+    scripts, preset: str, settings: dict[str, Any]
+) -> None:
+    batch = preset_batch(preset)
+    loss: LossConfig = LOSS_CONFIGS[settings["name"]].model_validate(settings)  # type: ignore[assignment]
+    expected = train_points(batch, loss, steps=20)  # later, Adam amplifies rounding errors
+    trace = scripts.evaluate(
+        "([batch, loss]) => trainPoints(batchOf(batch), loss, 20)",
+        [loss_lab.packed_batch(batch), loss.model_dump(mode="json")],
+    )
+    for name in ("similarity", "loss", "correct", "gap"):
+        np.testing.assert_allclose(trace[name], getattr(expected, name), atol=1e-3, rtol=1e-3, err_msg=name)
+    for name in ("points", "moves"):  # the direction of an axis is arbitrary
+        found, wanted = np.array(trace[name]), getattr(expected, name)
+        np.testing.assert_allclose(np.abs(found), np.abs(wanted), atol=1e-3 * np.abs(wanted).max(), err_msg=name)
 
 
 def test_two_losses_are_trained_under_one_slider_and_kept_in_the_link(visit) -> None:

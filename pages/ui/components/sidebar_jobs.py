@@ -1,5 +1,8 @@
 """Active jobs at the end of the sidebar, each with a link to its run."""
 
+import time
+from pathlib import Path
+
 import streamlit as st
 from streamlit.errors import StreamlitPageNotFoundError
 
@@ -9,6 +12,8 @@ from pages.ui.components import data_cache
 
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
 SHOWN = 5
+UPDATE_INTERVAL = "2s"
+MAX_AGE = 1.0  # seconds after which an update reads the runs again
 WIDE = 18  # characters of a link that fit into the sidebar
 
 
@@ -16,18 +21,27 @@ def draw() -> None:
     """Draw the active jobs in the sidebar, updated every 2 seconds while there are any."""
     with st.sidebar:
         refreshing = bool(_active())
-        st.fragment(_jobs, run_every="2s" if refreshing else None)(refreshing)
+        st.fragment(_jobs, run_every=UPDATE_INTERVAL if refreshing else None)(refreshing)
 
 
-def _active() -> list[tuple[Run, RunStatus]]:
-    """Return the active runs, running ones first."""
-    runs = [(run, run.status()) for run in data_cache.run_store().list()]
-    active = [(run, status) for run, status in runs if status.state in ACTIVE]
-    return sorted(active, key=lambda job: (ACTIVE.index(job[1].state), job[1].created))
+def _active(max_age: float = 0.0) -> list[tuple[Run, RunStatus]]:
+    """Return the active runs, running ones first; all sessions share a list of at most this age in seconds."""
+    store, read, now = data_cache.run_store(), _latest(), time.monotonic()
+    if store.root not in read or now - read[store.root][0] >= max_age:
+        runs = [(run, run.status()) for run in store.list()]
+        active = [(run, status) for run, status in runs if status.state in ACTIVE]
+        read[store.root] = now, sorted(active, key=lambda job: (ACTIVE.index(job[1].state), job[1].created))
+    return read[store.root][1]
+
+
+@st.cache_resource
+def _latest() -> dict[Path, tuple[float, list[tuple[Run, RunStatus]]]]:
+    """Return when the active runs of a runs folder were read last, and the result."""
+    return {}
 
 
 def _jobs(refreshing: bool) -> None:
-    active = _active()
+    active = _active(MAX_AGE)
     if refreshing and not active:
         st.rerun(scope="app")  # ends the refresh
     if not active:

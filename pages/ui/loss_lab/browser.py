@@ -17,7 +17,7 @@ from bsc_core.figures import theme
 from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TrainingTrace
-from pages.ui.components.browser.mount import mount
+from pages.ui.components.browser.mount import mount, pack_matrix
 from pages.ui.components.glossary import TERMS
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ def lab_component(
     """
     state = _browser_state(st.session_state.get(key) or {}, LabState(settings, compare, pinned), batch)
     data = {
-        "batch": batch.plain(),
+        "batch": packed_batch(batch),
         **asdict(state),
         "controls": list(controls),
         "help": {name: TERMS[name].definition.replace("`", "") for name in controls},
@@ -70,6 +70,11 @@ def lab_component(
     }
     callbacks = dict.fromkeys(("on_settings_change", "on_compare_change", "on_pinned_change"), lambda: None)
     return _browser_state(_lab(key=key, data=data, **callbacks), state, batch)
+
+
+def packed_batch(batch: LabBatch) -> dict[str, Any]:
+    """Return the batch for `batchOf` in softmax.js."""
+    return batch.plain() | {"queries": pack_matrix(batch.queries), "documents": pack_matrix(batch.documents)}
 
 
 def _browser_state(values: Mapping[str, Any], start: LabState, batch: LabBatch) -> LabState:
@@ -111,7 +116,7 @@ def player(
     Args:
         batch: The batch.
         losses: The losses.
-        traces: The training of each loss; None: the browser trains the points of a circle, which can be dragged.
+        traces: The training of each loss; None: the browser trains. The points of a circle can then be dragged.
         key: The widget key.
         angles: Angles of the points of the batch, if they were dragged.
         on_move: Called when points were dragged, with the new angles in `st.session_state[key]["angles"]`.
@@ -119,14 +124,15 @@ def player(
     configs = [loss.model_dump(mode="json") for loss in losses]
     kind = json.dumps([len(batch), configs, traces is None])
     vectors = b"".join(trace.points.tobytes() + trace.loss.tobytes() for trace in traces or ())
-    plain = batch.plain()
+    packed = packed_batch(batch)
     data = {
-        "id": hashlib.sha256(json.dumps([kind, plain]).encode() + vectors).hexdigest(),
+        "id": hashlib.sha256(json.dumps([kind, packed]).encode() + vectors).hexdigest(),
         "kind": kind,
         "angles": None if angles is None else list(angles),
         "texts": [*batch.query_texts, *batch.document_texts],
         "positive": (batch.labels > 0.5).tolist(),
-        "batch": plain if traces is None else None,
+        "batch": packed if traces is None else None,
+        "circle": traces is None and batch.queries.shape[1] == 2,
         "runs": [
             {"loss": config, "trace": None if traces is None else _plain_trace(traces[number])}
             for number, config in enumerate(configs)

@@ -5,9 +5,10 @@ const REFERENCE_TEMPERATURE = 0.1; // the fixed color scale ends at the largest 
 class Lab {
   constructor(root, component) {
     const { data } = component;
-    Object.assign(this, data, { component, pinned: data.pinned ?? null, hovered: null, isRescaled: false });
+    const batch = batchOf(data.batch);
+    Object.assign(this, data, { batch, component, pinned: data.pinned ?? null, hovered: null, isRescaled: false });
     this.shades = Object.fromEntries(Object.entries(data.colors).map(([name, colors]) => [name, shadesOf(colors)]));
-    this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * data.batch.queries.length);
+    this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * batch.queries.length);
     const names = data.compare ? { settings: "A", compare: "B" } : { settings: "" };
     this.boards = Object.entries(names).map(([key, name]) => new Board(this, name, (settings, isDone) => {
       this.refresh();

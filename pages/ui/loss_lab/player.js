@@ -48,7 +48,7 @@ class RunView {
     this.arrows = range(2 * pairs, () => svg("line", { class: "arrow", "marker-end": `url(#${id})` }));
     this.dots = range(2 * pairs, (i) => {
       const dot = svg("circle", { r: 6.5, class: i < pairs ? "query" : "document" }, svg("title", {}, texts[i]));
-      return this.data.batch ? this.draggable(dot, i) : dot;
+      return this.data.circle ? this.draggable(dot, i) : dot;
     });
     this.names = range(2 * pairs, (i) => svg("text", { class: "name" }, (i % pairs) + 1));
     this.circle = svg("circle", { cx: SIZE / 2, cy: SIZE / 2, class: "circle" });
@@ -140,7 +140,7 @@ class RunView {
       const factor = length > 1e-4 * this.maxMove ? 0.45 * Math.sqrt(length / this.maxMove) / length : 0;
       connect(this.arrows[i], [x, y], [x + moves[i][0] * factor, y + moves[i][1] * factor]);
       this.arrows[i].style.display = factor ? "" : "none";
-      if (this.data.batch) this.dots[i].setAttribute("aria-valuenow", this.player.angles[i]);
+      if (this.data.circle) this.dots[i].setAttribute("aria-valuenow", this.player.angles[i]);
     });
     this.trace.similarity[step].flat().forEach((value, index) => {
       const { box, title, text } = this.cells[index];
@@ -165,9 +165,9 @@ class RunView {
 
 class Player {
   constructor(root, component) {
-    const { data } = component;
+    const data = { ...component.data, batch: component.data.batch && batchOf(component.data.batch) };
     Object.assign(this, { root, component, data, step: 0, timer: null });
-    this.angles = data.batch && [...data.batch.queries, ...data.batch.documents].map(angleOf);
+    this.angles = data.circle && [...data.batch.queries, ...data.batch.documents].map(angleOf);
     this.views = data.runs.map((run) => new RunView(this, { ...run, trace: run.trace ?? trainPoints(data.batch, run.loss) }));
     this.last = this.views[0].last;
     root.replaceChildren(this.buildBar(), ...this.views.map((view) => view.root), this.buildLegend());
@@ -189,7 +189,7 @@ class Player {
   }
 
   buildLegend() {
-    const { positive, batch } = this.data;
+    const { positive, circle } = this.data;
     const entries = {
       query: "query", document: "document",
       ...(positive.some(Boolean) && { pair: "positive pair" }),
@@ -198,7 +198,7 @@ class Player {
     };
     return element("p", { class: "legend" }, ...Object.entries(entries).map(([mark, label]) =>
       element("span", {}, element("i", { class: mark }), label)),
-      ...(batch ? ["Drag a point, or select it and use the arrow keys, to change where the training starts."] : []));
+      ...(circle ? ["Drag a point, or select it and use the arrow keys, to change where the training starts."] : []));
   }
 
   // Moves a point along the circle and trains again.

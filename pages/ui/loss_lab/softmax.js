@@ -7,6 +7,8 @@ const RELATIVE_TIE = 1e-6, ABSOLUTE_TIE = 1e-12;
 
 const matrix = (height, width, value) =>
   Array.from({ length: height }, (_, i) => Array.from({ length: width }, (_, j) => value(i, j)));
+// The batch that Python sent, with its vectors as rows.
+const batchOf = (data) => ({ ...data, queries: rowsOf(data.queries), documents: rowsOf(data.documents) });
 const transpose = (rows) => matrix(rows.length ? rows[0].length : 0, rows.length, (i, j) => rows[j][i]);
 const total = (values) => values.reduce((sum, value) => sum + value, 0);
 const dot = (left, right) => left.reduce((sum, value, d) => sum + value * right[d], 0);

@@ -1,6 +1,6 @@
-// Toy training of points in the plane: a copy of bsc_core/lab/toy_training.py, compared with it by a browser test.
+// Toy training of the vectors of a batch: a copy of bsc_core/lab/toy_training.py, compared with it by a browser test.
 
-const LEARNING_RATE = 0.03, [BETA1, BETA2, EPSILON] = [0.9, 0.999, 1e-8];
+const LEARNING_RATE = 0.03, AXES_EVERY = 10, AXES_ROUNDS = 100, [BETA1, BETA2, EPSILON] = [0.9, 0.999, 1e-8];
 const [LOWEST_LOG_TEMPERATURE, HIGHEST_LOG_TEMPERATURE] = [Math.log(0.01), Math.log(100)];
 const CONSTANT = 1e-12;
 // MNRL is the batch softmax of the queries alone, over the mean of the positive pairs.
@@ -98,8 +98,19 @@ function throughNorm(values, slopes, smallest) {
   return values.map((value, d) => scale * (slopes[d] - value * along));
 }
 
+// The gradient by the vectors of one side, from the one by the similarities and the vectors of the other side.
+function bySide(gradient, others) {
+  return gradient.map((row) => {
+    const sum = new Array(others[0].length).fill(0);
+    row.forEach((slope, j) => {
+      if (slope) for (let d = 0; d < sum.length; d++) sum[d] += slope * others[j][d];
+    });
+    return sum;
+  });
+}
+
 // Adam for a matrix of parameters, changed in place.
-function adam(parameters) {
+function adam(parameters, rate) {
   const [first, second] = [zeros(parameters), zeros(parameters)];
   let count = 0;
   return (gradient) => {
@@ -109,9 +120,22 @@ function adam(parameters) {
       const slope = gradient[i][d];
       first[i][d] = BETA1 * first[i][d] + (1 - BETA1) * slope;
       second[i][d] = BETA2 * second[i][d] + (1 - BETA2) * slope ** 2;
-      row[d] -= ((LEARNING_RATE / corrected1) * first[i][d]) / (Math.sqrt(second[i][d] / corrected2) + EPSILON);
+      row[d] -= ((rate / corrected1) * first[i][d]) / (Math.sqrt(second[i][d] / corrected2) + EPSILON);
     }));
   };
+}
+
+// The two main axes of rows, by orthogonal iteration.
+function mainAxes(rows) {
+  const means = rows[0].map((_, d) => total(rows.map((row) => row[d])) / rows.length);
+  const centered = rows.map((row) => row.map((value, d) => value - means[d]));
+  let axes = [means.map((_, d) => Math.sin(d + 1)), means.map((_, d) => Math.cos(2 * d + 1))];
+  for (let round = 0; round < AXES_ROUNDS; round++) {
+    const [first, second] = bySide(axes.map((axis) => centered.map((row) => dot(row, axis))), centered);
+    const [main] = normalize([first], "l2"), along = dot(second, main);
+    axes = [main, ...normalize([second.map((value, d) => value - along * main[d])], "l2")];
+  }
+  return axes;
 }
 
 // The states of a training, from before the first step to after the last. loss: name and settings of a loss.
@@ -119,7 +143,9 @@ function trainPoints(batch, loss, steps = 100) {
   const pairs = batch.queries.length, normalization = loss.name === "bsc" ? loss.normalization : "l2";
   const vectors = [...batch.queries, ...batch.documents].map((row) => [...row]);
   const logTemperature = [[Math.log(loss.temperature ?? 1)]];
-  const stepVectors = adam(vectors), stepTemperature = adam(logTemperature);
+  const dimensions = vectors[0].length;
+  const stepVectors = adam(vectors, LEARNING_RATE / Math.sqrt(Math.max(1, dimensions / 2)));
+  const stepTemperature = adam(logTemperature, LEARNING_RATE);
   const trace = { points: [], moves: [], similarity: [], loss: [], temperature: loss.temperature ? [] : null, correct: [], gap: [] };
   for (let step = 0; step <= steps; step++) {
     logTemperature[0][0] = clamp(logTemperature[0][0], LOWEST_LOG_TEMPERATURE, HIGHEST_LOG_TEMPERATURE);
@@ -127,7 +153,6 @@ function trainPoints(batch, loss, steps = 100) {
     const now = { ...batch, queries: vectors.slice(0, pairs), documents: vectors.slice(pairs) };
     const { value, gradient, byLogTemperature } = pairLoss(now, loss, temperature);
     const [left, right] = [now.queries, now.documents].map((side) => normalize(side, normalization));
-    const bySide = (rows, others) => rows.map((row) => others[0].map((_, d) => total(row.map((g, j) => g * others[j][d]))));
     const slopes = [
       ...throughNormalization(now.queries, bySide(gradient, right), normalization),
       ...throughNormalization(now.documents, bySide(transpose(gradient), left), normalization)];
@@ -143,6 +168,10 @@ function trainPoints(batch, loss, steps = 100) {
       row[i] - Math.max(...row.filter((_, j) => batch.document_ids[j] !== batch.document_ids[i])))));
     stepVectors(slopes);
     if (loss.learn_temperature) stepTemperature([[byLogTemperature]]);
+  }
+  if (dimensions > 2) {
+    const axes = mainAxes(trace.points.filter((_, step) => step % AXES_EVERY === 0).flat());
+    for (const name of ["points", "moves"]) trace[name] = trace[name].map((rows) => rows.map((row) => axes.map((axis) => dot(row, axis))));
   }
   return trace;
 }

@@ -218,9 +218,8 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
         st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
         return
     losses = [_toy_loss(one, state.settings, learn) for one in (name, second) if one]
-    in_browser = link().source == "circle" and not words
     key = f"{batch.title} {hash((batch.query_texts, batch.document_texts, batch.queries.tobytes()))}"
-    traces = None if in_browser else [_train(loss.model_dump(), words, key, _batch=batch) for loss in losses]
+    traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
     player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
 
 
@@ -238,11 +237,10 @@ def _move_points() -> None:
 
 
 @st.cache_data(max_entries=16, show_spinner="Training the toy batch …")
-def _train(config: dict[str, Any], words: bool, batch_key: str, _batch: LabBatch) -> Any:
-    from bsc_core.lab.toy_training import train_points, train_tokens
+def _train_words(config: dict[str, Any], batch_key: str, _batch: LabBatch) -> Any:
+    from bsc_core.lab.toy_training import train_tokens
 
-    loss = LOSS_CONFIGS[config["name"]].model_validate(config)
-    return (train_tokens if words else train_points)(_batch, loss)  # type: ignore[arg-type]
+    return train_tokens(_batch, LOSS_CONFIGS[config["name"]].model_validate(config))  # type: ignore[arg-type]
 
 
 def write_link(state: LabState) -> None:

@@ -3,6 +3,11 @@ const SVG = "http://www.w3.org/2000/svg";
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }; // rows, columns
 const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
 const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+// The rows of a matrix from `pack_matrix` in mount.py.
+function rowsOf({ type, columns, bytes }) {
+  const values = new { float32: Float32Array, float64: Float64Array }[type](bytesOf(bytes).buffer);
+  return Array.from({ length: values.length / columns }, (_, row) => Array.from(values.subarray(row * columns, (row + 1) * columns)));
+}
 const rgbOf = (color) => [1, 3, 5].map((start) => parseInt(color.slice(start, start + 2), 16));
 const number = (value, digits = 3) => (Object.is(value, -0) || Math.abs(value) < 0.5 * 10 ** -digits
   ? (0).toFixed(digits) : value.toFixed(digits)).replace("-", "\u2212");

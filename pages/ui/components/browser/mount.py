@@ -1,5 +1,6 @@
 """Components of JavaScript and CSS files; each script can use the functions of dom.js."""
 
+import base64
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ def mount(name: str, root: str, *scripts: Path) -> Callable[..., Any]:
         css="\n".join([f".{root} {{ {variables} }}", *(path.read_text(encoding="utf-8") for path in styles)]),
         js="\n".join(path.read_text(encoding="utf-8") for path in (HERE / "dom.js", *scripts)),
     )
+
+
+def pack_matrix(matrix: np.ndarray) -> dict[str, Any]:
+    """Return a matrix (N, D) for `rowsOf` in dom.js; its numbers are exact."""
+    single = matrix.astype("<f4")
+    kind, values = ("float32", single) if (single == matrix).all() else ("float64", matrix.astype("<f8"))
+    return {"type": kind, "columns": matrix.shape[1], "bytes": base64.b64encode(values.tobytes()).decode()}
 
 
 _MATRIX = mount("bsc_lab_batch_matrix", "batch", HERE / "canvas.js", HERE / "heatmap.js")
