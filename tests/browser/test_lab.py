@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator, WebSocket, expect
 
 from bsc_core.lab.lessons import LESSONS
 from bsc_core.lab.presets import preset_batch
 from bsc_core.lab.settings import explain_batch
 from bsc_core.losses.explain import Explanation
+from tests.helpers.waiting import PATIENCE_MS
 
+QUIET_MS = 1000  # longer than a browser waits until it sends a value
 SOME_NUMBER = re.compile(r"\d")
 COUNT_RERUNS = """
 window.runs = 0;
@@ -103,6 +105,43 @@ def test_dragging_the_temperature_redraws_without_a_rerun_and_writes_the_link_at
     expect(summary).not_to_contain_text("At temperature 0.1,")
     expect(page).to_have_url(re.compile(re.escape(f"temperature={temperatures[-1]:.4g}")))
     np.testing.assert_allclose(shown(board, "probability"), result.rows, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "lesson", "slider"),
+    [("learn", "", "Temperature τ"), ("lessons", "temperature", "Temperature"), ("lessons", "margins", "Margin")],
+)
+def test_the_server_gets_no_message_while_a_slider_is_dragged_and_one_when_it_is_released(
+    visit, name: str, lesson: str, slider: str
+) -> None:
+    page, sockets, messages = visit.page, [], []
+
+    def collect(socket: WebSocket) -> None:
+        sockets.append(socket)
+        for event in ("framesent", "framereceived"):
+            socket.on(event, lambda message: messages.append(message))
+
+    page.on("websocket", collect)
+    visit.open(name, **({"lesson": lesson} if lesson else {}))
+    handle = page.get_by_role("slider", name=slider)
+    handle.scroll_into_view_if_needed()
+    track = (handle if name == "learn" else page.get_by_test_id("stSlider").get_by_role("group")).bounding_box()
+    assert track is not None
+    assert messages
+    middle, start = track["y"] + track["height"] / 2, handle.input_value()
+    page.mouse.move(track["x"] + 0.3 * track["width"], middle)
+    page.mouse.down()
+    page.wait_for_timeout(QUIET_MS)  # the first run of the page is over
+    messages.clear()
+    values = []
+    for share in (0.4, 0.5, 0.6, 0.7, 0.8):
+        page.mouse.move(track["x"] + share * track["width"], middle)
+        values.append(handle.input_value())
+    page.wait_for_timeout(QUIET_MS)
+    assert messages == []
+    assert len({start, *values}) > 3
+    with sockets[-1].expect_event("framesent", timeout=PATIENCE_MS):
+        page.mouse.up()
 
 
 def test_a_cell_is_pinned_by_click_and_by_keyboard_with_its_formula(visit) -> None:
