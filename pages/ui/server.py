@@ -6,7 +6,6 @@
 import argparse
 import base64
 import gzip
-import gzip
 import hashlib
 import json
 import os

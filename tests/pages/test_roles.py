@@ -27,7 +27,7 @@ from bsc_core.users import (
     write_dataset_access,
 )
 from pages.ui.batches import source
-from pages.ui.components import data_cache, users
+from pages.ui.components import data_cache, sidebar_jobs, users
 from pages.ui.data import uploads
 from pages.ui.findings import cards
 from tests.helpers.pages import click, open_app, open_page, open_page_in_app, page_text, queued_configs
@@ -95,6 +95,18 @@ def test_students_see_shared_finished_runs_only(sign_in: SignIn, finished: Run) 
     app = open_page("runs", run=finished.id)
     assert not app.exception
     assert {tab.label for tab in app.tabs} == {"Overview", "Curves", "First batch"}
+
+
+def test_users_do_not_see_the_active_runs_that_others_have_read(
+    sign_in: SignIn, finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sidebar_jobs, "MAX_AGE", 3600.0)
+    own(finished, BEN)
+    finished.update_status(state="queued")
+    sign_in(BEN)
+    assert "No run is active." not in page_text(open_page("lessons"))
+    sign_in(EVA)
+    assert "No run is active." in page_text(open_page("lessons"))
 
 
 def test_members_read_a_shared_run_and_change_their_own(

@@ -8,7 +8,7 @@ from streamlit.errors import StreamlitPageNotFoundError
 
 from bsc_core import formatting
 from bsc_core.runs import Run, RunStatus
-from pages.ui.components import data_cache
+from pages.ui.components import data_cache, users
 
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
 SHOWN = 5
@@ -25,18 +25,22 @@ def draw() -> None:
 
 
 def _active(max_age: float = 0.0) -> list[tuple[Run, RunStatus]]:
-    """Return the active runs, running ones first; all sessions share a list of at most this age in seconds."""
+    """Return the active runs that the user sees, running ones first; all sessions of a user share the list.
+
+    max_age: age in seconds up to which a list is not read again.
+    """
     store, read, now = data_cache.run_store(), _latest(), time.monotonic()
-    if store.root not in read or now - read[store.root][0] >= max_age:
+    key = store.root, users.current_user().name
+    if key not in read or now - read[key][0] >= max_age:
         runs = [(run, run.status()) for run in store.list()]
         active = [(run, status) for run, status in runs if status.state in ACTIVE]
-        read[store.root] = now, sorted(active, key=lambda job: (ACTIVE.index(job[1].state), job[1].created))
-    return read[store.root][1]
+        read[key] = now, sorted(active, key=lambda job: (ACTIVE.index(job[1].state), job[1].created))
+    return read[key][1]
 
 
 @st.cache_resource
-def _latest() -> dict[Path, tuple[float, list[tuple[Run, RunStatus]]]]:
-    """Return when the active runs of a runs folder were read last, and the result."""
+def _latest() -> dict[tuple[Path, str], tuple[float, list[tuple[Run, RunStatus]]]]:
+    """Return when the active runs of a runs folder were read last for a user, and the result."""
     return {}
 
 
