@@ -12,13 +12,13 @@ from pages.ui.components import data_cache, users
 
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
 SHOWN = 5
-UPDATE_INTERVAL = "2s"
+UPDATE_INTERVAL = "5s"  # every page of every session updates; the Runs page updates faster
 MAX_AGE = 1.0  # seconds after which an update reads the runs again
 WIDE = 18  # characters of a link that fit into the sidebar
 
 
 def draw() -> None:
-    """Draw the active jobs in the sidebar, updated every 2 seconds while there are any."""
+    """Draw the active jobs in the sidebar, updated every 5 seconds while there are any."""
     with st.sidebar:
         refreshing = bool(_active())
         st.fragment(_jobs, run_every=UPDATE_INTERVAL if refreshing else None)(refreshing)
