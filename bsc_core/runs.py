@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
@@ -29,6 +30,7 @@ from bsc_core.errors import ModelError, RunError, RunNotFoundError
 from bsc_core.files import as_json, atomic_write, sync
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
+_STEP_LINE = re.compile(rb'\{"kind": ?"step"')
 DRAFT = ".new-"  # prefix of the hidden folder of a run that is being created
 
 # Names of JSON documents
@@ -184,6 +186,7 @@ class RunStatus:
 _STATUS: TypeAdapter[RunStatus] = TypeAdapter(RunStatus)
 
 
+@lru_cache(maxsize=8192)  # the same for an unchanged file, of which a page reads many several times
 def status_from_json(content: bytes) -> RunStatus:
     """Parse a status; unknown fields are ignored. Raises ValueError if the content is not a valid status."""
     if "state" not in _parse(content, _OBJECT):
@@ -299,8 +302,12 @@ class Run:
         with self.metrics_file.open("ab") as file:
             file.write(as_json(values) + b"\n")
 
-    def metrics(self, start_byte: int = 0) -> tuple[list[dict[str, Any]], int]:
+    def metrics(self, start_byte: int = 0, *, max_steps: int | None = None) -> tuple[list[dict[str, Any]], int]:
         """Read metrics from a byte offset; an incomplete last line is read by the next call.
+
+        Args:
+            start_byte: Offset of the first line.
+            max_steps: Of more lines than this, return the lines of evaluations and plans, and evenly spaced steps.
 
         Returns the lines, and the offset for the next call. Raises RunError if a line is not valid JSON.
         """
@@ -311,8 +318,14 @@ class Run:
             lines, _, _ = file.read().rpartition(b"\n")
         if not lines:
             return [], start_byte
+        separate = lines.split(b"\n")
+        if max_steps is not None and len(separate) > max_steps:
+            stride = -(-len(separate) // max_steps)
+            separate = [
+                line for number, line in enumerate(separate) if number % stride == 0 or not _STEP_LINE.match(line)
+            ]
         try:
-            return [_parse(line, _METRICS) for line in lines.split(b"\n")], start_byte + len(lines) + 1
+            return [_parse(line, _METRICS) for line in separate], start_byte + len(lines) + 1
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error}); restore it, or launch the "

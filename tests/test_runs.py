@@ -228,3 +228,18 @@ def test_the_log_shows_its_last_lines_and_the_last_state_of_a_progress_bar(run: 
 def test_a_long_log_is_read_from_its_end_only(run: Run) -> None:
     run.log_file.write_text("".join(f"line {number}\n" for number in range(200_000)))
     assert run.log_tail(2) == ["line 199998", "line 199999"]
+
+
+def test_of_very_many_steps_a_sample_is_read_with_every_evaluation(tmp_path):
+    run = RunStore(tmp_path).create(CONFIG)
+    lines = [{"kind": "step", "step": step} for step in range(1, 1001)]
+    lines.insert(333, {"kind": "evaluation", "epoch": 1, "dev": {"mrr": 0.5}})
+    for line in lines:
+        run.append_metrics(line)
+    every, end = run.metrics()
+    assert len(every) == 1001
+    sample, sample_end = run.metrics(max_steps=100)
+    assert sample_end == end
+    assert [line for line in sample if line["kind"] == "evaluation"] == [lines[333]]
+    assert 90 <= len(sample) <= 101
+    assert run.metrics(max_steps=1001)[0] == every

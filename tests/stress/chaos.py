@@ -118,7 +118,7 @@ def check_end(chaos: Chaos, run_id: str) -> tuple[str, str] | None:
         return ("wrong state", f"{message}, without a cause")
     explained = (
         (status.state == "stopped" and "stopped" in harm)
-        or (status.state in ("lost", "failed") and harm & {"killed", "read-only"})
+        or (status.state in ("lost", "failed") and harm & {"killed", "read-only", "suspended"})
         or (status.state == "failed" and CAUSES.get(kind, "\0") in (status.error or ""))
         or (
             status.state == "failed"

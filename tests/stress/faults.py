@@ -175,10 +175,8 @@ class Chaos:
     def make_read_only(self) -> None:
         """Mount the runs folder read-only over itself for two seconds; open files can still be written."""
         root = str(self.store.root)
-        if subprocess.run(["mount", "--bind", root, root], capture_output=True, check=False).returncode:
-            self.unavailable.add("file system read-only for 2 s")  # needs the right to mount
+        if not self._mount_read_only(root):
             return
-        subprocess.run(["mount", "-o", "remount,ro,bind", root], check=True)
         try:
             end = time.monotonic() + READ_ONLY_SECONDS
             while time.monotonic() < end:
@@ -192,6 +190,20 @@ class Chaos:
                 if not run.status().is_finished:
                     self.harmed.setdefault(run.id, set()).add("read-only")
             subprocess.run(["umount", "--lazy", root], check=True)
+
+    def _mount_read_only(self, root: str) -> bool:
+        """Return whether the folder is read-only now; a process that opens a file meanwhile prevents it."""
+        for _ in range(20):
+            if subprocess.run(["mount", "--bind", root, root], capture_output=True, check=False).returncode:
+                self.unavailable.add("file system read-only for 2 s")  # needs the right to mount
+                return False
+            if not subprocess.run(
+                ["mount", "-o", "remount,ro,bind", root], capture_output=True, check=False
+            ).returncode:
+                return True
+            subprocess.run(["umount", "--lazy", root], check=True)
+        self.unavailable.add("file system read-only for 2 s, once")
+        return False
 
     def start_supervisors(self) -> None:
         start_supervisor(self.store)

@@ -168,8 +168,8 @@ def file_stamps(*paths: Path | str | None) -> FileStamps:
     return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in existing)
 
 
-def shared_value(kind: str, key: Hashable, compute: Callable[[], Value]) -> Value:
-    """Return a value that all sessions share; the oldest of CACHE_SIZE values of its kind is dropped.
+def shared_value(kind: str, key: Hashable, compute: Callable[[], Value], *, size: int = CACHE_SIZE) -> Value:
+    """Return a value that all sessions share; the oldest of `size` values of its kind is dropped.
 
     Unlike `st.cache_resource`, elements that `compute` draws (progress bars) are not replayed, and None is not cached.
     """
@@ -178,7 +178,7 @@ def shared_value(kind: str, key: Hashable, compute: Callable[[], Value]) -> Valu
         return cache[key]
     value = compute()
     if value is not None:
-        while len(cache) >= CACHE_SIZE:
+        while len(cache) >= size:
             cache.pop(next(iter(cache)), None)
         cache[key] = value
     return value

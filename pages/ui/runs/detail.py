@@ -147,7 +147,9 @@ def _draw_curves(run: Run, status: RunStatus) -> None:
         with cell:
             _draw_curve(run, rows, field)
     display.csv_button(
-        lambda: [{name: row[name] for name in row if name != "kind"} for row in rows if row.get("kind") == "step"],
+        lambda: [
+            {name: row[name] for name in row if name != "kind"} for row in run.metrics()[0] if row.get("kind") == "step"
+        ],
         name=f"steps.{run.id}",
         key=f"runs.steps.{run.id}",
     )

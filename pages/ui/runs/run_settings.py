@@ -1,7 +1,6 @@
 """Settings of the listed runs: those that differ are columns of the table, and values by which it is filtered."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import streamlit as st
 
@@ -22,6 +21,7 @@ SEED = "training.seed"
 NOT_COLUMNS = ("data.", "name", "training.seeds")
 MAX_COLUMNS = 8
 MAX_VALUES = 12  # of a column that offers its values in the filter
+MAX_CACHED = 10_000  # settings of runs in memory
 FILTER = "filter"
 
 Settings = Mapping[str, str]  # column -> value
@@ -34,8 +34,9 @@ def load_settings(runs: Sequence[Run]) -> dict[str, Settings]:
 
 
 def _settings(run: Run, names: dict[str, str]) -> Settings:
+    key = str(run.folder), data_cache.file_stamps(run.folder / "config.json")
     try:
-        data, values = _config(str(run.folder), data_cache.file_stamps(run.folder / "config.json"))
+        data, values = data_cache.shared_value("run_settings", key, lambda: _config(run), size=MAX_CACHED)
     except BscError:
         return {}
     if data not in names:
@@ -43,10 +44,9 @@ def _settings(run: Run, names: dict[str, str]) -> Settings:
     return {DATASET: names[data], **values}
 
 
-@st.cache_resource(max_entries=1000, show_spinner=False)
-def _config(folder: str, stamps: data_cache.FileStamps) -> tuple[str, Settings]:
+def _config(run: Run) -> tuple[str, Settings]:
     """Return the data section of a run's config as JSON, and its other settings as text."""
-    config = Run(Path(folder)).config()
+    config = run.config()
     values = {key: value for key, value in flatten(config).items() if not key.startswith(NOT_COLUMNS)}
     ordered = {**{key: values[key] for key in MAIN_COLUMNS if key in values}, **values}
     return config.data.model_dump_json(), {MAIN_COLUMNS.get(key, key): format_value(ordered[key]) for key in ordered}

@@ -19,6 +19,7 @@ SAVED_GROUP = "runs.group.saved"
 ALL_RUNS = "All runs"
 UPDATE_INTERVAL = "2s"
 CURRENT_TABLE = "runs.table.current"  # the key of the table that the page shows
+MAX_STEPS = 20_000  # that curves are drawn from
 HEIGHT, HEIGHT_WITH_RUN = 300, 182  # pixels
 MAX_COMPARED = 24
 METRIC_ORDER = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
@@ -240,10 +241,10 @@ def _dev_values(run: Run, metric: str | None) -> list[float]:
 
 
 def metric_rows(run: Run) -> list[dict[str, Any]]:
-    """Return all rows of a run's metrics file; of a file read before, only new bytes are read."""
+    """Return the rows of a run's metrics file, of very many steps a sample; only new bytes are read again."""
     cache: dict[str, tuple[list[dict[str, Any]], int]] = st.session_state.setdefault("runs.metrics", {})
     rows, start = cache.get(run.id, ([], 0))
-    new, end = run.metrics(start)
+    new, end = run.metrics(start, max_steps=MAX_STEPS)
     cache[run.id] = (rows + new, end)
     return cache[run.id][0]
 
