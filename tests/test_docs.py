@@ -20,6 +20,14 @@ def test_the_reference_pages_are_up_to_date(page: str):
     assert (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8") == script[page]()
 
 
+def test_every_package_of_the_default_install_is_listed_with_its_license():
+    script = runpy.run_path(str(ROOT / "docs" / "make_licenses.py"))
+    names = {name for name in script["packages"]() if not name.startswith(("nvidia-", "cuda-", "triton"))}
+    assert {"torch", "numpy", "streamlit"} <= names
+    assert names - script["listed"]() == set()
+    assert "| not stated |" not in script["PAGE"].read_text(encoding="utf-8")
+
+
 def test_every_loss_stands_in_every_table():
     from bsc_core.config import LOSS_CONFIGS
     from bsc_core.integrations import sentence_transformers
