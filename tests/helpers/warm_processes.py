@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from multiprocessing.context import BaseContext
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import patch
 
 from tests.helpers.waiting import PATIENCE_SECONDS
 
@@ -46,7 +48,9 @@ class WarmProcess:
         files = tuple(map(str, self._files))
         words = ["-c", *map(str, arguments)]
         self._process = _context().Process(target=_execute, args=(code, words, files, variables))
-        self._process.start()
+        # Tests of pages leave the script of a page as the main module, which a new process would execute.
+        with patch.dict(sys.modules, {"__main__": ModuleType("__main__")}):
+            self._process.start()
 
     def wait(self, timeout: float) -> int:
         """Wait for the end and return the exit status, the negative number of a signal. Kills it after the timeout."""
