@@ -1,11 +1,11 @@
-"""Reaction times of a class: clients that speak the websocket protocol of the app open a page and act every 5 seconds.
+"""Response times of a class: clients open a page by the websocket protocol of the app and act every 5 seconds.
 
     python benchmarks/class.py [--clients 30 100] [--seconds 180] [--page lessons] [--train]
 
 Each number of clients has a new server, started by `bsc app`. A client opens the page at a random time within a minute,
-fetches the files that Chromium requests on a first visit, and acts until the time is over. A reaction lasts until the
-last message of the script run. With --train, a run on the sample data trains meanwhile; its speed is compared with that
-before and after the class. Needs the test extras and Chromium (`python tests/browser/chromium.py`).
+fetches the files that Chromium requests on a first visit, and acts until the time is over. A response ends with the
+last message of the script run. With --train, a run on the sample data trains at the same time; its speed is compared
+with that before and after the class. Needs the test extras and Chromium (`python tests/browser/chromium.py`).
 """
 
 from __future__ import annotations
@@ -368,7 +368,7 @@ def main() -> None:
     arguments.add_argument("--clients", type=int, nargs="+", default=[30])
     arguments.add_argument("--seconds", type=float, default=180.0, help="from the first client to the last reaction")
     arguments.add_argument("--page", choices=VISITS, default="lessons")
-    arguments.add_argument("--train", action="store_true", help="train on the sample data meanwhile")
+    arguments.add_argument("--train", action="store_true", help="train on the sample data at the same time")
     arguments.add_argument("--seed", type=int, default=0)
     options = arguments.parse_args()
     files = first_visit(options.page)
@@ -376,10 +376,10 @@ def main() -> None:
         "page",
         "clients",
         "refused",
-        "first page, s (median / 95% / most)",
-        "reaction, s (median / 95% / most)",
-        "MB of a session, most",
-        "MiB of a session",
+        "first page, s (median / p95 / max)",
+        "response, s (median / p95 / max)",
+        "MB per session, max",
+        "MiB per session",
         "errors",
         "speed of the run",
         "cores: server, clients, run, others",

@@ -47,8 +47,8 @@ class TaskProgress:
 def start(folder: Path, module: str, request: Any, environment: Mapping[str, str] | None = None) -> None:
     """Start `python -m MODULE FOLDER`, unless this process has started it before.
 
-    While the maximum number of tasks is running, the task is not started: its progress has an error that says so, and
-    the next call tries again.
+    If the maximum number of tasks is running, the task is not started, its progress contains an error, and the next
+    call tries again.
 
     folder: created if missing. module: its main function calls `run_task`, which reads the request. environment:
     variables added to those of this process.
@@ -59,9 +59,7 @@ def start(folder: Path, module: str, request: Any, environment: Mapping[str, str
         atomic_write(folder / REQUEST, as_json(request))
         running = sum(child.poll() is None for child in _children.values())
         if running >= max_tasks():
-            error = (
-                f"this server already runs {plural(running, 'background task')}, the most that it allows; wait a minute"
-            )
+            error = f"this server already runs {plural(running, 'background task')}, its maximum; wait a minute"
             return write_progress(folder, 0, 1, "waiting", error=f"{error}, then try again")
         (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}

@@ -76,7 +76,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield draft
         sync(draft)
         draft.replace(path)
-        sync(path.parent)  # a power cut does not undo the new name
+        sync(path.parent)  # so that the new name survives a power cut
     finally:
         with suppress(OSError):
             draft.unlink()

@@ -9,9 +9,9 @@ _CONTROLS = {
 
 
 def printable(text: str) -> str:
-    """Write control characters, except tab and line feed, and marks of the writing direction as escape sequences.
+    """Return a text with control characters, except tab and line feed, and direction marks as escape sequences.
 
-    A text of a data file could otherwise clear the terminal, color it or change the order of what is shown.
+    Otherwise a text of a data file could clear or color the terminal, or reverse the order of its characters.
     """
     return text.translate(_CONTROLS)
 

@@ -89,7 +89,7 @@ class _MetricsLine(BaseModel, extra="allow"):
 
 
 class _Result(BaseModel):
-    """Values of the result of a split besides its arrays."""
+    """Results of a split, without the arrays, which have separate files."""
 
     digest: str
     labeled: bool = False
@@ -125,8 +125,8 @@ def _checked(content: bytes, schema: TypeAdapter[_Type]) -> _Type:
         return schema.validate_json(content, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from None
+        location = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{location}: {first['msg']}" if location else first["msg"]) from None
 
 
 def _parse(content: bytes, schema: TypeAdapter[Any]) -> Any:
@@ -186,7 +186,7 @@ class RunStatus:
 _STATUS: TypeAdapter[RunStatus] = TypeAdapter(RunStatus)
 
 
-@lru_cache(maxsize=8192)  # the same for an unchanged file, of which a page reads many several times
+@lru_cache(maxsize=8192)  # a page reads the statuses of many unchanged runs several times
 def status_from_json(content: bytes) -> RunStatus:
     """Parse a status; unknown fields are ignored. Raises ValueError if the content is not a valid status."""
     if "state" not in _parse(content, _OBJECT):
@@ -307,9 +307,13 @@ class Run:
 
         Args:
             start_byte: Offset of the first line.
-            max_steps: Of more lines than this, return the lines of evaluations and plans, and evenly spaced steps.
+            max_steps: If there are more lines, return those of evaluations and plans, and evenly spaced steps.
 
-        Returns the lines, and the offset for the next call. Raises RunError if a line is not valid JSON.
+        Returns:
+            The lines, and the offset for the next call.
+
+        Raises:
+            RunError: A line is not valid.
         """
         if not self.metrics_file.exists():
             return [], start_byte
@@ -473,7 +477,7 @@ class RunStore:
                 fill(Run(draft, self._clock))
             draft.rename(run.folder)
             sync(self.root)
-        except BaseException as error:  # another process created it meanwhile, or writing failed
+        except BaseException as error:  # another process created it at the same time, or writing failed
             shutil.rmtree(draft, ignore_errors=True)
             if not (isinstance(error, OSError) and run.folder.exists()):
                 raise

@@ -27,9 +27,9 @@ from bsc_core.runs import Run, RunStore
 
 USERS_FILE = "users.toml"
 AUDIT_FILE = "audit.jsonl"
-ACCESS = "access"  # name of the JSON document of a run with its owner and who else sees it
-SHARED = "BSC_SHARED"  # environment variable of a shared app: the runs folder with the file of users
-USER_HEADER = "X-Bsc-User"  # request header in which the server tells the pages who is signed in
+ACCESS = "access"  # name of the JSON document with the owner of a run and the users it is shared with
+SHARED = "BSC_SHARED"  # environment variable: runs folder of a shared app, with its file of users
+USER_HEADER = "X-Bsc-User"  # request header with the name of the signed-in user; set by the server only
 EVERYONE = "*"
 WEEK = 7 * 24 * 3600.0  # seconds
 _KEY_BYTES = 32
@@ -124,9 +124,10 @@ def _first_problem(error: ValidationError) -> str:
 
 
 def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str | None:
-    """Add a user or replace the role and the key of one; return the key of a user without an email address.
+    """Add a user, or replace the role, the email address and the key of an existing one.
 
-    The key is stored as a hash only, so it cannot be shown again.
+    Returns:
+        The key; None for a user with an email address. Only its hash is stored, so it cannot be shown again.
 
     Raises:
         ConfigError: The name is invalid.
@@ -148,7 +149,7 @@ def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str
 
 
 def remove_user(root: Path, name: str) -> None:
-    """Remove a user; their runs stay. Raises InputError if there is none of this name."""
+    """Remove a user but not their runs. Raises InputError if there is no user of this name."""
     users = read_users(root)
     if users.pop(name, None) is None:
         raise InputError(f"there is no user {name}; see `bsc users list`")
@@ -170,18 +171,18 @@ def key_hash(key: str) -> str:
 
 
 def user_with_key(users: Iterable[User], key: str) -> User | None:
-    """Return the user whose secret key this is; None if there is none."""
+    """Return the user with this secret key; None if there is none."""
     digest = key_hash(key)
     return next((user for user in users if user.key_sha256 and hmac.compare_digest(user.key_sha256, digest)), None)
 
 
 def user_with_email(users: Iterable[User], email: str) -> User | None:
-    """Return the user with an email address, compared without upper and lower case; None if there is none."""
+    """Return the user with this email address, ignoring case; None if there is none."""
     return next((user for user in users if user.email and user.email.casefold() == email.casefold()), None)
 
 
 def write_audit(root: Path, user: str, action: str, subject: str = "", **details: Any) -> None:
-    """Append an event to the audit log: time, user, action, and the id or name that it is about."""
+    """Append an event to the audit log: time, user, action, and the id of the run or dataset (`subject`)."""
     root.mkdir(parents=True, exist_ok=True)
     event = {"time": round(time.time(), 3), "user": user, "action": action, "subject": subject, **details}
     handle = os.open(root / AUDIT_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -192,7 +193,7 @@ def write_audit(root: Path, user: str, action: str, subject: str = "", **details
 
 
 def run_access(run: Run) -> Access:
-    """Return who owns and sees a run; a damaged document makes it the owner's."""
+    """Return the owner of a run and who else may read it; with a damaged document, it belongs to the app's owner."""
     try:
         return Access.model_validate(run.read_json(ACCESS) or {})
     except (BscError, ValidationError):
@@ -200,7 +201,7 @@ def run_access(run: Run) -> Access:
 
 
 def share_run(run: Run, shared_with: Iterable[str]) -> None:
-    """Set the users who see a run besides its owner; `EVERYONE` includes students, once the run has finished."""
+    """Set the users who may read a run in addition to its owner. Students, part of `EVERYONE`, see finished runs."""
     run.write_json(ACCESS, run_access(run).model_copy(update={"shared_with": tuple(shared_with)}).model_dump())
 
 
@@ -212,7 +213,7 @@ class UserRuns(RunStore):
         self.user = user
 
     def create(self, config: RunConfig, run_id: str | None = None, fill: Callable[[Run], object] | None = None) -> Run:
-        """Create a run of this user; see `RunStore.create`. Raises RunNotFoundError if the id is another user's."""
+        """Create a run of this user; see `RunStore.create`. Raises RunNotFoundError if another user has the id."""
 
         def fill_owned(draft: Run) -> None:
             if not self.user.is_owner:
@@ -269,7 +270,7 @@ def check_quota(store: RunStore, user: User, number: int, *, threads: int) -> No
 
 
 def check_disk(store: RunStore, user: User, additional_bytes: int = 0) -> None:
-    """Check the disk quota of a member before more is written. Raises InputError that names the limit."""
+    """Check the disk quota of a member before a file is written. Raises InputError that names the limit."""
     if user.is_owner:
         return
     used = (disk_bytes(store, user) + additional_bytes) / 1e9
@@ -312,7 +313,7 @@ def _deleted_runs(store: RunStore, user: User) -> list[Run]:
 
 
 def dataset_access(folder: Path) -> Access:
-    """Return who owns and sees an uploaded dataset; a damaged document makes it the owner's."""
+    """Return the owner of an uploaded dataset and who else may read it; without a document, the app's owner."""
     try:
         return Access.model_validate(json.loads((folder / f"{ACCESS}.json").read_bytes()))
     except (OSError, ValueError):
@@ -320,5 +321,5 @@ def dataset_access(folder: Path) -> Access:
 
 
 def write_dataset_access(folder: Path, access: Access) -> None:
-    """Write who owns and sees an uploaded dataset."""
+    """Write the owner of an uploaded dataset and who else may read it."""
     atomic_write(folder / f"{ACCESS}.json", as_json(access.model_dump()))

@@ -74,7 +74,7 @@ def test_a_task_above_the_limit_says_so_and_starts_once_another_has_ended(
     start(second, module, 2)
     error = read_progress(second).error
     assert error is not None
-    assert "already runs 1 background task, the most that it allows" in error
+    assert "already runs 1 background task, its maximum" in error
     assert read_progress(first).error is None
     background_task.cancel(first)
     start(second, module, 2)

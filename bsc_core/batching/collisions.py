@@ -14,7 +14,7 @@ from bsc_core.types import Ids, Mask
 class KnownPairs:
     """Labels of all (query, document) pairs of a dataset, for lookup by batch.
 
-    A label holds for the query's text and for its query group. A pair labeled both ways counts as positive.
+    A label applies to the query's text and for its query group. A pair labeled both ways counts as positive.
     """
 
     def __init__(self, dataset: PairDataset) -> None:

@@ -124,21 +124,21 @@ def nearest_false_negatives(dataset: PairDataset, embeddings: Vectors, top: int 
     queries, documents = query_rows[number], document_rows[positions[number, column]]
     similar = paired_cosines(embeddings[dataset.document[queries]], embeddings[dataset.document[documents]])
     closer = scores[number, column] > positive_scores[number]
-    found = []
+    results = []
     for index, (query_row, document_row) in enumerate(zip(queries.tolist(), documents.tolist(), strict=True)):
         near = [_nearly_equal(dataset, ids, query_row, document_row) for ids in (dataset.document, dataset.query)]
-        holds = {
+        applies = {
             Reason.NEAR_DOCUMENT: near[0] or similar[index] >= NEARLY_EQUAL_COSINE,
             Reason.NEAR_QUERY: near[1],
             Reason.CLOSER: bool(closer[index]),
         }
-        if any(holds.values()):
+        if any(applies.values()):
             score, positive = float(scores[number[index], column[index]]), float(positive_scores[number[index]])
-            reasons = tuple(reason for reason, is_true in holds.items() if is_true)
-            found.append(LikelyFalseNegative(query_row, document_row, score, positive, reasons))
+            reasons = tuple(reason for reason, is_true in applies.items() if is_true)
+            results.append(LikelyFalseNegative(query_row, document_row, score, positive, reasons))
     order = list(Reason)
-    found.sort(key=lambda one: (order.index(one.reasons[0]), -one.similarity))
-    return found[:top]
+    results.sort(key=lambda one: (order.index(one.reasons[0]), -one.similarity))
+    return results[:top]
 
 
 def _nearly_equal(dataset: PairDataset, ids: Ids, first: int, second: int) -> bool:

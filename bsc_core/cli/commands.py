@@ -48,7 +48,7 @@ def app(arguments: argparse.Namespace) -> Outcome:
 def app_command(
     runs: Path, *, host: str | None = None, port: int | None = None, browser: bool = True
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command line and environment that open the app on a runs folder; with a host, to its users."""
+    """Return the command line and environment that open the app on a runs folder; host: address of a shared app."""
     from bsc_core.paths import app_folder
 
     folder = app_folder()

@@ -34,7 +34,9 @@ def make_parser() -> argparse.ArgumentParser:
 
     command = _command(commands, "app", app, report=False)
     command.add_argument(
-        "--host", metavar="ADDRESS", help="listen on this address, for the users of `bsc users` (default: localhost)"
+        "--host",
+        metavar="ADDRESS",
+        help="share the app on this address with the users of `bsc users` (default: localhost, without sign-in)",
     )
     command.add_argument("--port", type=_at_least_one, help="port of the server (default: 8501, or the next free one)")
     command.add_argument("--no-browser", action="store_true", help="open no browser window")
@@ -43,7 +45,9 @@ def make_parser() -> argparse.ArgumentParser:
     command.add_argument("action", nargs="?", choices=("list", "add", "remove"), default="list")
     command.add_argument("name", nargs="?", metavar="NAME", help="lower-case letters, digits, '.', '_' and '-'")
     command.add_argument("--role", choices=("owner", "member", "student"), help="what the user may do")
-    command.add_argument("--email", help="the user signs in with a provider (default: with a secret link)")
+    command.add_argument(
+        "--email", help="sign in with the account of this address at a provider (default: a secret link)"
+    )
     command.add_argument("--url", default="http://localhost:8501", help="address of the app in the link")
 
     _add_training(commands)

@@ -8,7 +8,7 @@ from bsc_core.config.losses import LOSS_CONFIGS
 from bsc_core.config.section import Section, all_sections, sections_in
 
 Location = tuple[int | str, ...]
-LONGEST_VALUE = 80  # characters of a value in a message
+MAX_VALUE_LENGTH = 80  # characters of a value in a message
 
 
 def explain(error: ValidationError) -> str:
@@ -27,13 +27,13 @@ def explain(error: ValidationError) -> str:
     if first["type"] == "value_error":
         section = field.rpartition(".")[0]
         return f"{section}: {message}" if section else message
-    return f"{field} is {_shown(first['input'])}; {message[0].lower()}{message[1:]}"
+    return f"{field} is {_shorten(first['input'])}; {message[0].lower()}{message[1:]}"
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     """Return a value as Python writes it, shortened to one line of a message."""
     text = repr(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"
 
 
 def _walk(root: type[Section] | None, location: Location) -> tuple[list[str], type[Section] | None]:
@@ -74,7 +74,6 @@ def _unknown_loss(field: str, value: Any, expected: str | None) -> str:
     names = expected.replace("'", "") if expected else ", ".join(LOSS_CONFIGS)
     if isinstance(value, dict):
         name = f"{field}.name" if field else "name"
-        return f"{name} is {_shown(value.get('name'))}; it must be one of {names}"
-    return (
-        f'{field or "the loss"} is {_shown(value)}; write a section with a name, such as name = "bsc" (one of {names})'
-    )
+        return f"{name} is {_shorten(value.get('name'))}; it must be one of {names}"
+    section = 'write a section with a name, such as name = "bsc"'
+    return f"{field or 'the loss'} is {_shorten(value)}; {section} (one of {names})"

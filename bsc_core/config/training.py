@@ -69,7 +69,7 @@ class TrainingConfig(Section):
     early_stopping_patience: int | None = Field(None, ge=1)
     """Epochs without improvement of the dev metric before training stops; none: off."""
     save_total_limit: int = Field(2, ge=1, title="Checkpoints to keep")
-    """Number of newest checkpoints that are kept."""
+    """Number of newest checkpoints; older ones are deleted."""
     report_to: tuple[Literal["trackio", "mlflow", "tensorboard", "wandb"], ...] = ()
     """Experiment trackers that receive every step and evaluation; must be installed."""
     save_steps: int | None = Field(None, ge=1)

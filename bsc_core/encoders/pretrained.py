@@ -125,7 +125,7 @@ def _check_tokenizer_file(path: Path, *, is_needed: bool) -> None:
 
 
 def _check_sizes(part: Path) -> None:
-    """Check the sizes in the config of a transformer against its weights, before a model of these sizes is built."""
+    """Compare the sizes in the config of a transformer with its weights, before a model of these sizes is built."""
     config_file = part / "config.json"
     config = _json_of(config_file) if config_file.is_file() else {}
     if not isinstance(config, dict):

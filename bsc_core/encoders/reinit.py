@@ -1,7 +1,7 @@
 """Re-initialization of a transformer's upper layers before training.
 
 Zhang et al., Revisiting Few-sample BERT Fine-tuning, ICLR 2021 (arXiv 2006.05987): the upper layers are specialized for
-the previous task, and training can start from a better point without them.
+the previous task, and fine-tuning can improve if they start from random weights.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class Scheduler:
             return False
 
     def _start(self, run: Run, active: list[Run]) -> bool:
-        """Start a claimed run. Returns False if it was stopped meanwhile, failed to start, or has to wait again."""
+        """Start a claimed run. Returns False if it has been stopped, failed to start, or has to wait again."""
         if not claim_start(run):
             return False
         self.started += 1

@@ -36,7 +36,7 @@ class LabLink:
     compare: LabSettings | None = None
     pinned: tuple[int, int] | None = None
     watch: str = ""  # loss of the toy training, "" for none
-    second_loss: str = ""  # a second loss beside it, "" for none
+    second_loss: str = ""  # the second loss of a comparison, "" for none
     learn_temperature: bool = False  # whether the toy training updates the temperature
     words: bool = False  # whether the toy training updates token vectors instead of free points
 

@@ -66,7 +66,7 @@ def explain(
         labels: (B,) in [0, 1]; None if all pairs are positive.
         config: Settings of the loss.
         threshold: Used if the config has none.
-        query_ids: (B,), required unless config.duplicates is "keep"; with a mask, they tell which cells have a label.
+        query_ids: (B,), required unless config.duplicates is "keep"; with a mask, they select the labeled cells.
         document_ids: (B,), likewise.
         guide: Vectors of the guide, (B, G) of the queries and (B + K, G) of the documents; required for mask = guide.
 

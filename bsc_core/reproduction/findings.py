@@ -93,7 +93,7 @@ def reproduce(
 
 
 def first_settings_hash(claim: Claim, form: FormName, runs: Path) -> str:
-    """Return the hash of the claim's settings at its first run in a runs folder; stored now if this is the first."""
+    """Return the hash of the claim's settings at its first run in a runs folder; stores it if this is the first."""
     path = runs / FINDINGS_FOLDER / f"{file_stem(claim.name, form)}.sha256"
     if not path.is_file():
         atomic_write(path, claim.settings_hash())
@@ -101,7 +101,10 @@ def first_settings_hash(claim: Claim, form: FormName, runs: Path) -> str:
 
 
 def add_predictions(finding: Finding, earlier: Finding | None) -> None:
-    """Add `planned` to each statement: the detectable difference predicted by a finding with other seeds, else None."""
+    """Add `planned` to each statement: the detectable difference predicted from `earlier`, a finding on the same data.
+
+    It is None without such a finding, and if that has the same number of seeds.
+    """
     comparable = earlier is not None and earlier["data"] == finding["data"] and len(earlier["seeds"]) > 1
     plan = None
     if earlier is not None and comparable and len(earlier["seeds"]) != len(finding["seeds"]):
@@ -129,7 +132,7 @@ def read_findings(folder: Path = PACKAGED_FINDINGS) -> dict[str, Finding]:
 
 
 def stored_finding(name: str, runs: Path) -> Finding | None:
-    """Return the finding of a claim's full form in a runs folder, else that of the package; None without either."""
+    """Return the finding of a claim in a runs folder, else that of the package, in full form; None without either."""
     return read_findings(runs / FINDINGS_FOLDER).get(name) or read_findings().get(name)
 
 

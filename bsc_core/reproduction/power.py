@@ -1,4 +1,4 @@
-"""Power of a claim's statements, predicted from the variance of stored runs before more are trained."""
+"""Power of a claim's statements with other numbers of seeds, predicted from the variance of stored runs."""
 
 from collections.abc import Iterator, Mapping
 from math import sqrt
@@ -18,24 +18,26 @@ MAX_SEEDS = 30
 
 
 def plan_power(finding: Mapping[str, Any], seeds: int | None = None) -> dict[str, Any]:
-    """Predict the detectable differences of a claim with other numbers of seeds, on the rows of a finding.
+    """Predict the differences that a claim detects with another number of seeds, on the rows of a finding.
 
-    The variance of a difference is that of the rows plus that of the seeds divided by their number. The variance
-    between seeds is from the metrics of the stored runs; that of the rows is the rest of the interval's variance.
+    The variance of a difference is the variance of the rows plus that between seeds divided by their number. The
+    variance between seeds is estimated from the metrics of the stored runs; the variance of the rows is the rest of the
+    interval's variance.
 
     Args:
-        finding: a finding with its runs.
-        seeds: the number of seeds; None: the smallest number with which every statement detects the paper's difference,
-            among statements where at most MAX_SEEDS suffice, and at least the finding's number.
+        finding: A finding with its runs.
+        seeds: The number of seeds. None: the smallest number, at least that of the finding, with which every statement
+            detects the paper's difference; statements that need more than MAX_SEEDS are not considered.
 
     Returns:
-        name, seeds, runs and seconds (processor time of all runs with these seeds; `more_seconds` without the stored
-        ones), and statements. Each has text, metric, split, queries, paper, detectable now and `planned` with these
-        seeds (None where the runs do not store the metric), `limit` with any number of seeds, and `needed_seeds` for
-        the paper's difference (None without one, or where MAX_SEEDS do not suffice).
+        `name`, `seeds`, `runs`, `seconds` (processor time of all runs), `more_seconds` (of the runs that are not
+        stored), and `statements`. A statement has `text`, `metric`, `split`, `queries`, `paper`, and the detectable
+        difference of the stored runs (`detectable`), with these seeds (`planned`) and with any number of seeds
+        (`limit`), the last two None if the runs do not store the metric. `needed_seeds` is the number for the paper's
+        difference; None without one, or above MAX_SEEDS.
 
     Raises:
-        InputError: the finding has fewer than two seeds, or the number of seeds is below 2.
+        InputError: The finding has fewer than two seeds, or the number of seeds is below 2.
     """
     stored = len(finding["seeds"])
     if stored < 2:
@@ -92,48 +94,51 @@ def _number(value: float | None) -> str:
 
 
 class _Planned:
-    """The parts of the variance of a statement's difference."""
+    """Variance of a statement's difference, divided into those of rows and seeds."""
 
     def __init__(self, finding: Mapping[str, Any], statement: Mapping[str, Any]) -> None:
         self.statement, self._stored = statement, len(finding["seeds"])
-        self._rows, self._freedom_share = 0.0, 1.0
+        self._row_variance, self._freedom_share = 0.0, 1.0  # degrees of freedom, divided by (seeds - 1)
         family = [one for one in finding["statements"] if one["p_holm"] is not None]
         self._tests = sum(one["informational"] == statement["informational"] for one in family)
         error = standard_error(Interval(statement["difference"], statement["low"], statement["high"]))
-        variances = [_seed_variance(finding, statement, statement[side]) for side in ("better", "worse")]
-        self._seeds: float | None = None
+        variances = [_variance_between_seeds(finding, statement, statement[side]) for side in ("better", "worse")]
+        self._seed_variance: float | None = None
         if error is not None and None not in variances:
             known = [variance for variance in variances if variance]
-            self._seeds = sum(known)
-            self._freedom_share = self._seeds**2 / sum(variance**2 for variance in known) if known else 1.0
+            self._seed_variance = sum(known)
+            if known:  # Welch-Satterthwaite, for equal numbers of seeds
+                self._freedom_share = self._seed_variance**2 / sum(variance**2 for variance in known)
             part = self._seed_part(self._stored)
-            self._seeds *= min(1.0, error**2 / part) if part else 1.0  # intervals leave out the noise of single queries
-            self._rows = max(0.0, error**2 - self._seed_part(self._stored))
+            if part:  # the interval does not include the noise of single queries, so it may be narrower
+                self._seed_variance *= min(1.0, error**2 / part)
+            self._row_variance = max(0.0, error**2 - self._seed_part(self._stored))
 
     def detectable(self, seeds: int | None) -> float | None:
-        """Return the detectable difference with a number of seeds, None meaning infinitely many."""
-        if self._seeds is None:
+        """Return the detectable difference; None if it is unknown. seeds: their number; None: infinitely many."""
+        if self._seed_variance is None:
             return None
-        return smallest_detectable(sqrt(self._rows + (0.0 if seeds is None else self._seed_part(seeds))), self._tests)
+        seed_part = 0.0 if seeds is None else self._seed_part(seeds)
+        return smallest_detectable(sqrt(self._row_variance + seed_part), self._tests)
 
     def needed_seeds(self) -> int | None:
         """Return the smallest number of seeds, at most MAX_SEEDS, that detects the paper's difference."""
         paper = self.statement["paper"]
-        if self._seeds is None or not paper:
+        if self._seed_variance is None or not paper:
             return None
         enough = (n for n in range(2, MAX_SEEDS + 1) if (self.detectable(n) or 0.0) <= abs(paper))
         return next(enough, None)
 
     def _seed_part(self, seeds: int) -> float:
-        """Return the variance due to seeds, widened as the quantiles of Student's t are."""
+        """Return the variance due to seeds, multiplied by the squared ratio of Student's t to normal quantiles."""
         freedom = self._freedom_share * (seeds - 1)
         upper = (1 + LEVEL) / 2
         widened = float(t.ppf(upper, freedom) / ndtri(upper))
-        return (self._seeds or 0.0) / seeds * widened**2
+        return (self._seed_variance or 0.0) / seeds * widened**2
 
 
-def _seed_variance(finding: Mapping[str, Any], statement: Mapping[str, Any], arm: str) -> float | None:
-    """Return the variance of a metric between the seeds of an arm; 0 untrained, None where runs do not store it."""
+def _variance_between_seeds(finding: Mapping[str, Any], statement: Mapping[str, Any], arm: str) -> float | None:
+    """Return the variance of a metric between the seeds of an arm; 0 if untrained, None if runs do not store it."""
     if arm == UNTRAINED:
         return 0.0
     runs = next(one["runs"] for one in finding["arms"] if one["name"] == arm)

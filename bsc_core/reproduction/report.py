@@ -19,8 +19,8 @@ FIGURES_FOLDER = "pictures"
 PAGE_NAMES = {"best": "recommended"}
 OUTSIDE = '"outside" marks a difference in the paper that is outside the interval of these runs.'
 DETECTABLE = (
-    '"detectable" is the smallest difference that these runs detect with 80% power after the correction; "n / seeds" '
-    "are the compared queries or groups of rows and the seeds."
+    '"detectable" is the smallest difference that these runs detect with 80% power after the correction. "n / seeds" '
+    "is the number of compared queries or groups of rows, and the number of seeds."
 )
 STATEMENT_HEADS = (
     "statement",

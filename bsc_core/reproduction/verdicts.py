@@ -29,26 +29,30 @@ A statement "A > B" is
 - **supported** if the 95% interval of A - B is above 0 and p is below 0.05;
 - **smaller than claimed** if it is supported and the paper's difference is above the interval;
 - **contradicted** if the interval is below 0 and p is below 0.05;
-- **ruled out** if none of these holds, and the interval excludes the paper's difference and lies within the smallest
-  difference of interest (0.005 for correlations, 0.01 for other metrics) on both sides of 0;
+- **ruled out** if none of these applies, the interval excludes the paper's difference, and all of it is between minus
+  and plus the smallest difference of interest (0.005 for correlations, 0.01 for other metrics);
 - **inconclusive** otherwise.
 
 A statement "A and B differ by at most a margin" is supported if the interval is inside the margin, and contradicted if
-it is entirely outside. p is corrected over the statements of a claim (Holm); those that the paper does not make are
-informational and corrected separately.
+it is entirely outside. p is corrected over the statements of a claim (Holm). Statements that the paper does not make
+are informational and corrected separately.
 
-A claim is contradicted if one of its statements is, else ruled out if one is; it is supported if all are, and smaller
-than claimed if the others are supported."""
+A claim is contradicted if one of its statements is, else ruled out if one is. It is supported if all statements are,
+smaller than claimed if all are supported or smaller than claimed, and inconclusive otherwise."""
 
 
 @dataclass(frozen=True)
 class JudgedStatement:
     """A statement with its result.
 
-    comparison: better minus worse. p: adjusted, of no difference; None where nothing is tested. p_equivalence:
-    adjusted, of the conditions for `ruled out`, or of a difference within or beyond the margin; None where neither is
-    tested. detectable: the smallest difference that would have been significant with a probability of POWER; None
-    without an interval.
+    Attributes:
+        statement: The statement.
+        comparison: `better` minus `worse`.
+        p: Corrected p-value of a difference; None if it is not tested.
+        p_equivalence: Corrected p-value of the conditions for `ruled out`, or of a difference within or beyond the
+            margin; None if neither is tested.
+        detectable: Smallest true difference that is significant with a probability of POWER; None without an interval.
+        verdict: The verdict, by RULE.
     """
 
     statement: Statement
@@ -62,9 +66,12 @@ class JudgedStatement:
 def judge(statements: Sequence[Statement], comparisons: Sequence[Comparison]) -> list[JudgedStatement]:
     """Return the verdict on every statement of a claim, by RULE.
 
-    The p-values of the statements that expect a difference are corrected together (Holm 1979), those of equivalence
-    together, and those of informational statements separately. comparisons: `better` minus `worse`, one for each
-    statement.
+    The p-values of a difference and those of equivalence are corrected separately (Holm 1979), each without the
+    informational statements, which are corrected among themselves.
+
+    Args:
+        statements: The statements of the claim.
+        comparisons: `better` minus `worse` of each statement.
     """
     pairs = list(zip(statements, comparisons, strict=True))
     ps = _adjusted(statements, [one.p if statement.expects == "better" else None for statement, one in pairs])
@@ -104,14 +111,14 @@ def judged_values(judged: JudgedStatement) -> dict[str, Any]:
 
 
 def smallest_difference(statement: Statement) -> float:
-    """Return the smallest difference of interest of a statement: its own, else that of its metric."""
+    """Return the smallest difference of interest of a statement; if it sets none, that of its metric."""
     if statement.smallest_difference is not None:
         return statement.smallest_difference
     return 0.005 if statement.metric in CORRELATIONS else 0.01
 
 
 def standard_error(difference: Interval) -> float | None:
-    """Return the standard error of a difference whose interval is about normal; None without an interval."""
+    """Return the standard error of an approximately normal difference; None without an interval."""
     if difference.low is None or difference.high is None:
         return None
     return (difference.high - difference.low) / (2 * float(ndtri((1 + difference.level) / 2)))
@@ -141,9 +148,10 @@ def _adjusted(statements: Sequence[Statement], values: Sequence[float | None]) -
 
 
 def _equivalence_p(statement: Statement, difference: Interval) -> float | None:
-    """Return p of equivalence, below 0.05 exactly if the interval meets the condition; None where it is not tested.
+    """Return the p-value of equivalence; None if it is not tested.
 
-    Two one-sided tests (Schuirmann 1987), whose p-values are doubled to match the two-sided interval.
+    It is below 0.05 exactly if the interval meets the condition. Two one-sided tests (Schuirmann 1987), with p-values
+    doubled to match the two-sided interval.
     """
     if statement.expects == "same" and statement.margin is not None:
         bound = statement.margin
@@ -162,9 +170,9 @@ def _equivalence_p(statement: Statement, difference: Interval) -> float | None:
 
 
 def _tail(difference: Interval, bound: float, side: Literal["above", "below"]) -> float:
-    """Return the doubled one-sided p of the hypothesis that the difference is not above, or not below, a bound.
+    """Return twice the one-sided p-value of the hypothesis that the difference is not above, or not below, a bound.
 
-    The standard error is that of the half of the interval towards the bound.
+    The standard error is estimated from the half of the interval on the side of the bound.
     """
     if difference.low is None or difference.high is None:
         return 1.0

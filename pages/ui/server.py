@@ -1,4 +1,4 @@
-"""Server of the app: Streamlit behind a check of the host, the origin and, if shared, the user of every request.
+"""Server of the app: Streamlit, with checks of the host, the origin and, if shared, the user of every request.
 
 `bsc app` starts it. `bsc app --host` shares the app with the users of `users.toml` in the runs folder.
 """
@@ -89,7 +89,7 @@ POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted
 class RequestGuard:
     """ASGI middleware that refuses requests for an unknown host or from another origin, and adds security headers.
 
-    A page of another site whose host name resolves to this machine (DNS rebinding) sends its own name as host. A page
+    A page of another site whose host name resolves to this machine (DNS rebinding) sends that name as host. A page
     of another origin, also of another port of this machine, sends its origin with each websocket and cross-origin
     request.
     """
@@ -119,10 +119,10 @@ class RequestGuard:
 
 
 class SessionLimit:
-    """ASGI middleware that answers new pages with a message while as many are open as the server allows.
+    """ASGI middleware that limits the number of open pages; further ones get a message.
 
-    A page counts from its request until its websocket closes. A page that was sent can always open its websocket, and a
-    websocket that was interrupted can be opened again, so that no page that is open stops working.
+    A page counts from its request until its websocket closes. A page that was sent can always open its websocket, and
+    reopen it after an interruption, so open pages continue to work.
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
@@ -130,7 +130,7 @@ class SessionLimit:
         self.app = app
         self.sessions = sessions
         self._open = 0  # websockets
-        self._opening: deque[float] = deque()  # times of the pages that have not opened theirs
+        self._opening: deque[float] = deque()  # times of the requests of pages that have not opened a websocket yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and scope["path"].endswith(STREAM):
@@ -162,12 +162,12 @@ class SessionLimit:
 
 
 def _accepts_html(scope: Scope) -> bool:
-    """Return whether a browser requests a page, and not a file of it."""
+    """Return whether a browser requests a page, rather than a script, style or image of it."""
     return "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def _is_reconnecting(scope: Scope) -> bool:
-    """Return whether a websocket names the session that it had before, after `streamlit` and a token."""
+    """Return whether a websocket names its previous session, after `streamlit` and a token."""
     names = Headers(scope=scope).get("sec-websocket-protocol", "").split(",")
     return len(names) > 2 and bool(names[2].strip())
 
@@ -262,11 +262,11 @@ KEY_FORM = """<form method="post" action="{action}"><input type="hidden" name="n
 
 
 class SignIn:
-    """ASGI middleware that admits the users of a shared app, and tells the pages who is signed in.
+    """ASGI middleware that requires users of a shared app to sign in, and adds their name to each request.
 
-    A user signs in with a secret link, `/sign-in#KEY`, whose key the browser sends in the body of a request, so that no
-    log contains it; or with an OpenID Connect provider, through Streamlit. The key is the value of the cookie, so
-    that removing a user signs them out.
+    A user signs in with a secret link, `/sign-in#KEY`, or with an OpenID Connect provider, through Streamlit. The
+    browser sends the key in the body of a request, so no log contains it. The key is the value of the cookie, so
+    removing a user signs them out.
     """
 
     def __init__(self, app: ASGIApp, root: Path) -> None:
@@ -299,7 +299,7 @@ class SignIn:
         """Return the user of a request, and the email address that the provider confirmed."""
         try:
             users = read_users(self.root).values()
-        except BscError:  # damaged by hand while the server runs: nobody is admitted
+        except BscError:  # made invalid while the server runs: nobody is signed in
             return None, None
         if key := cookies.get(KEY_COOKIE):
             return user_with_key(users, key), None
@@ -373,7 +373,7 @@ class SignIn:
 
 
 def confirmed_email(cookies: Mapping[str, str]) -> str | None:
-    """Return the email address in the cookie that Streamlit wrote after `st.login`; None if there is no valid one."""
+    """Return the email address in the cookie of `st.login`; None if there is no valid cookie."""
     if USER_COOKIE_NAME not in cookies or not get_secrets_auth_section():
         return None
 
@@ -397,7 +397,7 @@ def _local_path(path: str) -> str:
 
 
 def _source(text: str) -> str:
-    """Return the content security policy's source for an inline script or style."""
+    """Return the source expression of a content security policy that allows an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -418,10 +418,11 @@ def max_sessions() -> int:
     return int(os.environ.get(MAX_SESSIONS) or DEFAULT_SESSIONS)
 
 
-def _send_at_once() -> None:
-    """Turn off Nagle's algorithm on the listening sockets, from which connections inherit it.
+def _disable_nagle() -> None:
+    """Turn off Nagle's algorithm on the listening sockets; their connections inherit the setting.
 
-    asyncio does so only for sockets that it creates. Otherwise every response waits up to 40 ms for an acknowledgment.
+    asyncio does so only for sockets that it creates. With the algorithm, a response waits up to 40 ms for an
+    acknowledgment.
     """
     for connection in psutil.Process().net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.fd >= 0:
@@ -431,8 +432,8 @@ def _send_at_once() -> None:
 
 @asynccontextmanager
 async def _open_browser(app: App) -> AsyncIterator[dict[str, Any]]:
-    """Open the browser once the server is about to accept connections."""
-    _send_at_once()
+    """Prepare the sockets, and open the browser once the server is about to accept connections."""
+    _disable_nagle()
     if not st.get_option("server.headless"):
         threading.Timer(1.0, webbrowser.open, [f"http://localhost:{st.get_option('server.port')}"]).start()
     yield {}
@@ -448,7 +449,7 @@ def make_app(address: str | None = None, root: Path | None = None) -> App:
 
 
 def sign_in_problem(users: dict[str, User]) -> str | None:
-    """Return why nobody could sign in to a shared app; None if the owner can."""
+    """Return why no owner can sign in to a shared app; None if one can."""
     has_provider = any(map(_configures_provider, (Path.cwd(), Path.home(), APP.parent)))
     if any(user.is_owner and (user.key_sha256 or (user.email and has_provider)) for user in users.values()):
         return None

@@ -79,24 +79,30 @@ def encoded(encoding: str) -> Make:
 PAIR = {"query": "a", "document": "b"}
 CASES: dict[str, tuple[Make, str]] = {
     # more data than the file holds
-    "zeros.tsv.gz": (gzipped(bytes(16 * MIB), 640), "of the file become more than"),
-    "letters.tsv.gz": (gzipped(b"a" * 16 * MIB, 640), "of the file become more than"),
-    "rows.tsv.gz": (gzipped(ROWS + b"a\tb\n" * 4 * MIB, 640), "of the file become more than"),
-    "rows.csv.gz": (gzipped(b"query,document\n" + b"a,b\n" * 4 * MIB, 640), "of the file become more than"),
-    "blank_lines.tsv.gz": (gzipped(b"\n" * 16 * MIB, 640), "of the file become more than"),
-    "blank_lines.jsonl.gz": (gzipped(b"\n" * 16 * MIB, 640), "of the file become more than"),
-    "lines.jsonl.gz": (gzipped(b'{"query": "a", "document": "b"}\n' * (MIB // 2), 640), "of the file become more than"),
+    "zeros.tsv.gz": (gzipped(bytes(16 * MIB), 640), "of the file expand to at least"),
+    "letters.tsv.gz": (gzipped(b"a" * 16 * MIB, 640), "of the file expand to at least"),
+    "rows.tsv.gz": (gzipped(ROWS + b"a\tb\n" * 4 * MIB, 640), "of the file expand to at least"),
+    "rows.csv.gz": (gzipped(b"query,document\n" + b"a,b\n" * 4 * MIB, 640), "of the file expand to at least"),
+    "blank_lines.tsv.gz": (gzipped(b"\n" * 16 * MIB, 640), "of the file expand to at least"),
+    "blank_lines.jsonl.gz": (gzipped(b"\n" * 16 * MIB, 640), "of the file expand to at least"),
+    "lines.jsonl.gz": (
+        gzipped(b'{"query": "a", "document": "b"}\n' * (MIB // 2), 640),
+        "of the file expand to at least",
+    ),
     "gzip_in_gzip.tsv.gz": (gzipped(gzip.compress(ROWS)), "contains gzip data"),
     "cut.tsv.gz": (content(gzip.compress(ROWS)[:-9]), "not a complete gzip file"),
     "trailing.tsv.gz": (content(gzip.compress(ROWS) + b"trailing"), "not a complete gzip file"),
     "not_gzip.tsv.gz": (content(ROWS), "not a complete gzip file"),
     "gzip.tsv": (gzipped(ROWS), "contains gzip data"),
-    "repeated_text.parquet": (repeated_text, "of the file become more than"),
+    "repeated_text.parquet": (repeated_text, "of the file expand to at least"),
     "zeros.parquet": (
         parquet({"query": ["0" * 100 * MIB], "document": ["b"]}, use_dictionary=False, compression="zstd"),
-        "of the file become more than",
+        "of the file expand to at least",
     ),
-    "nulls.parquet": (parquet({"query": pyarrow.nulls(50_000_000, pyarrow.string())}), "of the file become more than"),
+    "nulls.parquet": (
+        parquet({"query": pyarrow.nulls(50_000_000, pyarrow.string())}),
+        "of the file expand to at least",
+    ),
     # long lines, cells and headers
     "long_cell.tsv": (content(HEADER + b"a" * 12_000_000 + b"\tb\n"), "line 2 is longer than 10,000,000 bytes"),
     "long_cell.csv": (

@@ -20,7 +20,7 @@ def communities(inputs: StrategyInput) -> StrategyResult:
     """Group rows by communities of at most `group_size` rows in the graph of ranks.
 
     A row is linked to the rows of the documents at ranks `skip_ranks` + 1 to `skip_ranks` + `graph_neighbors` for its
-    query, by the embeddings (Thirukovalluru et al., 2025, arXiv 2505.11293); nearer documents may be false negatives.
+    query, by the embeddings (Thirukovalluru et al., 2025, arXiv 2505.11293); closer documents may be false negatives.
     The paper partitions the graph with METIS; here `partition` does.
 
     Returns:

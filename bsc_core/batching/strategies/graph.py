@@ -12,7 +12,7 @@ from bsc_core.neighbors import NeighborSearch, TextRows
 from bsc_core.types import Ids, Indices
 
 LINK_STREAM = 110
-"""Random stream: the row that stands for a document with several rows."""
+"""Random stream that selects the row of a document with several rows."""
 BLOCK = 65_536  # rows linked at a time
 
 

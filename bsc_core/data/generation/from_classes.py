@@ -111,9 +111,9 @@ def similarity_threshold(neighbors: Neighbors, config: ExamplesConfig) -> float:
 
 
 def repeats(sentences: PairDataset, neighbors: Neighbors) -> Mask:
-    """Return (N, K) which neighbors contain their anchor's words, are contained in it, or repeat a nearer neighbor.
+    """Return (N, K) which neighbors contain their anchor's words, are contained in it, or repeat a closer neighbor.
 
-    A nearer neighbor is repeated by one with the same words and the same class.
+    A neighbor repeats a closer one that has the same words and the same class.
     """
     texts = [normalize_text(text) for text in sentences.texts]
     repeated = np.zeros(neighbors.ids.shape, dtype=bool)

@@ -28,13 +28,13 @@ from bsc_core.paths import check_path
 
 CHUNK_ROWS = 65_536
 MAX_LINE_MB = "BSC_MAX_LINE_MB"
-"""Environment variable: the limit of a line, and of a field over several lines, in megabytes."""
+"""Environment variable: maximum size of a line, and of a field over several lines, in megabytes."""
 DEFAULT_LINE_MB = 10
 MAX_COLUMNS = 1_000
 MAX_EXPANSION = 200
 """Maximum ratio of the data to the compressed file; text reaches 20, and repeated rows 100."""
 UNCHECKED_BYTES = 1 << 22
-"""Data of this size are read whatever the ratio."""
+"""Data up to this size are read at any ratio."""
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_BYTES = 4096
@@ -234,9 +234,9 @@ def _parquet_chunks(
 
 
 def _check_parquet_size(path: Path, names: Sequence[str], source: str) -> None:
-    """Raise FileFormatError for a Parquet file whose columns become far larger than the file, before they are read.
+    """Raise FileFormatError for a Parquet file whose columns are far larger than the file, before they are read.
 
-    A column that is stored as numbers of the entries of a dictionary can repeat a long text any number of times.
+    A dictionary-encoded column can repeat a long text any number of times.
     """
     import pyarrow.compute
     import pyarrow.parquet
@@ -295,7 +295,7 @@ class _CheckedStream(io.BufferedIOBase):
     """Bytes of a file; raises FileFormatError for a line above the limit or a decompression bomb."""
 
     def __init__(self, stream: io.BufferedIOBase, raw: io.BufferedReader, source: str) -> None:
-        """Wrap a stream. raw: the file below it, which differs if the stream decompresses it."""
+        """Wrap a stream. raw: the file that it reads, compressed or not."""
         self.stream, self.raw, self.name = stream, raw, source
         self.limit, self.line, self.line_bytes, self.bytes = _max_line(), 1, 0, 0
 
@@ -321,11 +321,11 @@ class _CheckedStream(io.BufferedIOBase):
 
 
 def _check_expansion(size: int, stored: int, source: str) -> None:
-    """Raise FileFormatError if `stored` bytes of a file become `size` bytes of data, as in a decompression bomb."""
+    """Raise FileFormatError if `stored` bytes of a file expand to far more bytes (`size`): a decompression bomb."""
     if size > max(UNCHECKED_BYTES, MAX_EXPANSION * stored):
         raise FileFormatError(
-            f"{source}: {stored:,} bytes of the file become more than {size:,} bytes of data; "
-            "files that grow this much are not read. Decompress it and check its content"
+            f"{source}: {stored:,} bytes of the file expand to at least {size:,} bytes; the limit is {MAX_EXPANSION} "
+            "times. Decompress the file and check its content"
         )
 
 

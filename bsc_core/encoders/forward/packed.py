@@ -79,7 +79,7 @@ class PackedForward(Forward):
 
     @contextmanager
     def one_pass(self) -> Iterator[None]:
-        """Store the casts of the weights until the context ends; the weights must not change meanwhile."""
+        """Store the casts of the weights until the context ends; the weights must not change in it."""
         self._casts = {}
         try:
             yield

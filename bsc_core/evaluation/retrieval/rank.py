@@ -130,7 +130,7 @@ def rank(
 
     Similarities within 1e-6 are ties, and gold documents are ranked last among them, so that ranks do not depend on the
     order of the corpus. Ties among the top documents are ordered by position. Gold documents missing from the corpus
-    are misses. Besides the queries and the top documents, about 100 MiB of memory is used for any corpus size.
+    are misses. In addition to the queries and the top documents, about 100 MiB of memory is used for any corpus size.
 
     Args:
         queries: (Q, D) vectors in the order of the task; they need not be normalized, and a zero vector has similarity

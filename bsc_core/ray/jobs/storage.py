@@ -138,7 +138,7 @@ class Uploader:
                 except (FileNotFoundError, StorageError):
                     if (self.folder / name).exists():
                         raise
-                    continue  # a checkpoint that was removed meanwhile
+                    continue  # a checkpoint that has been removed since
                 self.uploaded[name] = current[name]
         deleted = [name for name in reversed(transfer_order(self.uploaded)) if name not in current]
         for name in deleted:

@@ -1,6 +1,6 @@
 """Job of a run that is transferred through storage: `python -m bsc_core.ray.jobs.worker STORAGE JOB`.
 
-Downloads the run's folder, starts the usual worker, and uploads changes meanwhile and afterwards.
+Downloads the run's folder, starts the usual worker, and uploads changes while it runs and afterwards.
 """
 
 import os

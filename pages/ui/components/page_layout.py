@@ -84,32 +84,32 @@ def _bar(names: Sequence[str]) -> Context:
     for name in CONTEXT:
         if name not in names:
             context[name] = st.query_params.get(name) or context.get(name) or DEFAULTS[name]
-    found, not_found = [], []
+    existing, missing = [], []
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
-            (found if _choice(name, options[name], context) else not_found).append(name)
+            (existing if _draw_choice(name, options[name], context) else missing).append(name)
             if name == "dataset" and context[name] not in data_cache.SAMPLES:
                 st.caption(choices[context[name]].label)
-    _write_choices({name: context[name] for name in found})
-    for name in not_found:
+    _write_choices({name: context[name] for name in existing})
+    for name in missing:
         about = f"The {name} of this link was not found: {st.query_params[name]}. Select another one above."
         st.warning(about, icon=":material/link_off:")
     return saved_context()
 
 
-def _choice(name: str, options: list[str], context: dict[str, str]) -> bool:
+def _draw_choice(name: str, options: list[str], context: dict[str, str]) -> bool:
     """Draw a select box and store its value in `context`; return False if the value in the URL does not exist.
 
-    The URL decides, so that links, Back and reload show what they name; without a value there, the selection of the
-    previous page is kept. A widget bound to the URL would lose its parameter on Back, because
+    The URL decides, so that links, Back and reload show what they name. Without a value there, the selection of the
+    previous page remains. A widget bound to the URL would lose its parameter on Back, because
     Streamlit removes the parameters of the widgets of the page that is left.
     """
     open_ended = name == "encoder"
     linked, last = st.query_params.get(name), context.get(name)
     if open_ended:
         options = list(dict.fromkeys([*options, *(value for value in (linked, last) if value)]))
-    found = linked is None or linked in options
-    value = next((value for value in (linked, last if found else None) if value in options), options[0])
+    exists = linked is None or linked in options
+    value = next((value for value in (linked, last if exists else None) if value in options), options[0])
     context[name] = value
     st.session_state[name] = value
     st.selectbox(
@@ -119,11 +119,11 @@ def _choice(name: str, options: list[str], context: dict[str, str]) -> bool:
         accept_new_options=open_ended,
         on_change=lambda: select(name, st.session_state[name] or options[0]),
     )
-    return found
+    return exists
 
 
 def select(name: str, value: str) -> None:
-    """Select the dataset, the encoder or the run of the context bar; call it before the bar is drawn, in a callback."""
+    """Select the dataset, the encoder or the run of the context bar; call it in a callback."""
     st.session_state.setdefault("context", {})[name] = value
     _write_choices({name: value})
 

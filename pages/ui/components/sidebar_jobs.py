@@ -40,7 +40,7 @@ def _active(max_age: float = 0.0) -> list[tuple[Run, RunStatus]]:
 
 @st.cache_resource
 def _latest() -> dict[tuple[Path, str], tuple[float, list[tuple[Run, RunStatus]]]]:
-    """Return when the active runs of a runs folder were read last for a user, and the result."""
+    """Return the active runs by runs folder and user, with the time at which they were read."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The signed-in user of a shared app: what they may open, read and change. An app for one person has its owner."""
+"""The signed-in user of a shared app, and what they may open, read and change; else the owner of the app."""
 
 import os
 import re
@@ -58,7 +58,7 @@ def current_user() -> User:
 def _users() -> dict[str, User]:
     try:
         return read_users(Path(os.environ[SHARED]))
-    except ConfigError:  # damaged by hand while the app runs: nobody is admitted
+    except ConfigError:  # made invalid while the app runs: nobody is signed in
         return {}
 
 
@@ -83,7 +83,7 @@ def check_source(source: str) -> None:
     user, name = current_user(), source.strip()
     if user.is_owner or (user.may_launch and is_hub_id(name) and is_hub_name(name.removeprefix(HUB))):
         return
-    raise InputError("only the owner of this app may give paths of the server; upload the file instead")
+    raise InputError("only the owner of this app may read files of the server by path; upload the file instead")
 
 
 def check_encoder(name: str) -> None:
@@ -100,7 +100,7 @@ def check_encoder(name: str) -> None:
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a name is one of the Hub, such as `owner/name`, and not that of a local folder or file."""
+    """Whether a name has the form of a Hub id, such as `owner/name`, and is not a local folder or file."""
     parts = name.partition("?")[0].split("/")
     return all(HUB_NAME_PART.fullmatch(part) for part in parts) and not Path(parts[0]).exists()
 
@@ -141,13 +141,13 @@ def check_upload(size: int) -> None:
         check_disk(RunStore(), user, size)
 
 
-def own_dataset(folder: Path) -> None:
-    """Make a new dataset one of the user; raise InputError if it is another user's."""
+def set_dataset_owner(folder: Path) -> None:
+    """Store the user as the owner of a new dataset. Raises InputError if it belongs to another user."""
     user, access = current_user(), dataset_access(folder)
     if user.is_owner or access.owner == user.name:
         return
     if folder.exists() or not user.may_launch:
-        raise InputError("this dataset belongs to another user; import the data as a dataset of your own")
+        raise InputError("this dataset belongs to another user; import the data again as your dataset")
     write_dataset_access(folder, Access(owner=user.name))
 
 
@@ -169,7 +169,7 @@ def draw_share_button(subject: str, access: Access, share: Callable[[list[str]],
         record("share", subject, shared_with=st.session_state[key])
         share(st.session_state[key])
 
-    with st.popover("Share", icon=":material/group:", help="Selects who else may open this, without changing it."):
+    with st.popover("Share", icon=":material/group:", help="Selects who else may open this. They cannot change it."):
         st.multiselect(
             "Shared with",
             choices,

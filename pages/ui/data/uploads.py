@@ -32,7 +32,7 @@ def save_file(name: str, content: bytes) -> Path:
     path = folder / safe
     if not path.exists():
         users.check_upload(len(content))
-        users.own_dataset(folder)
+        users.set_dataset_owner(folder)
         atomic_write(path, content)
         users.record("upload", folder.name, file=safe, bytes=len(content))
     return path
@@ -86,7 +86,7 @@ def validate(values: dict[str, Any]) -> DataConfig:
 
 def register(folder: Path, label: str, data: DataConfig) -> str:
     """Write how a dataset is read, so that the context bar offers it, and return its key."""
-    users.own_dataset(folder)
+    users.set_dataset_owner(folder)
     atomic_write(folder / "dataset.json", as_json({"label": label, "data": data.model_dump(mode="json")}, indent=1))
     return folder.name
 

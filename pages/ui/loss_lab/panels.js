@@ -87,7 +87,7 @@ class Panel {
     const { scale, range } = KINDS[this.kind], shades = this.lab.shades[scale];
     const [low, high] = range(values, this.lab);
     const cellDigits = this.kind === "gradient" && high < 0.1 ? 3 : 2;
-    // Green and orange look alike to some users, so cells that are too small for numbers show the sign.
+    // Some users cannot distinguish green and orange, so cells that are too small for numbers show the sign.
     const hasNumbers = this.size <= 8, hasText = hasNumbers || scale === "gradient";
     const sign = (value) => (Number(value.toFixed(cellDigits)) === 0 ? "" : value > 0 ? "+" : "\u2212");
     if (marks) this.marked = marks;

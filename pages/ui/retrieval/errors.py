@@ -39,7 +39,7 @@ def _row(search: Search, failure: Failure) -> dict[str, Any]:
 
 
 def rank_text(rank: int) -> str:
-    """Format a rank; 0 stands for none."""
+    """Format a rank; 0 means none."""
     return str(int(rank)) if rank else "none"
 
 

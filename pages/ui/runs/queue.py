@@ -115,7 +115,7 @@ def _may_stop(run_id: str) -> bool:
 
 
 def waiting_reason(run: Run) -> str:
-    """Return what a queued run waits for besides its turn, or why it cannot start; empty if only for its turn."""
+    """Return what a queued run waits for, or why it cannot start; empty if it only waits for its turn."""
     try:
         parent = jobs.waits_for(data_cache.run_store(), run)
     except BscError as error:
