@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock
@@ -41,12 +43,21 @@ class AppServer:
         assert self._process is not None
         return self._process.pid
 
-    def start(self, *options: str) -> None:
-        """Start `bsc app` with these options in its folder, outside the checkout, and wait until it responds."""
+    @contextmanager
+    def running(self, *options: str, **variables: str) -> Iterator[AppServer]:
+        """Start the app with these options and environment variables, and stop it at the end of the block."""
+        try:
+            self.start(*options, **variables)
+            yield self
+        finally:
+            self.stop()
+
+    def start(self, *options: str, **variables: str) -> None:
+        """Start `bsc app` in its folder, outside the checkout, and wait until it responds."""
         self.port = _free_port()
         command = [self.python, "-m", "bsc_core.cli", "app", "--port", str(self.port), "--no-browser"]
         command += ["--runs", str(self.store.root), *options]
-        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1", **variables}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True

@@ -22,11 +22,8 @@ RUNS = "Runs with state, metric on dev, settings that differ, progress, group an
 def shared_server(tmp_path: Path, static_encoder: None) -> Iterator[AppServer]:
     server = AppServer(tmp_path)
     server.keys = {name: add_user(server.store.root, name, role) for name, role in ROLES.items()}  # type: ignore[attr-defined]
-    server.start("--host", "localhost")
-    try:
+    with server.running("--host", "localhost"):
         yield server
-    finally:
-        server.stop()
 
 
 ROLES = {"ada": "owner", "ben": "member", "class": "student"}

@@ -22,14 +22,8 @@ PAGE = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}  # as a browser t
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
-    server = AppServer(tmp_path_factory.mktemp("app"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BSC_MAX_SESSIONS", "2")
-        server.start()
-    try:
+    with AppServer(tmp_path_factory.mktemp("app")).running(BSC_MAX_SESSIONS="2") as server:
         yield server
-    finally:
-        server.stop()
 
 
 def get(server: AppServer, path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:

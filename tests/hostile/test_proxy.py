@@ -101,16 +101,10 @@ class Proxy:
 def key_and_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Proxy]]:
     folder = tmp_path_factory.mktemp("proxy")
     key = add_user(folder / "runs", "ada", "owner") or ""
-    server = AppServer(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BSC_ALLOWED_HOSTS", HOST)
-        server.start("--host", "127.0.0.1")
-    try:
+    with AppServer(folder).running("--host", "127.0.0.1", BSC_ALLOWED_HOSTS=HOST) as server:
         proxy = Proxy(folder, server.port)
         yield key, proxy
         proxy.stop()
-    finally:
-        server.stop()
 
 
 def test_a_user_signs_in_over_tls_and_opens_a_websocket(key_and_proxy: tuple[str, Proxy]) -> None:

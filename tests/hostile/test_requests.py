@@ -19,14 +19,8 @@ WEBSOCKET = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppServer]:
-    server = AppServer(tmp_path_factory.mktemp("app"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BSC_ALLOWED_HOSTS", "lab.example, other.example")
-        server.start()
-    try:
+    with AppServer(tmp_path_factory.mktemp("app")).running(BSC_ALLOWED_HOSTS="lab.example, other.example") as server:
         yield server
-    finally:
-        server.stop()
 
 
 def respond(server: AppServer, path: str, headers: dict[str, str]) -> http.client.HTTPResponse:

@@ -33,12 +33,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def server(keys: dict[str, str]) -> Iterator[AppServer]:
-    server = AppServer(Path(keys["root"]).parent)
-    server.start("--host", "localhost")
-    try:
+    with AppServer(Path(keys["root"]).parent).running("--host", "localhost") as server:
         yield server
-    finally:
-        server.stop()
 
 
 def respond(

@@ -31,12 +31,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider)
     (folder / ".streamlit").mkdir()
     (folder / ".streamlit" / "secrets.toml").write_text(provider.secrets())
     add_user(folder / "runs", "ada", "owner", "ada@example.org")
-    server = AppServer(folder)
-    server.start("--host", "localhost")
-    try:
+    with AppServer(folder).running("--host", "localhost") as server:
         yield server
-    finally:
-        server.stop()
 
 
 class Client:
