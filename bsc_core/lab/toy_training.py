@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from bsc_core.config import LossConfig
 from bsc_core.errors import ConfigError
 from bsc_core.lab.batch import LabBatch
-from bsc_core.losses.explain import first_largest
+from bsc_core.losses.explain import first_largest, normalize
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -156,8 +156,7 @@ def _trace(states: list[tuple[NDArray[Any], NDArray[Any], float, float]], batch:
     vectors = np.stack([state[0] for state in states])  # (T + 1, 2B, D)
     moves = np.stack([state[1] for state in states])
     pairs, positive = len(batch), batch.labels > 0.5
-    lengths = np.linalg.norm(vectors, axis=2, keepdims=True)
-    unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    unit = normalize(vectors.reshape(-1, vectors.shape[2]), "l2").reshape(vectors.shape)
     similarity = np.einsum("tid,tjd->tij", unit[:, :pairs], unit[:, pairs:])
     if vectors.shape[2] != 2:
         axes = _main_axes(unit[::AXES_EVERY])

@@ -27,15 +27,15 @@ from bsc_core.config import (
     SupConLossConfig,
 )
 from bsc_core.lab.presets import sample_rows
-from bsc_core.losses.explain import first_largest
+from bsc_core.losses.explain import first_largest, normalize
 from bsc_core.paths import sample_data_folder
+from bsc_core.types import Numbers
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from bsc_core.data.dataset import PairDataset
 
-Vectors = NDArray[np.float64]
 Result = TypeVar("Result")
 RESULTS = "lessons.npz"
 SEEDS = 5
@@ -68,7 +68,7 @@ class ClassResult:
     accuracy: float  # of the classification head
     nearest: float  # share of premises whose nearest hypothesis is the entailed one
     means: tuple[float, float, float]  # mean cosine of premise and hypothesis by class
-    cosines: Vectors  # (N,) of each row
+    cosines: Numbers  # (N,) of each row
     classes: NDArray[np.int32]  # (N,)
 
 
@@ -76,15 +76,15 @@ class ClassResult:
 class CutResult:
     """Mean reciprocal rank of the positives, by number of leading dimensions of the vectors."""
 
-    mrr: Vectors  # (len(DIMENSIONS),)
+    mrr: Numbers  # (len(DIMENSIONS),)
 
 
 @dataclass(frozen=True, eq=False)
 class ParaphraseResult:
     """Mean cosines of the two questions of each batch during training, (batches, T + 1)."""
 
-    own: Vectors  # to the answer of the own pair
-    other: Vectors  # to the right answer of the other pair
+    own: Numbers  # to the answer of its pair
+    other: Numbers  # to the right answer of the other pair
 
 
 def graded_results(mu: float | None, *, held_out: bool = False) -> tuple[GradedResult, ...]:
@@ -163,7 +163,7 @@ def _train_on_grades(mu: float | None, held_out: bool) -> tuple[GradedResult, ..
     grades, positives = dataset.label.astype(np.float64), np.flatnonzero(dataset.positive)
     results = []
     for weights, _ in _graded_maps(mu):
-        mapped = _unit(vectors @ weights)
+        mapped = normalize(vectors @ weights, "l2")
         similarity = mapped[dataset.query] @ mapped[dataset.document].T  # (N, N)
         cosines = np.diag(similarity)
         rho, error = float(spearmanr(cosines, grades).statistic), float(np.square(cosines - grades).mean())
@@ -172,14 +172,14 @@ def _train_on_grades(mu: float | None, held_out: bool) -> tuple[GradedResult, ..
     return tuple(results)
 
 
-def _reciprocal_rank(similarity: Vectors, positives: NDArray[np.intp]) -> float:
+def _reciprocal_rank(similarity: Numbers, positives: NDArray[np.intp]) -> float:
     """Return the mean reciprocal rank of the paired document (N, N) of these rows; documents in a tie share a rank."""
     higher = similarity[positives] > np.diag(similarity)[positives, None] + TIE
     return float((1 / (1 + higher.sum(axis=1))).mean())
 
 
 @cache
-def _graded_maps(mu: float | None) -> tuple[tuple[Vectors, nn.Module], ...]:
+def _graded_maps(mu: float | None) -> tuple[tuple[Numbers, nn.Module], ...]:
     config: LossConfig = CombinedLossConfig(mu=mu) if mu and mu < 1 else BSCLossConfig() if mu else MSELossConfig()
     return _trained_maps("graded", config, 0 if mu is None else STEPS)
 
@@ -190,14 +190,14 @@ def _train_on_questions(matryoshka: bool | None, held_out: bool) -> tuple[CutRes
     for weights, _ in _question_maps(matryoshka):
         mapped, mrr = vectors @ weights, []
         for dimensions in DIMENSIONS:
-            cut = _unit(mapped[:, :dimensions])
+            cut = normalize(mapped[:, :dimensions], "l2")
             mrr.append(_reciprocal_rank(cut[dataset.query] @ cut[dataset.document].T, np.arange(len(dataset))))
         results.append(CutResult(np.array(mrr)))
     return tuple(results)
 
 
 @cache
-def _question_maps(matryoshka: bool | None) -> tuple[tuple[Vectors, nn.Module], ...]:
+def _question_maps(matryoshka: bool | None) -> tuple[tuple[Numbers, nn.Module], ...]:
     config = BSCLossConfig(matryoshka_dims=DIMENSIONS) if matryoshka else BSCLossConfig()
     return _trained_maps("questions", config, 0 if matryoshka is None else STEPS)
 
@@ -209,7 +209,7 @@ def _train_on_classes(mix: float | None, held_out: bool) -> tuple[ClassResult, .
     for weights, loss in _class_maps(mix):
         mapped = vectors.astype(np.float64) @ weights
         premises, hypotheses = mapped[dataset.query], mapped[dataset.document]
-        similarity = _unit(premises) @ _unit(hypotheses).T  # (N, N)
+        similarity = normalize(premises, "l2") @ normalize(hypotheses, "l2").T  # (N, N)
         cosines = np.diag(similarity)
         means = [float(cosines[dataset.classes == number].mean()) for number in range(3)]
         results.append(
@@ -225,12 +225,12 @@ def _train_on_classes(mix: float | None, held_out: bool) -> tuple[ClassResult, .
 
 
 @cache
-def _class_maps(mix: float | None) -> tuple[tuple[Vectors, nn.Module], ...]:
+def _class_maps(mix: float | None) -> tuple[tuple[Numbers, nn.Module], ...]:
     config: LossConfig = SupConLossConfig(mix=mix) if mix else SoftmaxLossConfig()
     return _trained_maps("classes", config, 0 if mix is None else STEPS)
 
 
-def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[tuple[Vectors, nn.Module], ...]:
+def _trained_maps(name: str, config: LossConfig, steps: int) -> tuple[tuple[Numbers, nn.Module], ...]:
     """Return for each seed a map (D, D), trained on most rows of a lesson, and the loss with its head."""
     import torch
 
@@ -256,7 +256,7 @@ def _train(
     *,
     steps: int = STEPS,
     more: Mapping[str, Tensor] | None = None,
-) -> Iterator[Vectors]:
+) -> Iterator[Numbers]:
     """Train a map with Adam on all rows as one batch, and yield it before the first and after every step.
 
     more: additional inputs of the loss.
@@ -295,7 +295,8 @@ def _train_on_paraphrases(excluded: bool) -> ParaphraseResult:
         cells = {"excluded": torch.tensor([[0, 1], [1, 0]])} if excluded else {}
         texts, rows = np.concatenate([queries, documents]), _pairs(len(queries))
         maps = _train(build_loss(BSCLossConfig()), texts, rows, more=cells)
-        table = np.stack([_unit(queries[:2] @ one) @ _unit(documents[:2] @ one).T for one in maps])  # (T + 1, 2, 2)
+        units = [[normalize(side[:2] @ one, "l2") for side in (queries, documents)] for one in maps]
+        table = np.stack([left @ right.T for left, right in units])  # (T + 1, 2, 2)
         own.append((table[:, 0, 0] + table[:, 1, 1]) / 2)
         other.append((table[:, 0, 1] + table[:, 1, 0]) / 2)
     return ParaphraseResult(np.stack(own), np.stack(other))
@@ -310,7 +311,7 @@ def _pairs(count: int) -> PairDataset:
     )
 
 
-def _predict(loss: nn.Module, premises: Vectors, hypotheses: Vectors) -> NDArray[np.int64]:
+def _predict(loss: nn.Module, premises: Numbers, hypotheses: Numbers) -> NDArray[np.int64]:
     """Return (N,) the class that the head of the loss predicts for each row."""
     import torch
 
@@ -320,9 +321,3 @@ def _predict(loss: nn.Module, premises: Vectors, hypotheses: Vectors) -> NDArray
     sides = [torch.from_numpy(side.astype(np.float32)) for side in (premises, hypotheses)]
     predicted: NDArray[np.int64] = head.predict(sides[0], sides[1]).argmax(dim=1).numpy()
     return predicted
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: Vectors = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    return unit
