@@ -1,14 +1,16 @@
-"""The main path stays short enough to read: `run_experiment` and the callbacks."""
+"""The main path stays short enough to read, `run_experiment` and the callbacks, and folders small enough to scan."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 CORE = Path(__file__).resolve().parents[1] / "bsc_core"
 CALLBACKS = CORE / "training" / "callbacks.py"
+MAX_MODULES = 12
 
 
 def length(node: ast.ClassDef | ast.FunctionDef) -> int:
@@ -38,3 +40,11 @@ def test_run_experiment_fits_on_one_screen() -> None:
 @pytest.mark.parametrize("callback", callback_classes(CALLBACKS), ids=lambda node: node.name)
 def test_no_callback_exceeds_eighty_lines(callback: ast.ClassDef) -> None:
     assert length(callback) <= 80
+
+
+@pytest.mark.parametrize("top", [CORE, CORE.parent / "pages"], ids=lambda path: path.name)
+def test_no_folder_has_more_than_twelve_modules(top: Path) -> None:
+    modules = [path for suffix in ("py", "js") for path in top.rglob(f"*.{suffix}") if path.name != "__init__.py"]
+    counts = Counter(path.parent for path in modules)
+    assert counts
+    assert not {str(folder): count for folder, count in counts.items() if count > MAX_MODULES}
