@@ -77,7 +77,7 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
         resume = load_resume_state(run, config, data)  # None for a fresh run
         log.say("Loading the encoder")
         model = load_model(config, RunStore(run.folder.parent), resume)
-        loss = load_loss(config, model, resume, log.say)
+        loss = init_loss(config, model, resume, log.say)
         tokens = tokenize(model, data.splits.texts, config.encoder.max_seq_length)
         if config.training.compile:
             log.say("Compiling the encoder")
@@ -229,7 +229,7 @@ def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = N
     return model
 
 
-def load_loss(
+def init_loss(
     config: RunConfig,
     model: SentenceTransformer,
     resume: Checkpoint | None = None,

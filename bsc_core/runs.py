@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
+from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ModelError, RunError, RunNotFoundError
 from bsc_core.files import as_json, atomic_write, sync
@@ -124,9 +125,7 @@ def _checked(content: bytes, schema: TypeAdapter[_Type]) -> _Type:
     try:
         return schema.validate_json(content, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        location = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{location}: {first['msg']}" if location else first["msg"]) from None
+        raise ValueError(first_problem(error)) from None
 
 
 def _parse(content: bytes, schema: TypeAdapter[Any]) -> Any:

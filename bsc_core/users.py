@@ -21,6 +21,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from bsc_core.config import RunConfig
+from bsc_core.config.messages import first_problem
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
 from bsc_core.files import as_json, atomic_write, folder_bytes
 from bsc_core.runs import Run, RunStore
@@ -113,14 +114,9 @@ def _read_users(path: Path, modified: int, size: int) -> Mapping[str, User]:
             raise ConfigError(f"{path}: unknown section {min(unknown)}; sections are [users.NAME]")
         return {name: User.model_validate({"name": name, **user}) for name, user in values.get("users", {}).items()}
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_first_problem(error)}") from None
+        raise ConfigError(f"{path}: {first_problem(error)}") from None
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not a valid file of users ({error}); correct or restore it") from None
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str | None:
@@ -143,7 +139,7 @@ def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str
     try:
         user = User.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"user {name!r}: {_first_problem(error)}") from None
+        raise ConfigError(f"user {name!r}: {first_problem(error)}") from None
     _write_users(root, {**users, name: user})
     return key
 

@@ -85,7 +85,7 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     """Evaluate a model or run on a file of pairs, an MTEB task, or transfer tasks next to the untrained encoder."""
     from pydantic import ValidationError
 
-    from bsc_core.config import DataConfig, explain
+    from bsc_core.config import DataConfig, validation_message
     from bsc_core.errors import ConfigError, InputError
 
     run = _find_run(arguments.model, run_store(arguments))
@@ -105,7 +105,7 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     try:
         data = DataConfig.model_validate({**scale, "train": arguments.data, **given})
     except ValidationError as error:
-        raise ConfigError(explain(error)) from None
+        raise ConfigError(validation_message(error)) from None
     from bsc_core.evaluate_model import evaluate_model
 
     thresholds = {"decision": dev.get("f1_threshold"), "accuracy_decision": dev.get("accuracy_threshold")}

@@ -181,7 +181,7 @@ def _add_jobs(commands: Any) -> None:
     command = _command(commands, "stop", stop)
     command.add_argument("run", metavar="RUN", help="id of a run, see `bsc runs`")
     command.add_argument(
-        "--grace", type=_seconds, default=30.0, metavar="SECONDS", help="time to finish its step (default: 30)"
+        "--grace", type=_seconds, metavar="SECONDS", help="time to finish its step (default: as with the Stop button)"
     )
 
     command = _command(commands, "queue", queue)
@@ -264,7 +264,7 @@ def _columns(text: str) -> Columns:
     """Return `query=title,query=body,document=text` as Columns; the columns of a repeated role are joined."""
     from pydantic import ValidationError
 
-    from bsc_core.config import Columns, explain
+    from bsc_core.config import Columns, validation_message
 
     roles: dict[str, tuple[str, ...]] = {}
     for part in text.split(","):
@@ -275,4 +275,4 @@ def _columns(text: str) -> Columns:
     try:
         return Columns.model_validate({role: names if len(names) > 1 else names[0] for role, names in roles.items()})
     except ValidationError as error:
-        raise ColumnError(f"--columns {text}: {explain(error)}") from None
+        raise ColumnError(f"--columns {text}: {validation_message(error)}") from None

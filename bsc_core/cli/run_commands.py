@@ -87,9 +87,10 @@ def runs(arguments: argparse.Namespace) -> Outcome:
 def stop(arguments: argparse.Namespace) -> Outcome:
     """Stop a run and wait until it has stopped."""
     from bsc_core.jobs.actions.escalation import stop_and_wait
+    from bsc_core.jobs.actions.stopping import GRACE_SECONDS
 
     run = run_store(arguments).get(arguments.run)
-    stop_and_wait(run, grace_seconds=arguments.grace)
+    stop_and_wait(run, grace_seconds=GRACE_SECONDS if arguments.grace is None else arguments.grace)
     return 0, run_report(run)
 
 

@@ -39,7 +39,7 @@ from bsc_core.config.losses import (
     TripletLossConfig,
     WeightedLoss,
 )
-from bsc_core.config.messages import explain
+from bsc_core.config.messages import validation_message
 from bsc_core.config.reading import make_config, read_config, to_toml
 from bsc_core.config.schema import EvaluationConfig, RunConfig
 from bsc_core.config.section import LossSection, Section, flatten
@@ -101,7 +101,6 @@ __all__ = [
     "WeightedLoss",
     "count_runs",
     "expand_seeds",
-    "explain",
     "flatten",
     "make_config",
     "make_sweep",
@@ -109,4 +108,5 @@ __all__ = [
     "read_sweep",
     "sweep_configs",
     "to_toml",
+    "validation_message",
 ]

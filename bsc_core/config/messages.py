@@ -11,8 +11,8 @@ Location = tuple[int | str, ...]
 MAX_VALUE_LENGTH = 80  # characters of a value in a message
 
 
-def explain(error: ValidationError) -> str:
-    """Return the message of the first validation error."""
+def validation_message(error: ValidationError) -> str:
+    """Return the message of the first validation error of a config or one of its sections."""
     first = error.errors(include_url=False)[0]
     root = next((section for section in all_sections() if section.__name__ == error.title), None)
     keys, holder = _walk(root, first["loc"])
@@ -28,6 +28,13 @@ def explain(error: ValidationError) -> str:
         section = field.rpartition(".")[0]
         return f"{section}: {message}" if section else message
     return f"{field} is {_shorten(first['input'])}; {message[0].lower()}{message[1:]}"
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the location and the message of the first validation error of another model."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    location = ".".join(map(str, first["loc"]))
+    return f"{location}: {first['msg']}" if location else first["msg"]
 
 
 def _shorten(value: object) -> str:

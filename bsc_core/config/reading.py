@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bsc_core.config.messages import explain
+from bsc_core.config.messages import validation_message
 from bsc_core.config.schema import RunConfig
 from bsc_core.config.section import Section, both_set, log_deprecations, note_deprecation, sections_in
 from bsc_core.errors import ConfigError, FileFormatError, PathError
@@ -30,7 +30,7 @@ def make_config(values: dict[str, Any], *, source: str = "config") -> RunConfig:
         with log_deprecations(source):
             return RunConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {explain(error)}") from None
+        raise ConfigError(f"{source}: {validation_message(error)}") from None
 
 
 def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -> RunConfig:

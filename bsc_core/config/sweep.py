@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from bsc_core.config.messages import explain
+from bsc_core.config.messages import validation_message
 from bsc_core.config.reading import (
     current_key,
     current_names,
@@ -181,7 +181,7 @@ def make_sweep(values: Mapping[str, Any], *, source: str = "sweep") -> SweepConf
     try:
         return SweepConfig.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError(f"{source}: {explain(error)}") from None
+        raise ConfigError(f"{source}: {validation_message(error)}") from None
 
 
 def _flatten(values: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, ...]]:

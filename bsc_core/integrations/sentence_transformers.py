@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from bsc_core.batching import BatchPlan
-from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxOverBatch, explain
+from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxOverBatch, validation_message
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.losses import LossParts, build_loss, load_loss, save_loss
 
@@ -55,7 +55,7 @@ class BatchLoss(nn.Module):
         try:
             self.config: LossConfig = TypeAdapter(LossConfig).validate_python(config)
         except ValidationError as error:
-            raise ConfigError(explain(error)) from None
+            raise ConfigError(validation_message(error)) from None
         if self.config.guides:
             raise ConfigError('mask is guide; in SentenceTransformerTrainer, use mask = "self" or GISTEmbedLoss')
         self.loss = build_loss(self.config, threshold=threshold, dimensions=model.get_embedding_dimension())

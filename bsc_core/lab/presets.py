@@ -30,7 +30,7 @@ GUIDE, GUIDED = "static", "guide/"
 
 
 @dataclass(frozen=True)
-class Preset:
+class BatchPreset:
     """A preset batch: title, purpose, and the rows of its file (from 0; a row may repeat)."""
 
     title: str
@@ -39,32 +39,32 @@ class Preset:
     rows: tuple[int, ...]
 
 
-PRESETS: dict[str, Preset] = {
-    "confusable": Preset(
+PRESETS: dict[str, BatchPreset] = {
+    "confusable": BatchPreset(
         "Questions that are easily confused",
         "Six questions with similar answers, which the softmax has to distinguish.",
         "pairs.tsv",
         (759, 739, 355, 718, 236, 359),
     ),
-    "easy": Preset(
+    "easy": BatchPreset(
         "Questions about different things",
         "Six questions on six topics: easy negatives, from which there is little to learn.",
         "pairs.tsv",
         (0, 214, 285, 495, 633, 770),
     ),
-    "near_misses": Preset(
+    "near_misses": BatchPreset(
         "Near misses as labeled negatives",
         "Questions with all their labeled answers: one is right, the others are hard negatives.",
         "pairs.tsv",
         (828, 829, 830, 142, 143, 144, 54, 55),
     ),
-    "repeats": Preset(
+    "repeats": BatchPreset(
         "Repeated pairs",
         "Some pairs are in the batch twice, so that a right answer counts as wrong.",
         "pairs.tsv",
         (759, 739, 355, 718, 759, 739),
     ),
-    "inference": Preset(
+    "inference": BatchPreset(
         "Premises with three hypotheses",
         "Three premises, each with an entailed, a neutral and a contradicting hypothesis; only the first is positive.",
         "nli.tsv",

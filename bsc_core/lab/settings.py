@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from bsc_core.config import BSCLossConfig
-from bsc_core.config import explain as explain_error
+from bsc_core.config import BSCLossConfig, validation_message
 from bsc_core.errors import ConfigError
 from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.presets import GUIDE
@@ -54,7 +53,7 @@ class LabSettings:
         try:
             return BSCLossConfig(**self.loss_values())
         except ValidationError as error:
-            raise ConfigError(explain_error(error)) from None
+            raise ConfigError(validation_message(error)) from None
 
     def loss_values(self) -> dict[str, Any]:
         """Return the settings as values of fields of BSCLossConfig."""

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxLossConfig, SupConLossConfig, explain
+from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxLossConfig, SupConLossConfig, validation_message
 from bsc_core.errors import CheckpointError
 from bsc_core.losses.base import Loss
 from bsc_core.losses.bsc import BSCLoss
@@ -93,7 +93,7 @@ def load_loss(folder: Path) -> nn.Module:
         loss = build_loss(config, threshold=settings["threshold"], dimensions=settings["dimensions"])
         loss.load_state_dict(state)
     except ValidationError as error:
-        raise CheckpointError(f"{folder}: not a saved loss: {explain(error)}") from None
+        raise CheckpointError(f"{folder}: not a saved loss: {validation_message(error)}") from None
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(f"{folder}: not a saved loss ({str(error).splitlines()[0]}); save it again") from None
     return loss.eval()

@@ -26,7 +26,7 @@ from bsc_core.losses.kernel.masks import (
     transpose_rule,
     without,
 )
-from bsc_core.losses.kernel.negatives import Cosines, Hardness, Judge, Negatives, debiased
+from bsc_core.losses.kernel.negatives import Cosines, HardnessWeights, Judge, Negatives, debiased
 from bsc_core.losses.kernel.normalization import l2
 from bsc_core.losses.kernel.softmax import SoftmaxSums, masked_softmax, softmax_sums
 from bsc_core.losses.kernel.temperature import make_temperature
@@ -227,12 +227,14 @@ class InBatchLoss(Loss):
         margin = config.mask_margin if config.mask_margin_kind == "absolute" else config.mask_margin * of_positive.abs()
         return Judge(cosines, of_positive - margin, batch.ids.get("labeled_negative"))
 
-    def _hardness(self, batch: Pairs, queries: Tensor, documents: Tensor) -> Hardness | None:
+    def _hardness(self, batch: Pairs, queries: Tensor, documents: Tensor) -> HardnessWeights | None:
         """Return the hardness weights."""
         kind, pairs, choices = self.config.hardness, len(batch.left), len(batch.right)
         if kind == "none" or not self.config.hardness_strength:
             return None
-        return Hardness(self._cosines(batch, queries, documents), self.config.hardness_strength, kind, pairs, choices)
+        return HardnessWeights(
+            self._cosines(batch, queries, documents), self.config.hardness_strength, kind, pairs, choices
+        )
 
     def _cosines(self, batch: Pairs, queries: Tensor, documents: Tensor) -> Cosines:
         """Return the cosines of the model, without gradient."""

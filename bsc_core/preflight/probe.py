@@ -23,7 +23,7 @@ from bsc_core.encoders import TokenTable, encode, tokenize
 from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.forward import autocast
 from bsc_core.files import folder_bytes
-from bsc_core.pipeline import guide_vectors, load_loss, load_model, load_training_data, validate
+from bsc_core.pipeline import guide_vectors, init_loss, load_model, load_training_data, validate
 from bsc_core.preflight import Preflight, Say
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
@@ -63,7 +63,7 @@ def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflig
         data = load_training_data(config)
         say(1, STAGES, "loading the encoder")
         model = load_model(config.model_copy(update={"encoder": encoder}), store)
-        loss = load_loss(config, model, say=notes.append)
+        loss = init_loss(config, model, say=notes.append)
         tokens = tokenize(model, data.splits.texts, encoder.max_seq_length)
         if training.compile:
             say(1, STAGES, "compiling the encoder")

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from bsc_core.config import LOSS_CONFIGS, DataConfig, LossConfig, RunConfig, explain, make_config, read_config, to_toml
+from bsc_core.config import (
+    LOSS_CONFIGS,
+    DataConfig,
+    LossConfig,
+    RunConfig,
+    make_config,
+    read_config,
+    to_toml,
+    validation_message,
+)
 from bsc_core.errors import ConfigError
 
 PARTS = [{"weight": 0.25, "loss": {"name": "supcon", "max_negatives": 3}}, {"weight": 2.0, "loss": {"name": "mse"}}]
@@ -104,13 +113,15 @@ def test_a_name_that_is_not_a_string_is_refused(loss: Any, words: str) -> None:
 def test_errors_of_a_single_section_are_explained_too() -> None:
     with pytest.raises(ValidationError) as fault:
         TypeAdapter(LossConfig).validate_python({"name": "mnrl", "symmetric": True})
-    assert explain(fault.value).startswith("symmetric is not a key of the loss mnrl; remove it: it belongs to bsc")
+    assert validation_message(fault.value).startswith(
+        "symmetric is not a key of the loss mnrl; remove it: it belongs to bsc"
+    )
     with pytest.raises(ValidationError) as fault:
         DataConfig.model_validate({"train": "x", "column": 1})
-    assert "dev_size" in explain(fault.value)
+    assert "dev_size" in validation_message(fault.value)
     with pytest.raises(ValidationError) as fault:
         TypeAdapter(LossConfig).validate_python({"name": "odd"})
-    assert explain(fault.value).startswith("name is 'odd'; it must be one of")
+    assert validation_message(fault.value).startswith("name is 'odd'; it must be one of")
 
 
 def test_a_key_of_another_loss_is_named(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Hardness:
+class HardnessWeights:
     """Adds strength * cosine, without gradient, to the logits of some candidates of each row.
 
     Extra documents belong to the rows in turn; see `bsc_core.losses.kernel.masks.SameSide`.
@@ -134,7 +134,7 @@ class Negatives:
     """
 
     judge: Judge | None = None
-    hardness: Hardness | None = None
+    hardness: HardnessWeights | None = None
     decoupled: bool = False
     all_anchors: bool = False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bsc_core.config import DataConfig, explain
+from bsc_core.config import DataConfig, validation_message
 from bsc_core.data.io.hub import is_hub_id
 from bsc_core.errors import ConfigError, FileFormatError, InputError
 from bsc_core.files import as_json, atomic_write
@@ -79,7 +79,7 @@ def validate(values: dict[str, Any]) -> DataConfig:
     try:
         config = DataConfig.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(explain(error)) from None
+        raise ConfigError(validation_message(error)) from None
     users.check_encoders(config)
     return config
 
