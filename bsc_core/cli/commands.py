@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bsc_core.cli.output import ReadingProgress, Report
+from bsc_core.cli.output import ReadProgressPrinter, Report
 
 if TYPE_CHECKING:
     from bsc_core.config import EncoderConfig, RunConfig
@@ -193,7 +193,7 @@ def audit(arguments: argparse.Namespace) -> Outcome:
 
     given = {"threshold": arguments.threshold, "max_seq_length": arguments.max_seq_length}
     chosen = {name: value for name, value in given.items() if value is not None}
-    say = ReadingProgress("audit")
+    say = ReadProgressPrinter("audit")
     report = audit_file(arguments.file, arguments.columns, limits=_limits(arguments), on_progress=say, **chosen)
     return 0, report | ({"findings": _findings(arguments)} if report["rows_read"] <= MAX_AUDIT_ROWS else {})
 
@@ -233,7 +233,7 @@ def convert(arguments: argparse.Namespace) -> Outcome:
     """Convert the valid rows of a file of pairs to Parquet, in bounded memory."""
     from bsc_core.data.io.convert import convert_file
 
-    say = ReadingProgress("convert")
+    say = ReadProgressPrinter("convert")
     pairs = convert_file(arguments.file, arguments.out, arguments.columns, limits=_limits(arguments), on_progress=say)
     return 0, {**pairs.as_report(), "out": arguments.out}
 

@@ -131,7 +131,7 @@ def _audit_finding(finding: Report) -> Iterator[str]:
     yield f"{finding['severity']}: {finding['title']}{rows}.{suggestion}{row_filter}"
 
 
-class ProgressPrinter:
+class RunProgressPrinter:
     """Write the status of a run to standard error, at most once a second."""
 
     def __init__(self, run: Run) -> None:
@@ -149,7 +149,7 @@ class ProgressPrinter:
         sys.stderr.write(f"{status.message or 'training'}: {steps}{left}\n")
 
 
-class ReadingProgress:
+class ReadProgressPrinter:
     """Write the progress of reading a file to standard error, at most once a second."""
 
     def __init__(self, what: str) -> None:

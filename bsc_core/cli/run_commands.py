@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bsc_core.cli.commands import Outcome, check_files, run_store, say, update_runs
-from bsc_core.cli.output import ProgressPrinter, Report, queue_report, run_report
+from bsc_core.cli.output import Report, RunProgressPrinter, queue_report, run_report
 from bsc_core.errors import InputError
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _experiment(config: RunConfig, run: Run) -> Report:
     from bsc_core.pipeline import run_experiment
     from bsc_core.training.callbacks import OnStep
 
-    return run_experiment(config, run, [OnStep(ProgressPrinter(run))])
+    return run_experiment(config, run, [OnStep(RunProgressPrinter(run))])
 
 
 def _check(config: RunConfig) -> None:

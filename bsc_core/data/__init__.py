@@ -5,7 +5,7 @@ from bsc_core.data.io.convert import convert_file
 from bsc_core.data.io.read_pairs import read_corpus, read_pairs
 from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.load import DatasetSplits, load_data, load_evaluation_data
-from bsc_core.data.quality.audit import Finding, audit
+from bsc_core.data.quality.audit import AuditFinding, audit
 from bsc_core.data.quality.filters import FILTERS
 from bsc_core.data.quality.streaming_audit import audit_file
 from bsc_core.data.read_report import ReadReport, Rejection
@@ -14,9 +14,9 @@ from bsc_core.data.splits import split_by_component, split_by_query
 
 __all__ = [
     "FILTERS",
+    "AuditFinding",
     "Corpus",
     "DatasetSplits",
-    "Finding",
     "PairDataset",
     "ReadReport",
     "Rejection",

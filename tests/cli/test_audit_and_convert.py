@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bsc_core.cli import main
-from bsc_core.cli.output import ReadingProgress
+from bsc_core.cli.output import ReadProgressPrinter
 from bsc_core.data.io.tables import ReadProgress
 from tests.helpers.waiting import PATIENCE_SECONDS
 
@@ -88,7 +88,7 @@ def test_a_refused_input_is_one_line_and_writes_nothing(folder, capsys, words):
 def test_progress_is_written_at_most_once_a_second(capsys, monkeypatch):
     now = iter([0.0, 0.5, 1.0, 1.2, 4.0])
     monkeypatch.setattr("bsc_core.cli.output.time.monotonic", lambda: next(now))
-    say = ReadingProgress("audit")
+    say = ReadProgressPrinter("audit")
     for done in (1, 25, 30, 50):
         say(ReadProgress(rows=done * 1000, done=done, total=100))
     assert capsys.readouterr().err.splitlines() == [

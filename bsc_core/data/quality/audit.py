@@ -20,7 +20,7 @@ from bsc_core.data.text_quality import DAMAGED, DESCRIPTIONS, MARKUP, MIXED_ALPH
 from bsc_core.formatting import plural
 from bsc_core.types import Ids, Indices, Mask
 
-__all__ = ["Finding", "audit"]
+__all__ = ["AuditFinding", "audit"]
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -28,11 +28,11 @@ RARE_SHARE = 0.05  # of positives or negatives, below which the balance is a war
 LONG_SHARE = 0.05  # of rows with too long texts, above which they are a warning
 MAIN_SCRIPT_SHARE = 0.8
 MAX_WORDS = 200
-_TEXTS = tomllib.loads(Path(__file__).with_name("findings.toml").read_text(encoding="utf-8"))
+_TEXTS = tomllib.loads(Path(__file__).with_name("audit_findings.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class AuditFinding:
     """One finding of an audit.
 
     Attributes:
@@ -56,7 +56,7 @@ class Finding:
     filter: FilterName | None = None
 
 
-def audit(data: DatasetSplits, *, max_seq_length: int | None = None) -> list[Finding]:
+def audit(data: DatasetSplits, *, max_seq_length: int | None = None) -> list[AuditFinding]:
     """Return all findings, errors first; the data are not changed.
 
     Args:
@@ -94,13 +94,13 @@ Values = dict[str, Any]
 """Values of a finding's texts; "variant" names another table of texts and "severity" replaces that of the texts."""
 
 
-def _finding(code: str, rows: Indices | tuple[()] = (), split: str = "train", **values: Any) -> Finding:
+def _finding(code: str, rows: Indices | tuple[()] = (), split: str = "train", **values: Any) -> AuditFinding:
     texts = _TEXTS[values.pop("variant", code)]
     severity = values.pop("severity", None) or texts["severity"]
     values |= {"rows": plural(len(rows), "row"), "split": split}
     title, detail, suggestion = (texts[name].format(**values) for name in ("title", "detail", "suggestion"))
     row_ids = np.asarray(rows, dtype=np.int32)
-    return Finding(code, severity, title, detail, suggestion, row_ids, split, texts.get("filter"))
+    return AuditFinding(code, severity, title, detail, suggestion, row_ids, split, texts.get("filter"))
 
 
 def _within_splits(
@@ -108,7 +108,7 @@ def _within_splits(
     code: str,
     check: Callable[[PairDataset], Indices],
     describe: Callable[[PairDataset, Indices], Values] = lambda dataset, rows: {},
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """Yield the findings of a check of the rows of each split."""
     for split, dataset in data.splits.items():
         rows = check(dataset)
@@ -121,7 +121,7 @@ def _texts(
     code: str,
     chosen: Mask,
     describe: Callable[[PairDataset, Indices], Values] = lambda dataset, rows: {},
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """Yield the findings of rows with a chosen text. chosen: (U,)."""
     return _within_splits(data, code, partial(rows_with_texts, chosen=chosen), describe)
 
@@ -131,7 +131,7 @@ def _between_splits(
     code: str,
     check: Callable[[PairDataset, PairDataset], Indices],
     severity_for_train: Severity | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """Yield the findings of a check of each split against an earlier one."""
     for earlier, split in split_pairs(data):
         dataset = data.splits[split]
@@ -146,13 +146,13 @@ def _count_distinct(ids: Ids) -> str:
     return f"{len(np.unique(ids)):,}"
 
 
-def _rejected_rows(data: DatasetSplits) -> Iterator[Finding]:
+def _rejected_rows(data: DatasetSplits) -> Iterator[AuditFinding]:
     for report in data.reports:
         if report.rejected:
             yield _finding("rejected_rows", rejected=plural(len(report.rejected), "row"), summary=report.summary())
 
 
-def _unused_splits(data: DatasetSplits) -> Iterator[Finding]:
+def _unused_splits(data: DatasetSplits) -> Iterator[AuditFinding]:
     for name, rows in data.unused:
         yield _finding("unused_split", name=name, unused=plural(rows, "row"))
 
@@ -175,14 +175,14 @@ def _damage(dataset: PairDataset, rows: Indices) -> Values:
     return {"kinds": " and ".join(kinds)}
 
 
-def _shared_documents(data: DatasetSplits) -> Iterator[Finding]:
+def _shared_documents(data: DatasetSplits) -> Iterator[AuditFinding]:
     for split, dataset in data.splits.items():
         rows = np.flatnonzero(np.isin(dataset.document, data.train.document))
         if split != "train" and len(rows):
             yield _finding("shared_documents", rows, split, documents=_count_distinct(dataset.document[rows]))
 
 
-def _positives_not_in_corpus(data: DatasetSplits) -> Iterator[Finding]:
+def _positives_not_in_corpus(data: DatasetSplits) -> Iterator[AuditFinding]:
     if data.corpus is None:
         return
     for split, dataset in data.splits.items():
@@ -195,7 +195,7 @@ def _positives_not_in_corpus(data: DatasetSplits) -> Iterator[Finding]:
             yield _finding("positives_not_in_corpus", rows, split)
 
 
-def _label_balance(split: str, dataset: PairDataset) -> Finding:
+def _label_balance(split: str, dataset: PairDataset) -> AuditFinding:
     share = float(np.mean(dataset.positive))
     if share == 0:
         return _finding("no_positives", split=split, threshold=dataset.threshold)
@@ -213,7 +213,7 @@ def _label_balance(split: str, dataset: PairDataset) -> Finding:
     )
 
 
-def _other_scripts(data: DatasetSplits) -> Iterator[Finding]:
+def _other_scripts(data: DatasetSplits) -> Iterator[AuditFinding]:
     scripts = [script(text) for text in data.texts]
     counts = Counter(name for name in scripts if name)
     main, texts = counts.most_common(1)[0] if counts else ("", 0)
@@ -227,7 +227,7 @@ def _other_scripts(data: DatasetSplits) -> Iterator[Finding]:
     yield from _texts(data, "other_scripts", np.asarray([name not in ("", main) for name in scripts]), describe)
 
 
-def _long_texts(data: DatasetSplits, max_seq_length: int) -> Iterator[Finding]:
+def _long_texts(data: DatasetSplits, max_seq_length: int) -> Iterator[AuditFinding]:
     tokens = estimate_tokens(data.texts)
 
     def describe(dataset: PairDataset, rows: Indices) -> Values:

@@ -4,7 +4,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import FilterName, SentenceColumns
-from bsc_core.data import DatasetSplits, Finding, audit
+from bsc_core.data import AuditFinding, DatasetSplits, audit
 from bsc_core.data.quality.filters import FILTERS
 from bsc_core.errors import BscError
 from pages.ui.components import data_cache, display
@@ -20,7 +20,7 @@ PAIR_FINDINGS = (  # codes of findings that do not apply to sentences, each of w
 )
 
 
-def audit_dataset(key: str, encoder: str) -> list[Finding]:
+def audit_dataset(key: str, encoder: str) -> list[AuditFinding]:
     """Return the findings in the rows of a dataset as read, before filters and generation."""
     return _audit(data_cache.source_splits(key), data_cache.encoder_config(encoder).max_seq_length)
 
@@ -34,7 +34,7 @@ CACHE_KEY = {DatasetSplits: _rows_key}
 
 
 @st.cache_resource(max_entries=16, show_spinner="Auditing the rows …", hash_funcs=CACHE_KEY)
-def _audit(rows: DatasetSplits, max_seq_length: int) -> list[Finding]:
+def _audit(rows: DatasetSplits, max_seq_length: int) -> list[AuditFinding]:
     findings = audit(rows, max_seq_length=max_seq_length)
     if not isinstance(rows.train.report.columns, SentenceColumns):
         return findings
@@ -50,7 +50,7 @@ def _dropped(rows: DatasetSplits, name: FilterName) -> int | str:
         return str(error)
 
 
-def draw(key: str, data: DatasetSplits, findings: list[Finding]) -> None:
+def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
     """Draw the findings, most severe first, each with its rows and the switch of its filter."""
     if not findings:
         st.caption("No problems found.")
@@ -74,7 +74,7 @@ def draw(key: str, data: DatasetSplits, findings: list[Finding]) -> None:
                 overview.finding_text(finding)
 
 
-def _switch(key: str, data: DatasetSplits, finding: Finding, number: int) -> None:
+def _switch(key: str, data: DatasetSplits, finding: AuditFinding, number: int) -> None:
     """Draw the switch of a finding's filter; it is stored with the dataset, for all pages and later runs."""
     name = finding.filter
     if name is None:

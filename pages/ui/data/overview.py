@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from bsc_core import formatting
-from bsc_core.data import DatasetSplits, Finding, PairDataset
+from bsc_core.data import AuditFinding, DatasetSplits, PairDataset
 from bsc_core.data.io.export import as_parquet, as_tsv, exported_columns
 from bsc_core.data.io.hub import is_hub_id
 from bsc_core.figures.batches import dataset as dataset_figures
@@ -28,7 +28,7 @@ FORMATS = {
 EXPORT_PREVIEW = 5
 
 
-def summaries(data: DatasetSplits, findings: list[Finding]) -> None:
+def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
     """Draw four cards: source, columns, audit and shape. findings: of the rows as read."""
     rejected = sum(len(report.rejected) for report in data.reports)
     counts = Counter(finding.severity for finding in findings if not is_filtered(data, finding))
@@ -58,7 +58,7 @@ def summaries(data: DatasetSplits, findings: list[Finding]) -> None:
             st.caption(detail)
 
 
-def is_filtered(data: DatasetSplits, finding: Finding) -> bool:
+def is_filtered(data: DatasetSplits, finding: AuditFinding) -> bool:
     """Whether the filter of a finding is on."""
     return finding.filter in dict(data.filtered)
 
@@ -126,7 +126,7 @@ def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> N
     st.dataframe(table, hide_index=True, height=280, key=key, column_config={"label": label}, alt="Pairs of texts")
 
 
-def finding_text(finding: Finding, *, filtered: bool = False) -> None:
+def finding_text(finding: AuditFinding, *, filtered: bool = False) -> None:
     """Draw what is wrong, why it matters, and what to do."""
     severity = f"{ICONS[finding.severity]} **{SEVERITIES[finding.severity].capitalize()}**"
     st.markdown(":green[:material/check_circle:] **Fixed**" if filtered else severity)
@@ -135,7 +135,7 @@ def finding_text(finding: Finding, *, filtered: bool = False) -> None:
     st.text(f"{detail} {finding.suggestion}")
 
 
-def finding_rows(rows: DatasetSplits, finding: Finding, number: int) -> None:
+def finding_rows(rows: DatasetSplits, finding: AuditFinding, number: int) -> None:
     """Draw the rows of a finding in an expander. rows: as read, which the finding's row numbers refer to."""
     if not len(finding.rows):
         return
