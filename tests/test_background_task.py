@@ -64,7 +64,7 @@ def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -
     assert (folder / "result.txt").read_text() == "2"
 
 
-def test_a_task_above_the_limit_says_so_and_starts_once_another_has_ended(
+def test_a_task_above_the_limit_has_an_error_and_starts_once_another_has_ended(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background_task, "_children", {})

@@ -53,7 +53,7 @@ def test_the_second_run_starts_where_the_first_one_ended(small_config, store, pa
     assert parent.read_json("result")["chain"] is None
 
 
-def test_a_resumed_run_needs_the_first_one_no_more(small_config, store, parent):
+def test_a_resumed_run_of_a_chain_does_not_need_the_first_run(small_config, store, parent):
     config = after(small_config, parent, epochs=3)
     whole = run_experiment(config, store.create(config))
     run = store.create(config)
@@ -72,17 +72,17 @@ def test_an_estimate_of_a_chain_comes_from_runs_with_the_same_first_encoder(smal
 
 
 @pytest.mark.parametrize("name", ["bundled", "static", "someone/model", "run", "./run:here"])
-def test_other_names_are_no_chains(store, name):
+def test_other_encoder_names_are_not_run_ids(store, name):
     assert parent_run_id(name) is None
     assert store.encoder(EncoderConfig(name=name)).name == name
 
 
-def test_a_run_that_was_stopped_with_a_model_can_be_gone_on_from(store, parent):
+def test_a_run_can_start_from_the_model_of_a_stopped_run(store, parent):
     parent.update_status(state="stopped")
     assert store.encoder(EncoderConfig(name=f"run:{parent.id}")).name == str(parent.model_folder)
 
 
-def test_the_plan_of_a_chain_is_seen_by_the_model_of_the_first_run(small_config, store, parent, tmp_path, capsys):
+def test_the_plan_of_a_chain_is_built_with_the_model_of_the_first_run(small_config, store, parent, tmp_path, capsys):
     config = after(small_config, parent)
     path = tmp_path / "chain.toml"
     path.write_text(to_toml(config), encoding="utf-8")
@@ -108,7 +108,7 @@ def test_a_chain_keeps_the_other_fields_of_the_encoder(store, parent):
         ("lost", "is lost; start from a run that is done"),
     ],
 )
-def test_a_chain_to_a_run_that_is_not_done_is_refused_before_any_work(small_config, store, state, said):
+def test_a_chain_to_a_run_that_is_not_done_is_refused_before_training(small_config, store, state, said):
     parent = store.create(small_config)
     parent.update_status(state=state)
     config = after(small_config, parent)

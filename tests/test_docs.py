@@ -28,7 +28,7 @@ def test_every_package_of_the_default_install_is_listed_with_its_license():
     assert "| not stated |" not in script["PAGE"].read_text(encoding="utf-8")
 
 
-def test_every_loss_stands_in_every_table():
+def test_every_loss_is_in_every_table():
     from bsc_core.config import LOSS_CONFIGS
     from bsc_core.integrations import sentence_transformers
     from bsc_core.losses import LOSSES

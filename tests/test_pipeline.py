@@ -89,7 +89,7 @@ def test_two_runs_of_one_seed_are_equal_bit_for_bit(small_config, tmp_path):
     assert losses[0] == losses[1]
 
 
-def test_a_stop_ends_after_the_current_step_and_keeps_checkpoint_and_model(small_config, tmp_path):
+def test_a_stop_ends_after_the_current_step_with_a_checkpoint_and_a_model(small_config, tmp_path):
     config = with_changes(small_config, training={"epochs": 50})
     run = RunStore(tmp_path).create(config)
     result = run_experiment(
@@ -143,7 +143,7 @@ def test_an_estimate_comes_from_a_finished_run_with_the_same_encoder(small_confi
     assert estimate(with_changes(small_config, encoder={"name": "static"}), data, store).seconds is None
 
 
-def test_a_plan_report_tells_the_batches_without_training(small_config):
+def test_a_plan_report_describes_the_batches_without_training(small_config):
     report = plan_report(with_changes(small_config, batching={"strategy": "nearest", "group_size": 3}))
     assert report["rows"] == sum(int(size) * count for size, count in report["groups"].items())
     assert max(map(int, report["groups"])) <= 3
@@ -202,7 +202,7 @@ def test_an_estimate_passes_over_runs_that_it_cannot_read(small_config, tmp_path
     assert estimate(small_config, data, store).seconds is None
 
 
-def test_a_learned_temperature_out_of_its_range_is_refused_before_any_work(small_config):
+def test_a_learned_temperature_out_of_its_range_is_refused_before_training(small_config):
     with pytest.raises(
         ConfigError, match=r"temperature is 0\.005; a learned temperature must start between 0\.01 and 100"
     ):

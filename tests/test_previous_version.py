@@ -104,7 +104,7 @@ def test_the_plans_metrics_and_models_of_old_runs_are_read(store: RunStore) -> N
             assert run.model_folder.is_dir()
 
 
-def test_old_runs_compare_as_they_did(store: RunStore) -> None:
+def test_comparisons_of_old_runs_are_unchanged(store: RunStore) -> None:
     reference = expected("expected/compared")
     for item in reference["comparisons"]:
         result = asdict(compare_runs([store.get(item["first"])], [store.get(item["second"])], item["metric"]))

@@ -32,7 +32,7 @@ def test_pca_preserves_distances_of_points_in_a_plane() -> None:
     assert np.allclose(before, after, atol=1e-4)
 
 
-def test_pca_of_vectors_of_one_number_lies_on_a_line() -> None:
+def test_pca_of_vectors_of_one_number_is_on_a_line() -> None:
     points = projection.project(np.array([[1.0], [3.0], [7.0]], dtype=np.float32), "pca")
     assert points.shape == (3, 2)
     assert (points[:, 1] == 0).all()

@@ -38,7 +38,7 @@ def interrupted(config: RunConfig, folder, step: int) -> Run:
     return run
 
 
-def test_a_resumed_run_knows_the_best_it_was_resumed_with(small_config, tmp_path, monkeypatch):
+def test_a_resumed_run_knows_the_best_epoch_of_its_checkpoint(small_config, tmp_path, monkeypatch):
     values = iter([0.1, 0.6, 0.5, 0.5, 0.4, 0.3])  # before, of epoch 1, on resuming, ...
     monkeypatch.setattr("bsc_core.evaluation.evaluator.main_metric", lambda metrics, name: ("mrr", next(values)))
     config = trained(small_config, epochs=3)
@@ -48,7 +48,7 @@ def test_a_resumed_run_knows_the_best_it_was_resumed_with(small_config, tmp_path
     assert following.status().metric_best == 0.6
 
 
-def test_a_model_kept_right_before_the_kill_is_the_best_of_the_run_that_goes_on(small_config, tmp_path, monkeypatch):
+def test_a_model_saved_right_before_the_kill_is_the_best_of_the_resumed_run(small_config, tmp_path, monkeypatch):
     values = iter([0.1, 0.5, 0.6, 0.6, 0.6])  # before, of epoch 1, of epoch 2, on resuming, ...
     monkeypatch.setattr("bsc_core.evaluation.evaluator.main_metric", lambda metrics, name: ("mrr", next(values)))
     saved = []
@@ -74,7 +74,7 @@ def test_a_model_kept_right_before_the_kill_is_the_best_of_the_run_that_goes_on(
     assert np.array_equal(following.array("embeddings_after"), run.array("embeddings_after"))
 
 
-def test_a_model_that_a_stop_kept_amid_an_epoch_is_not_taken_for_that_epochs(small_config, tmp_path, monkeypatch):
+def test_a_model_saved_by_a_stop_within_an_epoch_is_not_that_of_the_epoch(small_config, tmp_path, monkeypatch):
     def killed(*args, **kwargs):
         raise InterruptedError
 
@@ -100,7 +100,7 @@ def test_a_model_that_a_stop_kept_amid_an_epoch_is_not_taken_for_that_epochs(sma
     assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
 
 
-def test_a_resumed_run_keeps_the_vectors_of_the_epochs_before_its_checkpoint(small_config, tmp_path):
+def test_a_resumed_run_retains_the_vectors_of_the_epochs_before_its_checkpoint(small_config, tmp_path):
     config = trained(small_config, epochs=3)
     whole = RunStore(tmp_path).create(config)
     run_experiment(config, whole)
@@ -112,7 +112,7 @@ def test_a_resumed_run_keeps_the_vectors_of_the_epochs_before_its_checkpoint(sma
         assert np.array_equal(following.array(name), whole.array(name))
 
 
-def test_the_status_of_a_run_that_is_only_finished_is_that_of_its_end(small_config, tmp_path):
+def test_a_run_that_is_resumed_after_its_last_step_has_the_status_of_its_end(small_config, tmp_path):
     config = trained(small_config, epochs=2)
     run = RunStore(tmp_path).create(config)
     run_experiment(config, run)
@@ -123,7 +123,7 @@ def test_the_status_of_a_run_that_is_only_finished_is_that_of_its_end(small_conf
     assert [getattr(following.status(), name) for name in names] == [getattr(run.status(), name) for name in names]
 
 
-def test_a_stop_does_not_put_a_broken_model_in_the_place_of_the_last_good_checkpoint(small_config, tmp_path):
+def test_a_stop_does_not_replace_the_last_good_checkpoint_by_a_broken_model(small_config, tmp_path):
     config = trained(small_config, save_steps=2, save_total_limit=1)
     run = RunStore(tmp_path).create(config)
 
@@ -139,7 +139,7 @@ def test_a_stop_does_not_put_a_broken_model_in_the_place_of_the_last_good_checkp
     assert [path.name for path in checkpoints(run.checkpoints_folder)] == ["step-000002"]
 
 
-def test_a_damaged_later_checkpoint_does_not_push_out_the_one_just_written(small_config, tmp_path):
+def test_a_damaged_later_checkpoint_does_not_delete_the_one_just_written(small_config, tmp_path):
     config = trained(small_config, save_steps=2, save_total_limit=1)
     run = interrupted(config, tmp_path, 3)
     shutil.copytree(run.checkpoints_folder / "step-000002", run.checkpoints_folder / "step-000009")
@@ -149,7 +149,7 @@ def test_a_damaged_later_checkpoint_does_not_push_out_the_one_just_written(small
     assert last_checkpoint(following.checkpoints_folder).last
 
 
-def test_what_a_killed_process_had_half_written_goes_when_the_run_goes_on(small_config, tmp_path):
+def test_incomplete_files_of_a_killed_process_are_deleted_when_the_run_is_resumed(small_config, tmp_path):
     run = interrupted(trained(small_config, save_steps=2), tmp_path, 3)
     scratch = [run.checkpoints_folder / ".step-000004.17", run.folder / ".model-x1"]
     for folder in scratch:
@@ -162,7 +162,7 @@ def test_what_a_killed_process_had_half_written_goes_when_the_run_goes_on(small_
     assert not left.exists()
 
 
-def test_checkpoints_stand_in_the_order_of_their_steps_beyond_a_million(tmp_path):
+def test_checkpoints_are_in_the_order_of_their_steps_beyond_a_million(tmp_path):
     for step in (1_000_000, 999_999, 3):
         folder = tmp_path / f"step-{step:06d}"
         folder.mkdir()
@@ -181,7 +181,7 @@ def test_a_checkpoint_whose_optimizer_trained_other_parameters_is_refused_in_one
 
 
 @pytest.mark.parametrize("rate", [1e-4, 1e-2], ids=["settled", "moving"])
-def test_a_resumed_run_groups_texts_as_if_it_had_never_stopped(small_config, tmp_path, rate):
+def test_a_resumed_run_groups_texts_as_an_uninterrupted_one(small_config, tmp_path, rate):
     values = trained(small_config, epochs=4, learning_rate=rate).model_dump()
     batching = {"strategy": "nearest", "group_size": 4}
     config = make_config({**values, "batching": batching, "evaluation": {"each_epoch": False}})

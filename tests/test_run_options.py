@@ -31,7 +31,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
     return load_file(run.model_folder / "model.safetensors")
 
 
-def test_a_number_of_steps_ends_the_run_there_with_a_measured_model(small_config, tmp_path):
+def test_max_steps_ends_the_run_with_an_evaluated_model(small_config, tmp_path):
     result, run = conduct(with_changes(small_config, training={"max_steps": 5}), tmp_path)
     assert [line["step"] for line in lines(run, "step")] == [1, 2, 3, 4, 5]
     assert run.status().steps == 5
@@ -64,7 +64,7 @@ def worsening(monkeypatch, best: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("best", "patience", "last"), [(1, 1, 2), (1, 3, 4), (3, 2, 5)])
-def test_training_ends_after_so_many_epochs_without_a_better_one(
+def test_training_ends_after_the_patience_without_a_better_epoch(
     small_config, tmp_path, monkeypatch, best, patience, last
 ):
     worsening(monkeypatch, best)
@@ -78,7 +78,7 @@ def test_training_ends_after_so_many_epochs_without_a_better_one(
     assert result["metrics"]["after"] == run.read_json(f"evaluation/epoch-{best:03d}")
 
 
-def test_a_run_that_had_given_up_trains_no_further_when_it_is_resumed(small_config, tmp_path, monkeypatch):
+def test_a_run_that_stopped_early_trains_no_further_when_it_is_resumed(small_config, tmp_path, monkeypatch):
     worsening(monkeypatch, 1)
     config = with_changes(small_config, training={"epochs": 9, "early_stopping_patience": 2})
     result, run = conduct(config, tmp_path)
@@ -96,7 +96,7 @@ def test_early_stopping_without_evaluations_is_refused(small_config, tmp_path):
 
 
 @pytest.mark.parametrize("kept", [1, 3])
-def test_as_many_checkpoints_are_kept_as_wanted(small_config, tmp_path, kept):
+def test_save_total_limit_checkpoints_remain(small_config, tmp_path, kept):
     config = with_changes(small_config, training={"max_steps": 6, "save_steps": 1, "save_total_limit": kept})
     _, run = conduct(config, tmp_path)
     assert [path.name for path in checkpoints(run.checkpoints_folder)] == [
@@ -126,7 +126,7 @@ def test_low_rank_training_leaves_a_plain_model_that_gives_the_reported_vectors(
 
 
 @pytest.mark.parametrize("stop", [3, 5])
-def test_low_rank_training_that_is_resumed_ends_as_if_it_had_never_stopped(small_config, tmp_path, stop):
+def test_resumed_low_rank_training_equals_uninterrupted_training(small_config, tmp_path, stop):
     config = with_changes(
         small_config,
         encoder={"lora": {"rank": 4, "dropout": 0.1}},
@@ -180,7 +180,7 @@ def test_a_checkpoint_of_another_config_is_named_and_the_one_before_used(small_c
     assert "step-000004: this checkpoint belongs to a run with another config; resume with" in capsys.readouterr().err
 
 
-def test_a_fingerprint_tells_settings_apart_and_not_names(small_config):
+def test_a_fingerprint_depends_on_settings_and_not_on_their_names(small_config):
     assert fingerprint(small_config) == fingerprint(small_config.model_copy(update={"name": "again"}))
 
 
@@ -194,7 +194,7 @@ def test_runs_from_one_encoder_encode_its_texts_once(small_config, tmp_path, mon
     assert conduct(half, tmp_path / "three")[0]["texts_encoded"] == first["texts_encoded"]  # other vectors
 
 
-def test_without_measuring_only_the_texts_that_a_plan_compares_are_encoded_again(small_config, tmp_path, monkeypatch):
+def test_without_evaluation_only_the_texts_that_a_plan_compares_are_encoded_again(small_config, tmp_path, monkeypatch):
     monkeypatch.setenv("BSC_CACHE", str(tmp_path / "cache"))
     config = with_changes(
         small_config,
@@ -209,7 +209,7 @@ def test_without_measuring_only_the_texts_that_a_plan_compares_are_encoded_again
     assert result["texts_encoded"] == 2 * result["texts"] + for_plans  # all texts before and after
 
 
-def test_the_first_batch_stands_in_the_run_folder_as_it_was_trained_on(small_config, tmp_path):
+def test_the_first_batch_in_the_run_folder_is_the_one_that_was_trained_on(small_config, tmp_path):
     config = with_changes(small_config, encoder={"max_seq_length": 6})
     _, run = conduct(config, tmp_path)
     reported = run.read_json("first_batch")

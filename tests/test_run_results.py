@@ -70,7 +70,7 @@ def make_run(tmp_path, pairs):
 
 @pytest.mark.parametrize("split", ["dev", "test"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_a_run_keeps_is_what_its_vectors_give(make_run, split, when):
+def test_stored_results_of_a_run_equal_those_computed_from_its_vectors(make_run, split, when):
     kept = load_results(make_run("new", noisy(1, 0.5)), split, when=when)
     computed = load_results(make_run("old", noisy(1, 0.5), keeps=False), split, when=when)
     assert kept.digest == computed.digest
@@ -82,7 +82,7 @@ def test_what_a_run_keeps_is_what_its_vectors_give(make_run, split, when):
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_metrics_and_intervals_are_around_the_values_that_the_run_reports(make_run, split):
+def test_intervals_contain_the_metrics_that_the_run_reports(make_run, split):
     run = make_run("one", noisy(1, 0.5))
     reported = run.read_json("evaluation/after")[split]
     result = run_intervals(run, split)
@@ -133,7 +133,7 @@ def test_an_untrained_encoder_that_runs_share_counts_once(make_run):
     assert compare_runs(runs, runs, "spearman", first_when="before").seeds == (1, 3)
 
 
-def test_the_interval_of_a_setting_speaks_of_seeds_and_queries(make_run):
+def test_the_interval_of_a_setting_covers_seeds_and_queries(make_run):
     runs = [load_results(make_run(f"s{seed}", noisy(seed, 0.6))) for seed in range(3)]
     for metric in ("mrr", "spearman"):
         alone, together = setting_interval(runs[:1], metric), setting_interval(runs, metric)
@@ -172,7 +172,7 @@ def test_runs_trained_on_different_rows_are_comparable_on_the_same_test_rows(mak
     assert compare_runs([one], [other], "mrr").queries == 12
 
 
-def test_a_metric_that_is_not_there_is_named_with_those_that_are(make_run):
+def test_a_missing_metric_is_named_with_the_available_ones(make_run):
     run = make_run("one", noisy(1, 0.5))
     with pytest.raises(DataError, match=r"'ndcg@7' is not defined for these dev pairs; there are spearman, pearson"):
         compare_runs([run], [run], "ndcg@7")
@@ -180,7 +180,7 @@ def test_a_metric_that_is_not_there_is_named_with_those_that_are(make_run):
         compare_results([], [], "mrr")
 
 
-def test_a_run_that_keeps_its_values_needs_neither_data_nor_vectors(make_run, pairs):
+def test_a_run_with_stored_results_needs_neither_data_nor_vectors(make_run, pairs):
     run = make_run("one", noisy(1, 0.5))
     pairs.unlink()
     for when in ("before", "after"):
@@ -188,7 +188,7 @@ def test_a_run_that_keeps_its_values_needs_neither_data_nor_vectors(make_run, pa
     assert compare_runs([run], [run], "mrr", first_when="before").queries == 12
 
 
-def test_an_older_run_whose_data_are_gone_or_changed_says_so(make_run, pairs):
+def test_an_older_run_with_missing_or_changed_data_is_reported(make_run, pairs):
     run = make_run("old", noisy(1, 0.5), keeps=False)
     pairs.write_text(pairs.read_text(encoding="utf-8").replace("document 3", "another 3"), encoding="utf-8")
     with pytest.raises(RunError, match="run old: its data files have changed"):
@@ -255,7 +255,7 @@ def test_positive_pairs_alone_are_compared_by_retrieval(make_run, tmp_path):
     assert "auc" not in run_intervals(run)
 
 
-def test_a_real_run_keeps_its_intervals(small_config, tmp_path):
+def test_a_real_run_stores_its_intervals(small_config, tmp_path):
     from bsc_core.pipeline import run_experiment
 
     run = RunStore(tmp_path / "runs").create(small_config)

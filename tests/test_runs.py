@@ -230,7 +230,7 @@ def test_a_long_log_is_read_from_its_end_only(run: Run) -> None:
     assert run.log_tail(2) == ["line 199998", "line 199999"]
 
 
-def test_of_very_many_steps_a_sample_is_read_with_every_evaluation(tmp_path):
+def test_a_sample_of_very_many_steps_is_read_with_every_evaluation(tmp_path):
     run = RunStore(tmp_path).create(CONFIG)
     lines = [{"kind": "step", "step": step} for step in range(1, 1001)]
     lines.insert(333, {"kind": "evaluation", "epoch": 1, "dev": {"mrr": 0.5}})

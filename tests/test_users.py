@@ -145,7 +145,7 @@ def test_the_id_of_another_users_run_cannot_be_used_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"owner": 3}', b"\xff", b'{"owner": "ben"'])
-def test_a_damaged_owner_makes_a_run_the_owners(tmp_path: Path, content: bytes) -> None:
+def test_a_run_with_a_damaged_access_document_belongs_to_the_owner_of_the_app(tmp_path: Path, content: bytes) -> None:
     run = create(tmp_path, BEN)
     (run.folder / f"{ACCESS}.json").write_bytes(content)
     assert UserRuns(BEN, tmp_path).list() == []
@@ -218,6 +218,6 @@ def test_the_command_adds_lists_and_removes_users(tmp_path: Path, capsys: pytest
     assert read_users(tmp_path) == {}
 
 
-def test_errors_are_of_the_project(tmp_path: Path) -> None:
+def test_errors_are_those_of_bsc_core(tmp_path: Path) -> None:
     with pytest.raises(BscError):
         UserRuns(BEN, tmp_path).get("../x")

@@ -78,7 +78,7 @@ def test_copies_of_a_query_do_not_let_groups_grow(dataset_of, vectors_of, distin
     assert repeated is not distinct_texts
 
 
-def test_distinct_texts_holds_for_both_sides(dataset_of, vectors_of) -> None:
+def test_distinct_texts_applies_to_both_sides(dataset_of, vectors_of) -> None:
     generator = np.random.default_rng(2)
     dataset = dataset_of(generator.integers(60, size=300).tolist(), generator.integers(5, size=300).tolist())
     for by in ("query", "document"):

@@ -94,7 +94,7 @@ def test_a_shingle_is_a_subset_of_the_right_size(lists: list[list[int]], size: i
         assert shingle == sorted(shingle)
 
 
-def test_every_subset_is_drawn_equally_often() -> None:
+def test_every_subset_is_sampled_equally_often() -> None:
     words = WordLists.of_length(np.arange(5, dtype=np.int32)[None])
     rows = np.arange(100_000, dtype=np.int64)
     sampled = sample_shingles(words, np.zeros(len(rows), dtype=np.int64), rows, size=2, seed=0, epoch=0)

@@ -22,7 +22,7 @@ def contains(left, right):
         ("!!!", " !!! "),
     ],
 )
-def test_containment_holds_in_both_directions(left, right):
+def test_containment_is_found_in_both_directions(left, right):
     assert contains(left, right)
     assert contains(right, left)
 

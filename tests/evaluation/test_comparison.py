@@ -35,7 +35,7 @@ def test_queries_are_matched_by_their_row_and_seeds_are_means():
 
 
 @pytest.mark.parametrize("metric", ["f1", "accuracy", "best_accuracy"])
-def test_a_pair_is_right_where_it_is_called_what_it_is(metric):
+def test_a_pair_is_correct_if_its_class_is_predicted(metric):
     labels = np.array([1, 1, 0, 0], dtype=np.float32)
     pairs = ScoredPairs(np.array([0.5, 0.4, 0.6, 0.1]), labels, decision=0.5, accuracy_decision=0.5)
     assert pair_correctness(pairs, metric).tolist() == [1, 0, 0, 1]

@@ -110,7 +110,7 @@ def test_metrics_are_plain_json_without_nan(lists, corpus):
         assert json.loads(json.dumps(metrics, allow_nan=False)) == metrics
 
 
-def test_the_main_metric_is_mrr_then_spearman_then_the_wanted_one():
+def test_the_main_metric_is_mrr_then_spearman_or_the_configured_one():
     assert main_metric({"spearman": 0.3, "mrr": 0.5}) == ("mrr", 0.5)
     assert main_metric({"spearman": 0.3, "mrr": None}) == ("spearman", 0.3)
     assert main_metric({"spearman": 0.3, "mrr": 0.5}, "spearman") == ("spearman", 0.3)

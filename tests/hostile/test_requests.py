@@ -65,7 +65,7 @@ def test_only_allowed_hosts_are_served(server: AppServer, path: str, host: str, 
         ("", 403),
     ],
 )
-def test_a_websocket_is_opened_from_the_apps_own_origin_only(
+def test_a_websocket_is_opened_from_the_origin_of_the_app_only(
     server: AppServer, origin: str | None, status: int
 ) -> None:
     headers = {"Host": f"localhost:{server.port}", **WEBSOCKET}

@@ -82,7 +82,7 @@ def test_nothing_is_served_without_a_valid_key(server: AppServer, path: str, hea
 
 
 @pytest.mark.parametrize("name", ["ada", "ben", "class"])
-def test_a_user_with_a_key_is_admitted(server: AppServer, keys: dict[str, str], name: str) -> None:
+def test_a_user_with_a_key_is_signed_in(server: AppServer, keys: dict[str, str], name: str) -> None:
     assert respond(server, "GET", "/", cookie(keys[name])).status == 200
     assert respond(server, "GET", "/_stcore/stream", {**cookie(keys[name]), **WEBSOCKET}).status == 101
     upload = respond(server, "PUT", "/_stcore/upload_file/a/b", cookie(keys[name]), "x")
@@ -188,7 +188,7 @@ def test_a_client_cannot_name_another_user(keys: dict[str, str], kind: str, spel
     assert admitted_name(Path(keys["root"]), claims, kind) is None
 
 
-def test_a_damaged_file_of_users_admits_nobody(tmp_path: Path) -> None:
+def test_nobody_is_signed_in_with_a_damaged_file_of_users(tmp_path: Path) -> None:
     key = add_user(tmp_path, "ada", "owner") or ""
     headers = [(b"cookie", f"{KEY_COOKIE}={key}".encode())]
     assert admitted_name(tmp_path, headers, "http") == "ada"
@@ -204,7 +204,7 @@ def test_a_damaged_file_of_users_admits_nobody(tmp_path: Path) -> None:
         ({"ada": ("owner", "ada@example.org")}, r"no [auth] section"),
     ],
 )
-def test_an_app_without_a_way_to_sign_in_is_not_shared(
+def test_an_app_is_not_shared_if_no_owner_can_sign_in(
     tmp_path: Path, users: dict[str, tuple[Any, str | None]], reason: str
 ) -> None:
     for name, (role, email) in users.items():

@@ -166,7 +166,7 @@ def test_a_damaged_status_of_an_ended_run_is_rebuilt_from_its_files(store, run, 
 @pytest.mark.parametrize(
     ("killed_for_memory", "text"), [(0, "signal 9"), (1, "signal 9, possibly out of memory: lower")]
 )
-def test_memory_is_named_only_if_the_system_has_killed_for_it(monkeypatch, killed_for_memory, text):
+def test_a_lack_of_memory_is_named_only_if_the_system_killed_a_process_for_it(monkeypatch, killed_for_memory, text):
     monkeypatch.setattr(recovery, "memory_kills", lambda: killed_for_memory)
     assert recovery._cause(-9).startswith(f"its process was killed by {text}")
     assert ("memory" in recovery._cause(-9)) == bool(killed_for_memory)

@@ -36,7 +36,7 @@ def test_another_process_with_the_same_pid_is_not_the_run(store, config):
     assert "it wrote no log" in run.status().error
 
 
-def test_a_live_run_is_left_alone(store, config):
+def test_a_live_run_is_not_changed(store, config):
     run = store.create(config, "one")
     before = run.update_status(state="running", **current_process())
     assert reconcile(store) == []

@@ -21,7 +21,7 @@ def test_nothing_follows_a_final_state(state):
     assert not TRANSITIONS[state]
 
 
-def test_a_lost_run_only_comes_back_or_is_stopped():
+def test_a_lost_run_can_only_become_running_or_stopped():
     assert TRANSITIONS["lost"] == {"running", "stopped"}
 
 
@@ -30,13 +30,13 @@ def test_every_active_state_can_become_stopped_or_lost():
         assert {"stopped", "lost", "failed"} <= TRANSITIONS[state]
 
 
-def test_no_state_follows_itself_and_only_a_run_without_a_process_goes_back_to_the_queue():
+def test_no_state_follows_itself_and_only_a_run_without_a_process_is_queued_again():
     assert not any(may_follow(state, state) for state in STATES)
     assert [state for state in STATES if may_follow(state, "queued")] == ["starting"]
 
 
 @pytest.mark.parametrize(("state", "following"), list(product(STATES, STATES)))
-def test_a_run_moves_exactly_where_the_table_says(store, config, state, following):
+def test_a_run_changes_only_to_allowed_states(store, config, state, following):
     run = store.create(config, "one")
     before = run.update_status(state=state)
     after = advance(run, following, message="moved")

@@ -157,7 +157,7 @@ def test_a_heartbeat_that_cannot_be_written_does_not_end_the_run(run, until, cap
     assert run.status().state == "running"
 
 
-def test_the_module_is_what_a_worker_process_runs(run):
+def test_the_main_function_of_the_worker_executes_a_run(run):
     assert main(run.folder, lambda config, run: {"state": "done"}) == 0
     assert run.status().state == "done"
 

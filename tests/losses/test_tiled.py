@@ -136,7 +136,7 @@ def test_a_loss_in_tiles_is_the_loss_in_one_piece(monkeypatch: pytest.MonkeyPatc
         torch.testing.assert_close(one, other)
 
 
-def test_no_tensor_of_the_whole_matrix_is_ever_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tensor_of_the_full_matrix_is_created(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs, sizes = 2000, []
     monkeypatch.setattr(tiled, "STORED_SCORES", 0)
     monkeypatch.setattr(tiled, "TILE_ROWS", 128)

@@ -156,7 +156,7 @@ def test_the_command_line_gives_no_run_an_owner(runs: RunStore, finished: Run) -
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "sample_data", "~/x.tsv", "hf://tests/data", "hf://..//etc", "hf:///etc"]
 )
-def test_only_the_owner_gives_paths(
+def test_only_the_owner_opens_paths(
     sign_in: SignIn, user: User, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tests" / "data").mkdir(parents=True)
@@ -229,7 +229,7 @@ def test_decisions_about_another_users_run_do_not_change_its_file(
         assert source._false_negatives_file(finished, "sample") == expected
 
 
-def test_datasets_belong_to_who_imported_them(sign_in: SignIn, runs: RunStore) -> None:
+def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: RunStore) -> None:
     keys = {}
     for user in (BEN, EVA):
         sign_in(user)
@@ -252,7 +252,7 @@ def test_datasets_belong_to_who_imported_them(sign_in: SignIn, runs: RunStore) -
     assert actions(runs) == ["upload", "upload"]
 
 
-def test_marks_and_filters_of_sample_data_are_each_users_own(sign_in: SignIn) -> None:
+def test_each_user_has_separate_marks_and_filters_of_sample_data(sign_in: SignIn) -> None:
     files = {}
     for user in (ADA, BEN, EVA):
         sign_in(user)

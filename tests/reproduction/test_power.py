@@ -61,7 +61,7 @@ def test_the_predicted_detectable_difference_is_within_10_percent_of_that_of_mor
     assert np.median(pilots) > 1.1  # the pilot itself is no such prediction
 
 
-def test_a_plan_for_the_stored_seeds_equals_what_is_stored() -> None:
+def test_a_plan_for_the_stored_seeds_equals_the_stored_differences() -> None:
     finding = simulated_finding(1, 5)
     one = plan_power(finding, 5)["statements"][0]
     assert one["planned"] == pytest.approx(one["detectable"])
