@@ -111,10 +111,10 @@ def _read_users(path: Path, modified: int, size: int) -> Mapping[str, User]:
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         if unknown := set(values) - {"users"}:
-            raise ConfigError(f"{path}: unknown section {min(unknown)}; sections are [users.NAME]")
+            raise ConfigError(f"{path}: {min(unknown)} is not a section; the sections are [users.NAME]")
         return {name: User.model_validate({"name": name, **user}) for name, user in values.get("users", {}).items()}
     except ValidationError as error:
-        raise ConfigError(f"{path}: {first_problem(error)}") from None
+        raise ConfigError(f"{path}: {first_problem(error)}; correct the file") from None
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not a valid file of users ({error}); correct or restore it") from None
 

@@ -96,7 +96,10 @@ def check_encoder(name: str) -> None:
         return
     if user.may_launch and is_hub_name(name):
         return
-    raise InputError(f"{name}: only the owner of this app may load models from folders of the server")
+    raise InputError(
+        f"{name}: only the owner of this app may load models from folders of the server; choose a built-in encoder, a "
+        "run, or a model of the Hub"
+    )
 
 
 def is_hub_name(name: str) -> bool:
@@ -137,7 +140,10 @@ def check_upload(size: int) -> None:
         raise InputError("students cannot upload files; ask the owner of this app for the role of a member")
     if not user.is_owner:
         if size > user.quota.upload_mb * 1e6:
-            raise InputError(f"the file has {size / 1e6:.0f} MB and you may upload {user.quota.upload_mb:g} MB")
+            raise InputError(
+                f"the file has {size / 1e6:.0f} MB and you may upload {user.quota.upload_mb:g} MB; divide it, or ask "
+                "the owner of this app"
+            )
         check_disk(RunStore(), user, size)
 
 
@@ -147,7 +153,9 @@ def set_dataset_owner(folder: Path) -> None:
     if user.is_owner or access.owner == user.name:
         return
     if folder.exists() or not user.may_launch:
-        raise InputError("this dataset belongs to another user; import the data again as your dataset")
+        raise InputError(
+            "this dataset belongs to another user; upload or import the data for a dataset that you can change"
+        )
     write_dataset_access(folder, Access(owner=user.name))
 
 
