@@ -86,7 +86,10 @@ class Claim(_Record):
     extra_data: dict[str, Subset] = {}
 
     def settings_hash(self) -> str:
-        """Return the SHA-256 of the data, arms, hyperparameters and statements; seeds and texts do not count."""
+        """Return the SHA-256 of the data, arms with their titles, hyperparameters and statements.
+
+        Seeds and the other texts do not count.
+        """
         settings = self.model_dump(mode="json", include=SETTINGS)
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 

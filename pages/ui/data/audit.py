@@ -79,7 +79,7 @@ def _switch(key: str, data: DatasetSplits, finding: AuditFinding, number: int) -
     name = finding.filter
     if name is None:
         return
-    widget, is_on = f"data.remedy.{key}.{number}", name in data_cache.data_config(key).filters
+    widget, is_on = f"data.filter.{key}.{number}", name in data_cache.data_config(key).filters
     st.session_state[widget] = is_on
     effect, usable = _effect(key, data, name, is_on)
     may_change = data_cache.datasets()[key].may_change

@@ -23,7 +23,7 @@ PAPER_NAMES = {
     "article": "SBERT article",
     "margins": "Margins",
     "scl": "SCL",
-    "negatives": "Wrong negatives",
+    "negatives": "False negatives",
     RECOMMENDED: "Recommended",
 }
 BADGES = {  # verdict -> color and icon
