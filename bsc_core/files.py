@@ -1,10 +1,12 @@
-"""Atomic writes of files and folders, and values as JSON."""
+"""Atomic writes of files and folders, locks, and values as JSON."""
 
+import errno
 import json
 import math
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 def as_json(value: Any, indent: int | None = None) -> bytes:
@@ -54,6 +58,26 @@ def atomic_write(path: Path, content: str | bytes | Callable[[Any], object]) -> 
             content(file)
         else:
             file.write(content.encode() if isinstance(content, str) else content)
+
+
+def has_locks(path: Path) -> bool:
+    """Return whether the file system of a file has file locks, which Lustre and NFS may lack; the file is created."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:  # another process has locked it
+        return True
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return False
+        raise
+    finally:
+        os.close(handle)
+    return True
 
 
 def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -301,6 +301,11 @@ class Run:
         with self.metrics_file.open("ab") as file:
             file.write(as_json(values) + b"\n")
 
+    def sync_metrics(self) -> None:
+        """Flush the metrics to the disk."""
+        if self.metrics_file.exists():
+            sync(self.metrics_file)
+
     def metrics(self, start_byte: int = 0, *, max_steps: int | None = None) -> tuple[list[dict[str, Any]], int]:
         """Read metrics from a byte offset; an incomplete last line is read by the next call.
 

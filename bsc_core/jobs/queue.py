@@ -16,8 +16,10 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bsc_core.errors import InputError, JobError
+from bsc_core.files import has_locks
 from bsc_core.runs import LAUNCHED, RunStore
 
+_LOCK = ".queue.lock"
 _BUSY_SECONDS = 5.0
 _SYSTEM_ERRORS = (
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
@@ -146,8 +148,8 @@ class Queue:
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """Yield a connection inside one transaction, which is rolled back after an error."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.root / ".queue.lock", timeout=_BUSY_SECONDS, poll_interval=0.005):
+            check_locks(self.root)
+            with FileLock(self.root / _LOCK, timeout=_BUSY_SECONDS, poll_interval=0.005):
                 self._repair()
                 try:
                     with closing(_connect(self.path)) as connection:
@@ -197,6 +199,16 @@ class Queue:
                 connection.execute("INSERT INTO jobs (run, state, place) VALUES (?, ?, ?)", (run.id, state, number))
             connection.execute("COMMIT")
         draft.rename(self.path)
+
+
+def check_locks(root: Path) -> None:
+    """Raise JobError if two processes could start the same run, since the runs folder has no file locks."""
+    root.mkdir(parents=True, exist_ok=True)
+    if not has_locks(root / _LOCK):
+        raise JobError(
+            f"{root}: its file system has no file locks, which queued runs need; move the runs folder to another one, "
+            "or mount it with locks"
+        )
 
 
 def supervisor_lock(root: Path) -> FileLock:

@@ -169,7 +169,7 @@ def _requeue(store: RunStore, run: Run, stale_seconds: float) -> None:
     """Queue a waiting run that is not in the queue: its launch was interrupted, or the queue's file was damaged."""
     status = run.status()
     waits = status.state == "queued" or (status.state == "starting" and status.pid is None)
-    if not waits or run.clock() - status.updated < stale_seconds or Queue(store.root).contains(run.id):
+    if not waits or abs(run.clock() - status.updated) < stale_seconds or Queue(store.root).contains(run.id):
         return
     if (run.folder / f"{LAUNCHED}.json").is_file():
         Queue(store.root).requeue(run.id)

@@ -17,7 +17,7 @@ from filelock import Timeout
 
 from bsc_core.errors import BscError, JobError
 from bsc_core.jobs.backends import Backend
-from bsc_core.jobs.local.processes import signal_handlers
+from bsc_core.jobs.local.processes import signal_handlers, supervisor_started
 from bsc_core.jobs.queue import Queue, supervisor_lock
 from bsc_core.jobs.recovery import STALE_SECONDS, requeue
 from bsc_core.jobs.scheduler import Scheduler
@@ -46,6 +46,7 @@ def supervise(
         keep: Wait for further runs, and for another supervisor to end; otherwise return 0 at once if one is running.
     """
     started = 0
+    supervisor_started(store.root)
     with stop_on_signals() as stopped:
         while not stopped.is_set():
             try:

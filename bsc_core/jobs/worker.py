@@ -91,6 +91,7 @@ def attempt(run: Run, experiment: Experiment) -> Outcome:
         config = run.config()
         os.environ.update(worker_environment(config.training.threads))
         result = experiment(config, run)
+        run.sync_metrics()  # a power cut after the final state loses none
         run.write_json(RESULT, result)
         state: State = result.get("state", "done")
         return Outcome("done", 0) if state == "done" else Outcome(state, 1, message=STOPPED_MESSAGE)

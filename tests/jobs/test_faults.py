@@ -22,6 +22,7 @@ from bsc_core.jobs.recovery import refresh_status
 from bsc_core.jobs.states import advance
 from bsc_core.jobs.worker import heartbeat, perform
 from bsc_core.runs import Run, RunStatus, RunStore
+from tests.jobs.conftest import add_checkpoint
 
 
 @pytest.fixture
@@ -138,9 +139,10 @@ def test_a_damaged_status_of_a_run_that_was_stopped_in_the_queue_leaves_it_stopp
     assert run.status().state == "stopped"
 
 
-def test_a_waiting_run_that_the_queue_has_forgotten_is_queued_again(store, config):
-    early = RunStore(store.root, clock=lambda: 1000.0)
-    launch(early, config, "one", start=lambda store: None)
+@pytest.mark.parametrize("launched_at", [1000.0, 4e9], ids=["long ago", "before the clock was set back"])
+def test_a_waiting_run_that_the_queue_has_forgotten_is_queued_again(store, config, launched_at):
+    other = RunStore(store.root, clock=lambda: launched_at)
+    launch(other, config, "one", start=lambda store: None)
     Queue(store.root).finish("one")
     reconcile(store, start=lambda store: None)
     assert Queue(store.root).waiting() == ["one"]
@@ -231,6 +233,22 @@ def test_a_launch_on_a_full_disk_is_a_job_error(store, config, monkeypatch):
     monkeypatch.setattr("bsc_core.runs.atomic_write", refuse)
     with pytest.raises(JobError, match=r"No space left on device.*free disk space, then retry"):
         launch(store, config, "one", start=lambda store: None)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_refused_before_a_run_is_created(store, config, run, monkeypatch, number):
+    def flock(handle: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    run.update_status(state="stopped")
+    add_checkpoint(run)
+    monkeypatch.setattr("fcntl.flock", flock)
+    for act in (lambda: launch(store, config, "two"), lambda: resume(store, run), lambda: reconcile(store)):
+        with pytest.raises(JobError, match=r"runs: its file system has no file locks, .*; move the runs folder"):
+            act()
+    assert [found.id for found in store.list()] == ["one"]
+    assert run.status().state == "stopped"
+    assert list(store.root.glob("queue*.sqlite")) == []
 
 
 def test_other_runs_are_updated_although_the_disk_of_one_is_full(store, config, monkeypatch):

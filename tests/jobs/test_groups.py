@@ -127,10 +127,10 @@ def test_a_group_is_created_completely_if_the_queue_fails_and_queued_once(store,
 def test_a_group_on_a_full_disk_reports_how_many_runs_were_created(store, monkeypatch):
     create = RunStore.create
 
-    def full(store, config, run_id):
+    def full(store, config, run_id, fill):
         if run_id == "group-003":
             raise OSError(28, "No space left on device")
-        return create(store, config, run_id)
+        return create(store, config, run_id, fill)
 
     monkeypatch.setattr(RunStore, "create", full)
     with pytest.raises(JobError, match=r"^group group: 2 of 4 runs were created; .*No space left"):

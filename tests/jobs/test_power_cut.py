@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from bsc_core.config import DataConfig, RunConfig
-from bsc_core.jobs import Queue, launch, reconcile
+from bsc_core.jobs import Queue, launch, list_trash, reconcile, restore, trash
 from bsc_core.jobs.worker import perform
-from bsc_core.runs import RESULT, Run, RunStore
+from bsc_core.runs import LAUNCHED, RESULT, Run, RunStore
 
 CONFIG = RunConfig(data=DataConfig(train="pairs.tsv"))
 RUN = "one"
@@ -92,7 +92,8 @@ def test_a_launched_run_is_queued_after_a_power_cut(
         restarted = after(cut, store, tmp_path / f"after-{number}", monkeypatch)
         for run in restarted.list():
             assert run.config() == CONFIG
-            assert run.status().state in ("queued", "lost")
+            assert run.status().state == "queued"
+            assert run.read_json(LAUNCHED) is not None  # so it is queued again
     assert [run.id for run in restarted.list()] == [RUN]
     assert Queue(restarted.root).waiting() == [RUN]
 
@@ -114,9 +115,24 @@ def test_a_run_has_a_true_state_after_a_power_cut_at_any_moment(
         if status.state == "done":
             assert found.read_json(RESULT) == {"state": "done"}
             assert status.step == 1
+            assert found.metrics()[0] == [{"kind": "step", "step": 1}]
         elif status.state in ("lost", "failed"):
             assert status.error
         assert Queue(restarted.root).contains(RUN) == (status.state in ("queued", "running"))
     assert states[-1] == "done"
     assert set(states) <= {"queued", "running", "done"}  # this process, which executes it, survives in the test
     assert sorted(states, key=["queued", "running", "done"].index) == states
+
+
+def test_a_run_is_deleted_and_restored_for_good(
+    cuts: list[Disk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RunStore(tmp_path / "runs")
+    run = launch(store, CONFIG, RUN, start=lambda store: None)
+    trash(store, run)
+    deleted = after(cuts[-1], store, tmp_path / "deleted", monkeypatch)
+    assert (deleted.list(), [found.id for found in list_trash(deleted)]) == ([], [RUN])
+    restore(store, RUN)
+    restored = after(cuts[-1], store, tmp_path / "restored", monkeypatch)
+    assert [(found.id, found.status().state) for found in restored.list()] == [(RUN, "stopped")]
+    assert list_trash(restored) == []

@@ -2,16 +2,19 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
-from bsc_core.jobs import launch, reconcile
+from bsc_core.jobs import launch, reconcile, unpause
 from bsc_core.jobs.actions.launching import create_run
+from bsc_core.jobs.local import processes
 from bsc_core.jobs.local.backend import LocalBackend
 from bsc_core.jobs.local.processes import current_process, find_process
 from bsc_core.jobs.queue import Queue, supervisor_lock
 from bsc_core.jobs.recovery import refresh_status
 from bsc_core.jobs.scheduler import Scheduler
+from bsc_core.jobs.supervisor import supervise
 from bsc_core.runs import RunStore
 
 
@@ -97,6 +100,27 @@ def test_no_second_supervisor_is_started(store, config):
         reconcile(store, start=calls.append)
         launch(store, config, "two", start=calls.append)
     assert calls == []
+
+
+def test_no_supervisor_is_started_while_another_one_is_being_started(store, config, monkeypatch):
+    commands: list[list[str]] = []
+
+    def start(command, log_file, environment):
+        commands.append(command)
+        return SimpleNamespace(pid=os.getpid())
+
+    monkeypatch.setattr(processes, "start_detached", start)
+    launch(store, config, "one")
+    reconcile(store)
+    assert len(commands) == 1
+    Queue(store.root).pause()
+    supervise(store)  # it ends at once
+    unpause(store)
+    assert len(commands) == 2
+    for content in ('{"pid": 1, "process_created": 1.0, "process_mark": null}', '{"pi'):  # it was killed
+        (store.root / ".supervisor.starting").write_text(content)
+        reconcile(store)
+    assert len(commands) == 4
 
 
 def test_an_empty_or_missing_runs_folder_needs_no_supervisor(store):

@@ -4,13 +4,17 @@ Supervisors, workers, escalations and launching processes are real; the experime
 end. A run that no fault has ended must be done, each run starts at most once, and every final state must be true. Not
 part of the test suite:
 
-    python tests/stress/chaos.py [--faults 200] [--seed 0] [--folder DIR]
+    python tests/stress/chaos.py [--faults 200] [--seed 0] [--finished-runs 0] [--folder DIR]
+
+As root on Linux, the runs folder is on a file system of its own, which loses what was not synced when the power is cut.
+BSC_TEST_PATIENCE is the deadline in seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,13 +23,14 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from faults import FAULTS, Chaos
+from machine import Disk, set_clock, start_with_clock
 
 from bsc_core.errors import RunNotFoundError
 from bsc_core.jobs.local.processes import wait_until
-from bsc_core.runs import parent_run_id
-from tests.jobs.stub_worker import LEDGER
+from bsc_core.runs import Run, parent_run_id
+from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.jobs.stub_worker import LEDGER, last_step
 
-DRAIN_SECONDS = 240.0
 FAILURES = {"lost": "LOST WITHOUT A FAULT", "started twice": "STARTED TWICE", "wrong state": "WRONG STATE"}
 CAUSES = {"disk": "the disk is full", "memory": "out of memory"}
 
@@ -34,27 +39,45 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--finished-runs", type=int, default=0, help="runs in the folder that have finished before")
     parser.add_argument("--folder", type=Path, help="folder of the runs (default: a temporary folder)")
     arguments = parser.parse_args()
-    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="bsc-chaos-"))
+    if arguments.folder is None:
+        arguments.folder = Path(tempfile.mkdtemp(prefix="bsc-chaos-"))
+        sys.argv += ["--folder", str(arguments.folder)]
+    folder = arguments.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    start_with_clock(folder / "clock")
+    set_clock(0.0)
     start = time.monotonic()
-    chaos = Chaos(folder / "runs", arguments.seed)
+    chaos = Chaos(folder / "runs", arguments.seed, make_disk(folder))
+    if arguments.finished_runs:
+        chaos.add_finished(arguments.finished_runs)
     done = inject(chaos, arguments.faults, random.Random(arguments.seed))
-    drained = wait_until(lambda: quiet(chaos), DRAIN_SECONDS, poll_seconds=0.3)
+    drained = wait_until(lambda: quiet(chaos), PATIENCE_SECONDS, poll_seconds=0.3)
     failures = find_failures(chaos)
     for word, times in done.items():
         print(f"{word:<36}{times:>6}")
     print(f"{'total faults':<36}{sum(done.values()):>6}\n")
     if chaos.unavailable:
-        print(f"not possible here: {', '.join(sorted(chaos.unavailable))}\n")
+        print(f"of them not possible: {', '.join(f'{word}, {n}' for word, n in sorted(chaos.unavailable.items()))}\n")
     for word, number in (counts(chaos) | {"errors, retried": sum(chaos.refused.values())}).items():
         print(f"{word:<36}{number:>6}")
+    print(f"{'runs that had finished before':<36}{len(chaos.finished):>6}")
     for name in FAILURES:
         print(f"{FAILURES[name]:<36}{sum(kind == name for kind, _ in failures):>6}")
     print(f"\n{time.monotonic() - start:.0f} s, seed {arguments.seed}, runs in {folder}")
     for kind, sentence in failures:
         sys.stderr.write(f"{kind}: {sentence}\n")
     return 0 if drained and not failures else 1
+
+
+def make_disk(folder: Path) -> Disk | None:
+    """Return a disk mounted at the runs folder; None without the right to mount one."""
+    try:
+        return Disk(folder / "disk.ext4", folder / "runs")
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def inject(chaos: Chaos, number: int, generator: random.Random) -> Counter[str]:
@@ -73,7 +96,7 @@ def inject(chaos: Chaos, number: int, generator: random.Random) -> Counter[str]:
 def quiet(chaos: Chaos) -> bool:
     """True when every run has ended and no process is left."""
     chaos.reconcile()
-    statuses = [run.status() for run in chaos.store.list()]
+    statuses = [run.status() for run in chaos.runs()]
     return all(status.is_finished and status.is_readable for status in statuses) and not chaos.processes("perform")
 
 
@@ -84,20 +107,26 @@ def ledger(chaos: Chaos, word: str) -> Counter[str]:
 
 
 def counts(chaos: Chaos) -> dict[str, int]:
-    states = Counter(run.status().state for run in chaos.store.list())
+    states = Counter(run.status().state for run in chaos.runs())
     launched = {"runs launched": len(chaos.launched)}
-    gone = {"of them deleted by a fault": len(chaos.launched) - sum(states.values())}
+    gone = {"of them refused or deleted by a fault": len(chaos.launched) - sum(states.values())}
     return launched | gone | {f"of them {state}": number for state, number in sorted(states.items())}
 
 
 def find_failures(chaos: Chaos) -> list[tuple[str, str]]:
     """Return the kind and a message of each failure."""
     starts = ledger(chaos, "start")
-    result = [("started twice", f"{run_id} started {times} times") for run_id, times in starts.items() if times > 1]
+    result = [*chaos.failures]
+    result += [("lost", f"{run_id} had finished") for run_id in chaos.finished if not is_done(chaos, run_id)]
+    result += [("started twice", f"{run_id} started {times} times") for run_id, times in starts.items() if times > 1]
     for run_id in chaos.launched:
         failure = check_end(chaos, run_id)
         result += [failure] if failure else []
     return result
+
+
+def is_done(chaos: Chaos, run_id: str) -> bool:
+    return Run(chaos.store.root / run_id).status().state == "done"
 
 
 def check_end(chaos: Chaos, run_id: str) -> tuple[str, str] | None:
@@ -108,17 +137,21 @@ def check_end(chaos: Chaos, run_id: str) -> tuple[str, str] | None:
         run = chaos.store.get(run_id)
         status, parent = run.status(), parent_run_id(run.config().encoder.name)
     except RunNotFoundError:
-        return None if "deleted" in harm or kind == "interrupted" else ("lost", f"{run_id} has no folder")
+        is_expected = "deleted" in harm or kind in ("interrupted", "unlocked")
+        return None if is_expected else ("lost", f"{run_id} has no folder")
     message = f"{run_id} is {status.state} after {sorted(harm) or 'nothing'} ({status.error or status.message})"
     if not status.is_finished:
         return ("wrong state", message)
+    if kind == "unlocked" or (run_id in chaos.reported_done and status.state != "done"):
+        return ("wrong state", message)
     if status.state == "done":
-        return None if ledger(chaos, "end")[run_id] else ("wrong state", message)
+        is_complete = ledger(chaos, "end")[run_id] and count_steps(run) == last_step(run)
+        return None if is_complete else ("wrong state", message)
     if status.state in ("failed", "lost") and not status.error:
         return ("wrong state", f"{message}, without a cause")
     explained = (
         (status.state == "stopped" and "stopped" in harm)
-        or (status.state in ("lost", "failed") and harm & {"killed", "read-only", "suspended"})
+        or (status.state in ("lost", "failed") and harm & {"killed", "read-only", "suspended", "power"})
         or (status.state == "failed" and CAUSES.get(kind, "\0") in (status.error or ""))
         or (
             status.state == "failed"
@@ -128,6 +161,12 @@ def check_end(chaos: Chaos, run_id: str) -> tuple[str, str] | None:
         or (status.state == "lost" and kind == "interrupted" and "interrupted" in (status.error or ""))
     )
     return None if explained else ("lost", message)
+
+
+def count_steps(run: Run) -> int:
+    """Return the number of steps in the metrics, which are read as by a page."""
+    _, end = run.metrics(max_steps=2_000)
+    return run.metrics_file.read_bytes().count(b"\n") if end == run.metrics_file.stat().st_size else 0
 
 
 def _has_no_model(chaos: Chaos, run_id: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -17,15 +18,17 @@ from functools import partial
 from pathlib import Path
 
 from filelock import FileLock
+from machine import NO_FILTER, Disk, set_clock, without_locks
 
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig
 from bsc_core.errors import BscError
 from bsc_core.jobs import Queue, launch, reconcile, restore, stop, trash
-from bsc_core.jobs.local.processes import find_process, signal_group, wait_until
-from bsc_core.runs import Run, RunStore
+from bsc_core.jobs.local.processes import find_process, signal_group, start_detached, wait_until
+from bsc_core.runs import ENDED, LAUNCHED, Run, RunStore
+from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.jobs.stub_worker import command, start_supervising
 
-STALE_SECONDS = 6.0
+STALE_SECONDS = PATIENCE_SECONDS / 25
 READ_ONLY_SECONDS = 2.0
 SLOTS = 2
 WAITING = 5
@@ -39,14 +42,19 @@ def config(encoder: str = "bundled") -> RunConfig:
 class Chaos:
     """A runs folder, the faults, and what each run has suffered."""
 
-    def __init__(self, root: Path, seed: int) -> None:
+    def __init__(self, root: Path, seed: int, disk: Disk | None = None) -> None:
+        """Start with an empty runs folder, which is on `disk` if that is given."""
+        self.disk = disk
         self.store = RunStore(root)
         self.queue = Queue(root)
         self.random = random.Random(seed)
         self.launched: list[str] = []
         self.harmed: dict[str, set[str]] = {}
         self.refused: Counter[str] = Counter()
-        self.unavailable: set[str] = set()  # faults that this system does not allow
+        self.unavailable: Counter[str] = Counter()  # faults that this system did not allow
+        self.failures: list[tuple[str, str]] = []
+        self.reported_done: set[str] = set()  # runs that were done when the power was cut
+        self.finished: list[str] = []  # runs that had finished before
 
     def _new_id(self, kind: str = "run") -> str:
         self.launched.append(f"{kind}-{len(self.launched):04d}")
@@ -56,9 +64,25 @@ class Chaos:
         run_id = self._new_id(kind)
         self._retry(lambda: launch(self.store, config(encoder), run_id, start=start_supervisor))
 
+    def add_finished(self, number: int) -> None:
+        """Add runs that have finished."""
+        self.finished = [f"finished-{index:04d}" for index in range(number)]
+        first = self.store.create(config(), "finished-0000")
+        first.write_json(LAUNCHED, {})
+        first.write_json(ENDED, {"state": "done", "exit_code": 0})
+        first.append_metrics({"kind": "step", "step": 1})
+        first.update_status(state="done", exit_code=0)
+        for run_id in self.finished[1:]:
+            shutil.copytree(first.folder, self.store.root / run_id)
+        os.sync()
+
+    def runs(self) -> list[Run]:
+        """Return the runs of this program that exist."""
+        return [run for run_id in self.launched if (run := Run(self.store.root / run_id)).exists]
+
     def top_up(self) -> None:
         """Keep some runs waiting, some of which start from another run's model."""
-        open_runs = [run for run in self.store.list() if not run.status().is_finished]
+        open_runs = [run for run in self.runs() if not run.status().is_finished]
         for _ in range(WAITING + SLOTS - len(open_runs)):
             parents = [run.id for run in open_runs if run.id not in self.harmed and run.id.startswith("run")]
             chained = parents and self.random.random() < 0.2
@@ -79,8 +103,8 @@ class Chaos:
                 return False
             return True
 
-        if not wait_until(succeeds, 60):
-            raise SystemExit(f"failing for a minute: {self.refused}")
+        if not wait_until(succeeds, PATIENCE_SECONDS):
+            raise SystemExit(f"still failing: {self.refused}")
 
     def kill_worker(self) -> None:
         self._harm(self._random_live_run(), "killed", lambda run: signal_group(run.status(), signal.SIGKILL))
@@ -142,11 +166,11 @@ class Chaos:
             threading.Timer(1.0, lock.release).start()
 
     def delete_run(self) -> None:
-        runs = self.store.list()
+        runs = self.runs()
         self._harm(self.random.choice(runs) if runs else None, "deleted", lambda run: shutil.rmtree(run.folder, True))
 
     def truncate_status(self) -> None:
-        runs = self.store.list()
+        runs = self.runs()
         with suppress(OSError):
             os.truncate(self.random.choice(runs).folder / "status.json", self.random.choice([0, 20]))
 
@@ -155,7 +179,7 @@ class Chaos:
         run_id = self._new_id()
         tabs = [subprocess.Popen(command("launch", "steps", run_id, str(self.store.root))) for _ in range(2)]
         for tab in tabs:
-            tab.wait(120)
+            tab.wait(PATIENCE_SECONDS)
 
     def kill_launcher(self) -> None:
         tab = subprocess.Popen(command("launch", "steps", self._new_id("interrupted"), str(self.store.root)))
@@ -169,7 +193,7 @@ class Chaos:
         apps = [subprocess.Popen(command(*words)) for _ in range(2)]
         self.reconcile()
         for app in apps:
-            if app.wait(120):
+            if app.wait(PATIENCE_SECONDS):
                 raise SystemExit("an app ended with an error")
 
     def make_read_only(self) -> None:
@@ -186,7 +210,7 @@ class Chaos:
                     reconcile(self.store, stale_seconds=STALE_SECONDS, start=start_supervisor)
                 time.sleep(0.5)
         finally:
-            for run in self.store.list():
+            for run in self.runs():
                 if not run.status().is_finished:
                     self.harmed.setdefault(run.id, set()).add("read-only")
             subprocess.run(["umount", "--lazy", root], check=True)
@@ -195,24 +219,76 @@ class Chaos:
         """Return whether the folder is read-only now; a process that opens a file meanwhile prevents it."""
         for _ in range(20):
             if subprocess.run(["mount", "--bind", root, root], capture_output=True, check=False).returncode:
-                self.unavailable.add("file system read-only for 2 s")  # needs the right to mount
+                self.unavailable["file system read-only for 2 s"] += 1  # needs the right to mount
                 return False
             if not subprocess.run(
                 ["mount", "-o", "remount,ro,bind", root], capture_output=True, check=False
             ).returncode:
                 return True
             subprocess.run(["umount", "--lazy", root], check=True)
-        self.unavailable.add("file system read-only for 2 s, once")
+        self.unavailable["file system read-only for 2 s"] += 1
         return False
 
     def start_supervisors(self) -> None:
-        start_supervisor(self.store)
-        start_supervisor(self.store)
+        supervisor = command("supervise", "steps", str(SLOTS), str(self.store.root))
+        for _ in range(2):
+            start_detached(supervisor, self.store.root / "supervisor.log", {})
 
     def jump_clock(self) -> None:
-        offset = self.random.choice([-3600.0, 3600.0])
-        jumped = RunStore(self.store.root, clock=lambda: time.time() + offset)
-        self._retry(lambda: reconcile(jumped, start=start_supervisor))
+        """Set the clock of all processes, until the next jump."""
+        set_clock(self.random.choice([-86400.0, -3600.0, 0.0, 3600.0, 86400.0]))
+        self.reconcile()
+
+    def cut_power(self) -> None:
+        """Stop all processes at once, discard what is not on the disk, and start again from there."""
+        if self.disk is None:
+            self.unavailable["power cut"] += 1
+            return
+        for timer in threading.enumerate():  # they use the disk
+            if isinstance(timer, threading.Timer):
+                timer.join()
+        processes = self._suspend_all()
+        for run in self.runs():
+            if run.status().state == "done":
+                self.reported_done.add(run.id)
+            elif not (run.status().is_finished and run.status().is_readable):
+                self.harmed.setdefault(run.id, set()).add("power")
+        for harm in self.harmed.values():  # a deleted run may be back
+            harm |= {"power"} if "deleted" in harm else set()
+        self.disk.cut_power()
+        for pid in processes:
+            self._signal(pid, signal.SIGKILL)
+        self.disk.restart()
+        self.reconcile()
+
+    def _suspend_all(self) -> set[int]:
+        """Suspend all processes of the runs folder and return them; none is started meanwhile."""
+        suspended: set[int] = set()
+
+        def none_is_left() -> bool:
+            found = self._with_word(None)
+            for pid in found - suspended:
+                self._signal(pid, signal.SIGSTOP)
+            is_complete = found <= suspended
+            suspended.update(found)
+            return is_complete
+
+        wait_until(none_is_left, PATIENCE_SECONDS)
+        return suspended
+
+    def launch_without_locks(self) -> None:
+        """Launch a run in a process that can lock no file, as on a file system without locks: it is refused."""
+        run_id = self._new_id("unlocked")
+        number = self.random.choice([errno.ENOSYS, errno.ENOLCK])
+        launching = without_locks(number, command("launch", "steps", run_id, str(self.store.root)))
+        tab = subprocess.run(launching, capture_output=True, text=True, check=False)
+        if tab.returncode == NO_FILTER:
+            self.unavailable["file system without locks"] += 1
+        elif "has no file locks" not in tab.stderr:
+            self.failures.append(("wrong state", f"{run_id} was not refused: {tab.stderr[-500:]}"))
+
+    def write_many_metrics(self) -> None:
+        self.launch("long")
 
     def reuse_pid(self) -> None:
         def act(run: Run) -> None:
@@ -237,7 +313,7 @@ class Chaos:
         self._retry(act)
 
     def trash_and_restore(self) -> None:
-        ended = [run for run in self.store.list() if run.status().is_finished and run.status().is_readable]
+        ended = [run for run in self.runs() if run.status().is_finished and run.status().is_readable]
         with suppress(BscError, IndexError):
             run = self.random.choice(ended)
             trash(self.store, run)
@@ -251,11 +327,11 @@ class Chaos:
             act(run)
 
     def _random_active_run(self) -> Run | None:
-        runs = [run for run in self.store.list() if not run.status().is_finished]
+        runs = [run for run in self.runs() if not run.status().is_finished]
         return self.random.choice(runs) if runs else None
 
     def _random_live_run(self) -> Run | None:
-        runs = [run for run in self.store.list() if find_process(run.status()) is not None]
+        runs = [run for run in self.runs() if find_process(run.status()) is not None]
         return self.random.choice(runs) if runs else None
 
     def processes(self, word: str) -> list[int]:
@@ -267,12 +343,12 @@ class Chaos:
         time.sleep(0.05)
         return sorted(first & self._with_word(word)) if first else []
 
-    def _with_word(self, word: str) -> set[int]:
+    def _with_word(self, word: str | None) -> set[int]:
         result = set()
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 line = path.read_bytes().decode(errors="replace").split("\0")
-                if word in line and any(str(self.store.root) in part for part in line):
+                if (word is None or word in line) and any(str(self.store.root) in part for part in line):
                     result.add(int(path.parent.name))
         return result
 
@@ -296,12 +372,15 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
     "two more supervisors at once": Chaos.start_supervisors,
     "two more apps at once": Chaos.run_two_apps,
     "file system read-only for 2 s": Chaos.make_read_only,
+    "file system without locks": Chaos.launch_without_locks,
+    "power cut": Chaos.cut_power,
+    "a million lines of metrics": Chaos.write_many_metrics,
     "worker suspended for 0.5 to 8 s": Chaos.suspend_worker,
     "supervisor suspended for 1 s": Chaos.suspend_supervisor,
     "stop": Chaos.stop_run,
     "stop, and kill -9 of its escalation": Chaos.stop_and_kill_escalation,
     "PID reused by another process": Chaos.reuse_pid,
-    "clock an hour ahead or behind": Chaos.jump_clock,
+    "clock set an hour or a day off": Chaos.jump_clock,
     "bytes of the queue file changed": Chaos.damage_queue,
     "queue file truncated": Chaos.truncate_queue,
     "queue file deleted": Chaos.delete_queue,

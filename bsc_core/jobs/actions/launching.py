@@ -10,7 +10,7 @@ from bsc_core.config import RunConfig
 from bsc_core.errors import ConfigError, JobError
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.local.processes import ROOTS, start_supervisor
-from bsc_core.jobs.queue import Queue, supervisor_lock
+from bsc_core.jobs.queue import Queue, check_locks, supervisor_lock
 from bsc_core.runs import GROUP, LAUNCHED, Run, RunStore
 
 BACKEND = "BSC_BACKEND"
@@ -62,13 +62,18 @@ def create_run(
         raise ConfigError(f"training.seeds is {list(config.training.seeds)}; launch a group, with one run per seed")
     backend = backend or default_backend()
     get_backend(backend)
+
+    def fill(run: Run) -> None:  # a run is visible only once it can be queued by `reconcile`
+        run.update_status(backend=backend)
+        if about is not None:
+            join_group(run, about)
+        write_launch_environment(run, backend)
+
     try:
-        run = store.create(config, run_id)
-        if run.read_json(LAUNCHED) is None:
-            run.update_status(backend=backend)
-            if about is not None:
-                join_group(run, about)
-            write_launch_environment(run, backend)
+        check_locks(store.root)
+        run = store.create(config, run_id, fill)
+        if run.read_json(LAUNCHED) is None:  # of an earlier version, whose launch was interrupted
+            fill(run)
     except OSError as error:
         raise JobError(f"{store.root}: the run could not be written ({error}); free disk space, then retry") from error
     return run

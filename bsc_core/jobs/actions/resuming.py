@@ -16,6 +16,7 @@ from bsc_core.jobs.actions.launching import default_backend, launch, write_launc
 from bsc_core.jobs.actions.stopping import check_ended, has_live_process
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.local.processes import start_supervisor
+from bsc_core.jobs.queue import check_locks
 from bsc_core.runs import DRAFT, LAUNCHED, RESUMED, Run, RunStore, new_run_id
 
 COPIED = (
@@ -53,6 +54,7 @@ def resume(store: RunStore, run: Run, *, start: Callable[[RunStore], None] = sta
     If a run that resumes it has not ended, as after a click in two tabs, that one is returned.
     """
     _check(run)
+    check_locks(store.root)
     with _resume_lock(run):
         resumed = _active_continuation(store, run) or _create(store, run, is_queued=True)
     if not (resumed.folder / f"{LAUNCHED}.json").is_file():  # executed by the process that created it

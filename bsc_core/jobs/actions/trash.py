@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bsc_core.errors import InputError, RunError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write
+from bsc_core.files import as_json, atomic_write, sync
 from bsc_core.jobs.actions.stopping import check_ended
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import advance
@@ -51,7 +51,7 @@ def trash(store: RunStore, run: Run) -> None:
         target.parent.mkdir(exist_ok=True)
         if target.exists():  # an earlier run of this id
             _remove(target)
-        run.folder.rename(target)
+        _move(run.folder, target)
     except OSError as error:
         raise RunError(
             f"run {run.id}: its folder could not be moved ({error}); close the programs that use its files"
@@ -67,7 +67,7 @@ def restore(store: RunStore, run_id: str) -> Run:
     if target.exists():
         raise InputError(f"run {run_id} exists already; delete or rename it first")
     try:
-        deleted.run.folder.rename(target)
+        _move(deleted.run.folder, target)
     except FileNotFoundError:
         raise RunNotFoundError(f"run {run_id}: the trash was emptied just now") from None
     run = store.get(run_id)
@@ -102,6 +102,13 @@ def empty_trash(store: RunStore, *, older_than_seconds: float = 0.0, clock: Call
     for leftover in (store.root / _FOLDER).glob(f"{_REMOVED}*"):  # including those of a killed process
         shutil.rmtree(leftover, ignore_errors=True)
     return removed
+
+
+def _move(folder: Path, target: Path) -> None:
+    """Move a folder; a power cut afterwards does not undo it."""
+    folder.rename(target)
+    sync(target.parent)
+    sync(folder.parent)
 
 
 def _remove(folder: Path) -> bool:

@@ -5,6 +5,7 @@ the current boot (`process_mark` in the run status): setting the clock does not 
 distinguishes machines that share a runs folder. Elsewhere it is seconds since the epoch.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import psutil
 import bsc_core
 from bsc_core.background_task import reap
 from bsc_core.errors import JobError
+from bsc_core.files import as_json, atomic_write
 from bsc_core.runs import Run, RunStatus, RunStore
 
 # Threads that spin while they wait make two busy processes ten times slower than one.
@@ -29,6 +31,7 @@ PROCESS_ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PA
 ROOTS = "BSC_ROOTS"  # set by the launcher of a run, not by the supervisor, which another user may have started
 NICENESS = 5  # of background training on POSIX: the app, at 0, gets three times its share of a busy processor
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_STARTING = ".supervisor.starting"  # identity of the supervisor that is being started
 _START_TOLERANCE_SECONDS = 2.0  # psutil derives start times from the boot time, which clock corrections change
 _POLL_SECONDS = 0.05
 _START_TICKS_FIELD = 19  # of /proc/PID/stat, counted after the process name, which may contain blanks
@@ -44,9 +47,27 @@ def worker_environment(threads: int | None) -> dict[str, str]:
     return PROCESS_ENVIRONMENT | (dict.fromkeys(_THREAD_VARIABLES, str(threads)) if threads else {})
 
 
-def start_supervisor(store: RunStore) -> None:
-    """Start a detached supervisor; it ends at once if another one is running."""
-    start_detached(module_command("supervisor", str(store.root)), store.root / "supervisor.log", {})
+def start_supervisor(store: RunStore, command: Sequence[str] = ()) -> None:
+    """Start a detached supervisor, unless one is being started; it ends at once if another one is running.
+
+    `command` replaces that of the supervisor.
+    """
+    starting = store.root / _STARTING
+    try:
+        if find_process(RunStatus(**json.loads(starting.read_bytes()))) is not None:
+            return
+    except (OSError, ValueError, TypeError):  # there is none, or the file is damaged
+        pass
+    command = command or module_command("supervisor", str(store.root))
+    child = start_detached(command, store.root / "supervisor.log", {})
+    with suppress(OSError):  # then others are started as well, and end at once
+        atomic_write(starting, as_json(process_fields(child.pid)))
+
+
+def supervisor_started(root: Path) -> None:
+    """Let further supervisors be started; called before this one takes the lock, so that no queued run is missed."""
+    with suppress(OSError):
+        (root / _STARTING).unlink(missing_ok=True)
 
 
 def start_escalation(run: Run, *, grace_seconds: float, terminate_seconds: float) -> None:
