@@ -61,22 +61,19 @@ def atomic_write(path: Path, content: str | bytes | Callable[[Any], object]) -> 
 
 
 def has_locks(path: Path) -> bool:
-    """Return whether the file system of a file has file locks, which Lustre and NFS may lack; the file is created."""
+    """Return whether the file system of a file has file locks, which Lustre and NFS may lack; the file is created.
+
+    Another error, such as that of a full disk, is left to the caller's next access.
+    """
     if sys.platform == "win32":
         return True
     import fcntl
 
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:  # another process has locked it
-        return True
+        with path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return False
-        raise
-    finally:
-        os.close(handle)
+        return error.errno not in _NO_LOCKS
     return True
 
 

@@ -32,6 +32,7 @@ LEDGER = "ledger.txt"
 RECONCILIATIONS = 20
 STEPS = 25
 STEP_SECONDS = 0.03
+INTERVALS = {"steps": (0.25, 0.2)}  # of heartbeats and of the scheduler in the stress test, which has many processes
 LONG_STEPS = 1_000_000  # of a run with "long" in its id
 
 
@@ -146,12 +147,13 @@ def start_supervising(store: RunStore, *, behavior: str, slots: int = 1) -> None
 
 
 def main(role: str, behavior: str, *words: str) -> int:
+    heartbeat, poll = INTERVALS.get(behavior, (0.05, 0.02))
     if role == "perform":
-        return perform(Run(Path(words[0])), lambda config, run: BEHAVIORS[behavior](run), heartbeat_seconds=0.05)
+        return perform(Run(Path(words[0])), lambda config, run: BEHAVIORS[behavior](run), heartbeat_seconds=heartbeat)
     if role in ("supervise", "keep"):
         backends = {"local": LocalBackend(command("perform", behavior))}
         keep = role == "keep"
-        supervise(RunStore(words[1]), slots=int(words[0]), backends=backends, poll_seconds=0.02, keep=keep)
+        supervise(RunStore(words[1]), slots=int(words[0]), backends=backends, poll_seconds=poll, keep=keep)
         return 0
     if role == "reconcile":
         store, start = RunStore(words[1]), partial(start_supervising, behavior=behavior)

@@ -7,7 +7,7 @@ part of the test suite:
     python tests/stress/chaos.py [--faults 200] [--seed 0] [--finished-runs 0] [--folder DIR]
 
 As root on Linux, the runs folder is on a file system of its own, which loses what was not synced when the power is cut.
-BSC_TEST_PATIENCE is the deadline in seconds.
+BSC_TEST_PATIENCE is the deadline in seconds. SIGTERM ends the injection; the faults until then are reported.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from machine import Disk, set_clock, start_with_clock
 
 from bsc_core.errors import RunNotFoundError
 from bsc_core.jobs.local.processes import wait_until
+from bsc_core.jobs.supervisor import stop_on_signals
 from bsc_core.runs import Run, parent_run_id
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.jobs.stub_worker import LEDGER, last_step
@@ -81,16 +82,24 @@ def make_disk(folder: Path) -> Disk | None:
 
 
 def inject(chaos: Chaos, number: int, generator: random.Random) -> Counter[str]:
-    """Inject faults in random order, each kind about equally often, while runs are launched and reconciled."""
+    """Inject faults in random order, each kind about equally often, while runs are launched and reconciled.
+
+    Returns the number of each kind. SIGTERM ends it after the current fault.
+    """
     names = list(islice(cycle(FAULTS), number))
     generator.shuffle(names)
-    for name in names:
-        chaos.top_up()
-        FAULTS[name](chaos)
-        for _ in range(generator.randrange(1, 4)):
-            chaos.reconcile()
-            time.sleep(generator.uniform(0.05, 0.3))
-    return Counter({name: names.count(name) for name in FAULTS})
+    done = Counter(dict.fromkeys(FAULTS, 0))
+    with stop_on_signals() as stopped:
+        for name in names:
+            if stopped.is_set():
+                break
+            chaos.top_up()
+            FAULTS[name](chaos)
+            done[name] += 1
+            for _ in range(generator.randrange(1, 4)):
+                chaos.reconcile()
+                time.sleep(generator.uniform(0.05, 0.3))
+    return done
 
 
 def quiet(chaos: Chaos) -> bool:
