@@ -15,8 +15,8 @@ from bsc_core.data.load import load_evaluation_splits
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import embed, load_encoder, tokenize
 from bsc_core.encoders.compiled import compile_encoder
+from bsc_core.encoders.layers import freeze_layers, reinit_layers
 from bsc_core.encoders.lora import add_lora, check_lora, load_lora_state
-from bsc_core.encoders.reinit import reinit_layers
 from bsc_core.errors import ConfigError
 from bsc_core.losses import build_loss
 from bsc_core.preparation.experiment import load_experiment
@@ -197,17 +197,18 @@ def validate(config: RunConfig) -> None:
     check_trackers(training.report_to)
     if config.encoder.lora is not None:
         check_lora()
-        if config.encoder.reinit_layers:
-            raise ConfigError(
-                f"encoder.reinit_layers is {config.encoder.reinit_layers}, and encoder.lora freezes these layers; "
-                "leave one of them out"
-            )
+        for name in ("reinit_layers", "freeze_layers"):
+            if count := getattr(config.encoder, name):
+                raise ConfigError(
+                    f"encoder.{name} is {count}, and encoder.lora freezes these layers; leave one of them out"
+                )
 
 
 def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = None) -> SentenceTransformer:
     """Load the encoder of a run: from the checkpoint if resumed, else the config's, or that of its run in `store`.
 
-    Upper layers are re-initialized unless resumed, and low-rank matrices added, where the config says so.
+    Upper layers are re-initialized unless resumed, lower layers frozen, and low-rank matrices added, where the config
+    says so.
 
     Raises:
         InputError: The encoder cannot be loaded, or not be trained with this config.
@@ -221,6 +222,8 @@ def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = N
         model = load_encoder(encoder.model_copy(update={"name": str(resume.model_folder)}))
     if encoder.lora is not None:
         add_lora(model, encoder.lora)
+    if encoder.freeze_layers:
+        freeze_layers(model, encoder.freeze_layers, encoder.reinit_layers)
     if resume is not None and resume.lora is not None:
         load_lora_state(model, resume.lora)
     check_views(config, model)

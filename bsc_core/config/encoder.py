@@ -40,6 +40,9 @@ class EncoderConfig(Section):
     reinit_layers: int = Field(0, ge=0, le=1000, title="Re-initialized layers")
     """Number of upper transformer layers that start from random weights, with the pooler, sampled with training.seed
     (Zhang et al. 2021); 0: none. The metrics before training are those of the encoder with these weights."""
+    freeze_layers: int = Field(0, ge=0, le=1000, title="Frozen layers")
+    """Number of lower transformer layers that are not trained, with the embeddings; 0: everything is trained. A step
+    takes less time and memory, and the model stays closer to its start."""
     unpadded: bool = Field(False, title="No padding")
     """Padding-free attention on a GPU; not yet verified on one."""
 

@@ -15,6 +15,7 @@ from bsc_core.encoders.forward import Forward, make_forward
 from bsc_core.encoders.forward.layout import unpadded_micro_batches
 from bsc_core.encoders.forward.packed import PackedForward, dropout, is_packable
 from bsc_core.encoders.forward.plain import counted_activations
+from bsc_core.encoders.layers import freeze_layers
 
 WORDS = "soup bread salt water garden rose seed soil tent train".split()
 
@@ -33,10 +34,10 @@ def gradients(forward, ids, weights) -> dict[str, torch.Tensor]:
         (vectors * weights[positions]).sum().backward()
     actual = {name: parameter.grad for name, parameter in forward.named_parameters() if parameter.grad is not None}
     if isinstance(forward, PackedForward):
-        name = next(name for name in actual if "word_embeddings" in name)
-        full = torch.zeros_like(dict(forward.model.named_parameters())[name])
-        full[np.unique(forward.tokens.tokens)] = actual[name]
-        actual[name] = full
+        for name in [name for name in actual if "word_embeddings" in name]:
+            full = torch.zeros_like(dict(forward.model.named_parameters())[name])
+            full[np.unique(forward.tokens.tokens)] = actual[name]
+            actual[name] = full
     return actual
 
 
@@ -76,6 +77,27 @@ def test_vectors_and_gradients_equal_those_of_the_model(model, tokens, pooling, 
     for name, gradient in plain.items():
         largest = max(1.0, float(gradient.abs().max()))
         torch.testing.assert_close(packed[name], gradient, rtol=0, atol=1e-5 * largest, msg=name)
+
+
+def test_frozen_layers_have_no_gradient_and_no_graph(model, tokens) -> None:
+    ids = np.arange(len(tokens))
+    everything = make_forward(model, tokens, "fp32")
+    freeze_layers(model, 1)
+    assert everything.activation_bytes(tokens.lengths) > make_forward(model, tokens, "fp32").activation_bytes(
+        tokens.lengths
+    )
+    plain, packed = both(model, tokens, ids)
+    assert plain.keys() == packed.keys()
+    assert all("encoder.layer.0" not in name and ".embeddings." not in name for name in packed)
+    for name, gradient in plain.items():
+        largest = max(1.0, float(gradient.abs().max()))
+        torch.testing.assert_close(packed[name], gradient, rtol=0, atol=1e-5 * largest, msg=name)
+    sizes = []
+    for forward in (everything, make_forward(model, tokens, "fp32")):
+        with counted_activations(model.parameters()) as saved:
+            forward.embed(ids)
+        sizes.append(sum(saved))
+    assert sizes[1] < 0.75 * sizes[0]
 
 
 def test_bf16_is_as_accurate_as_autocast(model, tokens) -> None:
@@ -218,8 +240,10 @@ def test_modified_models_are_not_packed(model, tokens, tiny_static) -> None:
     assert not is_packable(model)
     handle.remove()
     bert.embeddings.requires_grad_(False)
+    assert is_packable(model)
+    bert.encoder.requires_grad_(False)
     assert not is_packable(model)
-    bert.embeddings.requires_grad_(True)
+    bert.requires_grad_(True)
     for owner, name, other in ((bert.config, "hidden_act", "relu"), (model[1], "pooling_mode", "max")):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(owner, name, other)

@@ -61,7 +61,13 @@ class PackedForward(Forward):
         is_used = padding is not None and bool((self._pieces == padding).any())
         self._row_of_padding = int(self._row[padding]) if is_used else None
         sources = _sources(self._bert, self._pieces)
-        self._weights = {name: nn.Parameter(source.detach().float().clone()) for name, source in sources.items()}
+        is_trained = {name: self._bert.get_parameter(name).requires_grad for name in sources}
+        self._weights = {
+            name: nn.Parameter(source.detach().float().clone(), requires_grad=is_trained[name])
+            for name, source in sources.items()
+        }
+        lowest = min(_layer_number(name) for name, trained in is_trained.items() if trained)
+        self._layers_in_graph = self._bert.config.num_hidden_layers - lowest
         self._casts: dict[tuple[str, ...], Tensor] | None = None
         self._is_model_outdated = False
 
@@ -106,11 +112,12 @@ class PackedForward(Forward):
         layer = rows * (config.hidden_size * (3 * size + 8 + 2 * mask) + config.intermediate_size * 2 * size)
         layer += positions * config.hidden_size * (8 + size)  # queries and keys in float32
         layer += pairs * config.num_attention_heads * share
-        return int(config.num_hidden_layers * layer + rows * config.hidden_size * (8 + mask))
+        return int(self._layers_in_graph * layer + rows * config.hidden_size * (8 + mask))
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Yield the trained parameters with their names in the model."""
-        return ((f"{self._prefix}.{name}", parameter) for name, parameter in self._weights.items())
+        trained = ((name, parameter) for name, parameter in self._weights.items() if parameter.requires_grad)
+        return ((f"{self._prefix}.{name}", parameter) for name, parameter in trained)
 
     def weights_changed(self) -> None:
         """Mark the model's weights as outdated."""
@@ -123,6 +130,8 @@ class PackedForward(Forward):
         with torch.no_grad():
             for name, parameter in self._weights.items():
                 target = self._bert.get_parameter(name)
+                if not parameter.requires_grad:
+                    continue
                 if name == WORDS:
                     target[self._pieces] = parameter
                 else:
@@ -226,8 +235,8 @@ class _Masked(torch.autograd.Function):
 def is_packable(model: SentenceTransformer) -> bool:
     """Return whether `PackedForward` supports the model.
 
-    It supports BERT on a CPU with mean or first-token pooling and optional normalization, if all weights are float32
-    and trained, and no module is replaced, hooked or compiled.
+    It supports BERT on a CPU with mean or first-token pooling and optional normalization, if all weights are float32,
+    some are trained, and no module is replaced, hooked or compiled.
     """
     kinds = [type(module) for module in model.children()]
     if kinds not in ([Transformer, Pooling], [Transformer, Pooling, Normalize]) or model.device.type != "cpu":
@@ -237,7 +246,8 @@ def is_packable(model: SentenceTransformer) -> bool:
         return False
     config = bert.config
     is_standard = config.hidden_act == "gelu" and not config.is_decoder and not config.chunk_size_feed_forward
-    is_trained = all(p.requires_grad and p.dtype == torch.float32 for p in bert.parameters())
+    weights = [weight for name, weight in bert.named_parameters() if not name.startswith("pooler.")]
+    is_trained = any(p.requires_grad for p in weights) and all(p.dtype == torch.float32 for p in bert.parameters())
     return is_standard and is_trained and not any(map(_is_changed, model.modules()))
 
 
@@ -251,6 +261,11 @@ def _is_changed(module: nn.Module) -> bool:
     is_known = type(module).__module__.split(".")[0] in ("sentence_transformers", "transformers", "torch")
     hooked = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
     return not is_known or bool(hooked or module._compiled_call_impl) or "forward" in vars(module)
+
+
+def _layer_number(name: str) -> int:
+    """Return the layer of a weight, from 0; also 0 for the embeddings."""
+    return int(name.split(".")[2]) if name.startswith("encoder.layer.") else 0
 
 
 def _sources(bert: Any, pieces: Tensor) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ SHOWN = {
     "encoder": ("max_seq_length",),
     "training": ("epochs", "batch_size", "learning_rate", "seed"),
 }
-MORE_ENCODER = ("query_prompt", "document_prompt", "reinit_layers", "unpadded")
+MORE_ENCODER = ("query_prompt", "document_prompt", "reinit_layers", "freeze_layers", "unpadded")
 MORE_DATA = ("label_min", "label_max", "train_split", "dev_split", "test_split", "split_by", "text_identity")
 BATCHING = {  # strategy: fields shown first, fields under More
     "nearest": (("group_size", "group_by", "metric"), ("neighbors", "search", "distinct_texts", "easy_first")),

@@ -1,7 +1,8 @@
-"""Re-initialized layers: which weights change, seeds, resumed runs, and errors."""
+"""Re-initialized and frozen layers: which weights change, seeds, resumed runs, and errors."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,8 +13,8 @@ import torch
 from bsc_core.config import RunConfig, make_config
 from bsc_core.data import load_data
 from bsc_core.encoders import embed
+from bsc_core.encoders.layers import freeze_layers, reinit_layers
 from bsc_core.encoders.pretrained import load_folder
-from bsc_core.encoders.reinit import reinit_layers
 from bsc_core.errors import ConfigError
 from bsc_core.pipeline import load_model, run_experiment, validate
 from bsc_core.runs import RunStore
@@ -79,11 +80,47 @@ def test_more_layers_than_the_encoder_has_and_static_encoders_are_refused(tiny_e
         load_model(config, RunStore(tmp_path))
 
 
-def test_reinitialized_layers_with_lora_are_refused() -> None:
+@pytest.mark.parametrize("name", ["reinit_layers", "freeze_layers"])
+def test_changed_layers_with_lora_are_refused(name: str) -> None:
     pytest.importorskip("peft")
-    config = make_config(DATA | {"encoder": {"reinit_layers": 1, "lora": {"rank": 2}}}, source="test")
-    with pytest.raises(ConfigError, match=r"encoder.lora freezes these layers"):
+    config = make_config(DATA | {"encoder": {name: 1, "lora": {"rank": 2}}}, source="test")
+    with pytest.raises(ConfigError, match=f"encoder.{name} is 1, and encoder.lora freezes these layers"):
         validate(config)
+
+
+def test_a_run_trains_only_the_layers_above_the_frozen_ones_and_resumes(
+    small_config: RunConfig, tmp_path: Path
+) -> None:
+    store, states = RunStore(tmp_path / "runs"), []
+    encoder = small_config.encoder.model_copy(update={"freeze_layers": 1})
+    training = small_config.training.model_copy(update={"epochs": 2, "save_total_limit": 9})
+    config = small_config.model_copy(update={"encoder": encoder, "training": training})
+    runs = [store.create(config, f"run-{number}") for number in range(2)]
+    for run in runs:
+        run_experiment(config, run)
+    shutil.rmtree(sorted(runs[1].checkpoints_folder.glob("step-*"))[-1])  # as if killed in the second epoch
+    run_experiment(config, runs[1])
+    for run in runs:
+        last = sorted(run.checkpoints_folder.glob("step-*"))[-1]
+        states.append(state(load_folder(last / "model", 32)))
+    assert not changed(*states)
+    names = changed(state(load_folder(Path(encoder.name), 32)), states[0])
+    assert names
+    assert all("encoder.layer.1." in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("frozen", "reinitialized", "reason"),
+    [
+        (2, 0, "this encoder has 2 layers, and no layer would be trained; set it to at most 1"),
+        (1, 2, "encoder.reinit_layers is 2, so random layers would be frozen; set it to at most 0"),
+    ],
+)
+def test_frozen_layers_that_leave_nothing_to_train_are_refused(
+    tiny_encoder: Path, frozen: int, reinitialized: int, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        freeze_layers(load_folder(tiny_encoder, 16), frozen, reinitialized)
 
 
 def test_the_vectors_before_training_are_those_of_the_new_weights_and_are_not_cached(
