@@ -17,6 +17,7 @@ from bsc_core.encoders import embed, load_encoder, tokenize
 from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.layers import freeze_layers, reinit_layers
 from bsc_core.encoders.lora import add_lora, check_lora, load_lora_state
+from bsc_core.encoders.merging import MergeWithStart
 from bsc_core.errors import ConfigError
 from bsc_core.losses import build_loss
 from bsc_core.preparation.experiment import load_experiment
@@ -77,6 +78,7 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
         resume = load_resume_state(run, config, data)  # None for a fresh run
         log.say("Loading the encoder")
         model = load_model(config, RunStore(run.folder.parent), resume)
+        merge = load_merge(config, model, RunStore(run.folder.parent), resume)
         loss = init_loss(config, model, resume, log.say)
         tokens = tokenize(model, data.splits.texts, config.encoder.max_seq_length)
         if config.training.compile:
@@ -86,7 +88,7 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
         guide = distributed.on_main(lambda: guide_vectors(config, data, RunStore(run.folder.parent), log.encoding))
         sampler = make_sampler(config, data, embeddings, log, resume, guide)
         trainer = Trainer(model, loss, sampler, config.training, resume=resume, without_padding=config.encoder.unpadded)
-        evaluate = Evaluate(config, data.splits, embeddings, log)
+        evaluate = Evaluate(config, data.splits, embeddings, log, merge)
         best = SaveBest(config, evaluate)
         trainer.fit(
             [
@@ -194,6 +196,11 @@ def validate(config: RunConfig) -> None:
             f"training.early_stopping_patience is {training.early_stopping_patience} and evaluation.each_epoch is "
             "false, so no epoch is evaluated; change one of them"
         )
+    if training.merges and config.encoder.reinit_layers:
+        raise ConfigError(
+            f"training.merge_with_start is {training.merge_with_start:g} and encoder.reinit_layers is "
+            f"{config.encoder.reinit_layers}, so trained layers would be merged with random ones; leave one of them out"
+        )
     check_trackers(training.report_to)
     if config.encoder.lora is not None:
         check_lora()
@@ -230,6 +237,20 @@ def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = N
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     layer_rates(trained, config.training)  # raises an error for an encoder without layers
     return model
+
+
+def load_merge(
+    config: RunConfig, model: SentenceTransformer, store: RunStore, resume: Checkpoint | None = None
+) -> MergeWithStart:
+    """Return the interpolation of a run's model with its start, which a resumed run loads again.
+
+    Raises:
+        InputError: The start cannot be loaded.
+    """
+    training, encoder = config.training, config.encoder
+    if not training.merges or encoder.lora is not None:
+        return MergeWithStart(training.merge_with_start, None)
+    return MergeWithStart(training.merge_with_start, model if resume is None else load_encoder(store.encoder(encoder)))
 
 
 def init_loss(

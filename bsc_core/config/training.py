@@ -68,6 +68,9 @@ class TrainingConfig(Section):
     """Seeds of a group of runs, reported with mean, standard deviation and best; empty: one run."""
     early_stopping_patience: int | None = Field(None, ge=1)
     """Epochs without improvement of the dev metric before training stops; none: off."""
+    merge_with_start: float | None = Field(None, gt=0, le=1, title="Merge with the start")
+    """Share alpha of the trained weights in the model that is evaluated and saved: (1 - alpha) * start + alpha *
+    trained (WiSE-FT, Wortsman et al. 2021). 1 or none: the trained model. A lower alpha stays closer to the start."""
     save_total_limit: int = Field(2, ge=1, title="Checkpoints to keep")
     """Number of newest checkpoints; older ones are deleted."""
     report_to: tuple[Literal["trackio", "mlflow", "tensorboard", "wandb"], ...] = ()
@@ -76,6 +79,11 @@ class TrainingConfig(Section):
     """Steps between checkpoints; none: only at the end of each epoch."""
     threads: int | None = Field(None, ge=1)
     """Number of CPU threads; none: all cores."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether the model that is evaluated and saved differs from the trained one."""
+        return self.merge_with_start is not None and self.merge_with_start < 1
 
     @field_validator("batch_size")
     @classmethod

@@ -95,6 +95,24 @@ def merged(model: nn.Module) -> Iterator[None]:
         yield
 
 
+def has_lora(model: nn.Module) -> bool:
+    """Return whether `add_lora` was applied to the model."""
+    return any(True for _ in _layers(model))
+
+
+@contextmanager
+def scaled(model: nn.Module, factor: float) -> Iterator[None]:
+    """Multiply the products of the matrices by a factor inside the block: W + factor (alpha / rank) B A."""
+    layers = [(layer, layer.scaling[ADAPTER]) for _, layer in _layers(model)]
+    for layer, scale in layers:
+        layer.scaling[ADAPTER] = factor * scale
+    try:
+        yield
+    finally:
+        for layer, scale in layers:
+            layer.scaling[ADAPTER] = scale
+
+
 def _layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the name and module of each layer with low-rank matrices."""
     for name, module in model.named_modules():

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bsc_core.config import EvaluationConfig, RunConfig, flatten
 from bsc_core.data import DatasetSplits
 from bsc_core.encoders import model_card, save_model
+from bsc_core.encoders.merging import MergeWithStart
 from bsc_core.evaluation import Evaluator
 from bsc_core.losses import save_loss
 from bsc_core.losses.classification import class_accuracy
@@ -23,6 +24,7 @@ from bsc_core.training.embeddings import Embeddings
 from bsc_core.training.first_batch import first_batch
 from bsc_core.training.loop.trainer import Batches, Callback, StepReport, Trainer, TrainerState
 from bsc_core.training.run_logger import WEIGHT_SECTIONS, RunLogger
+from bsc_core.types import Vectors
 
 __all__ = [
     "Callback",
@@ -55,11 +57,12 @@ class SaveFirstBatch(Callback):
             self.run.write_json(FIRST_BATCH, pairs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Metrics by split after an epoch (counted from 1), and the dev metric that epochs are compared by."""
+    """Vectors (U, D) and metrics by split after an epoch (from 1), and the dev metric that epochs are compared by."""
 
     epoch: int
+    vectors: Vectors
     metrics: Metrics
     name: str
     value: float
@@ -68,13 +71,23 @@ class Evaluation:
 class Evaluate(Callback):
     """Evaluates the encoder before training, and after each epoch or, without `evaluation.each_epoch`, the last.
 
+    With `training.merge_with_start`, the model is merged with its start while it is evaluated.
+
     Attributes:
         before: Metrics of the untrained encoder, by split.
         latest: The evaluation of the current step; None if there was none.
     """
 
-    def __init__(self, config: RunConfig, data: DatasetSplits, embeddings: Embeddings, log: RunLogger) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        data: DatasetSplits,
+        embeddings: Embeddings,
+        log: RunLogger,
+        merge: MergeWithStart | None = None,
+    ) -> None:
         self.config, self.data, self.embeddings, self.log, self.run = config, data, embeddings, log, log.run
+        self.merge = merge or MergeWithStart(None, None)
         self.evaluator = Evaluator(data, config.evaluation)
         self.before: Metrics = {}
         self.latest: Evaluation | None = None
@@ -103,14 +116,16 @@ class Evaluate(Callback):
 
     def evaluate(self, trainer: Trainer, epoch: int) -> Evaluation:
         """Encode all texts and return the metrics; for a loss with a classifier also its accuracy."""
-        with self.log.timed("encode"):
+        with self.log.timed("encode"), self.merge.applied(trainer.model):
             self.embeddings.update()
         vectors = self.embeddings.current
+        if self.merge.is_active:
+            self.embeddings.clear()
         metrics = self.evaluator.evaluate(vectors)
         for name, split in self.data.splits.items():
             if name in metrics and (accuracy := class_accuracy(trainer.loss, split, vectors)) is not None:
                 metrics[name]["class_accuracy"] = accuracy
-        return Evaluation(epoch, metrics, *self.evaluator.main(metrics))
+        return Evaluation(epoch, vectors, metrics, *self.evaluator.main(metrics))
 
     def _evaluate_untrained(self) -> None:
         encoder = RunStore(self.run.folder.parent).encoder(self.config.encoder)
@@ -135,7 +150,7 @@ class SaveEpochVectors(Callback):
         """Save the vectors if this step was evaluated."""
         evaluate = self.evaluate
         if evaluate.latest is not None:
-            vectors, config = evaluate.embeddings.current, evaluate.config.evaluation
+            vectors, config = evaluate.latest.vectors, evaluate.config.evaluation
             save_epoch_vectors(evaluate.run, report.epoch, vectors, evaluate.data, config)
 
 
@@ -202,7 +217,7 @@ class SaveBest(Callback):
     def _save(self, trainer: Trainer, evaluation: Evaluation) -> None:
         self.value, self.epoch, self.metrics = evaluation.value, evaluation.epoch, evaluation.metrics
         self.run.update_status(metric_name=evaluation.name, metric_best=evaluation.value)
-        self.run.write_embeddings("after", self.evaluate.embeddings.current)
+        self.run.write_embeddings("after", evaluation.vectors)
         card = model_card(
             f"bsc-lab {self.run.id}",
             base=self.config.encoder.name,
@@ -210,7 +225,8 @@ class SaveBest(Callback):
             before=self.evaluate.before,
             after=self.metrics,
         )
-        save_model(trainer.model, self.run.model_folder, card)
+        with self.evaluate.merge.applied(trainer.model):
+            save_model(trainer.model, self.run.model_folder, card)
         if any(True for _ in trainer.loss.parameters()):
             save_loss(trainer.loss, self.run.loss_folder)
 

@@ -73,6 +73,10 @@ class Embeddings:
         """Encode every text with the model as it is now."""
         self._current = self._encode(None)
 
+    def clear(self) -> None:
+        """Forget the vectors of the last update, which are not those of the model in training."""
+        self._current = None
+
     def encode(self, texts: Ids) -> Vectors:
         """Encode some texts with the model as it is now, (U, D); rows of other texts are 0. texts: unique ids."""
         vectors = self._zeros()

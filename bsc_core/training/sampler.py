@@ -117,7 +117,8 @@ class PlanSampler:
 
         Where no evaluation has encoded all texts after the epoch, only the texts that plans compare are encoded.
         """
-        batching, evaluated = self.config.batching, self.config.evaluation.each_epoch
+        batching = self.config.batching
+        evaluated = self.config.evaluation.each_epoch and not self.config.training.merges
         if batching.strategy not in NEED_VECTORS or epoch % batching.refresh_epochs:
             return
         if epoch and batching.refresh == "reuse" and self.embeddings.from_steps is not None:

@@ -44,7 +44,7 @@ MEMORY = (
 )
 TRAINING_TABS = {
     "Optimizer": OPTIMIZER,
-    "Length": ("max_steps", "early_stopping_patience"),
+    "Length": ("max_steps", "early_stopping_patience", "merge_with_start"),
     "Memory and speed": MEMORY,
     "Seeds and checkpoints": ("seeds", "report_to", "save_total_limit", "save_steps"),
 }
