@@ -159,6 +159,7 @@ def summarize(
     if not log.distributed.is_main:
         return {"run": run.id, "state": trainer.ending}
     run.write_evaluation("after", best.metrics)
+    general = {name: best.evaluate.general[name] for name in ("before", "after") if name in best.evaluate.general}
     log.say("Computing confidence intervals of the metrics")
     save_results(run, splits)
     summary = log.summary(trainer.accelerator.device)
@@ -167,6 +168,7 @@ def summarize(
         "state": trainer.ending,
         "model": str(run.model_folder),
         "metrics": {"before": best.evaluate.before, "after": best.metrics},
+        **({"general": general} if general else {}),
         "best_epoch": best.epoch,
         "chain": None if parent is None else {"run": parent, "model": str(run.folder.parent / parent / "model")},
         "rows": {"train": data.rows, "dev": len(splits.dev)},
@@ -200,6 +202,13 @@ def validate(config: RunConfig) -> None:
         raise ConfigError(
             f"training.merge_with_start is {training.merge_with_start:g} and encoder.reinit_layers is "
             f"{config.encoder.reinit_layers}, so trained layers would be merged with random ones; leave one of them out"
+        )
+    if training.early_stopping_general_loss is not None and not (
+        config.evaluation.general and config.evaluation.each_epoch
+    ):
+        raise ConfigError(
+            f"training.early_stopping_general_loss is {training.early_stopping_general_loss:g}, which needs "
+            "evaluation.general and evaluation.each_epoch; set both to true, or leave it out"
         )
     check_trackers(training.report_to)
     if config.encoder.lora is not None:

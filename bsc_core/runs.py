@@ -49,6 +49,10 @@ INTERVALS = "evaluation/intervals"  # confidence intervals of the metrics
 BEST_EPOCH = "evaluation/best_epoch"  # epoch and dev metric of the saved model
 PREVIOUS_NAMES = {RESULTS: "evaluation/measured", BEST_EPOCH: "evaluation/kept"}  # in runs of earlier versions
 
+# Names of evaluations
+GENERAL = "general"  # metrics of the general suite: before training, of each epoch, and of the saved model (`after`)
+GENERAL_SCORE = "general_score"  # mean of the metrics of the general suite
+
 # Names of arrays
 EPOCH_TEXTS = "vectors/texts"  # ids of the texts whose vectors are saved after each epoch
 _UPLOADS = "uploads"

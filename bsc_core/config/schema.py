@@ -27,6 +27,10 @@ class EvaluationConfig(Section):
     epoch_texts: int = Field(4000, ge=0, le=100_000, title="Texts saved each epoch")
     """Number of texts whose vectors are saved after each epoch for the animated map; 0: none."""
 
+    general: bool = Field(False, title="General score")
+    """Also evaluate a general suite, the sample data's questions and premises, to see what training loses elsewhere. A
+    task whose texts are in the data of the run is left out."""
+
     @field_validator("k")
     @classmethod
     def _ranks(cls, value: tuple[int, ...]) -> tuple[int, ...]:

@@ -68,6 +68,9 @@ class TrainingConfig(Section):
     """Seeds of a group of runs, reported with mean, standard deviation and best; empty: one run."""
     early_stopping_patience: int | None = Field(None, ge=1)
     """Epochs without improvement of the dev metric before training stops; none: off."""
+    early_stopping_general_loss: float | None = Field(None, gt=0, le=1, title="Tolerated general loss")
+    """Training stops when the general score is lower than before training by more than this, and that model is not
+    saved unless it is the first; none: off. Needs evaluation.general."""
     merge_with_start: float | None = Field(None, gt=0, le=1, title="Merge with the start")
     """Share alpha of the trained weights in the model that is evaluated and saved: (1 - alpha) * start + alpha *
     trained (WiSE-FT, Wortsman et al. 2021). 1 or none: the trained model. A lower alpha stays closer to the start."""

@@ -13,11 +13,23 @@ from bsc_core.data import DatasetSplits
 from bsc_core.encoders import model_card, save_model
 from bsc_core.encoders.merging import MergeWithStart
 from bsc_core.evaluation import Evaluator
+from bsc_core.evaluation.general import GeneralSuite
 from bsc_core.losses import save_loss
 from bsc_core.losses.classification import class_accuracy
 from bsc_core.neighbors import unit_rows
 from bsc_core.projection import sample_texts
-from bsc_core.runs import BEST_EPOCH, EPOCH_TEXTS, FIRST_BATCH, TEXTS, Run, RunStore, epoch_array, epoch_name
+from bsc_core.runs import (
+    BEST_EPOCH,
+    EPOCH_TEXTS,
+    FIRST_BATCH,
+    GENERAL,
+    GENERAL_SCORE,
+    TEXTS,
+    Run,
+    RunStore,
+    epoch_array,
+    epoch_name,
+)
 from bsc_core.training.checkpoint import fingerprint, save_checkpoint
 from bsc_core.training.data import TrainingData
 from bsc_core.training.embeddings import Embeddings
@@ -59,11 +71,15 @@ class SaveFirstBatch(Callback):
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Vectors (U, D) and metrics by split after an epoch (from 1), and the dev metric that epochs are compared by."""
+    """Vectors (U, D) and metrics by split after an epoch (from 1), and the dev metric that epochs are compared by.
+
+    `general` has the metrics of the general suite; {} without `evaluation.general`.
+    """
 
     epoch: int
     vectors: Vectors
     metrics: Metrics
+    general: dict[str, float | None]
     name: str
     value: float
 
@@ -75,6 +91,7 @@ class Evaluate(Callback):
 
     Attributes:
         before: Metrics of the untrained encoder, by split.
+        general: Metrics of the general suite, by `before`, epoch and `after`; {} without `evaluation.general`.
         latest: The evaluation of the current step; None if there was none.
     """
 
@@ -90,14 +107,18 @@ class Evaluate(Callback):
         self.merge = merge or MergeWithStart(None, None)
         self.evaluator = Evaluator(data, config.evaluation)
         self.before: Metrics = {}
+        self.general: Metrics = {}
         self.latest: Evaluation | None = None
+        self.suite: GeneralSuite | None = None
+        if config.evaluation.general:
+            self.suite = GeneralSuite.load(used=data.texts.texts, separate_sides=config.encoder.has_prompts)
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Evaluate the untrained encoder, or restore its metrics in a resumed run."""
         if trainer.resume is None:
             self._evaluate_untrained()
             return
-        self.before = self.run.evaluation("before")
+        self.before, self.general = self.run.evaluation("before"), self.run.evaluation(GENERAL)
         untrained = np.array(self.run.embeddings("before"))
         self.embeddings.restore_steps(untrained if trainer.resume.memory is None else trainer.resume.memory)
         if not (trainer.resume.ends_epoch and self.config.evaluation.each_epoch):  # else those after the epoch
@@ -112,12 +133,16 @@ class Evaluate(Callback):
         if self.config.evaluation.each_epoch or report.last:
             self.latest = self.evaluate(trainer, report.epoch)
             self.run.write_evaluation(epoch_name(report.epoch), self.latest.metrics)
-            self.log.evaluation(report.epoch, self.latest.metrics)
+            self.log.evaluation(report.epoch, self.latest.metrics, self.latest.general.get(GENERAL_SCORE))
 
     def evaluate(self, trainer: Trainer, epoch: int) -> Evaluation:
         """Encode all texts and return the metrics; for a loss with a classifier also its accuracy."""
+        general: dict[str, float | None] = {}
         with self.log.timed("encode"), self.merge.applied(trainer.model):
             self.embeddings.update()
+            if self.suite is not None:
+                general = self.suite.evaluate(self.embeddings.of_texts)
+                self.save_general(epoch_name(epoch), general)
         vectors = self.embeddings.current
         if self.merge.is_active:
             self.embeddings.clear()
@@ -125,7 +150,19 @@ class Evaluate(Callback):
         for name, split in self.data.splits.items():
             if name in metrics and (accuracy := class_accuracy(trainer.loss, split, vectors)) is not None:
                 metrics[name]["class_accuracy"] = accuracy
-        return Evaluation(epoch, vectors, metrics, *self.evaluator.main(metrics))
+        return Evaluation(epoch, vectors, metrics, general, *self.evaluator.main(metrics))
+
+    def save_general(self, name: str, metrics: dict[str, float | None]) -> None:
+        """Write the metrics of the general suite under a name: `before`, an epoch, or `after`."""
+        if metrics:
+            self.general[name] = metrics
+            self.run.write_evaluation(GENERAL, self.general)
+
+    def forgets(self, epoch: int) -> bool:
+        """Return whether the general score after an epoch is lower than before training by more than is tolerated."""
+        tolerated = self.config.training.early_stopping_general_loss
+        before, after = (self.general.get(name, {}).get(GENERAL_SCORE) for name in ("before", epoch_name(epoch)))
+        return tolerated is not None and before is not None and after is not None and before - after > tolerated
 
     def _evaluate_untrained(self) -> None:
         encoder = RunStore(self.run.folder.parent).encoder(self.config.encoder)
@@ -137,7 +174,11 @@ class Evaluate(Callback):
         self.run.write_evaluation("before", self.before)
         self.run.write_embeddings("before", vectors)
         self.run.write_json(TEXTS, {"digest": self.data.texts.digest, "count": len(self.data.texts)})
-        self.log.evaluation(0, self.before)
+        if self.suite is not None:
+            with self.log.timed("encode"):
+                general = self.suite.evaluate(lambda texts: self.embeddings.of_texts(texts, encoder))
+            self.save_general("before", general)
+        self.log.evaluation(0, self.before, self.general.get("before", {}).get(GENERAL_SCORE))
 
 
 class SaveEpochVectors(Callback):
@@ -173,6 +214,8 @@ def save_epoch_vectors(
 class SaveBest(Callback):
     """Saves the model, its vectors and its metrics whenever its dev metric is better than before.
 
+    After the first model, one that loses more of the general score than is tolerated is not saved.
+
     Attributes:
         value: Dev metric of the best epoch; None before the first evaluation.
         epoch: The best epoch, counted from 1; 0 before the first evaluation.
@@ -205,7 +248,10 @@ class SaveBest(Callback):
     def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
         """Save the model if this step was evaluated and is the best so far."""
         evaluation = self.evaluate.latest
-        if evaluation is not None and (self.value is None or evaluation.value > self.value):
+        if evaluation is None:
+            return
+        is_better = self.value is not None and evaluation.value > self.value
+        if self.value is None or (is_better and not self.evaluate.forgets(evaluation.epoch)):
             self._save(trainer, evaluation)
             self.run.write_json(BEST_EPOCH, {"epoch": self.epoch, "value": self.value})
 
@@ -218,6 +264,7 @@ class SaveBest(Callback):
         self.value, self.epoch, self.metrics = evaluation.value, evaluation.epoch, evaluation.metrics
         self.run.update_status(metric_name=evaluation.name, metric_best=evaluation.value)
         self.run.write_embeddings("after", evaluation.vectors)
+        self.evaluate.save_general("after", evaluation.general)
         card = model_card(
             f"bsc-lab {self.run.id}",
             base=self.config.encoder.name,
@@ -232,7 +279,10 @@ class SaveBest(Callback):
 
 
 class EarlyStopping(Callback):
-    """Ends training when `training.early_stopping_patience` epochs have passed without a better dev metric."""
+    """Ends training when `training.early_stopping_patience` epochs have passed without a better dev metric.
+
+    Also ends it when the general score has lost more than `training.early_stopping_general_loss`.
+    """
 
     def __init__(self, config: RunConfig, best: SaveBest, log: RunLogger) -> None:
         self.patience, self.best, self.log = config.training.early_stopping_patience, best, log
@@ -244,15 +294,23 @@ class EarlyStopping(Callback):
 
     def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
         """End training after an epoch if the patience is used up."""
-        if self._end_if_due(trainer, report):
-            self.log.say(f"Early stopping: dev has not improved since epoch {self.best.epoch}")
+        if reason := self._end_if_due(trainer, report):
+            self.log.say(f"Early stopping: {reason}")
 
-    def _end_if_due(self, trainer: Trainer, at: StepReport | TrainerState) -> bool:
-        if self.patience is None or not at.ends_epoch or at.last or at.epoch - self.best.epoch < self.patience:
-            return False
-        self.log.run.update_status(steps=at.step, epochs=at.epoch)
-        trainer.stop("done")
-        return True
+    def _end_if_due(self, trainer: Trainer, at: StepReport | TrainerState) -> str:
+        """End training where it is due; return the reason, or an empty text."""
+        reason = "" if at.last or not at.ends_epoch else self._reason(at.epoch)
+        if reason:
+            self.log.run.update_status(steps=at.step, epochs=at.epoch)
+            trainer.stop("done")
+        return reason
+
+    def _reason(self, epoch: int) -> str:
+        if self.best.evaluate.forgets(epoch):
+            return "the general score has lost more than training.early_stopping_general_loss"
+        if self.patience is not None and epoch - self.best.epoch >= self.patience:
+            return f"dev has not improved since epoch {self.best.epoch}"
+        return ""
 
 
 class StopOnRequest(Callback):

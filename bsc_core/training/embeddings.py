@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bsc_core.encoders import TokenTable, encode, get_or_compute
+from bsc_core.encoders import TokenTable, encode, get_or_compute, tokenize
 from bsc_core.encoders.forward import autocast
 from bsc_core.training.loop.device import resolve_precision
 from bsc_core.types import Ids, Vectors
@@ -37,6 +37,8 @@ class Embeddings:
     ) -> None:
         self.model, self.tokens, self.progress = model, tokens, progress
         self.precision = resolve_precision(config.training.precision, model.device)
+        self.max_seq_length = config.encoder.max_seq_length
+        self._others: dict[str, TokenTable] = {}  # by the digest of their texts
         self._current: Vectors | None = None
         self.from_steps: Vectors | None = self._zeros() if config.batching.refresh == "reuse" else None
 
@@ -82,6 +84,18 @@ class Embeddings:
         vectors = self._zeros()
         vectors[texts] = self._encode(texts)
         return vectors
+
+    def of_texts(self, texts: TextTable, encoder: EncoderConfig | None = None) -> Vectors:
+        """Encode texts of another table with the model as it is now, (len(texts), D).
+
+        encoder: The encoder that the model still equals, whose vectors are cached; None after training has started.
+        """
+        if encoder is not None and not encoder.reinit_layers:
+            return get_or_compute(encoder, texts, lambda _: self.of_texts(texts), precision=self.precision)
+        if texts.digest not in self._others:
+            self._others[texts.digest] = tokenize(self.model, texts, self.max_seq_length)
+        with autocast(self.precision, self.model.device):
+            return encode(self.model, self._others[texts.digest])
 
     def _zeros(self) -> Vectors:
         return np.zeros((len(self.tokens), self.model.get_embedding_dimension() or 0), dtype=np.float32)

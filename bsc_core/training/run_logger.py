@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bsc_core.config import RunConfig, flatten
 from bsc_core.formatting import printable
+from bsc_core.runs import GENERAL_SCORE
 from bsc_core.training.loop.device import peak_memory_bytes
 from bsc_core.training.loop.distributed import Distributed
 from bsc_core.training.loop.trainer import Callback, StepReport, Trainer
@@ -130,8 +131,8 @@ class RunLogger(Callback):
         if trainer.ending == "done" and self._step:
             self.run.update_status(step=self._step, steps=self._step)
 
-    def evaluation(self, epoch: int, metrics: dict[str, dict[str, float | None]]) -> None:
-        """Log the metrics after an epoch; 0 is before training."""
+    def evaluation(self, epoch: int, metrics: dict[str, dict[str, float | None]], general: float | None = None) -> None:
+        """Log the metrics after an epoch, and the general score if there is one; epoch 0 is before training."""
         self.run.append_metrics(
             {
                 "kind": "evaluation",
@@ -140,12 +141,14 @@ class RunLogger(Callback):
                 "train_seconds": self._epoch_seconds.get(epoch),
                 "plan_seconds": self._last["plan"] if epoch else None,
                 "encode_seconds": self._last["encode"],
+                **({} if general is None else {GENERAL_SCORE: general}),
             }
         )
         for split, values in metrics.items():
             self.trackers.log({f"{split}/{name}": value for name, value in values.items()}, self._step)
         dev = metrics["dev"]
         text = ", ".join(f"{name} {dev[name]:.3f}" for name in LOGGED_METRICS if dev.get(name) is not None)
+        text += "" if general is None else f"; general score {general:.3f}"
         self.say(f"Epoch {epoch} on dev: {text}" if epoch else f"Before training, on dev: {text}")
 
     def summary(self, device: torch.device) -> dict[str, Any]:

@@ -327,6 +327,11 @@ def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
             "Early stopping needs a dev evaluation after every epoch; turn on 'Evaluate each epoch' or remove early "
             "stopping, otherwise the run fails."
         )
+    if training.early_stopping_general_loss and not (config.evaluation.general and config.evaluation.each_epoch):
+        yield (
+            "A tolerated general loss needs the general score after every epoch; turn on 'General score' and 'Evaluate "
+            "each epoch', otherwise the run fails."
+        )
     if patience and patience >= training.epochs and not training.max_steps:
         yield f"Early stopping after {patience} epochs has no effect in a run of {plural(training.epochs, 'epoch')}."
     if training.schedule == "ends_early":

@@ -44,11 +44,11 @@ MEMORY = (
 )
 TRAINING_TABS = {
     "Optimizer": OPTIMIZER,
-    "Length": ("max_steps", "early_stopping_patience", "merge_with_start"),
+    "Length": ("max_steps", "early_stopping_patience", "early_stopping_general_loss", "merge_with_start"),
     "Memory and speed": MEMORY,
     "Seeds and checkpoints": ("seeds", "report_to", "save_total_limit", "save_steps"),
 }
-EVALUATION = ("metric", "k", "each_epoch", "epoch_texts")
+EVALUATION = ("metric", "k", "each_epoch", "general", "epoch_texts")
 FIELDS = {  # section: every field that has a widget
     "data": (*SHOWN["data"], *MORE_DATA),
     "encoder": ("name", *SHOWN["encoder"], *MORE_ENCODER),

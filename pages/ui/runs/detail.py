@@ -8,7 +8,7 @@ import streamlit as st
 from bsc_core import formatting, jobs
 from bsc_core.config import to_toml
 from bsc_core.figures.runs import curves
-from bsc_core.runs import FIRST_BATCH, Run, RunStatus
+from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.components import display, users
 from pages.ui.runs import actions, model_export, queue, table
@@ -112,14 +112,26 @@ def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, 
         run: The run.
         all_metrics: Include every cutoff, not only the main metrics.
     """
-    before, after = run.evaluation("before"), run.evaluation("after")
+    before, after, general = run.evaluation("before"), run.evaluation("after"), run.evaluation(GENERAL)
     main = (*metrics_table.MAIN_METRICS, run.status().metric_name)
-    return [
+    rows = [
         _metric_row(run, split, name, metrics[name], (after.get(split) or {}).get(name))
         for split, metrics in before.items()
         for name in sorted(metrics, key=table.metric_order)
         if name not in table.NOT_METRICS and (all_metrics or name in main)
     ]
+    trained = general.get("after") or {}
+    rows += [
+        {
+            "Split": GENERAL,
+            "Metric": name,
+            "Before": formatting.metric(value),
+            "After": formatting.metric(trained[name]) if name in trained else "not yet",
+        }
+        for name, value in (general.get("before") or {}).items()
+        if all_metrics or name == GENERAL_SCORE
+    ]
+    return rows
 
 
 def _metric_row(run: Run, split: str, name: str, before: float | None, after: float | None) -> dict[str, str]:

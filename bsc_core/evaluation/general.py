@@ -1,0 +1,104 @@
+"""General suite: a small evaluation on everyday English next to the target, so that forgetting is seen.
+
+Its texts are the sample data. Fine-tuning on another domain can improve the target and lose what the encoder could do
+before; the general score shows that.
+"""
+
+# U distinct texts of a task, D dimensions
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from bsc_core.config import Columns, CorpusColumns, DataConfig
+from bsc_core.data.dataset import Corpus, PairDataset, TextTable
+from bsc_core.data.io.tables import read_table
+from bsc_core.data.load import load_evaluation_data
+from bsc_core.errors import ConfigError
+from bsc_core.evaluation.evaluator import evaluate
+from bsc_core.evaluation.metrics.ranking import Metrics
+from bsc_core.paths import sample_data_folder
+from bsc_core.runs import GENERAL_SCORE
+from bsc_core.types import Vectors
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralTask:
+    """Pairs, the documents to search, and the metrics that are part of the score, by the names reported."""
+
+    pairs: PairDataset
+    corpus: Corpus | None
+    metrics: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralSuite:
+    """Tasks of the suite.
+
+    - `question_mrr`: 240 questions search 838 answers (MRR).
+    - `similarity_spearman`: Spearman of cosine and graded label of the 838 pairs.
+    - `premise_mrr`: 80 entailed hypotheses search their premises (MRR).
+    - `general_score`: the mean of these.
+    """
+
+    tasks: tuple[GeneralTask, ...]
+
+    @classmethod
+    def load(cls, *, used: Collection[str] = (), separate_sides: bool = False) -> GeneralSuite:
+        """Read the tasks from the sample data.
+
+        Args:
+            used: Texts of the data that a model was trained or selected on; a task whose queries contain one of them is
+                left out.
+            separate_sides: Encode queries and documents with different prompts.
+
+        Raises:
+            ConfigError: All tasks are left out.
+        """
+        known = set(used)
+        tasks = [
+            task
+            for task in (_questions(separate_sides), _premises(separate_sides))
+            if known.isdisjoint(task.pairs.texts.take(np.unique(task.pairs.query)))
+        ]
+        if not tasks:
+            raise ConfigError(
+                "evaluation.general is true, and the data contain the texts of the general suite; set it to false"
+            )
+        return cls(tuple(tasks))
+
+    def evaluate(self, encode: Callable[[TextTable], Vectors]) -> Metrics:
+        """Return the metrics of the tasks and their mean.
+
+        encode: Returns the vectors (U, D) of the texts of a table.
+        """
+        result: Metrics = {}
+        for task in self.tasks:
+            metrics = evaluate(encode(task.pairs.texts), task.pairs, task.corpus)
+            result |= {name: metrics[metric] for name, metric in task.metrics.items()}
+        values = [0.0 if value is None else value for value in result.values()]
+        return {GENERAL_SCORE: float(np.mean(values)), **result}
+
+
+def _questions(separate_sides: bool) -> GeneralTask:
+    folder = sample_data_folder()
+    config = DataConfig(
+        train=str(folder / "pairs.tsv"),
+        corpus=str(folder / "corpus.tsv"),
+        columns=Columns(query="query", document="document", label="label", query_id="query_id", document_id="doc_id"),
+        corpus_columns=CorpusColumns(document="text", document_id="doc_id"),
+        separate_sides=separate_sides,
+    )
+    pairs, corpus = load_evaluation_data(config)
+    return GeneralTask(pairs, corpus, {"question_mrr": "mrr", "similarity_spearman": "spearman"})
+
+
+def _premises(separate_sides: bool) -> GeneralTask:
+    columns = read_table(sample_data_folder() / "nli.tsv").columns
+    rows = [row for row, label in enumerate(columns["label"]) if label == "entailment"]
+    hypotheses, premises = ([columns[name][row] for row in rows] for name in ("hypothesis", "premise"))
+    pairs = PairDataset.from_pairs(hypotheses, premises)
+    return GeneralTask(pairs.separate_sides() if separate_sides else pairs, None, {"premise_mrr": "mrr"})
