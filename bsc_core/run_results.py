@@ -93,7 +93,7 @@ def metrics_by_dimension(
     vectors = run.embeddings(when)
     if vectors is None:
         raise RunError(f"run {run.id}: its vectors from {when} training are missing; launch it again to compare it")
-    data = _load_data(run) if data is None else data
+    data = run_data(run) if data is None else data
     if split not in data.splits:
         raise RunError(f"run {run.id} has no {split} pairs; it was evaluated on {', '.join(data.splits)}")
     evaluator = Evaluator(data, run.config().evaluation)
@@ -134,7 +134,7 @@ def _from_vectors(run: Run, split: str, when: When, data: DatasetSplits | None) 
     metrics, vectors = _metrics(run, when), run.embeddings(when)
     if vectors is None:
         raise RunError(f"run {run.id}: its vectors from {when} training are missing; launch it again to compare it")
-    data = _load_data(run) if data is None else data
+    data = run_data(run) if data is None else data
     pairs = data.splits.get(split)
     if pairs is None:
         raise RunError(f"run {run.id} has no {split} pairs; it was evaluated on {', '.join(metrics)}")
@@ -142,7 +142,7 @@ def _from_vectors(run: Run, split: str, when: When, data: DatasetSplits | None) 
     return evaluate_split(vectors, pairs, data.corpus, split=split, k=k, dev=metrics["dev"])
 
 
-def _load_data(run: Run) -> DatasetSplits:
+def run_data(run: Run) -> DatasetSplits:
     """Load the data of the run's config. Raises RunError if they are missing or have changed."""
     config = run.config().data
     try:

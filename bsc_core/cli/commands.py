@@ -112,6 +112,31 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     return 0, evaluate_model(encoder, data, dimensions=arguments.dimensions, **thresholds)
 
 
+def merge(arguments: argparse.Namespace) -> Outcome:
+    """Merge the model of a run with its start, or average the models of several runs; evaluate and save the result."""
+    from bsc_core.errors import InputError, PathError
+
+    store = run_store(arguments)
+    runs = [_trained_run(name, store) for name in arguments.names]
+    output = None if arguments.output is None else Path(arguments.output)
+    if output is not None and output.exists():
+        raise PathError(f"{output}: there is such a file or folder; give a new one")
+    if arguments.alpha is not None and (len(runs) > 1 or arguments.last_checkpoints):
+        raise InputError("--alpha merges one run with its start; remove it, or name one run without --last-checkpoints")
+    if len(runs) > 1 and arguments.last_checkpoints:
+        raise InputError("--last-checkpoints averages the checkpoints of one run; name one run")
+    from bsc_core.merge_model import ALPHAS, average_models, merge_curve
+
+    def progress(done: float, total: float, doing: str) -> None:
+        say(doing)
+
+    if len(runs) > 1 or arguments.last_checkpoints:
+        return 0, average_models(runs, last=arguments.last_checkpoints, output=output, say=progress)
+    alpha, tolerance = arguments.alpha, arguments.tolerance
+    alphas = ALPHAS if alpha is None else sorted({0.0, alpha, 1.0})
+    return 0, merge_curve(runs[0], alphas, alpha=alpha, tolerance=tolerance, output=output, say=progress)
+
+
 def _encoder_config(arguments: argparse.Namespace, run: Run | None) -> EncoderConfig:
     """Return the config of the named model or of the run's model."""
     from bsc_core.config import EncoderConfig
@@ -290,6 +315,11 @@ def check_files(*paths: str | None) -> None:
     for path in paths:
         if path and not is_hub_id(path):
             check_path(path)
+
+
+def _trained_run(name: str, store: RunStore) -> Run:
+    """Return the run of an id or folder. Raises RunNotFoundError, or ModelError if it has no model."""
+    return _find_run(name, store) or store.get(name)
 
 
 def _find_run(model: str, store: RunStore) -> Run | None:

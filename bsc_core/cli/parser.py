@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bsc_core import __version__
-from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, mine, plan, shard, users
+from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, merge, mine, plan, shard, users
 from bsc_core.cli.run_commands import queue, reproduce, resume, runs, stop, sweep, train, worker
 from bsc_core.errors import ColumnError, InputError
 
@@ -137,6 +137,21 @@ def _add_evaluation(commands: Any) -> None:
             metavar="TEXT_OR_NAME",
             help=f"text put before each {side}, or a name of the model's prompts (default: the run's)",
         )
+
+    command = _command(commands, "merge", merge)
+    command.add_argument("names", nargs="+", metavar="RUN", help="a run, or several that differ only in their seed")
+    command.add_argument(
+        "--alpha",
+        type=_share,
+        help="with one run: only this share of the trained weights, 0 and 1",
+    )
+    command.add_argument(
+        "--tolerance", type=_share, default=0.005, help="loss of the general score that a suggested alpha may have"
+    )
+    command.add_argument(
+        "--last-checkpoints", type=_at_least_one, metavar="K", help="average the last K checkpoints of one run"
+    )
+    command.add_argument("--output", metavar="FOLDER", help="a new folder for the merged model (default: report only)")
 
     command = _command(commands, "plan", plan)
     _add_config(command)

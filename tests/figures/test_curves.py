@@ -136,3 +136,13 @@ def test_only_a_setting_of_several_seeds_has_a_band() -> None:
     assert len(curves.metric_curve({"a": [evaluated(0.5, 0.6)]}, "mrr").to_dict()["layer"]) == 1
     spec = curves.metric_curve({"a": [evaluated(0.5, 0.6), evaluated(0.5, 0.7)]}, "mrr").to_dict()
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["line", "area"]
+
+
+def test_the_merge_curve_shows_target_and_general_score_and_a_rule_at_alpha() -> None:
+    points = [{"alpha": alpha, "dev": alpha / 2, "general_score": 1 - alpha} for alpha in (0.0, 0.5, 1.0)]
+    text = str(curves.merge_curve(points, "mrr", 0.5).to_dict())
+    assert "'run': 'general score'" in text
+    assert "'run': 'mrr on dev'" in text
+    assert "[{'alpha': 0.5}]" in text
+    without = [point | {"general_score": None} for point in points]
+    assert "'run': 'general score'" not in str(curves.merge_curve(without, "mrr", 0.5).to_dict())

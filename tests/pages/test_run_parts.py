@@ -15,11 +15,12 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core import background_task, merge_model
 from bsc_core.cli.parser import make_parser
 from bsc_core.config import RunConfig
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache
-from pages.ui.runs import actions, detail, model_export
+from pages.ui.runs import actions, detail, merge, model_export
 from tests.helpers.pages import click, open_page, open_page_in_app, page_text
 
 PAIR = {"query": "how do i bake", "document": "heat it", "label": None}
@@ -90,6 +91,34 @@ def test_the_evaluate_command_names_the_runs_folder(finished: Run) -> None:
     (command,) = [one.value for one in app.code if one.value.startswith("bsc evaluate")]
     arguments = make_parser().parse_args(shlex.split(command)[1:])
     assert RunStore(arguments.runs).get(arguments.model).id == finished.id
+
+
+def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
+    finished: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_here(folder: Path, module: str, request: Any, environment: dict[str, str]) -> None:
+        """Run the task in this process."""
+        assert module == "bsc_core.merge_model"
+        folder.mkdir(parents=True)
+        (folder / background_task.REQUEST).write_text(json.dumps(request), encoding="utf-8")
+        merge_model.perform(folder, request)
+
+    monkeypatch.setattr(background_task, "start", start_here)
+    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    app = click(app, f"runs.merge.{merge.task_folder(finished).name}")
+    curve = merge.read_result(merge.task_folder(finished))
+    assert curve is not None
+    assert [point["alpha"] for point in curve["points"]] == [step / 10 for step in range(11)]
+    assert len(app.get("vega_lite_chart")) == 1
+    app.select_slider(key=f"runs.alpha.{finished.id}").set_value(0.3).run()
+    assert merge.point_sentence(curve, 0.3) in page_text(app)
+    app = click(app, f"runs.merge.{merge.task_folder(finished, 0.3).name}")
+    saved = merge_model.merged_folder(finished, 0.3)
+    assert (saved / "modules.json").is_file()
+    assert str(saved) in page_text(app)
+    finished.write_json("config", {**finished.config().model_dump(mode="json"), "encoder": {"reinit_layers": 1}})
+    app = open_tab(open_page("runs", run=finished.id), finished, "Model")
+    assert "cannot be merged with its start" in page_text(app)
 
 
 def test_a_run_stopped_before_training_shows_its_message(finished: Run) -> None:

@@ -144,6 +144,27 @@ def dimension_curve(
     return lines(curves, title=title, value=f"{metric} ({split})", across="dimensions", points=True, log=True)
 
 
+def merge_curve(points: Sequence[Mapping[str, Any]], metric: str, alpha: float) -> alt.LayerChart:
+    """Plot the dev metric and the general score of models merged with their start, with a rule at `alpha`.
+
+    points: with keys alpha, dev and general_score, which may be None.
+    """
+    names = {f"{metric} on dev": "dev", "general score": "general_score"}
+    series = {
+        name: [{"alpha": point["alpha"], "value": point[key]} for point in points if point.get(key) is not None]
+        for name, key in names.items()
+    }
+    return lines(
+        {name: line for name, line in series.items() if line},
+        title="Target and general score by alpha: 0 is the start, 1 the trained model",
+        value="score",
+        across="alpha",
+        points=True,
+        x_format=".1f",
+        rule=alpha,
+    )
+
+
 def lines(
     curves: Mapping[str, Points],
     *,
@@ -152,6 +173,8 @@ def lines(
     across: str = "step",
     points: bool = False,
     log: bool = False,
+    x_format: str = ",d",
+    rule: float | None = None,
 ) -> alt.LayerChart:
     """Plot curves, one line per name; the first is solid, the second dashed.
 
@@ -162,6 +185,8 @@ def lines(
         across: key of the x values.
         points: whether to mark the points.
         log: whether the x-axis is logarithmic.
+        x_format: number format of the x-axis; integers by default.
+        rule: x value of a vertical rule; None: no rule.
     """
     names = list(curves)
     table = [{"run": name, **point} for name, curve in curves.items() for point in curve]
@@ -169,10 +194,15 @@ def lines(
     channels = theme.series("run", names, theme.RUNS, legend if len(names) > 1 else None)
     axis, scale = alt.Axis(labelExpr=LABEL, tickCount=5), alt.Scale(zero=False, nice=True)
     x_scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Undefined
+    step = 1 if x_format == ",d" else alt.Undefined
     base = alt.Chart(alt.Data(values=table)).encode(
-        x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d"), scale=x_scale),
+        x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=step, format=x_format), scale=x_scale),
         y=alt.Y("value:Q", title=value, axis=axis, scale=scale),
-        tooltip=["run:N", alt.Tooltip(f"{across}:Q", format=",d"), alt.Tooltip("value:Q", title=value, format=".5~g")],
+        tooltip=[
+            "run:N",
+            alt.Tooltip(f"{across}:Q", format=x_format),
+            alt.Tooltip("value:Q", title=value, format=".5~g"),
+        ],
         **channels,
     )
     few = points or len(table) <= 2 * len(names)  # a line with a single point is invisible without a marker
@@ -181,6 +211,9 @@ def lines(
         fill = alt.Fill("run:N", scale=channels["color"]["scale"], legend=None)
         band = alt.Chart(alt.Data(values=table)).transform_filter("isValid(datum.low)").mark_area(opacity=0.16)
         layers.append(band.encode(x=f"{across}:Q", y="low:Q", y2="high:Q", fill=fill))
+    if rule is not None:
+        mark = alt.Chart(alt.Data(values=[{across: rule}])).mark_rule(strokeDash=[4, 4])
+        layers.append(mark.encode(x=f"{across}:Q"))
     return alt.layer(*layers).properties(title=title, height=HEIGHT + (24 * len(names) if len(names) > 1 else 0))
 
 

@@ -1,4 +1,4 @@
-"""The model of a run: code that loads it, a download, and training from it."""
+"""The model of a run: code that loads it, a download, training from it, and merging it with its start."""
 
 import json
 import shlex
@@ -11,7 +11,7 @@ import streamlit as st
 from bsc_core.runs import Run, RunStatus
 from pages.ui.components import display
 from pages.ui.new_run.config_summary import format_bytes
-from pages.ui.runs import actions, table
+from pages.ui.runs import actions, merge, table
 
 MAX_BYTES = 2 * 2**30  # size of a model that can be downloaded; the server holds the archive in memory while sending
 SNIPPET = """\
@@ -41,6 +41,7 @@ def draw(run: Run, status: RunStatus) -> None:
         _draw_download(run, sum(path.stat().st_size for path in files))
         if st.button("Train from this model", key=f"runs.chain.{run.id}", icon=":material/link:"):
             actions.train_from_model(run)
+    merge.draw(run)
 
 
 def _draw_download(run: Run, size: int) -> None:

@@ -1,0 +1,287 @@
+"""Merged models of trained runs: a run with its start, its last checkpoints, or runs that differ only in their seed.
+
+As a background task: `python -m bsc_core.merge_model FOLDER`, with the request `{"run": folder}`, which writes the
+report of `merge_curve` to result.json, or `{"run": folder, "alpha": number}`, which saves the merged model in the run
+folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bsc_core.background_task import run_task, write_progress
+from bsc_core.config import EncoderConfig, RunConfig, flatten
+from bsc_core.encoders import encode, load_encoder, model_card, save_model, tokenize
+from bsc_core.encoders.forward import autocast
+from bsc_core.encoders.merging import Weights, average_weights, copy_weights, interpolate, set_weights
+from bsc_core.errors import ConfigError, InputError
+from bsc_core.evaluation import Evaluator
+from bsc_core.evaluation.general import GeneralSuite
+from bsc_core.files import as_json, atomic_write
+from bsc_core.run_results import run_data
+from bsc_core.runs import GENERAL_SCORE, RESULT, Run, RunStore
+from bsc_core.training.checkpoint import checkpoints
+
+if TYPE_CHECKING:
+    from bsc_core.data.dataset import TextTable
+    from bsc_core.types import Vectors
+
+ALPHAS = tuple(step / 10 for step in range(11))
+TOLERANCE = 0.005
+"""Loss of the general score that the suggested alpha may have."""
+ROUNDING = 1e-9
+FREE = ("name", "training.seed", "training.seeds", "training.threads", "training.save_total_limit")
+"""Settings that may differ between averaged runs."""
+
+Point = dict[str, Any]
+Say = Callable[[float, float, str], object]
+
+
+def no_progress(done: float, total: float, doing: str) -> None:
+    """Report nothing."""
+
+
+class Candidates:
+    """Models of one architecture, evaluated as a run evaluates its model: on dev, test and the general suite.
+
+    Args:
+        run: The run whose encoder, data and metric are used.
+
+    Raises:
+        InputError: The encoder or the data cannot be read.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.config = run, run.config()
+        self.store = RunStore(run.folder.parent)
+        self.data = run_data(run)
+        self.evaluator = Evaluator(self.data, self.config.evaluation)
+        self.model = load_encoder(self._encoder(run.model_folder))
+        self.tokens = tokenize(self.model, self.data.texts, self.config.encoder.max_seq_length)
+        self.precision = (run.read_json(RESULT) or {}).get("precision", "fp32")
+        try:
+            suite = GeneralSuite.load(used=self.data.texts.texts, separate_sides=self.config.encoder.has_prompts)
+        except ConfigError:  # the data contain its texts
+            suite = None
+        self.suite = suite
+        self.metric, _ = self.evaluator.main(run.evaluation("before"))
+
+    @cached_property
+    def start(self) -> Weights:
+        """The weights before training."""
+        return copy_weights(load_encoder(self.store.encoder(self.config.encoder)))
+
+    @cached_property
+    def trained(self) -> Weights:
+        """The weights of the run's model."""
+        return copy_weights(self.model)
+
+    def weights_of(self, folder: Path) -> Weights:
+        """Return the weights of a saved model."""
+        return copy_weights(load_encoder(self._encoder(folder)))
+
+    def evaluate(self, weights: Weights) -> Point:
+        """Return the metrics of the model with these weights: `metrics` by split, dev, test and general score."""
+        self.use(weights)
+        vectors = np.zeros((len(self.tokens), self.model.get_embedding_dimension() or 0), dtype=np.float32)
+        texts = self.evaluator.text_ids
+        with autocast(self.precision, self.model.device):
+            vectors[texts] = encode(self.model, self.tokens, texts)
+            general = {} if self.suite is None else self.suite.evaluate(self._encode_table)
+        metrics = self.evaluator.evaluate(vectors)
+        scores = {split: values.get(self.metric) for split, values in metrics.items()}
+        return {**scores, GENERAL_SCORE: general.get(GENERAL_SCORE), "metrics": metrics}
+
+    def save(self, weights: Weights, folder: Path, title: str, about: Mapping[str, object], point: Point) -> None:
+        """Save the model with these weights as a sentence-transformers folder."""
+        self.use(weights)
+        card = model_card(
+            title,
+            base=self.config.encoder.name,
+            settings=about,
+            before=self.run.evaluation("before"),
+            after=point["metrics"],
+        )
+        save_model(self.model, folder, card)
+
+    def use(self, weights: Weights) -> None:
+        """Set the weights of the model; those of the run are kept in `trained`."""
+        _ = self.trained
+        set_weights(self.model, weights)
+
+    def _encoder(self, folder: Path) -> EncoderConfig:
+        return self.config.encoder.model_copy(update={"name": str(folder)})
+
+    def _encode_table(self, texts: TextTable) -> Vectors:
+        return encode(self.model, tokenize(self.model, texts, self.config.encoder.max_seq_length))
+
+
+def merge_curve(
+    run: Run,
+    alphas: Sequence[float] = ALPHAS,
+    *,
+    alpha: float | None = None,
+    tolerance: float = TOLERANCE,
+    output: Path | None = None,
+    say: Say = no_progress,
+) -> dict[str, Any]:
+    """Evaluate (1 - alpha) * start + alpha * trained of a run for each alpha (WiSE-FT, Wortsman et al. 2021).
+
+    alpha = 0 is the start, alpha = 1 the run's model.
+
+    Args:
+        run: A run with a model.
+        alphas: Values from 0 to 1.
+        alpha: The one of them to save; None: the suggested one, see `suggest`.
+        tolerance: Loss of the general score that the suggested alpha may have.
+        output: Folder in which the merged model is saved; None: nothing is saved.
+        say: Called with the progress: done, total, activity.
+
+    Returns:
+        run, metric, `points` with alpha, `dev`, `test` (if the run has one) and `general_score` (None where the data
+        contain the texts of the general suite), `suggested` alpha, and `merge_with_start` of the run.
+
+    Raises:
+        ConfigError: The run started from re-initialized layers.
+        InputError: The run has no model, or its data or encoder cannot be read.
+    """
+    check_mergeable(run.config())
+    say(0, len(alphas) + 1, "loading the model")
+    candidates, points = Candidates(run), []
+    for number, value in enumerate(sorted(alphas), start=1):
+        say(number, len(alphas) + 1, f"evaluating alpha = {value:g}")
+        merged = interpolate(candidates.start, candidates.trained, value)
+        points.append({"alpha": value, **candidates.evaluate(merged)})
+    suggested = suggest(points, tolerance)
+    chosen = suggested if alpha is None else next(point for point in points if point["alpha"] == alpha)
+    if output is not None:
+        merged = interpolate(candidates.start, candidates.trained, chosen["alpha"])
+        about = {"run": run.id, "merged with": candidates.config.encoder.name, "alpha": chosen["alpha"]}
+        candidates.save(merged, output, f"bsc-lab {run.id} merged with its start", about, chosen)
+    return {
+        "run": run.id,
+        "metric": candidates.metric,
+        "points": [{name: value for name, value in point.items() if name != "metrics"} for point in points],
+        "suggested": suggested["alpha"],
+        "tolerance": tolerance,
+        "merge_with_start": candidates.config.training.merge_with_start,
+        "model": None if output is None else str(output),
+    }
+
+
+def suggest(points: Sequence[Point], tolerance: float) -> Point:
+    """Return the point with the best dev metric whose general score is at most `tolerance` below the lowest alpha's.
+
+    Of equal points, the one closest to the start. Where there is no general score, every point may be chosen.
+    """
+    start = points[0][GENERAL_SCORE]
+    most = tolerance + ROUNDING
+    allowed = [point for point in points if start is None or start - point[GENERAL_SCORE] <= most]
+    return max(allowed, key=lambda point: (point["dev"], -point["alpha"]))
+
+
+def average_models(
+    runs: Sequence[Run], *, last: int | None = None, output: Path | None = None, say: Say = no_progress
+) -> dict[str, Any]:
+    """Average the models of runs that differ only in their seed, or the last checkpoints of one run.
+
+    Model soup: Wortsman et al. 2022, arXiv 2203.05482.
+
+    Args:
+        runs: Runs with models; one run with `last`.
+        last: Number of the newest checkpoints to average.
+        output: Folder in which the average is saved; None: nothing is saved.
+        say: Called with the progress: done, total, activity.
+
+    Returns:
+        metric, `points` of each model and of the average, as in `merge_curve` with `model` instead of alpha.
+
+    Raises:
+        InputError: The runs differ in more than their seed, there are too few checkpoints, a run has no model, or data
+            or encoder cannot be read.
+    """
+    folders = _models(runs, last)
+    say(0, len(folders) + 2, "loading the models")
+    candidates, points, models = Candidates(runs[0]), [], []
+    for number, (name, folder) in enumerate(folders.items(), start=1):
+        say(number, len(folders) + 2, f"evaluating {name}")
+        models.append(candidates.weights_of(folder))
+        points.append({"model": name, **candidates.evaluate(models[-1])})
+    say(len(folders) + 1, len(folders) + 2, "evaluating the average")
+    average = average_weights(models)
+    points.append({"model": "average", **candidates.evaluate(average)})
+    if output is not None:
+        about = {"averaged models": ", ".join(folders)}
+        candidates.save(average, output, f"bsc-lab average of {len(folders)} models", about, points[-1])
+    return {
+        "metric": candidates.metric,
+        "points": [{name: value for name, value in point.items() if name != "metrics"} for point in points],
+        "model": None if output is None else str(output),
+    }
+
+
+def check_mergeable(config: RunConfig) -> None:
+    """Raise ConfigError if the start of a run has random layers."""
+    if config.encoder.reinit_layers:
+        raise ConfigError(
+            f"encoder.reinit_layers of this run is {config.encoder.reinit_layers}, so its start has random layers; "
+            "merge a run without re-initialized layers"
+        )
+
+
+def merged_folder(run: Run, alpha: float) -> Path:
+    """Return the folder in the run folder in which the merged model of an alpha is saved."""
+    return run.folder / "merged" / f"alpha-{alpha:g}"
+
+
+def _models(runs: Sequence[Run], last: int | None) -> dict[str, Path]:
+    """Return the model folders to average, by name."""
+    if last is not None:
+        folders = checkpoints(runs[0].checkpoints_folder)[-last:]
+        if len(folders) < last:
+            raise InputError(
+                f"run {runs[0].id} has {len(folders)} checkpoints, and {last} are to be averaged; average fewer, or "
+                "train with a higher training.save_total_limit"
+            )
+        return {folder.name: folder / "model" for folder in folders}
+    first = _settings(runs[0])
+    for run in runs[1:]:
+        other = _settings(run)
+        names = [name for name in {**first, **other} if first.get(name) != other.get(name)]
+        if names:
+            raise InputError(
+                f"runs {runs[0].id} and {run.id} differ in {', '.join(names)}; average runs that differ only in their "
+                "seed"
+            )
+    return {run.id: run.model_folder for run in runs}
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    return {name: value for name, value in flatten(run.config()).items() if name not in FREE}
+
+
+def result_file(folder: Path) -> Path:
+    """Return the path of the report of a background task."""
+    return folder / "result.json"
+
+
+def perform(folder: Path, request: Any) -> None:
+    """Compute the curve of a run, or save the merged model of one alpha."""
+    write_progress(folder, 0, 1, "loading the libraries")
+    run, say = Run(Path(request["run"])), partial(write_progress, folder)
+    alpha = request.get("alpha")
+    if alpha is None:
+        report = merge_curve(run, say=say)
+    else:
+        report = merge_curve(run, (alpha,), alpha=alpha, output=merged_folder(run, alpha), say=say)
+    atomic_write(result_file(folder), as_json(report))
+
+
+if __name__ == "__main__":
+    sys.exit(run_task(perform, sys.argv[1:]))

@@ -1,0 +1,115 @@
+"""Merged models of trained runs: the curve, what is saved, averages of seeds and of checkpoints, and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from bsc_core import cli, merge_model
+from bsc_core.config import RunConfig
+from bsc_core.data import load_data
+from bsc_core.encoders.merging import Weights, average_weights, copy_weights
+from bsc_core.encoders.pretrained import load_folder
+from bsc_core.pipeline import run_experiment
+from bsc_core.runs import GENERAL_SCORE, Run, RunStore
+from bsc_core.training.checkpoint import checkpoints
+from tests.helpers.configs import with_changes
+
+
+def conduct(config: RunConfig, store: RunStore, name: str) -> Run:
+    run = store.create(config, name)
+    run_experiment(config, run)
+    run.update_status(state="done")
+    return run
+
+
+@pytest.fixture
+def run(small_config: RunConfig, tmp_path: Path) -> Run:
+    config = with_changes(small_config, training={"learning_rate": 0.01, "epochs": 2, "save_total_limit": 3})
+    return conduct(config, RunStore(tmp_path / "runs"), "run-0")
+
+
+def merge(capsys: pytest.CaptureFixture[str], run: Run, *arguments: str) -> tuple[int, dict]:
+    status = cli.main(["merge", *arguments, "--runs", str(run.folder.parent), "--json"])
+    output = capsys.readouterr().out
+    return status, json.loads(output)
+
+
+def vectors(folder: Path, run: Run) -> np.ndarray:
+    texts = list(load_data(run.config().data).texts)
+    return SentenceTransformer(str(folder), device="cpu").encode(texts)
+
+
+def state(folder: Path) -> Weights:
+    return copy_weights(load_folder(folder, 32))
+
+
+def test_the_curve_starts_at_the_start_and_ends_at_the_trained_model(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, report = merge(capsys, run, run.id, "--alpha", "0.25", "--output", str(tmp_path / "merged"))
+    assert status == 0
+    first, middle, last = report["points"]
+    assert [point["alpha"] for point in report["points"]] == [0, 0.25, 1]
+    metric = report["metric"]
+    assert first["dev"] == pytest.approx(run.evaluation("before")["dev"][metric])
+    assert last["dev"] == pytest.approx(run.evaluation("after")["dev"][metric])
+    assert all(-1 <= point[GENERAL_SCORE] <= 1 for point in report["points"])
+
+    start, trained = state(Path(run.config().encoder.name)), state(run.model_folder)
+    model = SentenceTransformer(str(tmp_path / "merged"), device="cpu")
+    for name, value in model.state_dict().items():
+        if value.is_floating_point():
+            slow = 0.75 * start[name].double() + 0.25 * trained[name].double()
+            assert np.allclose(value.double(), slow, rtol=0, atol=1e-7), name
+    assert "0.25" in (tmp_path / "merged" / "README.md").read_text(encoding="utf-8")
+    evaluator = merge_model.Candidates(run).evaluator
+    values = evaluator.evaluate(vectors(tmp_path / "merged", run))["dev"][metric]
+    assert middle["dev"] == pytest.approx(values)
+    status, report = merge(capsys, run, run.id, "--output", str(tmp_path / "merged"))
+    assert (status, "give a new one" in report["error"]) == (2, True)
+
+
+def test_averages_of_seeds_and_of_checkpoints(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = conduct(with_changes(run.config(), training={"seed": 1}), RunStore(run.folder.parent), "run-1")
+    status, report = merge(capsys, run, run.id, other.id, "--output", str(tmp_path / "soup"))
+    assert status == 0
+    assert [point["model"] for point in report["points"]] == ["run-0", "run-1", "average"]
+    expected = average_weights([state(run.model_folder), state(other.model_folder)])
+    assert all(bool((value == expected[name]).all()) for name, value in state(tmp_path / "soup").items())
+
+    status, report = merge(capsys, run, run.id, "--last-checkpoints", "2", "--output", str(tmp_path / "last"))
+    names = [folder.name for folder in checkpoints(run.checkpoints_folder)]
+    assert [point["model"] for point in report["points"]] == [*names, "average"]
+    expected = average_weights([state(folder / "model") for folder in checkpoints(run.checkpoints_folder)])
+    assert all(bool((value == expected[name]).all()) for name, value in state(tmp_path / "last").items())
+
+    for arguments, error in (
+        ((run.id, "--last-checkpoints", "9"), "has 2 checkpoints, and 9 are to be averaged"),
+        ((run.id, other.id, "--alpha", "0.5"), "--alpha merges one run"),
+        ((run.id, other.id, "--last-checkpoints", "2"), "name one run"),
+        (("missing",), "run missing"),
+    ):
+        status, report = merge(capsys, run, *arguments)
+        assert (status, error in report["error"]) == (2, True), report
+    config = with_changes(run.config(), training={"learning_rate": 0.5}).model_dump(mode="json")
+    other.write_json("config", config)
+    status, report = merge(capsys, run, run.id, other.id)
+    assert "differ in training.learning_rate" in report["error"]
+    other.write_json("config", with_changes(run.config(), encoder={"reinit_layers": 1}).model_dump(mode="json"))
+    status, report = merge(capsys, run, other.id)
+    assert (status, "its start has random layers" in report["error"]) == (2, True)
+
+
+def test_the_suggested_alpha_has_the_best_dev_metric_within_the_tolerance() -> None:
+    def points(*values: tuple[float, float, float | None]) -> list[dict]:
+        return [dict(zip(("alpha", "dev", GENERAL_SCORE), value, strict=True)) for value in values]
+
+    curve = points((0, 0.5, 0.80), (0.4, 0.6, 0.798), (0.5, 0.6, 0.797), (0.7, 0.65, 0.78), (1, 0.7, 0.7))
+    assert merge_model.suggest(curve, 0.005)["alpha"] == 0.4
+    assert merge_model.suggest(curve, 0.02)["alpha"] == 0.7
+    assert merge_model.suggest(points((0, 0.5, None), (1, 0.7, None)), 0.0)["alpha"] == 1
