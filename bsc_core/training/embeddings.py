@@ -95,7 +95,7 @@ class Embeddings:
         if texts.digest not in self._others:
             self._others[texts.digest] = tokenize(self.model, texts, self.max_seq_length)
         with autocast(self.precision, self.model.device):
-            return encode(self.model, self._others[texts.digest])
+            return encode(self.model, self._others[texts.digest], progress=self.progress)
 
     def _zeros(self) -> Vectors:
         return np.zeros((len(self.tokens), self.model.get_embedding_dimension() or 0), dtype=np.float32)

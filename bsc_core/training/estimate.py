@@ -85,7 +85,10 @@ def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, An
 
 
 def _cost_key(config: RunConfig, store: RunStore) -> tuple[object, ...]:
-    """Return a key that is equal for runs whose steps cost the same: initial encoder, LoRA, precision, caching."""
+    """Return a key that is equal for runs whose steps cost the same.
+
+    It has the initial encoder, LoRA, frozen layers, precision and caching.
+    """
     encoder, seen = config.encoder.name, set()
     while (run_id := parent_run_id(encoder)) is not None and run_id not in seen:
         seen.add(run_id)
@@ -93,5 +96,5 @@ def _cost_key(config: RunConfig, store: RunStore) -> tuple[object, ...]:
             encoder = store.get(run_id).config().encoder.name
         except BscError:  # the run was deleted
             break
-    training = config.training
-    return encoder, config.encoder.lora is None, training.precision, training.gradient_cache == "always"
+    training, lora = config.training, config.encoder.lora is None
+    return encoder, lora, config.encoder.freeze_layers, training.precision, training.gradient_cache == "always"
