@@ -3,10 +3,14 @@
 import streamlit as st
 
 from pages.ui.batches import batch_view, groups, plan_controls, plan_figures, plans, triage
-from pages.ui.batches.source import load_source
+from pages.ui.batches.source import PART, load_source
 from pages.ui.components import display, page_layout
 
-context = page_layout.setup_page("Batches", "Which negatives does a batch contain, and how hard are they?")
+PARAMETERS = (PART, *plan_controls.PARAMETERS)
+
+context = page_layout.setup_page(
+    "Batches", "Which negatives does a batch contain, and how hard are they?", parameters=PARAMETERS
+)
 
 with display.show_errors():
     source = load_source(context)

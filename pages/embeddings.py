@@ -9,7 +9,7 @@ from pages.ui.embeddings import frames, geometry, map_view, selection
 
 NO_TEXTS = np.empty(0, dtype=np.int32)
 
-context = page_layout.setup_page("Embeddings", "Embedding map: what training moved")
+context = page_layout.setup_page("Embeddings", "Embedding map: what training moved", parameters=map_view.PARAMETERS)
 
 with display.show_errors():
     data = frames.load_map_data(context)

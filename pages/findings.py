@@ -6,7 +6,9 @@ from bsc_core.reproduction.verdicts import RULE
 from pages.ui.components import display, page_layout
 from pages.ui.findings import cards
 
-page_layout.setup_page("Findings", "Which claims of the papers are supported on real data?", bar=())
+page_layout.setup_page(
+    "Findings", "Which claims of the papers are supported on real data?", bar=(), parameters=cards.PARAMETERS
+)
 
 with display.show_errors():
     all_cards = cards.read()

@@ -2,11 +2,14 @@
 
 import streamlit as st
 
+from bsc_core.lab.link import PARAMETERS
 from bsc_core.lab.settings import explain_batch
 from pages.ui.components import display, page_layout
 from pages.ui.loss_lab import view
 
-context = page_layout.setup_page("Loss lab", "What does a loss compute from a batch?", bar=("dataset", "encoder"))
+context = page_layout.setup_page(
+    "Loss lab", "What does a loss compute from a batch?", bar=("dataset", "encoder"), parameters=PARAMETERS
+)
 view.read_url()
 
 with display.show_errors():

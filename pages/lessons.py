@@ -3,7 +3,9 @@
 from pages.ui.components import page_layout
 from pages.ui.lessons import figures, view
 
-page_layout.setup_page("Lessons", "How does contrastive learning work?", bar=())
+page_layout.setup_page(
+    "Lessons", "How does contrastive learning work?", bar=(), parameters=(*view.PARAMETERS, *figures.PARAMETERS)
+)
 
 lesson = view.select()
 view.heading(lesson)

@@ -2,10 +2,12 @@
 
 import streamlit as st
 
-from pages.ui.components import data_cache, display, page_layout, run_data
+from pages.ui.components import data_cache, display, page_layout, run_data, url
 from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards, search, ten_sentences
 
-context = page_layout.setup_page("Retrieval", "Which documents does a model find, and where does it fail?")
+context = page_layout.setup_page(
+    "Retrieval", "Which documents does a model find, and where does it fail?", parameters=search.PARAMETERS
+)
 
 with display.show_errors():
     run = data_cache.run_store().get(context.run_id) if context.run_id else None
@@ -15,7 +17,7 @@ with display.show_errors():
         st.stop()
     search_cell, *model_cells = display.columns(3, min_width=168)
     hint = "Type a query, or select an error below"
-    query = search_cell.text_input("Search", key=search.QUERY, type="search", placeholder=hint, bind="query-params")
+    query = search_cell.text_input("Search", type="search", placeholder=hint, **url.bound(search.QUERY))
     models = search.select_models(run, model_cells)
     if models is None:
         text = "This run has no embeddings yet. Search results appear here when they are computed."
@@ -23,9 +25,10 @@ with display.show_errors():
         st.stop()
 
     data = run_data.load_splits(run)
-    split = (
-        "dev" if data.test is None else st.segmented_control("Queries", ["dev", "test"], default="dev", required=True)
-    )
+    splits = ["dev"] if data.test is None else ["dev", "test"]
+    split = splits[0]
+    if len(splits) > 1:
+        split = st.segmented_control("Queries", splits, default=split, required=True, **url.bound(search.SPLIT, splits))
     searched = search.search_split(data, models, split)
     search.draw_results(searched, query)
     shown = metric_cards.draw(models, split)
@@ -36,6 +39,6 @@ with display.show_errors():
         "HasPositive@k by k": lambda: calibration.draw_hits(searched),
         "Ten sentences": lambda: ten_sentences.draw(searched),
     }
-    display.tabs(parts, key="retrieval.part", bind="query-params")
+    display.tabs(parts, **url.bound(search.PART, parts))
     with page_layout.action_bar():
         page_layout.next_step_button("Open the embedding map", "embeddings", key="retrieval.embeddings")

@@ -4,9 +4,11 @@ import streamlit as st
 
 from pages.ui.comparison import view
 from pages.ui.components import data_cache, display, page_layout, users
-from pages.ui.runs import detail, queue, sweep, table, trash
+from pages.ui.runs import detail, queue, run_settings, sweep, table, trash
 
-page_layout.setup_page("Runs", "How is training going, and what did it change?", bar=("run",))
+PARAMETERS = (table.GROUP, table.COMPARE, run_settings.FILTER, *detail.PARAMETERS, *view.PARAMETERS)
+
+page_layout.setup_page("Runs", "How is training going, and what did it change?", bar=("run",), parameters=PARAMETERS)
 trash.draw_undo_bar()
 
 with display.show_errors():

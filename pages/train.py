@@ -4,10 +4,12 @@ import streamlit as st
 
 from bsc_core.errors import BscError, DataError
 from pages.ui.components import data_cache, display, page_layout
-from pages.ui.new_run import form, launch, preset_picker, sweep_form
+from pages.ui.new_run import form, launch, link, preset_picker, sweep_form
 from pages.ui.new_run.config_summary import fitting_sentence, summarize_data
 
-context = page_layout.setup_page("New run", "What will this run do, and how long will it take?", bar=("dataset",))
+context = page_layout.setup_page(
+    "New run", "What will this run do, and how long will it take?", bar=("dataset",), parameters=link.PARAMETERS
+)
 
 with display.show_errors():
     data = data_cache.dataset_splits(context.dataset_key)

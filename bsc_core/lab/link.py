@@ -71,9 +71,7 @@ class LabLink:
 
 def lab_parameters(query: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters of a URL that belong to the lab."""
-    settings = LabSettings.__dataclass_fields__
-    names = {*READERS, "compare", *settings, *(COMPARED + name for name in settings)}
-    return {name: value for name, value in query.items() if name in names}
+    return {name: value for name, value in query.items() if name in PARAMETERS}
 
 
 def read_link(query: Mapping[str, str]) -> tuple[LabLink, list[str]]:
@@ -183,3 +181,7 @@ READERS: dict[str, Any] = {
     "learn_temperature": _switch("learn_temperature"),
     "words": _switch("words"),
 }
+PARAMETERS = frozenset(
+    {*READERS, "compare", *(prefix + name for prefix in ("", COMPARED) for name in LabSettings.__dataclass_fields__)}
+)
+"""Names of the parameters of a URL that belong to the lab."""

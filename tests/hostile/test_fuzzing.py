@@ -211,8 +211,8 @@ PARAMETERS = {
         "sweep.loss.temperature",
         "data.train",
     ],
-    "runs": ["run", "group", "compare", "runs.search", "runs.part"],
-    "batches": ["batches.strategies", "batches.batch_size", "batches.seed", "batches.strategy", "dataset", "run"],
+    "runs": ["run", "group", "compare", "filter", "runs.part.overview"],
+    "batches": ["batches.strategies", "batches.batch_size", "batches.seed", "batches.batch", "batches.pin", "dataset"],
     "lessons": ["lesson", "done", "answer"],
     "findings": ["findings.claim", "findings.paper", "findings.verdict"],
 }

@@ -10,8 +10,8 @@ import pytest
 
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import glossary
-from tests.helpers.pages import open_app, open_page
+from pages.ui.components import glossary, url
+from tests.helpers.pages import open_app, open_page, page_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("start", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
@@ -59,8 +59,29 @@ def test_a_link_sets_the_bar(visit: Callable, finished: Run) -> None:
 
 @pytest.mark.parametrize("field", ["dataset", "run"])
 def test_a_link_to_a_missing_dataset_or_run_falls_back_to_the_default(runs: RunStore, field: str) -> None:
-    app = open_page("batches", **{field: "missing"})
+    app = open_page("retrieval", **{field: "missing"})
     assert app.selectbox(key=field).value in ("sample", "none")
+
+
+@pytest.mark.parametrize("page", ["start", "lessons", "runs"])
+def test_a_parameter_that_a_page_does_not_have_is_reported(runs: RunStore, page: str) -> None:
+    app = open_page(page, encoder="static", color="red", nope="1")
+    assert "This page has no setting color or nope." in page_text(app)
+    assert url.TITLE not in page_text(open_page(page, encoder="static"))
+
+
+def test_a_value_that_a_setting_of_the_url_cannot_have_is_reported_until_another_is_selected(mapped: Run) -> None:
+    invalid = {"embeddings.color": "<b>red</b>", "embeddings.method": "PCA", "embeddings.way": "Stacked"}
+    app = open_page("embeddings", run=mapped.id, **invalid)
+    sentences = [
+        "embeddings.way is 'Stacked'; it must be Side by side or Animated.",
+        "embeddings.color is '<b>red</b>'; it must be Side, Label, Topic, Split, Group or Search result.",
+    ]
+    assert [one.value for one in app.text if "it must be" in one.value] == [" ".join(sentences)]
+    assert app.run().selectbox(key="embeddings.color").value == "side"
+    assert " ".join(sentences) in page_text(app)
+    app.selectbox(key="embeddings.color").set_value("split").run()
+    assert url.TITLE not in page_text(app)
 
 
 def test_active_jobs_are_in_the_sidebar(runs: RunStore, trained: Run) -> None:

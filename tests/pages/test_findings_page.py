@@ -115,8 +115,8 @@ def test_a_link_opens_a_claim_in_detail(runs: RunStore, name: str) -> None:
 
 
 def test_a_link_to_an_unknown_claim_is_reported(runs: RunStore) -> None:
-    [warning] = open_page("findings", **{"findings.claim": "nope"}).warning
-    assert "The claim of this link was not found: nope" in warning.value
+    app = open_page("findings", **{"findings.claim": "nope"})
+    assert "The claim nope was not found" in page_text(app)
 
 
 def test_a_local_result_takes_precedence_over_the_shipped_one(finding: dict[str, Any]) -> None:

@@ -144,7 +144,7 @@ def test_a_group_shows_its_runs_with_axes_and_summary(finished: Run, sweep: list
 def open_tab(name: str) -> AppTest:
     """Open a tab of the group."""
     app = open_page("runs", group=GROUP)
-    app.session_state[f"runs.sweep.{GROUP}"] = name
+    app.session_state["runs.sweep.part"] = name
     app.run()
     assert not app.exception
     return app

@@ -29,7 +29,7 @@ PAIR |= {"query_tokens": 6, "document_tokens": 4, "query_cut": False, "document_
 
 def open_tab(app: AppTest, run: Run, part: str) -> AppTest:
     """Open a tab of the run."""
-    app.session_state[f"runs.part.{run.id}.Overview"] = part
+    app.session_state["runs.part.overview"] = part
     app.run()
     assert not app.exception
     return app

@@ -9,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.runs import Run, RunStore
+from pages.ui.components import url
 from pages.ui.runs import table
 from tests.helpers.pages import open_page, page_text
 
@@ -83,7 +84,7 @@ def test_stop_stops_a_queued_run(runs: RunStore, trained: Run) -> None:
 def test_a_tab_is_drawn_when_it_is_open(finished: Run, part: str, words: str) -> None:
     app = open_page("runs", run=finished.id)
     assert words not in page_text(app)
-    app.session_state[f"runs.part.{finished.id}.Overview"] = part
+    app.session_state["runs.part.overview"] = part
     app.run()
     assert not app.exception
     assert words in page_text(app)
@@ -107,11 +108,12 @@ def test_an_unknown_run_in_the_url_selects_nothing(finished: Run) -> None:
     app = open_page("runs", run="no-such-run")
     assert not app.exception
     assert "Select a run" in page_text(app)
-    assert [one.value for one in app.warning] == [
-        "The run of this link was not found: no-such-run. Select another one above."
+    assert url.TITLE in page_text(app)
+    assert [one.value for one in app.text if "not found" in one.value] == [
+        "The run no-such-run was not found; select another one."
     ]
     app.selectbox(key="run").set_value(finished.id).run()
-    assert not app.warning
+    assert url.TITLE not in page_text(app)
 
 
 def test_a_damaged_status_is_reported(finished: Run) -> None:

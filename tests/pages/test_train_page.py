@@ -359,7 +359,7 @@ def test_the_url_has_the_preset_the_lists_of_a_sweep_and_lora(runs: RunStore) ->
 
 def test_an_unknown_preset_of_a_link_is_reported(runs: RunStore) -> None:
     app = open_page("train", preset="unknown")
-    assert "The preset unknown of this link does not exist" in page_text(app)
+    assert "The preset unknown does not exist" in page_text(app)
 
 
 def test_a_warning_about_the_learning_rate_offers_the_usual_one(runs: RunStore) -> None:

@@ -12,10 +12,9 @@ from bsc_core.data import PairDataset
 from bsc_core.data.decisions import contradicted_rows
 from pages.ui.batches.plans import RUN_PLANS, PlanRequest
 from pages.ui.batches.source import BatchSource
-from pages.ui.components import page_layout
+from pages.ui.components import page_layout, url
 from pages.ui.components.glossary import TERMS, help_text
 
-URL = {"bind": "query-params"}
 ORDER = (
     *("random", "sequential", "nearest", "words", "clusters", "neighbors", "premises"),
     *("communities", "cuthill_mckee"),
@@ -62,6 +61,10 @@ OPTIONS = {
     "mixing": ["proportional", "round_robin", "temperature"],
 }
 MIN_QUERIES_PER_CLUSTER = 4
+PARAMETERS = (
+    *(f"batches.{name}" for name in ("strategies", "batch_size", "epoch", "seed", "labeled")),
+    *(f"batches.{name}" for name in BatchingConfig.model_fields),
+)
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def select_settings(source: BatchSource) -> PlanSettings:
             field, labeled = BSCLossConfig.model_fields["labeled_negatives"], True
             if source.run is None:
                 about = help_text("labeled_negatives")
-                labeled = st.toggle(str(field.title), field.default, key="batches.labeled", help=about, **URL)
+                labeled = st.toggle(str(field.title), field.default, help=about, **url.flag("batches.labeled"))
     configs = {name: _config(name, group_size, more) for name in names if name != RUN_PLANS}
     if RUN_PLANS in names and source.run is not None:
         configs[RUN_PLANS] = source.run.config().batching
@@ -126,9 +129,8 @@ def _select_strategies(source: BatchSource) -> list[str]:
         [*saved, *known],
         selection_mode="multi",
         default=default,
-        key="batches.strategies",
         help=help_text("strategy"),
-        **URL,
+        **url.bound("batches.strategies", [*saved, *known]),
     )
     return [name for name in [*known, *saved] if name in (selected or default[:1])] or ["nearest"]
 
@@ -141,7 +143,8 @@ def _config(name: str, group_size: int, more: dict[str, Any]) -> BatchingConfig:
 def _number_input(label: str, name: str, limits: tuple[int, int], value: int, *, width: int | str = 124) -> int:
     field = BatchingConfig.model_fields.get(name)
     about = help_text(name) if name in TERMS else field.description if field else None
-    return int(st.number_input(label, *limits, value, key=f"batches.{name}", help=about, width=width, **URL))
+    bound = url.bound(f"batches.{name}", limits=limits)
+    return int(st.number_input(label, *limits, value, help=about, width=width, **bound))
 
 
 def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset) -> dict[str, Any]:
@@ -159,12 +162,12 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
             start = clusters if name == "clusters" else value
             values[name] = _number_input(title, name, LIMITS[name], start, width="stretch")
         elif isinstance(value, bool):
-            values[name] = st.toggle(title, value, key=key, help=about, **URL)
+            values[name] = st.toggle(title, value, help=about, **url.flag(key))
         elif isinstance(value, float):
-            values[name] = st.number_input(title, 1.0, 1000.0, value, key=key, help=about, **URL)
+            values[name] = st.number_input(title, 1.0, 1000.0, value, help=about, **url.bound(key, limits=(1, 1000)))
         else:
             values[name] = st.segmented_control(
-                title, OPTIONS[name], default=value, required=True, key=key, help=about, **URL
+                title, OPTIONS[name], default=value, required=True, help=about, **url.bound(key, OPTIONS[name])
             )
     return values
 

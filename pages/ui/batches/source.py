@@ -14,12 +14,11 @@ from bsc_core.data import PairDataset, TextTable
 from bsc_core.data.decisions import read_decisions, with_decisions
 from bsc_core.runs import Run
 from bsc_core.training.data import training_rows
-from pages.ui.components import data_cache, page_layout, run_data, users
+from pages.ui.components import data_cache, page_layout, run_data, url, users
 
 MAX_TEXTS_INLINE = 3000
 """Texts that are encoded while the page waits; more are encoded in a background task."""
-
-
+PART = "batches.part"
 REVISION = "batches.triage.revision"
 
 
@@ -74,9 +73,7 @@ def _run_source(run: Run, dataset_key: str) -> BatchSource:
         train = with_decisions(train, read_decisions(marked), config.data.text_identity)
     models = {name: model.vectors() for name, model in by_name.items()}
     names = list(models)
-    name = st.segmented_control(
-        "Embeddings from", names, default=names[-1], required=True, key="batches.part", bind="query-params"
-    )
+    name = st.segmented_control("Embeddings from", names, default=names[-1], required=True, **url.bound(PART, names))
     name = name if name in models else names[-1]
     vectors = models[name]
     return BatchSource(train, vectors, _vectors_key(vectors), by_name[name].encoder(), models, marked, run)

@@ -8,13 +8,14 @@ from bsc_core.evaluation import Comparison, Interval, holm
 from bsc_core.figures.runs import intervals
 from pages.ui.comparison import settings
 from pages.ui.comparison.settings import ComparisonView, Setting
-from pages.ui.components import display
+from pages.ui.components import display, url
 
 MAIN_METRICS = ("mrr", "map", "has_positive@1", "has_positive@10", "ndcg@10", "recall@10")
 MAIN_METRICS += ("spearman", "pearson", "auc", "average_precision", "f1", "best_accuracy")
 ALPHA = 0.05
 NOT_COMPARED = "not compared"
 WINS = "Better / worse / equal"
+ALL = "runs.compare.all"
 
 
 def draw_intervals(view: ComparisonView) -> None:
@@ -106,7 +107,7 @@ def draw_table(view: ComparisonView) -> None:
     if not view.others:
         return
     st.header("Metrics and significance", anchor=False)
-    all_metrics = st.toggle("All metrics", key="runs.compare.all")
+    all_metrics = st.toggle("All metrics", **url.flag(ALL))
     names = view.metrics if all_metrics else [one for one in view.metrics if one in MAIN_METRICS or one == view.metric]
     rows = table_rows(view, names)
     about = "Number of queries with a better, worse and equal value. Metrics over all pairs have no such counts."

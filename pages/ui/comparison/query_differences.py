@@ -11,9 +11,9 @@ from bsc_core.errors import BscError
 from bsc_core.evaluation.comparison import QueryDifferences, first_documents
 from pages.ui.comparison import settings
 from pages.ui.comparison.settings import ComparisonView, Setting
-from pages.ui.components import display, run_data
+from pages.ui.components import display, run_data, url
 
-WITH, SHOW = "with", "show"  # query parameters
+PARAMETERS = WITH, SHOW = "with", "show"
 ORDERS = {"all": "Largest changes", "wins": "Wins", "losses": "Losses"}
 MAX_ROWS = 100
 WIDTHS = {"Query": 240, "Relevant document": 220, "Document": 240}
@@ -27,7 +27,7 @@ def draw(view: ComparisonView) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         other = _select_other(view)
         order = st.segmented_control(
-            "Show", list(ORDERS), format_func=ORDERS.__getitem__, default="all", key=SHOW, bind="query-params"
+            "Show", list(ORDERS), format_func=ORDERS.__getitem__, default="all", **url.bound(SHOW, ORDERS.values())
         )
     try:
         changes = settings.query_changes(view.base, other, view.split, view.metric)

@@ -26,7 +26,7 @@ from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
 from bsc_core.runs import INTERVALS, RESULTS, Run
-from pages.ui.components import data_cache, display, glossary, run_data
+from pages.ui.components import data_cache, display, glossary, run_data, url
 from pages.ui.runs import table
 
 UNTRAINED_KEY = "untrained"
@@ -122,9 +122,8 @@ def select(label: str, names: Mapping[str, str], key: str, about: str | None = N
     """
     if st.session_state.get(key) not in names:
         st.session_state.pop(key, None)
-    selected = st.selectbox(
-        label, list(names), format_func=lambda one: names.get(one, one), key=key, bind="query-params", help=about
-    )
+    bound = url.bound(key, names.values())
+    selected = st.selectbox(label, list(names), format_func=lambda one: names.get(one, one), help=about, **bound)
     return selected if selected in names else next(iter(names))
 
 

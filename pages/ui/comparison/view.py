@@ -11,9 +11,22 @@ from bsc_core.config import RunConfig, flatten
 from bsc_core.figures.runs import curves
 from bsc_core.runs import Run
 from pages.ui.comparison import metrics_table, query_differences
-from pages.ui.comparison.settings import IGNORED_KEYS, ComparisonView, Setting, by_dimension, select_view
-from pages.ui.components import display
+from pages.ui.comparison.settings import (
+    AGAINST,
+    IGNORED_KEYS,
+    METRIC,
+    SEEDS,
+    SPLIT,
+    ComparisonView,
+    Setting,
+    by_dimension,
+    select_view,
+)
+from pages.ui.components import display, url
 from pages.ui.runs import table
+
+MORE, DIMENSIONS = "runs.compare.more", "runs.compare.dimensions"
+PARAMETERS = (METRIC, SPLIT, AGAINST, SEEDS, *query_differences.PARAMETERS, metrics_table.ALL, MORE, DIMENSIONS)
 
 
 def draw(runs: list[Run]) -> None:
@@ -56,7 +69,7 @@ def _metric_rows(view: ComparisonView) -> dict[str, list[curves.MetricRows]]:
 
 
 def _draw_more_curves(view: ComparisonView) -> None:
-    if st.toggle("More curves", key="runs.compare.more"):
+    if st.toggle("More curves", **url.flag(MORE)):
         rows = _metric_rows(view)
         logged = (curves.logged_fields(lines) for group in rows.values() for lines in group)
         fields = dict.fromkeys(field for names in logged for field in names)
@@ -66,7 +79,7 @@ def _draw_more_curves(view: ComparisonView) -> None:
 
 def _draw_dimensions(view: ComparisonView) -> None:
     about = "The metric of vectors truncated to their first coordinates, as Matryoshka training allows."
-    if view.metric is None or not st.toggle("Quality by dimension", key="runs.compare.dimensions", help=about):
+    if view.metric is None or not st.toggle("Quality by dimension", help=about, **url.flag(DIMENSIONS)):
         return
     values = {one.name: by_dimension(one, view.split, view.metric) for one in view.evaluated}
     rows = [

@@ -1,7 +1,7 @@
 """Layout of every page: title, context bar with its values in the URL, jobs in the sidebar, links to other pages."""
 
 import runpy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 
-from pages.ui.components import data_cache, display, navigation, sidebar_jobs, users
+from pages.ui.components import data_cache, display, navigation, sidebar_jobs, url, users
 
 ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 NO_RUN = "none"
@@ -33,10 +33,14 @@ class Context:
     run_id: str | None
 
 
-def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT) -> Context:
+def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT, parameters: Iterable[str] = ()) -> Context:
     """Draw what all pages share and return the context. Call it first on every page.
 
-    bar: the selections of the context bar, of CONTEXT; the others keep the value of the link or the previous page.
+    Args:
+        title: Name of the page.
+        heading: Its heading.
+        bar: The selections of the context bar, of CONTEXT; the others keep the value of the link or the previous page.
+        parameters: The other parameters of the page in the URL; `*` stands for any characters. Others are reported.
     """
     _run_through_app()
     st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
@@ -46,6 +50,7 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT) -> Con
     st.title(heading, anchor=False)
     st.session_state[ARRIVED] = st.session_state.get("context_page") != title
     st.session_state["context_page"] = title
+    url.setup((*CONTEXT, *parameters), arrived=arrived())
     return _bar(bar) if bar else saved_context()
 
 
@@ -84,16 +89,16 @@ def _bar(names: Sequence[str]) -> Context:
     for name in CONTEXT:
         if name not in names:
             context[name] = st.query_params.get(name) or context.get(name) or DEFAULTS[name]
-    existing, missing = [], []
+    existing = []
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
-            (existing if _draw_choice(name, options[name], context) else missing).append(name)
+            if _draw_choice(name, options[name], context):
+                existing.append(name)
+            else:
+                url.report(name, f"The {name} {url.shorten(st.query_params[name])} was not found; select another one.")
             if name == "dataset" and context[name] not in data_cache.SAMPLES:
                 st.caption(choices[context[name]].label)
     _write_choices({name: context[name] for name in existing})
-    for name in missing:
-        about = f"The {name} of this link was not found: {st.query_params[name]}. Select another one above."
-        st.warning(about, icon=":material/link_off:")
     return saved_context()
 
 

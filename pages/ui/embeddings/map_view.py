@@ -11,7 +11,7 @@ from bsc_core import formatting
 from bsc_core.data.load import DatasetSplits
 from bsc_core.figures.evaluation import maps
 from bsc_core.projection import lay_out, neighborhood_preservation, sample_rows
-from pages.ui.components import data_cache, display, glossary
+from pages.ui.components import data_cache, display, glossary, url
 from pages.ui.components.browser.mount import map_canvas
 from pages.ui.embeddings import map_task, text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData, animated_frames, default_frames
@@ -23,6 +23,7 @@ LAYOUTS = {SIDE_BY_SIDE: "Side by side", ANIMATED: "Animated"}
 MAX_TRAILS = 300
 SEARCH_RESULT = "error"
 NEIGHBORS = 10
+PARAMETERS = tuple(f"embeddings.{name}" for name in ("method", "way", "color", "find", "most", "models.*"))
 
 
 def select_view(data: MapData) -> tuple[MapData, str, bool]:
@@ -32,11 +33,10 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
         "Map",
         ["umap", "pca"],
         format_func=str.upper,
-        key="embeddings.method",
         default="umap",
         required=True,
         help=glossary.help_text("umap"),
-        bind="query-params",
+        **url.bound("embeddings.method", ["UMAP", "PCA"]),
     )
     several = len(data.available) > 1
     layout = SIDE_BY_SIDE
@@ -45,19 +45,19 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
             "Models",
             list(LAYOUTS),
             format_func=LAYOUTS.__getitem__,
-            key="embeddings.way",
             default=SIDE_BY_SIDE,
             required=True,
-            bind="query-params",
+            **url.bound("embeddings.way", LAYOUTS.values()),
         )
+    colors = {name: name.capitalize() for name in _text_colorings(data.dataset)}
+    colors |= {SEARCH_RESULT: "Search result"} if data.dataset.dev.positive.any() else {}
     color_cell.selectbox(
         "Color by",
-        [*_text_colorings(data.dataset), *([SEARCH_RESULT] if data.dataset.dev.positive.any() else [])],
-        format_func=lambda name: "Search result" if name == SEARCH_RESULT else name.capitalize(),
-        key="embeddings.color",
-        bind="query-params",
+        list(colors),
+        format_func=lambda name: colors.get(name, name),
+        **url.bound("embeddings.color", colors.values()),
     )
-    find_cell.text_input("Find texts", key="embeddings.find", placeholder="words in the text")
+    find_cell.text_input("Find texts", placeholder="words in the text", **url.bound("embeddings.find"))
     animated = several and layout == ANIMATED
     bottom = more_cell.container(height="stretch", vertical_alignment="bottom")
     with bottom.popover("More", icon=":material/tune:", width="stretch"):
@@ -66,8 +66,7 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
             "Maximum number of texts",
             TEXT_LIMITS,
             format_func=lambda number: f"{number:,} texts",
-            key="embeddings.most",
-            bind="query-params",
+            **url.bound("embeddings.most", [f"{number:,} texts" for number in TEXT_LIMITS]),
         )
     return data.with_frames(keys or default_frames(data)), method, animated
 
@@ -80,8 +79,8 @@ def _select_models(data: MapData, animated: bool) -> list[str]:
         list(names),
         default=default,
         format_func=lambda key: names[key],
-        key=f"embeddings.models.{ANIMATED if animated else SIDE_BY_SIDE}.{data.key}",
         help="Epochs of this run, and other runs on the same texts.",
+        **url.bound(f"embeddings.models.{ANIMATED if animated else SIDE_BY_SIDE}.{data.key}", names.values()),
     )
 
 

@@ -13,7 +13,7 @@ from bsc_core.reproduction.catalog import CLAIMS
 from bsc_core.reproduction.claims import PAPERS, Claim
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.reproduction.report import includes_paper, settings_sentence
-from pages.ui.components import display, glossary
+from pages.ui.components import display, glossary, url
 from pages.ui.findings import figures, rerun
 
 ALL, RECOMMENDED = "all", "best"
@@ -35,6 +35,7 @@ BADGES = {  # verdict -> color and icon
     "not run yet": ("gray", ":material/hourglass_empty:"),
 }
 CLAIM = "findings.claim"  # session key and URL parameter: name of the claim in detail
+PARAMETERS = (CLAIM, "findings.paper", "findings.verdict")
 ROW_HEIGHT = 28  # pixels; all claims fit on one screen
 
 
@@ -80,13 +81,12 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
             papers,
             format_func=PAPER_NAMES.__getitem__,
             default=ALL,
-            key="findings.paper",
             required=True,
             width="content",
-            bind="query-params",
+            **url.bound("findings.paper", map(PAPER_NAMES.__getitem__, papers)),
         )
         verdicts = st.pills(
-            "Verdict", present, selection_mode="multi", key="findings.verdict", width="content", bind="query-params"
+            "Verdict", present, selection_mode="multi", width="content", **url.bound("findings.verdict", present)
         )
     matching = [
         card for card in cards if paper in (ALL, card.claim.paper) and (not verdicts or card.verdict in verdicts)
@@ -94,7 +94,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     names = [card.claim.name for card in matching]
     linked = st.query_params.get(CLAIM)
     if linked and linked not in CLAIMS:
-        st.warning(f"The claim of this link was not found: {linked}. Select one in the table.")
+        url.report(CLAIM, f"The claim {url.shorten(linked)} was not found; select one in the table.")
     selected = [names.index(linked)] if linked in names else []
     event = st.dataframe(
         [summary_row(card) for card in matching],

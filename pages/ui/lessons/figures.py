@@ -41,10 +41,11 @@ from bsc_core.lab.lessons.training import (
 )
 from bsc_core.lab.presets import preset_batch, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
-from pages.ui.components import display
+from pages.ui.components import display, page_layout, url
 from pages.ui.loss_lab.browser import lab_component
 
 VALUE, ROW = "at", "row"
+PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
@@ -78,9 +79,9 @@ def _values(settings: LabSettings, names: Iterable[str] | None = None) -> dict[s
 
 def _slider(label: str, options: Sequence[float], key: str, start: float) -> float:
     """Draw a slider over the options whose value is in the URL."""
-    known = {f"{option:g}": option for option in options}
     if key not in st.session_state:
-        st.session_state[key] = known.get(st.query_params.get(VALUE, ""), start)
+        known = {f"{option:g}": option for option in options}
+        st.session_state[key] = known.get(_linked(VALUE, known), start)
     value = float(st.select_slider(label, options, format_func=lambda option: f"{option:g}", key=key))
     st.query_params[VALUE] = f"{value:g}"
     return value
@@ -89,11 +90,15 @@ def _slider(label: str, options: Sequence[float], key: str, start: float) -> flo
 def _choice(label: str, options: Mapping[str, str], key: str, parameter: str = VALUE) -> str:
     """Draw buttons with these options whose value is in the URL; the first one is selected at first."""
     if key not in st.session_state:
-        linked = st.query_params.get(parameter)
-        st.session_state[key] = linked if linked in options else next(iter(options))
+        st.session_state[key] = _linked(parameter, options) or next(iter(options))
     value = st.segmented_control(label, list(options), format_func=options.get, key=key, required=True)
     st.query_params[parameter] = value
     return value
+
+
+def _linked(parameter: str, options: Iterable[str]) -> str:
+    """Return the option in the URL that opened the page; empty if there is none or another lesson wrote it."""
+    return next(iter(url.check(parameter, options)), "") if page_layout.arrived() else ""
 
 
 @dataclass(frozen=True)

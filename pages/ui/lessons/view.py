@@ -4,12 +4,11 @@ from typing import Any
 
 import streamlit as st
 
-from bsc_core.errors import InputError
 from bsc_core.lab.lessons import LESSONS, Lesson
-from pages.ui.components import display, page_layout
+from pages.ui.components import display, page_layout, url
 
 PAGE = "lessons"
-PARAMETERS = ("lesson", "done", "guess")
+PARAMETERS = ("lesson", "done", "guess", "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
 
 
@@ -26,7 +25,7 @@ def _state() -> dict[str, Any]:
 
 def _read_link() -> None:
     """Apply the URL parameters of a link; an unknown lesson is reported and the first one opened."""
-    linked = {name: st.query_params[name] for name in PARAMETERS if name in st.query_params}
+    linked = {name: st.query_params[name] for name in PARAMETERS[:3] if name in st.query_params}
     if st.query_params.get("answer") == "1":  # a link of an earlier version, with the answer shown
         linked["guess"] = str(LESSONS[linked["lesson"]].correct + 1) if linked.get("lesson") in LESSONS else ""
     if not linked or linked == st.session_state.get(f"{PAGE}.written"):
@@ -34,12 +33,13 @@ def _read_link() -> None:
     state = _state()
     slug = linked.get("lesson", FIRST)
     if slug not in LESSONS:
-        display.error_box(InputError(f"lesson is {slug[:40]!r} in the link; it must be one of {', '.join(LESSONS)}"))
+        url.check("lesson", LESSONS)
         slug = FIRST
     state["lesson"] = slug
     state["done"] = [name for name in LESSONS if name in linked.get("done", "").split(",")]
     guess = linked.get("guess", "")
     numbers = [str(number + 1) for number in range(len(LESSONS[slug].options))]
+    url.check("guess", numbers)
     st.session_state[key(LESSONS[slug], "guess")] = int(guess) - 1 if guess in numbers else None
 
 
@@ -120,7 +120,7 @@ def write_link() -> None:
     values |= {"done": ",".join(done)} if done else {}
     guess = st.session_state.get(key(LESSONS[slug], "guess"))
     values |= {} if guess is None else {"guess": str(guess + 1)}
-    display.write_url(values, (*PARAMETERS, "answer"))
+    display.write_url(values, PARAMETERS)
     st.session_state[f"{PAGE}.written"] = values
 
 

@@ -16,7 +16,7 @@ from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
 from bsc_core.losses.explain import Explanation, first_largest
-from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
 from pages.ui.loss_lab.browser import LabState, lab_component, player
 
@@ -47,7 +47,7 @@ def read_url() -> None:
         st.session_state["learn.version"] = st.session_state.get("learn.version", 0) + 1
         st.session_state["learn.link"], st.session_state["learn.faults"] = read_link(linked)
         for error in st.session_state["learn.faults"]:
-            display.error_box(InputError(error))
+            url.report(error, f"{error[0].upper()}{error[1:]}.")
 
 
 def link() -> LabLink:

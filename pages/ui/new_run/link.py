@@ -11,13 +11,14 @@ from bsc_core.config import RunConfig, SweepConfig, flatten, make_config
 from bsc_core.config.reading import format_value, parse_value, put
 from bsc_core.errors import BscError
 from bsc_core.presets.catalog import PRESETS
-from pages.ui.components import config_form, display, page_layout
+from pages.ui.components import config_form, display, page_layout, url
 from pages.ui.new_run import loss_form
 from pages.ui.new_run.form import FIELDS
 from pages.ui.new_run.sweep_form import PAGE
 
 SECTIONS = ("data", "encoder", "batching", "loss", "training", "evaluation")
 PRESET, NAME, SWEEP = "preset", "name", "sweep"
+PARAMETERS = (PRESET, NAME, SWEEP, "*.*")
 LAST = f"{PAGE}.link"  # session key: the parameters that were last read or written
 LINKED_SWEEP = f"{PAGE}.link.sweep"  # session key: the lists of values of the last link
 
@@ -49,7 +50,7 @@ def read(given: dict[str, str], values: config_form.Values) -> None:
             merged = sent | {section: _merge(sent.get(section, {}), part) for section, part in single.items()}
             make_config(with_settings(values, merged), source="link")
         except BscError as error:
-            display.error_box(f"{error}. The setting {name} of this link is not used.")
+            url.report(name, f"{error}. The setting {name} of this link is not used.")
         else:
             sent = merged
     page_layout.send_settings(sent)

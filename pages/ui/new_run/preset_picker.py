@@ -5,7 +5,7 @@ import streamlit as st
 from bsc_core.config import RunConfig, SweepConfig
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
 from bsc_core.reproduction.findings import measured_gain
-from pages.ui.components import config_form, data_cache, display, page_layout
+from pages.ui.components import config_form, data_cache, page_layout, url
 from pages.ui.new_run import link, loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.form import FIELDS, LORA
@@ -28,9 +28,8 @@ def draw(context: page_layout.Context, summary: DataSummary) -> None:
         named = given.get(link.PRESET, fitting)
         st.session_state[PRESET] = named if named in PRESETS else fitting
         if named not in PRESETS:
-            display.error_box(
-                f"The preset {named} of this link does not exist; the form starts from the one that fits."
-            )
+            text = f"The preset {url.shorten(named)} does not exist; the form starts from the one that fits."
+            url.report(link.PRESET, text)
         link.read(given, preset_values(st.session_state[PRESET], context))
         st.session_state.pop(SOURCE, None)
     preset = st.session_state.setdefault(PRESET, fitting)

@@ -7,6 +7,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.evaluation.retrieval.failures import Failure, find_failures
+from pages.ui.components import url
 from pages.ui.retrieval.search import CACHE_KEY, QUERY, Search
 
 MAX_ERRORS = 200
@@ -58,13 +59,17 @@ def draw(search: Search, split: str) -> None:
         return
     causes, counts = np.unique([row["Cause"] for row in rows], return_counts=True)
     by_count = [causes[position] for position in np.argsort(-counts, kind="stable")]
+
+    def label(cause: str) -> str:
+        return f"{cause} · {counts[causes == cause][0] if cause in causes else 0}"
+
     selected = st.pills(
         "Cause",
         by_count,
         selection_mode="multi",
-        key=f"retrieval.causes.{search.models[1].key}.{split}",
-        format_func=lambda cause: f"{cause} · {counts[causes == cause][0] if cause in causes else 0}",
+        format_func=label,
         help="Probable cause, derived from the texts and labels of the top document. Check it yourself.",
+        **url.bound(f"retrieval.causes.{search.models[1].key}.{split}", map(label, by_count)),
     )
     shown = [row for row in rows if not selected or row["Cause"] in selected]
     key = f"retrieval.failures.{search.models[1].key}.{search.models[0].key}.{split}.{'.'.join(selected)}"

@@ -16,10 +16,11 @@ from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import TextRows
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, display, run_data
+from pages.ui.components import data_cache, display, run_data, url
 
 TOP = 10
-QUERY = "retrieval.query"
+QUERY, SPLIT, PART = "retrieval.query", "retrieval.split", "retrieval.part"
+PARAMETERS = (QUERY, SPLIT, PART, "retrieval.left.*", "retrieval.right.*", "retrieval.causes.*")
 ModelPair = tuple[run_data.Model, run_data.Model]
 TEXT_COLORS = {"light": "#1B2530", "dark": "#E6EAEE"}
 
@@ -78,8 +79,7 @@ def select_models(run: Run, cells: Sequence[DeltaGenerator]) -> ModelPair | None
             list(labels),
             index=index,
             format_func=lambda key: labels.get(key, key),
-            key=f"retrieval.{name.lower()}.{run.id}",
-            bind="query-params",
+            **url.bound(f"retrieval.{name.lower()}.{run.id}", labels.values()),
         )
         selected.append(by_key[key])
     return selected[0], selected[1]

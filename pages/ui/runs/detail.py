@@ -10,10 +10,12 @@ from bsc_core.config import to_toml
 from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
-from pages.ui.components import display, users
+from pages.ui.components import display, url, users
 from pages.ui.runs import actions, model_export, queue, table
 
 LOG_LINES = 200
+ALL_METRICS = "runs.metrics.all"
+PARAMETERS = (ALL_METRICS, "runs.part.overview", "runs.part.log", "runs.sweep.part")
 FOR_MEMBERS = ("Log", "Config", "Model")  # tabs with paths of the server, which students do not see
 
 
@@ -36,8 +38,8 @@ def _draw(run: Run) -> None:
     if not users.current_user().may_launch:
         tabs = {name: draw for name, draw in tabs.items() if name not in FOR_MEMBERS}
     first = "Log" if "Log" in tabs and status.state in ("failed", "lost") else "Overview"
-    key = f"runs.part.{run.id}.{first}"  # a run that fails while you watch it switches to its log
-    display.tabs(tabs, run, status, default=first, key=key)
+    key = f"runs.part.{first.lower()}"  # a run that fails while you watch it switches to its log
+    display.tabs(tabs, run, status, default=first, **url.bound(key, tabs))
 
 
 def _draw_head(run: Run, status: RunStatus) -> None:
@@ -93,14 +95,13 @@ def _draw_overview(run: Run, status: RunStatus) -> None:
 
 
 def _draw_metrics(run: Run) -> None:
-    key = f"runs.metrics.all.{run.id}"
-    rows = before_after_rows(run, all_metrics=bool(st.session_state.get(key)))
+    rows = before_after_rows(run, all_metrics=bool(st.session_state.get(ALL_METRICS)))
     if not rows:
         st.caption("Metrics before and after training appear here after the first evaluation.")
         return
     st.dataframe(rows, hide_index=True, key=f"runs.metrics.{run.id}", alt="Metrics before and after training")
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.toggle("All metrics", key=key)
+        st.toggle("All metrics", **url.flag(ALL_METRICS))
         if run.evaluation("after"):
             st.caption("Brackets: 95% bootstrap intervals over queries. p: a paired test over queries.")
 

@@ -8,7 +8,7 @@ from bsc_core.config import DataConfig, flatten
 from bsc_core.errors import BscError
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.runs import Run
-from pages.ui.components import data_cache
+from pages.ui.components import data_cache, url
 
 DATASET, STATE = "Dataset", "State"
 MAIN_COLUMNS = {
@@ -89,7 +89,7 @@ def filter_runs(runs: list[Run], settings: Mapping[str, Settings]) -> list[Run]:
     if not options:
         return runs
     about = "Shows the runs with these settings. Several values of one setting are alternatives."
-    selected = st.multiselect("Filter", options, key=FILTER, bind="query-params", placeholder="All runs", help=about)
+    selected = st.multiselect("Filter", options, placeholder="All runs", help=about, **url.bound(FILTER, options))
     wanted: dict[str, set[str]] = {}
     for option in selected:
         name, _, value = option.partition(": ")

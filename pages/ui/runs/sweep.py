@@ -12,7 +12,7 @@ from bsc_core.figures.runs import curves, parallel
 from bsc_core.runs import Run
 from pages.ui.comparison import metrics_table
 from pages.ui.comparison.settings import Setting, compare_settings
-from pages.ui.components import data_cache, display
+from pages.ui.components import data_cache, display, url
 from pages.ui.components.glossary import help_text
 from pages.ui.runs import actions, table
 
@@ -39,7 +39,7 @@ def _draw(group: str, runs: list[Run]) -> None:
             "Settings": _draw_settings,
             "Best setting": _draw_best_setting,
         }
-        display.tabs(tabs, group, runs, summary, key=f"runs.sweep.{group}")
+        display.tabs(tabs, group, runs, summary, **url.bound("runs.sweep.part", tabs))
 
 
 def headline(group: str, summary: Summary) -> str:

@@ -10,7 +10,7 @@ import streamlit as st
 from bsc_core import formatting, jobs
 from bsc_core.errors import RunError
 from bsc_core.runs import Run, RunStatus, RunStore
-from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.runs import run_settings
 
 COMPARE = "compare"
@@ -76,7 +76,7 @@ def _select_group(runs: list[Run]) -> tuple[str | None, list[Run]]:
     if saved in groups:
         st.session_state[GROUP] = saved
     about = "Runs that were launched together: a sweep, or one setting with several seeds."
-    group = st.selectbox("Group", [ALL_RUNS, *groups], key=GROUP, bind="query-params", help=about)
+    group = st.selectbox("Group", [ALL_RUNS, *groups], help=about, **url.bound(GROUP, [ALL_RUNS, *groups]))
     if group not in groups:
         return None, runs
     return group, sorted(
@@ -168,7 +168,7 @@ def _select_runs(ids: list[str]) -> list[str]:
     if not others:
         return [first]
     hint = "Select rows of the table, or runs here"
-    return [first, *st.multiselect("Compare with", others, key=COMPARE, bind="query-params", placeholder=hint)]
+    return [first, *st.multiselect("Compare with", others, placeholder=hint, **url.bound(COMPARE, others))]
 
 
 def draw_compare_button(runs: list[Run]) -> None:
