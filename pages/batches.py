@@ -6,7 +6,10 @@ from pages.ui.batches import batch_view, groups, plan_controls, plan_figures, pl
 from pages.ui.batches.source import PART, load_source
 from pages.ui.components import display, page_layout
 
-PARAMETERS = (PART, *plan_controls.PARAMETERS)
+PARAMETERS = (
+    *(PART, batch_view.BATCH, batch_view.PIN, triage.SCOPE),
+    *(*plan_controls.PARAMETERS, *plan_figures.PARAMETERS),
+)
 
 context = page_layout.setup_page(
     "Batches", "Which negatives does a batch contain, and how hard are they?", parameters=PARAMETERS
@@ -24,7 +27,7 @@ with display.show_errors():
 plan_figures.draw(source, pairs, requests, stats)
 
 strategy = plan_controls.select_strategy(list(stats))
-batch = batch_view.select_batch(strategy, stats[strategy], pairs, vectors)
+batch = batch_view.select_batch(strategy, stats[strategy], pairs, vectors, source)
 left, right = display.columns(2)
 with left:
     batch_view.draw_matrix(batch)

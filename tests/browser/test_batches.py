@@ -48,7 +48,7 @@ def test_a_marked_pair_is_excluded_from_the_loss_and_separated(private_server, v
     visit.page.get_by_role("tab", name="Decisions").click()
     assert [row[:3] for row in visit.rows("Decisions")] == [["drop", query, document]]
     expect(visit.page.get_by_text(re.compile(r"^Pinned pair"))).to_be_visible()
-    expect(visit.page.get_by_role("button", name="Remove mark")).to_have_count(0)
+    expect(visit.page.get_by_role("button", name="Undo", exact=True)).to_have_count(0)
 
 
 def table_cell(visit, name: str):
@@ -150,3 +150,7 @@ def test_a_large_batch_is_drawn_zoomed_and_pinned_with_keys(visitor, server):
     after = pin.inner_text()
     canvas.click(position={"x": box["width"] * 0.25, "y": box["height"] * 0.75})
     expect(pin).not_to_have_text(after)
+    visit.wait()
+    pinned = pin.inner_text()
+    page.reload()
+    expect(pin).to_have_text(pinned)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from bsc_core.data.decisions import Decision, add_decisions, read_decisions, und
 from bsc_core.figures.batches import similarity
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
-from pages.ui.batches import plan_controls, plans, source, triage
+from pages.ui.batches import batch_view, plan_controls, plans, source, triage
 from pages.ui.components import data_cache
 from pages.ui.data import uploads
 from tests.helpers.pages import open_page, open_page_in_app, page_text, prepare_page
@@ -67,6 +68,48 @@ def test_stepping_stays_within_the_plan(dataset: str, tiny_encoder: Path) -> Non
     assert 1 <= app.number_input(key="batches.batch").value <= last
 
 
+def test_the_batch_and_its_figures_are_in_the_url(dataset: str, tiny_encoder: Path) -> None:
+    app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder), **{"batches.batch_size": "4"})
+    hardest = app.number_input(key="batches.batch").value
+    assert "batches.batch" not in app.query_params
+    other = 1 if hardest != 1 else 2
+    app.number_input(key="batches.batch").set_value(other).run()
+    app.segmented_control(key="batches.picture").set_value("Group sizes").run()
+    app.segmented_control(key="batches.view").set_value("random").run()
+    written = dict(app.query_params)
+    assert written["batches.batch"] == str(other)
+    again = open_page("batches", **written)
+    assert again.number_input(key="batches.batch").value == other
+    assert again.segmented_control(key="batches.picture").value == "Group sizes"
+    assert again.segmented_control(key="batches.view").value == "random"
+    del again.query_params["batches.batch"]  # as the browser's Back button does
+    assert again.run().number_input(key="batches.batch").value != other
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("batches.batch", "999", "batches.batch is '999'; it must be a number from 1 to "),
+        ("batches.pin", "9999-1", "The pinned pair 9999-1 is not in these rows."),
+    ],
+)
+def test_a_batch_or_pin_that_does_not_exist_is_reported(
+    dataset: str, tiny_encoder: Path, name: str, value: str, message: str
+) -> None:
+    app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder), **{name: value})
+    assert message in page_text(app)
+    assert "Pinned pair" in page_text(app)
+
+
+def test_the_name_of_a_row_leads_back_to_it() -> None:
+    pairs = PairDataset.from_pairs([f"q{n}" for n in range(6)], [f"d{n}" for n in range(6)])
+    line, source = np.array([2, 3, 3, 2, 3, 4]), np.array([0, 0, 0, 1, 1, 1])
+    for dataset in (pairs, replace(pairs, line=line), replace(pairs, line=line, source=source)):
+        names = [batch_view.row_name(dataset, row) for row in range(6)]
+        assert [batch_view.find_row(dataset, name) for name in names] == list(range(6))
+        assert [batch_view.find_row(dataset, name) for name in ("", "x", "9:2", "99", "3.7", "1.5.2")] == [None] * 6
+
+
 def test_the_batch_number_is_reset_when_there_are_fewer_batches(dataset: str, tiny_encoder: Path) -> None:
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     app.number_input(key="batches.batch_size").set_value(4).run()
@@ -106,6 +149,16 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     (mark,) = read_decisions(marks)
     assert all(mark.pair)
     assert "1 decision applied: 1 dropped; 0 rows removed" in page_text(app)
+    assert [toast.value for toast in app.toast] == [
+        "Marked as false negative. The plans are being updated.",
+        "1 decision applied: 1 dropped; 0 rows removed.",
+    ]
+    assert set(mark.pair) < {element.value for element in app.text}, "the marked pair is no longer pinned"
+    assert "This pair is not in the batch above" in page_text(app)
+    app.button(key="batches.unmark").click().run()
+    assert read_decisions(marks) == []
+    app.button(key="batches.mark").click().run()
+    assert read_decisions(marks) == [mark], "another pair was pinned"
     assert shown_collisions(app) == counted_collisions(dataset, tiny_encoder)
     assert separated(dataset, tiny_encoder, read_decisions(marks)[0].pair)
     assert data_cache.data_config(dataset).false_negatives == str(marks)

@@ -1,5 +1,8 @@
 """One batch: its selection, its similarity matrix, the pinned pair, hard negatives and false negatives."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,21 +15,41 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.batching import PlanStats, hardest_negatives, likely_false_negatives
 from bsc_core.data import PairDataset
-from bsc_core.data.decisions import Decision, TextPair, add_decisions, read_decisions, undo_decisions
+from bsc_core.data.decisions import Decision, TextPair, add_decisions, applied_sentence, read_decisions, undo_decisions
 from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
 from pages.ui.batches.source import BatchSource, revise
-from pages.ui.components import display, glossary
+from pages.ui.components import display, glossary, page_layout, url
 from pages.ui.components.browser.mount import matrix_canvas
 
-BATCH = "batches.batch"
-PIN = "batches.pin"
+BATCH = "batches.batch"  # parameter of the URL and key of the box, from 1; the hardest batch if there is none
+PIN = "batches.pin"  # parameter of the URL: the row of the query and that of the document, see `row_name`
+MARKED = "batches.marked"  # session key: whether a pair was just marked
 MAX_CHART_PAIRS = 64
 """Pairs up to which the matrix is a chart; a larger one is an image on a canvas."""
 WINDOW = 512
 """Maximum number of pairs in the matrix; a larger batch shows those around the pinned query."""
 MAX_LISTED = 50
 Columns = dict[str, list[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class PinnedPair:
+    """The query of one row and the document of another. dataset: the planned rows, or all rows if one is left out."""
+
+    dataset: PairDataset
+    query_row: int
+    document_row: int
+    in_batch: bool
+
+    @property
+    def texts(self) -> TextPair:
+        """The text of the query and that of the document."""
+        return _text(self.dataset, "query", self.query_row), _text(self.dataset, "document", self.document_row)
+
+
+def _text(dataset: PairDataset, side: str, row: int) -> str:
+    return dataset.texts[int(getattr(dataset, side)[row])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,42 +62,50 @@ class BatchView:
     groups: np.ndarray  # (B,) group ids
     dataset: PairDataset
     vectors: np.ndarray  # (U, D) vectors of the texts
-    pin: tuple[int, int]  # row and column of the pinned pair
+    pinned: PinnedPair
 
     def text(self, side: str, row: int) -> str:
         """Return the text of a dataset row. side: query or document."""
-        return self.dataset.texts[int(getattr(self.dataset, side)[row])]
+        return _text(self.dataset, side, row)
 
     @property
-    def pinned_rows(self) -> tuple[int, int]:
-        """Dataset rows of the pinned query and of the pinned document."""
-        return int(self.rows[self.pin[0]]), int(self.rows[self.pin[1]])
+    def pin(self) -> tuple[int, int] | None:
+        """Row and column of the pinned pair in the batch; None if it is not in the batch."""
+        if not self.pinned.in_batch:
+            return None
+        position = {row: position for position, row in enumerate(self.rows.tolist())}
+        return position[self.pinned.query_row], position[self.pinned.document_row]
 
 
-def select_batch(strategy: str, stats: PlanStats, dataset: PairDataset, vectors: np.ndarray) -> BatchView:
-    """Draw the controls that step through the batches; return the selected one."""
-    last = len(stats.positions)
-    if BATCH not in st.session_state:
-        st.session_state[BATCH] = stats.hardest_batch(dataset) + 1
-    st.session_state[BATCH] = min(max(1, st.session_state[BATCH]), last)
+def select_batch(
+    strategy: str, stats: PlanStats, dataset: PairDataset, vectors: np.ndarray, source: BatchSource
+) -> BatchView:
+    """Draw the controls that step through the batches, by default the hardest; return the selected one."""
+    last, hardest = len(stats.positions), stats.hardest_batch(dataset) + 1
+    linked = st.query_params.get(BATCH, "")
+    if page_layout.arrived():
+        url.check(BATCH, limits=(1, last))
+    shown = min(max(1, int(linked)), last) if re.fullmatch(r"[0-9]{1,9}", linked) else hardest
+    st.session_state[BATCH] = shown
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         _step_button("back", ":material/chevron_left:", "Previous batch", -1, last)
-        st.number_input(f"Batch (of {formatting.count(last)})", 1, last, key=BATCH, width=140)
+        label = f"Batch (of {formatting.count(last)})"
+        st.number_input(label, 1, last, key=BATCH, width=140, on_change=lambda: _show(st.session_state[BATCH]))
         _step_button("next", ":material/chevron_right:", "Next batch", 1, last)
         for key, label, icon, number in (
-            ("hardest", "Hardest", "local_fire_department", stats.hardest_batch(dataset)),
-            ("likely", "Most likely false negatives", "flag", stats.batch_with_most_likely_false_negatives()),
+            ("hardest", "Hardest", "local_fire_department", hardest),
+            ("likely", "Most likely false negatives", "flag", stats.batch_with_most_likely_false_negatives() + 1),
         ):
             st.button(
                 label,
                 key=f"batches.{key}",
                 icon=f":material/{icon}:",
-                on_click=st.session_state.update,
-                args=({BATCH: number + 1},),
+                on_click=_show,
+                args=(number,),
             )
-    number = int(st.session_state[BATCH]) - 1
+    number = shown - 1
     rows, groups = plans.batch_by_group(stats, number)
-    return BatchView(strategy, number, rows, groups, dataset, vectors, _pinned_positions(rows, dataset, vectors))
+    return BatchView(strategy, number, rows, groups, dataset, vectors, _pinned_pair(rows, dataset, vectors, source))
 
 
 def _step_button(name: str, icon: str, about: str, by: int, last: int) -> None:
@@ -82,22 +113,66 @@ def _step_button(name: str, icon: str, about: str, by: int, last: int) -> None:
 
 
 def _step(by: int, last: int) -> None:
-    st.session_state[BATCH] = min(max(1, st.session_state.get(BATCH, 1) + by), last)
+    _show(min(max(1, st.session_state.get(BATCH, 1) + by), last))
 
 
-def _pinned_positions(rows: np.ndarray, dataset: PairDataset, vectors: np.ndarray) -> tuple[int, int]:
-    """Return the positions of the pair pinned last if this batch contains it, else of the hardest negative."""
-    positions = {row: position for position, row in enumerate(rows.tolist())}
-    query, document = st.session_state.get(PIN, (-1, -1))
-    if query in positions and document in positions:
-        return positions[query], positions[document]
+def _show(number: int) -> None:
+    """Show a batch, with its hardest negative pinned."""
+    display.write_url({BATCH: str(number)}, (BATCH, PIN))
+
+
+def _pinned_pair(rows: np.ndarray, dataset: PairDataset, vectors: np.ndarray, source: BatchSource) -> PinnedPair:
+    """Return the pair of the URL, else the hardest negative of the batch.
+
+    A pair that is not in the batch stays pinned only if it was just marked, since marked rows share no batch.
+    """
+    pinned = st.query_params.get(PIN, "")
+    pair = [find_row(dataset, name) for name in pinned.split("-")]
+    if len(pair) == 2 and all(row is not None and row in rows for row in pair):
+        return PinnedPair(dataset, int(pair[0] or 0), int(pair[1] or 0), in_batch=True)
+    pair = [find_row(source.train, name) for name in pinned.split("-")]
+    if len(pair) == 2 and None not in pair:
+        kept = PinnedPair(source.train, int(pair[0] or 0), int(pair[1] or 0), in_batch=False)
+        if str(_pair_cells(kept, vectors).kinds()[0, 1]) == similarity.MARKED:
+            return kept
+    elif pinned:
+        url.report(PIN, f"The pinned pair {url.shorten(pinned)} is not in these rows.")
     hardest = hardest_negatives(dataset, vectors, rows, top=1)
-    return (positions[hardest[0].query_row], positions[hardest[0].document_row]) if hardest else (0, 0)
+    query, document = (hardest[0].query_row, hardest[0].document_row) if hardest else (int(rows[0]), int(rows[0]))
+    return PinnedPair(dataset, query, document, in_batch=True)
 
 
-def _pin(query_row: int, document_row: int) -> None:
-    """Pin a pair by its dataset rows."""
-    st.session_state[PIN] = (int(query_row), int(document_row))
+def row_name(dataset: PairDataset, row: int) -> str:
+    """Return the line of a row, with the number of its file and its position among rows of one line if needed.
+
+    Decisions that remove rows do not change it, as they would change the row's number.
+    """
+    file = "" if dataset.source is None else f"{int(dataset.source[row])}:"
+    same = _rows_of_line(dataset, None if dataset.source is None else int(dataset.source[row]), int(dataset.line[row]))
+    number = int(np.searchsorted(same, row))
+    return f"{file}{int(dataset.line[row])}" + (f".{number}" if number else "")
+
+
+def find_row(dataset: PairDataset, name: str) -> int | None:
+    """Return the row with a name of `row_name`; None if there is none."""
+    parts = re.fullmatch(r"(?:(\d{1,9}):)?(\d{1,18})(?:\.(\d{1,9}))?", name, re.ASCII)
+    if parts is None or (parts[1] is None) != (dataset.source is None):
+        return None
+    same = _rows_of_line(dataset, None if parts[1] is None else int(parts[1]), int(parts[2]))
+    number = int(parts[3] or 0)
+    return int(same[number]) if number < len(same) else None
+
+
+def _rows_of_line(dataset: PairDataset, file: int | None, line: int) -> np.ndarray:
+    rows: np.ndarray = np.flatnonzero(dataset.line == line)
+    return rows if file is None or dataset.source is None else rows[dataset.source[rows] == file]
+
+
+def _pin(number: int, pair: tuple[PairDataset, int, int]) -> None:
+    """Pin the rows of a pair in a batch. number: that of the batch, from 0."""
+    dataset, query_row, document_row = pair
+    pin = f"{row_name(dataset, int(query_row))}-{row_name(dataset, int(document_row))}"
+    display.write_url({BATCH: str(number + 1), PIN: pin}, ())
 
 
 def draw_matrix(batch: BatchView) -> None:
@@ -105,8 +180,9 @@ def draw_matrix(batch: BatchView) -> None:
     first, last = _window(batch)
     rows = batch.rows[first:last]
     cells = plans.batch_cells(rows, batch.groups[first:last], batch.dataset, batch.vectors)
-    pin = (batch.pin[0] - first, batch.pin[1] - first)
-    pin = pin if max(pin) < len(rows) and min(pin) >= 0 else (max(0, pin[0]), max(0, pin[0]))
+    pin = batch.pin and (batch.pin[0] - first, batch.pin[1] - first)
+    if pin and not (max(pin) < len(rows) and min(pin) >= 0):
+        pin = (max(0, pin[0]), max(0, pin[0]))
     key = f"batches.cells.{batch.strategy}.{batch.number}.{first}.{len(batch.rows)}"
     with st.container(key="batches.matrix"):
         if len(rows) <= MAX_CHART_PAIRS:
@@ -120,25 +196,26 @@ def _window(batch: BatchView) -> tuple[int, int]:
     size = len(batch.rows)
     if size <= WINDOW:
         return 0, size
-    first = min(max(0, batch.pin[0] - WINDOW // 2), size - WINDOW)
+    first = min(max(0, (batch.pin or (0, 0))[0] - WINDOW // 2), size - WINDOW)
     shown = f"{formatting.count(first + 1)} to {formatting.count(first + WINDOW)} of {formatting.count(size)}"
     st.caption(f"Pairs {shown}, around the pinned query. Pin another pair in the tables below to move there.")
     return first, first + WINDOW
 
 
-def _draw_chart(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int], key: str) -> None:
+def _draw_chart(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int] | None, key: str) -> None:
     table = similarity.batch_table(cells)
     texts = pd.DataFrame({"position": range(len(cells.rows)), **_texts(batch, cells.rows)})
     figure = similarity.batch_matrix(table, texts, hardest=pin)
-    name, on_click = f"batch-{batch.number + 1}", partial(_pin_clicked, key, cells.rows)
+    name, on_click = f"batch-{batch.number + 1}", partial(_pin_clicked, key, batch, cells.rows)
     display.figure(figure, name=name, alt=matrix_sentence(cells), data=table, select=on_click, key=key)
 
 
-def _draw_canvas(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int], key: str) -> None:
+def _draw_canvas(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int] | None, key: str) -> None:
     texts = _texts(batch, cells.rows)
     data = similarity.canvas_data(cells, texts["query"], texts["document"])
     label = f"{matrix_sentence(cells)} Move with the arrow keys, pin with Enter."
-    matrix_canvas({**data, "pinned": list(pin), "label": label}, key=key, on_pin=partial(_pin_clicked, key, cells.rows))
+    data |= {"pinned": list(pin or (0, 0)), "label": label}
+    matrix_canvas(data, key=key, on_pin=partial(_pin_clicked, key, batch, cells.rows))
     display.csv_button(lambda: similarity.batch_table(cells), name=f"batch-{batch.number + 1}", key=f"{key}.data")
 
 
@@ -146,13 +223,13 @@ def _texts(batch: BatchView, rows: np.ndarray) -> dict[str, list[str]]:
     return {side: [batch.text(side, row) for row in rows.tolist()] for side in ("query", "document")}
 
 
-def _pin_clicked(key: str, rows: np.ndarray) -> None:
+def _pin_clicked(key: str, batch: BatchView, rows: np.ndarray) -> None:
     """Pin the cell that was clicked in the chart or on the canvas; nothing if the click removed the selection."""
     state = st.session_state[key]
     cells = state.get("selection", {}).get(similarity.CELL)
     cell = (cells[0]["row"], cells[0]["column"]) if cells else state.get("cell")
     if cell and max(cell) < len(rows):
-        _pin(rows[int(cell[0])], rows[int(cell[1])])
+        _pin(batch.number, (batch.dataset, rows[int(cell[0])], rows[int(cell[1])]))
 
 
 def matrix_sentence(cells: similarity.Cells) -> str:
@@ -171,9 +248,9 @@ def matrix_sentence(cells: similarity.Cells) -> str:
 
 def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
     """Draw the texts of the pinned pair, its cosine and label, and the button that marks it."""
-    query, document = batch.pinned_rows
-    pin = list(batch.pin)
-    cells = plans.batch_cells(batch.rows[pin], batch.groups[pin], batch.dataset, batch.vectors)
+    pair, dataset = batch.pinned, batch.pinned.dataset
+    query, document = pair.query_row, pair.document_row
+    cells = _pair_cells(pair, batch.vectors)
     is_positive = query == document
     kind = str(cells.kinds()[0, 0 if is_positive else 1])
     with st.container(border=True):
@@ -185,13 +262,20 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
             formatting.metric(float(cells.similarity[0, 0])),
             help="Cosine of the query and the document of its row.",
         )
-        third.metric("Label", _label(batch.dataset, query, document), help="Label of these two texts in the data.")
-        display.plain_text(f"Query · line {batch.dataset.line[query]}", batch.text("query", query))
-        display.plain_text(f"Document · line {batch.dataset.line[document]}", batch.text("document", document))
+        third.metric("Label", _label(dataset, query, document), help="Label of these two texts in the data.")
+        display.plain_text(f"Query · line {dataset.line[query]}", pair.texts[0])
+        display.plain_text(f"Document · line {dataset.line[document]}", pair.texts[1])
         if not is_positive:
-            display.plain_text("Positive document of the query", batch.text("document", query))
-            _draw_mark_button(batch, source, kind)
+            display.plain_text("Positive document of the query", _text(dataset, "document", query))
+            _draw_mark_button(pair, source, kind, batch.number)
+        if not pair.in_batch:
+            st.caption("This pair is not in the batch above, since the rows of a marked pair share no batch.")
         st.caption("Click a cell to pin it.")
+
+
+def _pair_cells(pair: PinnedPair, vectors: np.ndarray) -> similarity.Cells:
+    rows = np.array([pair.query_row, pair.document_row])
+    return plans.batch_cells(rows, np.zeros(2, dtype=np.int32), pair.dataset, vectors)
 
 
 def _label(dataset: PairDataset, query_row: int, document_row: int) -> str:
@@ -202,11 +286,11 @@ def _label(dataset: PairDataset, query_row: int, document_row: int) -> str:
     return f"{dataset.label[int(same.argmax())]:g}" if dataset.label is not None else "positive"
 
 
-def _draw_mark_button(batch: BatchView, source: BatchSource, kind: str) -> None:
-    query, document = batch.pinned_rows
-    texts = (batch.text("query", query), batch.text("document", document))
+def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: int) -> None:
+    if st.session_state.pop(MARKED, False) and (applied := applied_sentence(source.train)):
+        st.toast(f"{applied}.", icon=":material/flag:")
     if kind == similarity.MARKED:
-        st.button("Remove mark", key="batches.unmark", icon=":material/undo:", on_click=_unmark, args=(source, texts))
+        st.button("Undo", key="batches.unmark", icon=":material/undo:", on_click=_unmark, args=(source, pair.texts))
     elif kind != similarity.POSITIVE:
         about = "The loss ignores the pair, and new plans never put its rows in the same batch."
         st.button(
@@ -216,15 +300,17 @@ def _draw_mark_button(batch: BatchView, source: BatchSource, kind: str) -> None:
             help=about if source.false_negatives is not None else "Select the run's dataset above to mark its pairs.",
             disabled=source.false_negatives is None,
             on_click=_mark,
-            args=(source, texts),
+            args=(source, pair, number),
         )
 
 
-def _mark(source: BatchSource, texts: TextPair) -> None:
+def _mark(source: BatchSource, pair: PinnedPair, number: int) -> None:
     if source.false_negatives is not None:
-        add_decisions(source.false_negatives, [Decision(*texts)])
+        add_decisions(source.false_negatives, [Decision(*pair.texts)])
+        _pin(number, (pair.dataset, pair.query_row, pair.document_row))
+        st.session_state[MARKED] = True
+        st.toast("Marked as false negative. The plans are being updated.", icon=":material/flag:")
         revise()
-        st.toast("Marked. The loss ignores the pair, and its rows are never in the same batch.", icon=":material/flag:")
 
 
 def _unmark(source: BatchSource, texts: TextPair) -> None:
@@ -282,14 +368,14 @@ def _draw_pairs(
         },
         alt=name,
         selection_mode="single-row",
-        on_select=lambda: _pin_selected(key, rows),
+        on_select=lambda: _pin_selected(key, batch, rows),
     )
 
 
-def _pin_selected(key: str, rows: list[tuple[int, int]]) -> None:
+def _pin_selected(key: str, batch: BatchView, rows: list[tuple[int, int]]) -> None:
     selected = st.session_state[key].selection.rows
     if selected and selected[0] < len(rows):
-        _pin(*rows[selected[0]])
+        _pin(batch.number, (batch.dataset, *rows[selected[0]]))
 
 
 def _draw_decisions(source: BatchSource, decisions: list[Decision]) -> None:

@@ -61,7 +61,9 @@ OPTIONS = {
     "mixing": ["proportional", "round_robin", "temperature"],
 }
 MIN_QUERIES_PER_CLUSTER = 4
+VIEW = "batches.view"
 PARAMETERS = (
+    VIEW,
     *(f"batches.{name}" for name in ("strategies", "batch_size", "epoch", "seed", "labeled")),
     *(f"batches.{name}" for name in BatchingConfig.model_fields),
 )
@@ -174,11 +176,13 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
 
 def select_strategy(names: list[str]) -> str:
     """Return the strategy whose batch is shown, by default the last one."""
-    if st.session_state.get("batches.view") not in names:
-        st.session_state["batches.view"] = names[-1]
+    if st.session_state.get(VIEW) not in names:
+        st.session_state.pop(VIEW, None)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header("Batch of strategy", anchor=False, width="content")
-        name = st.segmented_control("Strategy", names, key="batches.view", required=True, label_visibility="collapsed")
+        name = st.segmented_control(
+            "Strategy", names, default=names[-1], required=True, label_visibility="collapsed", **url.bound(VIEW, names)
+        )
     return name or names[-1]
 
 

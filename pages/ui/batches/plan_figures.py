@@ -15,8 +15,9 @@ from bsc_core.figures.batches import plans as plan_figures
 from pages.ui.batches import plans
 from pages.ui.batches.plans import PlanRequest
 from pages.ui.batches.source import BatchSource
-from pages.ui.components import display
+from pages.ui.components import display, url
 
+PARAMETERS = FIGURE, STATISTIC = "batches.picture", "batches.measure"
 StatsByName = dict[str, PlanStats]
 EPOCHS = 5
 MAX_SIDE_BY_SIDE = 3  # strategies whose table fits next to the figure
@@ -48,7 +49,7 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
     with left:
         names = ("Hardness", "Group sizes", "Over epochs")
         figure = st.segmented_control(
-            "Figure", names, default=names[0], required=True, key="batches.picture", label_visibility="collapsed"
+            "Figure", names, default=names[0], required=True, label_visibility="collapsed", **url.bound(FIGURE, names)
         )
         if figure == "Group sizes":
             _draw_group_sizes(stats)
@@ -150,7 +151,8 @@ def _draw_epochs(source: BatchSource, pairs: PairDataset, requests: dict[str, Pl
 
     Above MAX_EPOCH_ROWS rows the plans are built on request.
     """
-    statistic = st.selectbox("Statistic", list(EPOCH_STATISTICS), key="batches.measure", label_visibility="collapsed")
+    bound = url.bound(STATISTIC, EPOCH_STATISTICS)
+    statistic = st.selectbox("Statistic", list(EPOCH_STATISTICS), label_visibility="collapsed", **bound)
     number, requested = len(source.saved_plans()) or EPOCHS, "batches.epochs_requested"
     rows = number * len(pairs) * len(requests)
     if rows > MAX_EPOCH_ROWS and not st.session_state.get(requested):

@@ -25,7 +25,7 @@ from bsc_core.data.decisions import (
 from bsc_core.errors import BscError
 from pages.ui.batches.batch_view import BatchView
 from pages.ui.batches.source import REVISION, BatchSource, revise
-from pages.ui.components import data_cache, display
+from pages.ui.components import data_cache, display, url
 from pages.ui.components.browser.mount import mount
 
 ALL, BATCH = "All training pairs", "This batch"
@@ -35,6 +35,7 @@ MAX_SEARCHED = 20_000
 """Training pairs up to which all of them are searched."""
 QUEUE, WHO, ERROR = "batches.queue", "batches.who", "batches.triage.error"
 UPLOAD, CHOICES = "batches.colleague", "batches.conflicts"
+SCOPE = "batches.triage.scope"
 ABOUT = (
     "All training pairs: undecided documents that are closer to a query than its positive, as a mask with this encoder "
     "as guide and margin 0 removes them, or whose pair has a nearly equal text. "
@@ -59,7 +60,7 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     scopes = [ALL, BATCH] if len(source.train) <= MAX_SEARCHED else [BATCH]
     with st.container(horizontal=True):
         scope = st.segmented_control(
-            "Pairs", scopes, default=scopes[0], required=True, key="batches.triage.scope", help=ABOUT
+            "Pairs", scopes, default=scopes[0], required=True, help=ABOUT, **url.bound(SCOPE, scopes)
         )
         st.text_input("Your name (optional)", key=WHO, persist_state="session", width=220)
     identifier, pairs = _queue(scope or scopes[0], batch, source)
