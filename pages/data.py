@@ -2,16 +2,22 @@
 
 import streamlit as st
 
-from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.data import audit, column_mapping, generate, import_form, overview
 
+TAB, TABS = "data.tab", ("Source", "Columns", "Audit", "Generate rows", "Shape", "Export")
+
 context = page_layout.setup_page(
-    "Data", "What is in this dataset, and what is wrong with it?", bar=("dataset", "encoder")
+    "Data",
+    "What is in this dataset, and what is wrong with it?",
+    bar=("dataset", "encoder"),
+    parameters=(TAB, audit.LINKED),
 )
 if import_form.draw():
     st.stop()  # the rest of the page is about another dataset
 
 with display.show_errors():
+    audit.draw_filters_of_link(context.dataset_key)
     data = data_cache.dataset_splits(context.dataset_key)
     findings = audit.audit_dataset(context.dataset_key, context.encoder)
 
@@ -19,7 +25,7 @@ overview.summaries(data, findings)
 overview.figures(data)
 
 source_tab, columns_tab, audit_tab, generate_tab, shape_tab, export_tab = st.tabs(
-    ["Source", "Columns", "Audit", "Generate rows", "Shape", "Export"], key="data.tab"
+    TABS, on_change="rerun", **url.bound(TAB, TABS)
 )
 with source_tab:
     overview.source(data)

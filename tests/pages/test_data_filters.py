@@ -10,7 +10,7 @@ from bsc_core.config import DataConfig, ExamplesConfig
 from bsc_core.runs import RunStore
 from pages.ui.components import data_cache
 from pages.ui.data import uploads
-from tests.helpers.pages import open_page, page_text, row_count, toggle_with_label
+from tests.helpers.pages import click, open_page, page_text, row_count, toggle_with_label
 
 
 @pytest.fixture
@@ -39,6 +39,16 @@ def test_a_filter_shows_what_it_would_drop_and_is_stored_with_the_dataset(flawed
     toggle_with_label(app, "Drop duplicates").set_value(False).run()
     assert data_cache.data_config(flawed_dataset).filters == ("drop_self_pairs",)
     assert row_count(flawed_dataset) == before - 2
+    assert app.query_params["data.filters"] == f"{flawed_dataset}:drop_self_pairs"
+    app.query_params["data.filters"] = f"{flawed_dataset}:drop_duplicates"  # a link or the browser's Back button
+    app.run()
+    assert "Filters of this link: drop duplicates. Filters of the dataset now: drop self pairs." in page_text(app)
+    assert data_cache.data_config(flawed_dataset).filters == ("drop_self_pairs",), "a link has no side effects"
+    click(app, "data.filters.use")
+    assert data_cache.data_config(flawed_dataset).filters == ("drop_duplicates",)
+    assert "Filters of this link" not in page_text(app)
+    app.query_params["data.filters"] = f"{flawed_dataset}:drop_all"
+    assert "it must be" in page_text(app.run())
 
 
 def test_a_fixed_finding_stays_on_the_page(flawed_dataset: str) -> None:

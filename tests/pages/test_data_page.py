@@ -21,7 +21,8 @@ def dataset(runs: RunStore, pairs_file: Path) -> str:
 
 
 def test_the_sample_data_have_four_summary_cards(visit: Callable[..., AppTest], runs: RunStore) -> None:
-    app = visit("data")
+    app = visit("data", **{"data.tab": "Shape"})
+    assert app.session_state["data.tab"] == "Shape"
     text = page_text(app)
     assert all(step in text for step in ("1 · Source", "2 · Columns", "3 · Audit", "4 · Shape"))
     assert "**838 rows, 838 documents**" in text

@@ -7,10 +7,11 @@ from bsc_core.config import FilterName, SentenceColumns
 from bsc_core.data import AuditFinding, DatasetSplits, audit
 from bsc_core.data.quality.filters import FILTERS
 from bsc_core.errors import BscError
-from pages.ui.components import data_cache, display
+from pages.ui.components import data_cache, display, url
 from pages.ui.data import overview, uploads
 
 COUNTED_ROWS = 100_000  # with more rows, what a filter would drop is counted only when it is switched on
+LINKED = "data.filters"  # parameter of the URL: the dataset and the names of its filters
 PAIR_FINDINGS = (  # codes of findings that do not apply to sentences, each of which is read as a pair with itself
     "self_pairs",
     "queries_without_positive",
@@ -113,4 +114,33 @@ def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tup
 
 def _set_filter(key: str, name: FilterName, on: bool) -> None:
     others = tuple(other for other in data_cache.data_config(key).filters if other != name)
-    uploads.save_filters(key, (*others, name) if on else others)
+    _set_filters(key, (*others, name) if on else others)
+
+
+def _set_filters(key: str, names: tuple[str, ...]) -> None:
+    uploads.save_filters(key, names)
+    _write_filters(key, names)
+
+
+def _write_filters(key: str, names: tuple[str, ...]) -> None:
+    display.write_url({LINKED: f"{key}:{','.join(names)}"} if names else {}, (LINKED,))
+
+
+def draw_filters_of_link(key: str) -> None:
+    """Report filters of a link that differ from those of the dataset, with a button that uses them.
+
+    A link alone does not change the filters, since later runs on the dataset use them.
+    """
+    dataset, _, text = st.query_params.get(LINKED, "").partition(":")
+    linked, current = tuple(filter(None, text.split(","))), data_cache.data_config(key).filters
+    if dataset != key or set(linked) == set(current):
+        _write_filters(key, current)
+        return
+    if not set(linked) <= set(FILTERS):
+        url.check(LINKED, [f"{key}:{name}" for name in FILTERS])
+        return
+    of_link, used = (", ".join(names).replace("_", " ") or "none" for names in (linked, current))
+    with st.container(border=True, horizontal=True, vertical_alignment="center"):
+        st.text(f"Filters of this link: {of_link}. Filters of the dataset now: {used}.", width="stretch")
+        if data_cache.datasets()[key].may_change:
+            st.button("Use the filters of the link", key=f"{LINKED}.use", on_click=_set_filters, args=(key, linked))
