@@ -7,9 +7,9 @@ from bsc_core import formatting
 from pages.ui.components import display, page_layout
 from pages.ui.embeddings import frames, geometry, map_view, selection
 
-NO_TEXTS = np.empty(0, dtype=np.int32)
-
-context = page_layout.setup_page("Embeddings", "Embedding map: what training moved", parameters=map_view.PARAMETERS)
+context = page_layout.setup_page(
+    "Embeddings", "Embedding map: what training moved", parameters=(*map_view.PARAMETERS, selection.SELECTED)
+)
 
 with display.show_errors():
     data = frames.load_map_data(context)
@@ -19,31 +19,29 @@ with display.show_errors():
         st.stop()
     data, method, animated = map_view.select_view(data)
     rows = data.sample(st.session_state["embeddings.most"])
-    words, selected_key = st.session_state["embeddings.find"], f"embeddings.picked.{data.key}"
-    selected = (
-        selection.find_texts(data.dataset, rows, words) if words else st.session_state.get(selected_key, NO_TEXTS)
-    )
+    words = st.session_state["embeddings.find"]
+    selected = selection.find_texts(data.dataset, rows, words) if words else selection.load(data)
     selected = np.intersect1d(selected, rows)
     several = len(data.frames) > 1
-    changed = selection.most_changed_texts(data, rows) if several else NO_TEXTS
+    changed = selection.most_changed_texts(data, rows) if several else selection.NO_TEXTS
 
     layout = map_view.load_maps(data, rows, method)
     map_cell, side_cell = geometry.map_and_side_cells()
     with map_cell:
         colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
-        trails = (selected if len(selected) else changed) if animated else NO_TEXTS
+        trails = (selected if len(selected) else changed) if animated else selection.NO_TEXTS
         lassoed = map_view.draw_maps(data, layout, colorings, selected=selected, trails=trails, animated=animated)
         st.caption(map_view.preservation_sentence(data, layout))
         display.csv_button(lambda: map_view.map_table(data, layout), name="map", key=f"embeddings.data.{data.key}")
     with side_cell:
         geometry.draw(data, rows)
     if len(lassoed) and not words:
-        st.session_state[selected_key] = lassoed
+        selection.save(data, lassoed)
         st.rerun()
 
     if len(selected):
         if not words and st.button("Clear the selection", key="embeddings.clear", icon=":material/deselect:"):
-            del st.session_state[selected_key]
+            selection.save(data, selection.NO_TEXTS)
             st.rerun()
         text_id = selection.draw_texts(data, selected, f"{formatting.plural(len(selected), 'text')} selected")
     elif several:

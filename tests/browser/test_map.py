@@ -78,6 +78,13 @@ def test_a_lasso_lists_texts_with_neighbors_in_embedding_space(visitor, server, 
         ids, _ = nearest_others(before, np.array([data.index(text)]), 1)
         assert data[int(ids[0, 0])] in row
 
+    address = visit.page.url
+    again = visitor(server)
+    again.page.goto(address)
+    expect(again.page.get_by_role("heading", name=f"{number:,} texts selected")).to_be_visible()
+    again.wait()
+    again.page.close()
+
     visit.click_button("Clear the selection")
     expect(visit.page.get_by_role("heading", name="Texts whose neighbors changed most")).to_be_visible()
     expect(visit.page.get_by_text(f"{total:,} texts", exact=True)).to_be_visible()

@@ -81,12 +81,23 @@ def test_each_coloring_draws(mapped: Run, color: str) -> None:
 
 
 def test_the_selection_can_be_cleared(mapped: Run) -> None:
-    app = open_page("embeddings", run=mapped.id)
-    app.session_state[f"embeddings.picked.{mapped.id}"] = np.array([0, 3], dtype=np.int32)
-    app.run()
+    digest = run_data.load_splits(mapped).texts.digest[:6]
+    app = open_page("embeddings", run=mapped.id, **{selection.SELECTED: f"{digest}-{selection.pack_ids([3, 0])}"})
     assert "2 texts selected" in page_text(app)
     app.button(key="embeddings.clear").click().run()
     assert "texts selected" not in page_text(app)
+    assert selection.SELECTED not in app.query_params
+    app.query_params[selection.SELECTED] = "000000-AAM"
+    assert "are not those of this dataset" in page_text(app.run())
+
+
+def test_selected_texts_are_short_in_a_url() -> None:
+    sampled = np.random.default_rng(0).choice(100_000, 2000, replace=False)
+    for ids in (sampled, np.array([0]), np.array([2**31 - 1]), np.arange(5, 600)):
+        packed = selection.pack_ids(ids)
+        assert selection.unpack_ids(packed).tolist() == sorted(ids.tolist())
+        assert len(packed) <= selection.MAX_IN_URL
+    assert [selection.unpack_ids(text) for text in ("", "?", "A", "_____w", "____________AA")] == [None] * 5
 
 
 def test_topics_come_from_columns_without_a_role(finished: Run) -> None:

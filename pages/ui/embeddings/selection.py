@@ -1,5 +1,6 @@
 """Texts selected on a map, and their nearest neighbors in embedding space."""
 
+import base64
 import hashlib
 from typing import Any
 
@@ -8,7 +9,7 @@ import streamlit as st
 
 from bsc_core.data.load import DatasetSplits
 from bsc_core.projection import count_shared_neighbors, sample_rows
-from pages.ui.components import display
+from pages.ui.components import display, url
 from pages.ui.embeddings import text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 
@@ -16,6 +17,63 @@ MAX_LISTED = 200
 MAX_COMPARED = 400
 MAX_CHANGED = 20
 NEIGHBORS = 10
+NO_TEXTS = np.empty(0, dtype=np.int32)
+SELECTED = "embeddings.selected"  # parameter of the URL
+MAX_IN_URL = 4000  # characters
+MAX_ID = 2**31 - 1
+
+
+def load(data: MapData) -> np.ndarray:
+    """Return the ids of the texts that were selected on the map, from the URL or, if there are many, the session."""
+    digest, _, packed = st.query_params.get(SELECTED, "").partition("-")
+    if not packed:
+        stored: np.ndarray = st.session_state.get(f"{SELECTED}.{data.key}", NO_TEXTS)
+        return stored
+    ids = unpack_ids(packed) if digest == _digest(data) else None
+    if ids is None:
+        url.report(SELECTED, "The texts that were selected are not those of this dataset.")
+    return NO_TEXTS if ids is None else ids
+
+
+def save(data: MapData, ids: np.ndarray) -> None:
+    """Store the ids of the selected texts; call it before the map is drawn again."""
+    packed, key = pack_ids(ids), f"{SELECTED}.{data.key}"
+    fits = len(packed) <= MAX_IN_URL
+    display.write_url({SELECTED: f"{_digest(data)}-{packed}"} if packed and fits else {}, (SELECTED,))
+    st.session_state[key] = NO_TEXTS if fits else ids
+
+
+def _digest(data: MapData) -> str:
+    return data.dataset.texts.digest[:6]
+
+
+def pack_ids(ids: np.ndarray) -> str:
+    """Return ids as text for a URL: the gaps between them, of 7 bits a byte, in base64."""
+    packed = bytearray()
+    for gap in np.diff(np.unique(ids), prepend=0).tolist():
+        while gap > 127:
+            packed.append(gap % 128 + 128)
+            gap //= 128
+        packed.append(gap)
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def unpack_ids(text: str) -> np.ndarray | None:
+    """Return the ids of `pack_ids`, ascending; None if the text is not such ids."""
+    try:
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        return None
+    ids, gap, shift = [], 0, 0
+    for byte in packed:
+        gap += (byte % 128) << shift
+        shift += 7
+        if byte < 128:
+            ids.append(gap + (ids[-1] if ids else 0))
+            gap, shift = 0, 0
+        elif shift > 28 or (ids and ids[-1] > MAX_ID):
+            return None
+    return np.array(ids, dtype=np.int32) if ids and ids[-1] <= MAX_ID else None
 
 
 def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
