@@ -11,6 +11,7 @@ import pytest
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import glossary, url
+from pages.ui.data import uploads
 from tests.helpers.pages import open_app, open_page, page_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,9 +53,16 @@ def test_the_new_run_page_has_one_box_for_the_encoder_which_starts_from_the_last
 
 
 def test_a_link_sets_the_bar(visit: Callable, finished: Run) -> None:
+    data = finished.config().data
+    key = uploads.register(uploads.folder_for(data.train), "Trained on", data)
     app = visit("batches", encoder="static", run=finished.id)
     assert app.selectbox(key="encoder").value == "static"
     assert app.selectbox(key="run").value == finished.id
+    assert app.selectbox(key="dataset").value == key, "the dataset is not that of the run"
+    assert "dataset" not in app.query_params
+    app.selectbox(key="dataset").select("sample").run()
+    assert app.query_params["dataset"] == "sample"
+    assert app.selectbox(key="dataset").value == "sample"
 
 
 @pytest.mark.parametrize("field", ["dataset", "run"])

@@ -106,6 +106,11 @@ def dataset_key(data: DataConfig) -> str | None:
     )
 
 
+def dataset_of_file(train: str) -> str | None:
+    """Return the key of the first dataset whose training pairs are in this file, however it is read; None if none."""
+    return next((key for key, choice in datasets().items() if choice.data.train == train), None)
+
+
 def data_config(key: str) -> DataConfig:
     """Return how a dataset is read, with its marked false negatives. Raises InputError when it does not exist."""
     choices = datasets()

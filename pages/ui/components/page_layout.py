@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 
+from bsc_core.errors import BscError
 from pages.ui.components import data_cache, display, navigation, sidebar_jobs, url, users
 
 ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
@@ -86,6 +87,9 @@ def _bar(names: Sequence[str]) -> Context:
     choices = data_cache.datasets()
     options = {"dataset": list(choices), "encoder": list(ENCODERS), "run": runs}
     context: dict[str, str] = st.session_state.setdefault("context", {})
+    of_run = _dataset_of(st.query_params.get("run"))
+    if of_run is not None and "dataset" not in st.query_params:
+        context["dataset"] = of_run
     for name in CONTEXT:
         if name not in names:
             context[name] = st.query_params.get(name) or context.get(name) or DEFAULTS[name]
@@ -128,14 +132,33 @@ def _draw_choice(name: str, options: list[str], context: dict[str, str]) -> bool
 
 
 def select(name: str, value: str) -> None:
-    """Select the dataset, the encoder or the run of the context bar; call it in a callback."""
-    st.session_state.setdefault("context", {})[name] = value
-    _write_choices({name: value})
+    """Select the dataset, the encoder or the run of the context bar; call it before the bar is drawn, in a callback.
+
+    A run selects its dataset as well.
+    """
+    choices = {name: value}
+    if name == "run" and (of_run := _dataset_of(value)) is not None:
+        choices["dataset"] = of_run
+    st.session_state.setdefault("context", {}).update(choices)
+    _write_choices(choices)
 
 
 def _write_choices(choices: Mapping[str, str]) -> None:
-    """Write the values that are not the default to the URL."""
-    display.write_url({name: value for name, value in choices.items() if value != DEFAULTS[name]}, choices)
+    """Write the values that are not the default to the URL; the default dataset is that of the run."""
+    of_run = _dataset_of(choices.get("run") or st.query_params.get("run"))
+    defaults = DEFAULTS if of_run is None else {**DEFAULTS, "dataset": of_run}
+    display.write_url({name: value for name, value in choices.items() if value != defaults[name]}, choices)
+
+
+def _dataset_of(run_id: str | None) -> str | None:
+    """Return the key of the dataset of a run; None if there is no such run or dataset."""
+    if run_id is None or run_id == NO_RUN:
+        return None
+    try:
+        data = data_cache.run_store().get(run_id).config().data
+    except BscError:  # no such run, or a damaged one, which its page reports
+        return None
+    return data_cache.dataset_key(data) or data_cache.dataset_of_file(data.train)
 
 
 def switch_page(name: str, **params: str) -> None:
