@@ -17,7 +17,9 @@ with display.show_errors():
         st.stop()
     search_cell, *model_cells = display.columns(3, min_width=168)
     hint = "Type a query, or select an error below"
-    query = search_cell.text_input("Search", type="search", placeholder=hint, **url.bound(search.QUERY))
+    query = search_cell.text_input(
+        "Search", type="search", placeholder=hint, on_change=search.acknowledge, **url.bound(search.QUERY)
+    )
     models = search.select_models(run, model_cells)
     if models is None:
         text = "This run has no embeddings yet. Search results appear here when they are computed."

@@ -41,7 +41,9 @@ def test_without_a_choice_only_the_table_is_shown(finished: Run) -> None:
 
 
 @pytest.mark.parametrize("state", sorted(table.STATES))
-def test_every_state_has_a_style_and_an_error_a_box(runs: RunStore, trained: Run, state: str) -> None:
+def test_every_state_has_a_style_and_an_error_a_box(
+    runs: RunStore, trained: Run, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = runs.create(trained.config(), f"run-{state}")
     error = "step 3 went wrong" if state in ("failed", "lost") else None
     now = run.status().updated
@@ -59,6 +61,12 @@ def test_every_state_has_a_style_and_an_error_a_box(runs: RunStore, trained: Run
     assert ("step 3 went wrong" in page_text(app)) == (error is not None)
     assert any(button.label == "Stop" for button in app.button) == (state in ("queued", "starting", "running"))
     assert ("42 s left" in page_text(app)) == (state in ("queued", "starting", "running", "stopping"))
+    if state == "running":  # a click on Stop is acknowledged and shown at once
+        monkeypatch.setattr("bsc_core.jobs.actions.stopping.start_escalation", lambda *_, **__: None)
+        app.button(key=f"runs.stop.{run.id}").click().run()
+        assert run.status().state == "stopping"
+        assert [toast.value for toast in app.toast] == ["Run run-running stops after this step."]
+        assert "◑ stopping" in app.dataframe[0].value["State"].tolist()
 
 
 def test_a_run_whose_process_is_gone_is_lost_and_shows_its_log(runs: RunStore, trained: Run) -> None:

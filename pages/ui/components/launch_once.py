@@ -42,6 +42,11 @@ def launch(key: str, clicked: bool, config: RunConfig, plan: str, start: Callabl
     page_layout.switch_page("runs", **target)
 
 
+def acknowledge() -> None:
+    """Show that a click on a launch button was received, before the page is drawn again; a callback of the button."""
+    st.toast("Launching …", icon=":material/rocket_launch:")
+
+
 def _has_finished(run_id: str) -> bool:
     """Whether a run whose launch failed at first has finished since."""
     runs = data_cache.run_store()

@@ -64,7 +64,13 @@ def launch(runs: RunStore, config: RunConfig) -> None:
     st.table(_settings_table(config), border="horizontal", hide_header=True, hide_index=True, alt="The run's settings")
     _estimate(estimate(runs, config))
     st.space("stretch")
-    clicked = st.button("Launch run", key="start.launch", type="primary", icon=":material/rocket_launch:")
+    clicked = st.button(
+        "Launch run",
+        key="start.launch",
+        type="primary",
+        icon=":material/rocket_launch:",
+        on_click=launch_once.acknowledge,
+    )
 
     def start(run_id: str) -> dict[str, str]:
         from bsc_core.jobs import launch as launch_job

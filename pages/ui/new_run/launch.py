@@ -142,6 +142,7 @@ def draw_launch_button(config: RunConfig | None, sweep: SweepConfig | None) -> N
         icon=":material/rocket_launch:",
         key=f"{PAGE}.launch",
         disabled=config is None or not confirmed,
+        on_click=launch_once.acknowledge,
     )
     if config is not None:
         plan = config_toml(config, sweep)

@@ -64,6 +64,11 @@ class Results:
     known: bool  # whether the query is in the data
 
 
+def acknowledge() -> None:
+    """Show that a query was received, before the page is drawn again; a callback of its box."""
+    st.toast("Searching …", icon=":material/search:")
+
+
 def select_models(run: Run, cells: Sequence[DeltaGenerator]) -> ModelPair | None:
     """Select two models of the run, or of runs on the same texts, in two cells; None if the run has no embeddings."""
     models = available_models(run)

@@ -14,6 +14,7 @@ from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.data import uploads
 from pages.ui.runs import table, trash
 
+STOP_ERROR = "runs.stop.error"  # session key
 SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 
 
@@ -21,13 +22,18 @@ def draw(run: Run, status: RunStatus) -> None:
     """Draw the buttons that apply to the state of the run."""
     if not users.current_user().may_launch:
         return
+    if (error := st.session_state.pop(STOP_ERROR, None)) is not None:
+        display.error_box(error)
     may_change = users.may_change(run)
     with st.container(horizontal=True):
         hanging = is_hanging(run, status)
         if not may_change:
             pass
         elif hanging or status.state in ("queued", "starting", "running"):
-            _button("Stop", run, _stop, icon=":material/stop:", about="Stops the run and saves the best model so far.")
+            about = "Stops the run and saves the best model so far."
+            st.button(
+                "Stop", key=f"runs.stop.{run.id}", icon=":material/stop:", help=about, on_click=_stop, args=(run,)
+            )
         elif jobs.can_resume(run):
             about = "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
@@ -57,8 +63,15 @@ def _button(label: str, run: Run, action: Callable[[Run], None], *, icon: str, a
 
 
 def _stop(run: Run) -> None:
-    jobs.stop(run)
-    st.rerun()
+    """Stop a run before the page is drawn again, which then shows it as stopping; an error is shown there."""
+    try:
+        users.record("stop", run.id)
+        state = jobs.stop(run).state
+    except BscError as error:
+        st.session_state[STOP_ERROR] = error
+    else:
+        text = "was stopped" if state == "stopped" else "stops after this step"
+        st.toast(f"Run {data_cache.short_id(run.id)} {text}.", icon=":material/stop:")
 
 
 def _resume(run: Run) -> None:
