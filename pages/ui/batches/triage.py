@@ -74,7 +74,7 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     if pairs:
         key = f"batches.triage.{identifier}"
         saved = [decided.get((pair["query"], pair["document"])) for pair in pairs]
-        data = {"id": identifier, "pairs": pairs, "saved": saved}
+        data = {"id": identifier, "pairs": pairs, "saved": saved, "more": len(pairs) == MAX_QUEUE}
         _triage(data=data, key=key, on_decisions_change=lambda: _save(key, path, pairs))
     else:
         st.caption("No pair of these is suspected.")
