@@ -9,9 +9,10 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import DataConfig, ExamplesConfig, NegativesConfig
 from bsc_core.encoders import embed
+from bsc_core.errors import ConfigError
 from bsc_core.preparation.mining import MiningSearch
 from bsc_core.runs import RunStore
-from pages.ui.components import data_cache
+from pages.ui.components import config_form, data_cache
 from pages.ui.data import uploads
 from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, table_with, toggle_with_label
 
@@ -181,4 +182,18 @@ def test_limits_that_contradict_each_other_are_one_sentence(positives: str) -> N
     app = open_page("data", dataset=positives)
     for name, value in {"method": "window", "min_score": 0.8, "max_score": 0.2}.items():
         app.session_state[f"data.make.{positives}.data.negatives.{name}"] = value
-    assert "min_score is 0.8 and max_score is 0.2; give a range" in page_text(app.run())
+    assert '"Min score" is 0.8 and "Max score" is 0.2; give a range' in page_text(app.run())
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("data.negatives.count is 0; it must be >= 1", '"Negatives" is 0; it must be >= 1'),
+        ("range_max is 3, too few for count = 5", '"Range max" is 3, too few for "Negatives" = 5'),
+        ("the count of rows is 3", "the count of rows is 3"),
+    ],
+)
+def test_an_error_of_a_form_names_its_fields_by_their_titles(message: str, shown: str) -> None:
+    with pytest.raises(ConfigError) as raised, config_form.titles_in_errors("data.negatives", ("count", "range_max")):
+        raise ConfigError(message)
+    assert str(raised.value) == shown

@@ -6,9 +6,11 @@ The key of a widget is `<page>.<section>.<field>`; `fill` sets them all, `read` 
 """
 
 import math
+import re
 import tomllib
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -17,6 +19,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from bsc_core.config import LOSS_CONFIGS, RunConfig
+from bsc_core.errors import BscError
 from pages.ui.components import glossary
 
 Values = dict[str, Any]
@@ -143,6 +146,18 @@ def kind_of(annotation: Any) -> tuple[Any, bool]:
         return annotation, False
     kinds = [part for part in get_args(annotation) if part is not type(None)]
     return kinds[0], len(kinds) < len(get_args(annotation))
+
+
+@contextmanager
+def titles_in_errors(section: str, fields: Iterable[str]) -> Iterator[None]:
+    """Name the fields of a form in the message of an error by their titles, not by their config keys."""
+    try:
+        yield
+    except BscError as error:
+        titles = {field: str(info_of(section, field).title) for field in fields}
+        keys = [field if "_" in field else rf"{field}(?= is | = )" for field in titles]  # `count` may be a plain word
+        pattern = rf"\b(?:\w+\.)*({'|'.join(keys)})\b"
+        raise type(error)(re.sub(pattern, lambda match: f'"{titles[match[1]]}"', str(error))) from None
 
 
 def _step(default: float) -> float:

@@ -111,7 +111,7 @@ def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: st
         config_form.draw(key, section, more, columns=3)
     settings = {**config_form.read(key, fields)[section], **columns}
     rest = dict.fromkeys(FORMS) | ({"columns": None} if kind == "examples" else {})
-    with display.show_errors(stop=False):
+    with display.show_errors(stop=False), config_form.titles_in_errors(section, fields[section]):
         config = uploads.validate({**values, **rest, kind: settings})
         mining.draw(config, key=key)
         _result(kind, config, label, key=key)
