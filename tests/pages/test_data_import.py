@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bsc_core.errors import FileFormatError
+from bsc_core.errors import FileFormatError, PathError
 from bsc_core.runs import RunStore
-from pages.ui.components import data_cache
+from pages.ui.components import data_cache, users
 from pages.ui.data import uploads
 from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, row_count, table_with
 
@@ -16,9 +16,11 @@ from tests.helpers.pages import added_dataset, click, import_paths, open_page, p
 def test_guessed_columns_are_shown_with_examples_and_can_be_changed(runs: RunStore, pairs_file: Path) -> None:
     app = import_paths(pairs_file)
     assert "guessed from the header" in page_text(app)
+    assert "3 · Audit" not in page_text(app), "the audit of the previous dataset is shown"
     described = table_with(app, "role")
     assert described["role"].tolist() == ["query", "document", "label"]
     assert described["examples"][0].startswith("what is 0 · what is 1")
+    assert described["examples"][2].startswith("0 · 1"), "equal values are shown twice"
     app.selectbox(key="data.new.label").select("— none —").run()
     app.text_input(key="data.new.name").input("Mine").run()
     click(app, "data.new.use")
@@ -56,6 +58,11 @@ def test_a_path_outside_the_allowed_folders_is_refused(
     monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "elsewhere"))
     app.text_area(key="data.paths.0").input(str(pairs_file)).run()
     assert any("outside the folders" in element.value for element in app.text)
+    app.text_area(key="data.paths.0").input("/no/such/folder").run()
+    assert "/no/such/folder: there is no such file or folder; check its spelling and its folder" in page_text(app)
+    monkeypatch.setattr(users, "is_shared", lambda: True)
+    with pytest.raises(PathError, match="outside the folders"):
+        uploads._existing_path("/no/such/folder")
 
 
 def test_the_same_upload_has_the_same_path(runs: RunStore) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bsc_core.config import DataConfig, validation_message
 from bsc_core.data.io.hub import is_hub_id
-from bsc_core.errors import ConfigError, FileFormatError, InputError
+from bsc_core.errors import ConfigError, FileFormatError, InputError, PathError
 from bsc_core.files import as_json, atomic_write
 from bsc_core.paths import check_path
 from pages.ui.components import data_cache, users
@@ -53,7 +53,7 @@ def check_source(source: str) -> str:
     users.check_source(source)
     if is_hub_id(source):
         return source
-    path = check_path(source)
+    path = _existing_path(source)
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     mebibytes = sum(file.stat().st_size * COMPRESSION.get(file.suffix, 1) for file in files) / 2**20
     if mebibytes > MAX_MEBIBYTES:
@@ -62,6 +62,20 @@ def check_source(source: str) -> str:
             "audit the file with `bsc audit`, import a part of it here, or train with `bsc train` from a config file"
         )
     return str(path)
+
+
+def _existing_path(source: str) -> Path:
+    """Return the path as `check_path` does; the only user of an app is also told that a path elsewhere is missing."""
+    try:
+        return check_path(source)
+    except PathError:
+        try:
+            is_missing = not users.is_shared() and not Path(source).expanduser().exists()
+        except (OSError, RuntimeError, ValueError):  # no valid path
+            is_missing = False
+        if not is_missing:
+            raise
+        raise PathError(f"{source}: there is no such file or folder; check its spelling and its folder") from None
 
 
 def folder_for(path: Path | str, *others: str) -> Path:
