@@ -127,7 +127,9 @@ def launch_a_run(visit) -> Run:
     epochs.press("Enter")
     expect(page.get_by_text(re.compile(f"^Training: {EPOCHS} epochs, batch 30,"))).to_be_visible()
     expect(page.get_by_text("Start from static token vectors")).to_be_visible()
-    visit.click_button("Launch run")
+    page.get_by_role("button", name=re.compile("^Run a preflight")).click()
+    expect(page.get_by_role("button", name="Cancel the preflight")).to_be_visible()
+    visit.click_button("Launch run")  # leaves the page while the preflight is shown
     visit.wait("How is training going")
     (run,) = [run for run in visit.server.store.list() if run.id not in known]
     chosen = run.config()

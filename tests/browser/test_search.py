@@ -24,6 +24,7 @@ def test_a_query_is_searched_with_two_models(visit, sample_run, tmp_path):
     vectors = {part: np.asarray(run.array(f"embeddings_{part}")) for part in ("before", "after")}
     visit.open("retrieval", run=run.id)
     search_a_query_of_the_data(visit, data, task, vectors)
+    leave_and_come_back(visit, data.texts[int(task.query[3])].upper())
     check_the_cards(visit, run)
     search_the_same_model_twice(visit)
     select_an_error(visit, data, task, vectors["after"])
@@ -39,6 +40,17 @@ def search_a_query_of_the_data(visit, data, task, vectors):
     expect(visit.page.get_by_text(re.compile("^★ relevant document: "))).to_be_visible()
     nearest = [nearest_documents(vectors[part], query, task.corpus) for part in ("before", "after")]
     wait_until(lambda: result_lists(visit) == nearest, "the documents of the query are not shown")
+
+
+def leave_and_come_back(visit, query: str):
+    visit.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Runs", exact=True).click()
+    visit.wait("How is training going")
+    while "/retrieval" not in visit.page.url:
+        visit.page.go_back()
+    visit.wait("Which documents does a model find")
+    box = visit.page.get_by_role("textbox", name="Search", exact=True).or_(visit.page.get_by_role("searchbox")).first
+    expect(box).to_have_value(query)
+    expect(visit.page.get_by_text(re.compile("^★ relevant document: "))).to_be_visible()
 
 
 def check_the_cards(visit, run):
