@@ -1,8 +1,8 @@
 """A transformer's layers before training: re-initialized upper layers and frozen lower layers.
 
 Zhang et al., Revisiting Few-sample BERT Fine-tuning, ICLR 2021 (arXiv 2006.05987): the upper layers are specialized for
-the previous task, and fine-tuning can improve if they start from random weights. Lee et al., What Would Elsa Do?, 2019 (arXiv
-1911.03090): with the lower layers frozen, training the upper ones is often enough.
+the previous task, and fine-tuning can improve if they start from random weights. Lee et al., What Would Elsa Do?, 2019
+(arXiv 1911.03090): with the lower layers frozen, training the upper ones is often enough.
 """
 
 from __future__ import annotations

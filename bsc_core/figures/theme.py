@@ -3,6 +3,7 @@
 The palette is that of Okabe and Ito, which color-blind readers can distinguish.
 """
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ COSINE = ("#0B4F8A", "#3C86C0", "#9CC4E2", "#FAFAF7", "#F4C58B", "#E0912F", "#A8
 PROBABILITY = ("#FAFAF7", "#C7E5DA", "#7CC4AC", "#2E9C7C", "#046B50")  # 0 to 1
 GRADIENT = ("#046B50", "#5FB59C", "#FAFAF7", "#E39A68", "#A84300")  # from attraction through 0 to repulsion
 CATEGORIES = (QUERY, DOCUMENT, POSITIVE, HARD_NEGATIVE, FALSE_NEGATIVE, "#56B4E9", "#B59B00", REFERENCE)
-RUNS = ("#5B6BC0", "#B59B00", "#56B4E9", REFERENCE)  # used only for runs
+RUNS = ("#5B6BC0", "#8F8400", "#2A93A8", "#A9744F", "#9A5FC0", "#6B9A2F")  # used only for runs; 3:1 in both themes
 MODELS = (REFERENCE, RUNS[0])  # untrained and trained
 VERDICTS = {
     "supported": POSITIVE,
@@ -27,7 +28,8 @@ VERDICTS = {
     "smaller than claimed": "#56B4E9",
     "inconclusive": REFERENCE,
 }
-DASHES: tuple[tuple[int, int], ...] = ((1, 0), (6, 4), (2, 3), (8, 3))  # the first series of a comparison is solid
+BASELINE_DASH = (6, 4)  # of a series in the color REFERENCE
+DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (2, 3), (12, 4), (8, 3, 2, 3))  # of the others; the first is solid
 
 
 def cycle(values: Sequence[Any], number: int) -> list[Any]:
@@ -35,8 +37,21 @@ def cycle(values: Sequence[Any], number: int) -> list[Any]:
     return [values[position % len(values)] for position in range(number)]
 
 
+def run_colors(run_ids: Sequence[str]) -> list[str]:
+    """Return the color of each run of a figure, which depends on its id and so is the same in all figures.
+
+    Of two runs with the same color in one figure, that with the larger id (the newer one) takes the next free color.
+    """
+    colors: dict[str, str] = {}
+    for run_id in sorted(set(run_ids)):
+        start = zlib.crc32(run_id.encode()) % len(RUNS)
+        ordered = [*RUNS[start:], *RUNS[:start]]
+        colors[run_id] = next((color for color in ordered if color not in colors.values()), ordered[0])
+    return [colors[run_id] for run_id in run_ids]
+
+
 def series(field: str, names: Sequence[str], colors: Sequence[str], legend: Any) -> dict[str, Any]:
-    """Return the Altair channels that give each series a color and a dash pattern.
+    """Return the Altair channels that give each series a color and a dash pattern; a gray one is dashed.
 
     Args:
         field: column with the name of the series.
@@ -46,8 +61,10 @@ def series(field: str, names: Sequence[str], colors: Sequence[str], legend: Any)
     """
     import altair as alt
 
-    color = alt.Scale(domain=list(names), range=cycle(colors, len(names)))
-    dash = alt.Scale(domain=list(names), range=[list(dash) for dash in cycle(DASHES, len(names))])
+    shown = cycle(colors, len(names))
+    dashes = iter(cycle(DASHES, len(names)))
+    patterns = [list(BASELINE_DASH if one == REFERENCE else next(dashes)) for one in shown]
+    color, dash = alt.Scale(domain=list(names), range=shown), alt.Scale(domain=list(names), range=patterns)
     return {
         "color": alt.Color(f"{field}:N", scale=color, legend=legend),
         "strokeDash": alt.StrokeDash(f"{field}:N", scale=dash, legend=legend),

@@ -42,6 +42,7 @@ class RunLogger(Callback):
         self.trackers = Trackers(names, run.trackers_folder, run_id=run.id, settings=settings)
         self.started = time.perf_counter()
         self._written = 0.0
+        self._elapsed = 0.0  # seconds of training steps, before a resume too
         self._seconds: dict[str, float] = defaultdict(float)
         self._last: dict[str, float] = defaultdict(float)
         self._epoch_seconds: dict[int, float] = defaultdict(float)
@@ -82,6 +83,7 @@ class RunLogger(Callback):
         self.say(f"Resuming after step {resume.step:,}")
         self.run.rewind_metrics(step=resume.step, epoch=resume.epoch, ends_epoch=resume.ends_epoch)
         self.run.update_status(step=resume.step, epoch=resume.epoch)
+        self._elapsed = max((row.get("elapsed_seconds", 0.0) for row in self.run.metrics()[0]), default=0.0)
         if resume.last:
             self.run.update_status(steps=resume.step, epochs=resume.epoch)
 
@@ -95,6 +97,7 @@ class RunLogger(Callback):
     def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
         """Log one training step."""
         self._seconds["train"] += report.seconds
+        self._elapsed += report.seconds
         self._epoch_seconds[report.epoch] += report.seconds
         self._pairs += report.pairs
         self._tokens += report.tokens
@@ -102,6 +105,7 @@ class RunLogger(Callback):
         self._step = report.step
         values = {
             "loss": report.loss,
+            "elapsed_seconds": round(self._elapsed, 4),
             **{f"loss_{name}": value for name, value in report.terms.items()},
             "temperature": report.temperature,
             "learning_rate": report.learning_rate,

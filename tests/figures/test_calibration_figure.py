@@ -30,10 +30,10 @@ def test_every_bin_of_every_model_is_drawn_with_its_interval():
     assert [(row["model"], row["score"]) for row in rows(chart) if "what" in row] == [("one", 0.5)]
 
 
-def test_the_first_model_is_gray_and_solid_the_second_dashed():
+def test_the_first_model_is_gray_and_dashed_the_second_solid():
     line = calibration({"one": bins(), "two": bins()}, thresholds={}).to_dict()["layer"][0]["encoding"]
     assert line["color"]["scale"]["range"][0] == theme.REFERENCE
-    assert line["strokeDash"]["scale"]["range"] == [[1, 0], [6, 4]]
+    assert line["strokeDash"]["scale"]["range"] == [[6, 4], [1, 0]]
 
 
 def test_axis_titles_and_the_range_of_shares():

@@ -55,7 +55,7 @@ def test_the_title_summarizes_the_curve(values: list[float], title: str) -> None
     assert curves.step_curve({"a": [steps(values)]}, "loss").to_dict()["title"] == title
 
 
-def test_the_first_run_is_solid_and_the_second_dashed() -> None:
+def test_the_first_run_is_solid_and_the_second_has_another_dash_pattern() -> None:
     spec = curves.step_curve({"a": [steps([2.0, 1.0])], "b": [steps([3.0, 2.0])]}, "loss").to_dict()
     scale = spec["layer"][0]["encoding"]["strokeDash"]["scale"]
     assert scale["domain"] == ["a", "b"]
@@ -63,6 +63,45 @@ def test_the_first_run_is_solid_and_the_second_dashed() -> None:
     assert spec["layer"][0]["encoding"]["color"]["scale"]["range"] == list(theme.RUNS[:2])
     meant = {theme.QUERY, theme.DOCUMENT, theme.POSITIVE, theme.HARD_NEGATIVE, theme.FALSE_NEGATIVE}
     assert not meant & set(theme.RUNS)
+
+
+def test_smoothed_values_are_weighted_means_of_the_values_before() -> None:
+    values, weight = [3.0, 1.0, 2.0, 5.0], 0.6
+    smoothed = curves.smooth(curves.series(steps(values), "loss"), weight)
+    for number, point in enumerate(smoothed):
+        weights = [weight ** (number - position) for position in range(number + 1)]
+        mean = sum(one * value for one, value in zip(weights, values, strict=False)) / sum(weights)
+        assert point["value"] == pytest.approx(mean)
+        assert point["raw"] == values[number]
+    assert curves.smooth(smoothed, 0.0) is smoothed
+
+
+def test_a_view_smooths_uses_a_log_axis_and_the_training_time() -> None:
+    rows = [{**row, "elapsed_seconds": 0.5 * row["step"]} for row in steps([2.0, 1.0, 1.5])]  # type: ignore[operator]
+    view = curves.CurveView(smoothing=0.5, log=True, by_time=True)
+    spec = curves.step_curve({"a": [rows, rows]}, "loss", view).to_dict()
+    line, raw = (layer["encoding"] for layer in spec["layer"][:2])
+    assert (line["x"]["field"], line["x"]["title"]) == ("seconds", "training time (s)")
+    assert line["y"]["scale"]["type"] == "log"
+    assert (line["y"]["field"], raw["y"]["field"]) == ("value", "raw")
+    assert spec["title"] == "The loss falls from 2.000 to 1.500"  # of the values, not of the averages
+
+
+def test_a_log_axis_needs_positive_values_and_a_time_axis_logged_times() -> None:
+    view = curves.CurveView(log=True, by_time=True)
+    line = curves.step_curve({"a": [steps([1.0, -1.0])]}, "loss", view).to_dict()["layer"][0]["encoding"]
+    assert "type" not in line["y"]["scale"]
+    assert line["x"]["field"] == "step"
+
+
+def test_the_time_of_an_epoch_includes_the_epochs_before() -> None:
+    rows = [
+        {"kind": "evaluation", "epoch": epoch, "dev": {"mrr": 0.5}, "train_seconds": seconds}
+        for epoch, seconds in ((0, None), (1, 2.0), (2, 3.0))
+    ]
+    assert [point["seconds"] for point in curves.evaluations(rows, "mrr")] == [0.0, 2.0, 5.0]
+    spec = curves.metric_curve({"a": [rows]}, "mrr", curves.CurveView(by_time=True)).to_dict()
+    assert spec["layer"][0]["encoding"]["x"]["field"] == "seconds"
 
 
 def test_a_single_run_has_no_legend() -> None:
@@ -104,8 +143,8 @@ def evaluated(*values: float) -> list[dict[str, object]]:
 def test_the_curve_of_a_setting_is_the_mean_of_its_seeds_at_shared_epochs() -> None:
     result = [curves.evaluations(rows, "mrr") for rows in (evaluated(0.5, 0.6, 0.9), evaluated(0.5, 0.8))]
     assert curves.mean_curve(result, across="epoch") == [
-        {"epoch": 0, "value": 0.5, "low": 0.5, "high": 0.5},
-        {"epoch": 1, "value": pytest.approx(0.7), "low": 0.6, "high": 0.8},
+        {"epoch": 0, "value": 0.5, "low": 0.5, "high": 0.5, "seconds": 0.0},
+        {"epoch": 1, "value": pytest.approx(0.7), "low": 0.6, "high": 0.8, "seconds": 0.0},
     ]
 
 

@@ -15,4 +15,6 @@ def test_intervals_are_drawn_in_their_order_with_the_untrained_encoder_in_gray()
     scale = spec["layer"][1]["encoding"]["color"]["scale"]
     assert scale["domain"] == [UNTRAINED, "cold", "one"]
     assert scale["range"] == [theme.REFERENCE, *theme.RUNS[:2]]
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["rule", "point", "rule"]
+    assert spec["layer"][2]["mark"]["strokeDash"] == list(theme.BASELINE_DASH)
     assert table["low"].isna().tolist() == [False, False, True]

@@ -12,3 +12,26 @@ def test_every_meaning_has_a_different_color() -> None:
     assert len(set(meanings)) == len(meanings)
     assert all(re.fullmatch(r"#[0-9A-F]{6}", color) for color in (*meanings, *theme.COSINE, *theme.PROBABILITY))
     assert len(theme.COSINE) % 2 == 1  # a cosine of 0 has the middle color
+
+
+def luminance(color: str) -> float:
+    """Return the relative luminance of a color as WCAG defines it."""
+    channels = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colors_of_runs_have_a_contrast_of_three_in_both_themes() -> None:
+    for background in (luminance("#FFFFFF"), luminance("#12171D")):
+        for color in (*theme.RUNS, theme.REFERENCE):
+            light, dark = sorted((luminance(color) + 0.05, background + 0.05), reverse=True)
+            assert light / dark >= 3, color
+
+
+def test_a_run_keeps_its_color_whatever_it_is_compared_with() -> None:
+    ids = [f"2026010{day}-run" for day in range(1, 7)]
+    assert len(set(theme.run_colors(ids))) == len(theme.RUNS)
+    assert theme.run_colors(ids[::-1]) == theme.run_colors(ids)[::-1]
+    for number in range(1, len(ids)):
+        assert theme.run_colors([ids[0], ids[number]])[0] == theme.run_colors(ids[:1])[0]
+    assert len(theme.run_colors([*ids, "20260109-run"])) == len(ids) + 1

@@ -63,14 +63,18 @@ def test_a_run_without_a_first_batch_explains_why(runs: RunStore, trained: Run) 
     assert "saved no first batch" in page_text(open_tab(open_page("runs", run=run.id), run, "First batch"))
 
 
-def test_every_logged_number_has_a_curve(finished: Run) -> None:
+def test_every_logged_number_has_a_curve_by_step_or_time(finished: Run) -> None:
     fields = {"loss": 1.0, "temperature": 0.1, "learning_rate": 1e-5, "grad_norm": 2.0, "tokens_per_second": 9e3}
     finished.metrics_file.unlink()
     for step in (1, 2):
-        more = {"hardness": 0.25, "memory_bytes": 2**28, "pairs_per_second": 5.0}
+        more = {"hardness": 0.25, "memory_bytes": 2**28, "pairs_per_second": 5.0, "elapsed_seconds": 2.0 * step}
         finished.append_metrics({"kind": "step", "step": step, "epoch": 1, **fields, **more})
     app = open_tab(open_page("runs", run=finished.id), finished, "Curves")
     assert len(app.get("vega_lite_chart")) == len(fields) + 2
+    app.slider(key="smoothing").set_value(0.5)
+    app.get("button_group")[-1].set_value("time").run()
+    first = json.loads(app.get("vega_lite_chart")[0].proto.spec)
+    assert [layer["encoding"]["x"]["field"] for layer in first["layer"]] == ["seconds", "seconds"]
 
 
 def test_the_zip_contains_the_model_and_the_snippet_runs_on_it(

@@ -20,16 +20,20 @@ class Bin(NamedTuple):
     pairs: int
 
 
-def calibration(models: Mapping[str, Sequence[Bin]], *, thresholds: Mapping[str, float | None]) -> alt.LayerChart:
+def calibration(
+    models: Mapping[str, Sequence[Bin]],
+    *,
+    thresholds: Mapping[str, float | None],
+    colors: Sequence[str] = theme.MODELS,
+) -> alt.LayerChart:
     """Plot the share of positive pairs by cosine similarity for each model, with confidence intervals.
-
-    The first model is gray and solid, the second is dashed.
 
     Args:
         models: model name to its bins, by increasing score.
         thresholds: model name to the F1 threshold selected on dev, shown as a vertical rule; None for no rule.
+        colors: one per model.
     """
-    channels = theme.series("model", list(models), theme.MODELS, None)
+    channels = theme.series("model", list(models), colors, None)
     x = alt.X("score:Q", title="cosine of the pair", scale=alt.Scale(zero=False))
     y = alt.Y("share:Q", title="share of positive pairs", scale=alt.Scale(domain=[0, 1]))
     numbers = [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("score", "share", "low", "high")]
@@ -56,8 +60,13 @@ def table(models: Mapping[str, Sequence[Bin]]) -> list[dict[str, Any]]:
     return [{"model": name, **one._asdict()} for name, bins in models.items() for one in bins]
 
 
-def hit_curve(models: Mapping[str, Mapping[str, float | None]]) -> alt.Chart:
-    """Plot HasPositive@k over k for each model. models: model name to metrics such as {"has_positive@1": 0.61}."""
+def hit_curve(models: Mapping[str, Mapping[str, float | None]], *, colors: Sequence[str] = theme.MODELS) -> alt.Chart:
+    """Plot HasPositive@k over k for each model.
+
+    Args:
+        models: model name to metrics such as {"has_positive@1": 0.61}.
+        colors: one per model.
+    """
     return (
         alt.Chart(alt.Data(values=hits(models)), height=360, title="Queries with a relevant document in the top k")
         .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=50, filled=True))
@@ -65,7 +74,7 @@ def hit_curve(models: Mapping[str, Mapping[str, float | None]]) -> alt.Chart:
             x=alt.X("k:O", title="k", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("value:Q", title="HasPositive@k", scale=alt.Scale(zero=False)),
             tooltip=["model:N", "k:O", alt.Tooltip("value:Q", format=".3f")],
-            **theme.series("model", list(models), theme.MODELS, alt.Legend(**LEGEND)),
+            **theme.series("model", list(models), colors, alt.Legend(**LEGEND)),
         )
     )
 

@@ -1,8 +1,8 @@
 """Training curves and dev metrics of one or more settings; a setting is a run, or runs with different seeds.
 
 Rows are the metric lines of a run: {"kind": "step", "step", "epoch", "loss", "temperature", ...} and
-{"kind": "evaluation", "step", "epoch", "dev": {...}}. The first setting is solid, the second dashed. Several seeds are
-shown as their mean, with a band from minimum to maximum.
+{"kind": "evaluation", "step", "epoch", "dev": {...}}. Several seeds are shown as their mean, with a band from
+minimum to maximum. Each setting has a color and a dash pattern.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,6 +42,24 @@ STEP_FIELDS: dict[str, Field] = {
 }
 
 
+class CurveView(NamedTuple):
+    """How curves are displayed.
+
+    smoothing: weight of the previous values in the exponential moving average, in [0, 1); 0 shows the values.
+    log: whether the y-axis is logarithmic; curves with values <= 0 stay linear.
+    by_time: whether the x-axis is the training time in seconds, where it was logged, instead of steps or epochs.
+    """
+
+    smoothing: float = 0.0
+    log: bool = False
+    by_time: bool = False
+
+
+SECONDS = "seconds"
+AXES = {SECONDS: "training time (s)"}
+DEFAULT_VIEW = CurveView()
+
+
 class BestAndLast(NamedTuple):
     """Highest and last value of a metric after training started; epochs count from 1."""
 
@@ -57,29 +75,36 @@ def series(rows: MetricRows, field: str, *, max_points: int = MAX_POINTS, unit: 
     The bin width is a power of two, so that a growing curve does not flicker. Missing values are omitted.
 
     Returns:
-        Points with keys step and value.
+        Points with keys step, value and, where the training time was logged, seconds.
     """
-    result = [
-        (int(row["step"]), float(row[field]))
-        for row in rows
-        if row.get("kind") == "step" and isinstance(row.get(field), int | float)
-    ]
+    result = [row for row in rows if row.get("kind") == "step" and isinstance(row.get(field), int | float)]
     width = 1
     while len(result) > max_points * width:
         width *= 2
     bins = [result[start : start + width] for start in range(0, len(result), width)]
-    return [{"step": part[-1][0], "value": sum(value for _, value in part) / len(part) / unit} for part in bins]
+    return [
+        {"step": int(part[-1]["step"]), "value": sum(float(row[field]) for row in part) / len(part) / unit}
+        | ({SECONDS: float(part[-1]["elapsed_seconds"])} if "elapsed_seconds" in part[-1] else {})
+        for part in bins
+    ]
 
 
 def evaluations(rows: MetricRows, metric: str, *, split: str = "dev") -> Points:
-    """Return a metric after each epoch as points with keys step, epoch and value, without undefined values."""
-    return [
-        {"step": row.get("step", row.get("epoch", 0)), "epoch": row.get("epoch", 0), "value": row[split][metric]}
-        for row in rows
-        if row.get("kind") == "evaluation"
-        and isinstance(row.get(split), Mapping)
-        and row[split].get(metric) is not None
-    ]
+    """Return a metric after each epoch as points with keys step, epoch, seconds (of training) and value.
+
+    Undefined values are omitted.
+    """
+    points, seconds = [], 0.0
+    for row in rows:
+        if row.get("kind") != "evaluation":
+            continue
+        seconds += row.get("train_seconds") or 0.0  # of the epoch
+        values = row.get(split)
+        if isinstance(values, Mapping) and values.get(metric) is not None:
+            epoch = row.get("epoch", 0)
+            point = {"step": row.get("step", epoch), "epoch": epoch, SECONDS: seconds, "value": values[metric]}
+            points.append(point)
+    return points
 
 
 def logged_fields(rows: MetricRows) -> list[str]:
@@ -89,13 +114,39 @@ def logged_fields(rows: MetricRows) -> list[str]:
 
 
 def mean_curve(curves: Sequence[Points], *, across: str) -> Points:
-    """Average curves at the values of `across` that all of them share; several curves get keys low and high."""
+    """Average curves at the values of `across` that all of them share; several curves get keys low and high.
+
+    The training time is averaged too, if all points have one.
+    """
     curves = [curve for curve in curves if curve]
     if len(curves) < 2:
         return curves[0] if curves else []
     by_x = [{point[across]: point["value"] for point in curve} for curve in curves]
     values = {x: [curve[x] for curve in by_x] for x in sorted(set(by_x[0]).intersection(*by_x[1:]))}
-    return [{across: x, "value": float(np.mean(y)), "low": min(y), "high": max(y)} for x, y in values.items()]
+    mean = [{across: x, "value": float(np.mean(y)), "low": min(y), "high": max(y)} for x, y in values.items()]
+    if across != SECONDS and all(SECONDS in point for curve in curves for point in curve):
+        seconds = [{point[across]: point[SECONDS] for point in curve} for curve in curves]
+        return [{**point, SECONDS: float(np.mean([one[point[across]] for one in seconds]))} for point in mean]
+    return mean
+
+
+def smooth(curve: Points, weight: float) -> Points:
+    """Return a curve whose values are exponential moving averages, with the values before as key raw.
+
+    s_t = weight s_(t-1) + (1 - weight) y_t with s_0 = 0, divided by 1 - weight^t to correct the start (as in
+    TensorBoard).
+
+    Args:
+        curve: points in order.
+        weight: in [0, 1); 0 returns the curve unchanged.
+    """
+    if not weight:
+        return curve
+    average, result = 0.0, []
+    for number, point in enumerate(curve, 1):
+        average = weight * average + (1 - weight) * point["value"]
+        result.append({**point, "value": average / (1 - weight**number), "raw": point["value"]})
+    return result
 
 
 def best_and_last(curve: Points) -> BestAndLast | None:
@@ -107,30 +158,53 @@ def best_and_last(curve: Points) -> BestAndLast | None:
     return BestAndLast(top["value"], top["epoch"], end["value"], end["epoch"])
 
 
-def step_curve(settings: Settings, field: str) -> alt.LayerChart:
-    """Plot a field of STEP_FIELDS for each setting."""
+def step_curve(
+    settings: Settings, field: str, view: CurveView = DEFAULT_VIEW, *, colors: Sequence[str] = theme.RUNS
+) -> alt.LayerChart:
+    """Plot a field of STEP_FIELDS for each setting. colors: one per setting."""
     noun, axis, unit = STEP_FIELDS[field]
     curves = {
         name: mean_curve([series(rows, field, unit=unit) for rows in runs], across="step")
         for name, runs in settings.items()
     }
     last = [curve[-1]["value"] for curve in curves.values() if curve]
-    return lines(curves, title=_title(noun, curves, f"ends at {_join(last)}"), value=axis)
+    title = _title(noun, curves, f"ends at {_join(last)}")
+    curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
+    return lines(curves, title=title, value=axis, across=_x(curves, view, "step"), log_value=view.log, colors=colors)
 
 
-def metric_curve(settings: Settings, metric: str, *, split: str = "dev") -> alt.LayerChart:
-    """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder."""
+def metric_curve(
+    settings: Settings,
+    metric: str,
+    view: CurveView = DEFAULT_VIEW,
+    *,
+    split: str = "dev",
+    colors: Sequence[str] = theme.RUNS,
+) -> alt.LayerChart:
+    """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder. It is not smoothed."""
     curves = {
         name: mean_curve([evaluations(rows, metric, split=split) for rows in runs], across="epoch")
         for name, runs in settings.items()
     }
     best = [result.best for curve in curves.values() if (result := best_and_last(curve)) is not None]
     title = _title(f"{metric} on {split}", curves, f"reaches {_join(best)}" if best else "has no trained epoch yet")
-    return lines(curves, title=title, value=f"{metric} ({split})", across="epoch", points=True)
+    across = _x(curves, view, "epoch")
+    value = f"{metric} ({split})"
+    return lines(curves, title=title, value=value, across=across, points=True, log_value=view.log, colors=colors)
+
+
+def _x(curves: Mapping[str, Points], view: CurveView, default: str) -> str:
+    """Return the key of the x-axis: the training time if it is requested and every point has one."""
+    known = all(SECONDS in point for curve in curves.values() for point in curve)
+    return SECONDS if view.by_time and known else default
 
 
 def dimension_curve(
-    settings: Mapping[str, Sequence[Mapping[int, float]]], metric: str, *, split: str = "dev"
+    settings: Mapping[str, Sequence[Mapping[int, float]]],
+    metric: str,
+    *,
+    split: str = "dev",
+    colors: Sequence[str] = theme.RUNS,
 ) -> alt.LayerChart:
     """Plot a metric of vectors truncated to d coordinates. settings: name to the values by d of each run."""
     curves = {
@@ -140,8 +214,8 @@ def dimension_curve(
         )
         for name, runs in settings.items()
     }
-    title = f"{metric} on {split} of truncated vectors"
-    return lines(curves, title=title, value=f"{metric} ({split})", across="dimensions", points=True, log=True)
+    title, value = f"{metric} on {split} of truncated vectors", f"{metric} ({split})"
+    return lines(curves, title=title, value=value, across="dimensions", points=True, log=True, colors=colors)
 
 
 def merge_curve(points: Sequence[Mapping[str, Any]], metric: str, alpha: float) -> alt.LayerChart:
@@ -175,11 +249,13 @@ def lines(
     log: bool = False,
     x_format: str = ",d",
     rule: float | None = None,
+    log_value: bool = False,
+    colors: Sequence[str] = theme.RUNS,
 ) -> alt.LayerChart:
-    """Plot curves, one line per name; the first is solid, the second dashed.
+    """Plot curves, one line per name.
 
     Args:
-        curves: name to points; points with `low` and `high` also get a band.
+        curves: name to points; points with `low` and `high` also get a band, those with `raw` a faint line.
         title: chart title.
         value: y-axis title.
         across: key of the x values.
@@ -187,26 +263,37 @@ def lines(
         log: whether the x-axis is logarithmic.
         x_format: number format of the x-axis; integers by default.
         rule: x value of a vertical rule; None: no rule.
+        log_value: whether the y-axis is logarithmic, if all values are positive.
+        colors: one per curve.
     """
     names = list(curves)
     table = [{"run": name, **point} for name, curve in curves.items() for point in curve]
     legend = alt.Legend(orient="bottom", title=None, columns=1, labelLimit=320, symbolType="stroke", symbolSize=400)
-    channels = theme.series("run", names, theme.RUNS, legend if len(names) > 1 else None)
-    axis, scale = alt.Axis(labelExpr=LABEL, tickCount=5), alt.Scale(zero=False, nice=True)
+    channels = theme.series("run", names, colors, legend if len(names) > 1 else None)
+    positive = all(point.get(key, 1) > 0 for point in table for key in ("value", "low", "raw"))
+    scale = alt.Scale(type="log", nice=False) if log_value and positive else alt.Scale(zero=False, nice=True)
+    axis = alt.Axis(labelExpr=LABEL, tickCount=5)
     x_scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Undefined
     step = 1 if x_format == ",d" else alt.Undefined
     base = alt.Chart(alt.Data(values=table)).encode(
-        x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=step, format=x_format), scale=x_scale),
+        x=alt.X(
+            f"{across}:Q",
+            title=AXES.get(across, across),
+            axis=alt.Axis(tickMinStep=step, format=x_format),
+            scale=x_scale,
+        ),
         y=alt.Y("value:Q", title=value, axis=axis, scale=scale),
         tooltip=[
             "run:N",
-            alt.Tooltip(f"{across}:Q", format=x_format),
+            alt.Tooltip(f"{across}:Q", title=AXES.get(across, across), format=x_format),
             alt.Tooltip("value:Q", title=value, format=".5~g"),
         ],
         **channels,
     )
     few = points or len(table) <= 2 * len(names)  # a line with a single point is invisible without a marker
     layers = [base.mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=45, filled=True) if few else False)]
+    if any("raw" in point for point in table):
+        layers.append(base.mark_line(strokeWidth=1, opacity=0.3).encode(y=alt.Y("raw:Q", title=value)))
     if any("low" in point for point in table):
         fill = alt.Fill("run:N", scale=channels["color"]["scale"], legend=None)
         band = alt.Chart(alt.Data(values=table)).transform_filter("isValid(datum.low)").mark_area(opacity=0.16)

@@ -17,12 +17,17 @@ def intervals_table(rows: Sequence[tuple[str, float, float | None, float | None,
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:4], "float64"))
 
 
-def intervals_figure(table: pd.DataFrame, *, title: str, metric: str) -> alt.LayerChart:
-    """Plot settings (output of `intervals_table`) with their intervals, in order; the untrained encoder is gray."""
+def intervals_figure(
+    table: pd.DataFrame, *, title: str, metric: str, colors: Sequence[str] = theme.RUNS
+) -> alt.LayerChart:
+    """Plot settings (output of `intervals_table`) with their intervals, in order; the untrained encoder is gray.
+
+    A dashed line marks the untrained encoder. colors: one per other setting.
+    """
     names = table["setting"].tolist()
     trained = [name for name in names if name != UNTRAINED]
-    colors = {UNTRAINED: theme.REFERENCE} | dict(zip(trained, theme.cycle(theme.RUNS, len(trained)), strict=True))
-    scale = alt.Scale(domain=names, range=[colors[name] for name in names])
+    by_name = {UNTRAINED: theme.REFERENCE} | dict(zip(trained, theme.cycle(colors, len(trained)), strict=True))
+    scale = alt.Scale(domain=names, range=[by_name[name] for name in names])
     titles = {"value": metric, "low": "from", "high": "to"}
     numbers = [alt.Tooltip(f"{name}:Q", title=title, format=".3f") for name, title in titles.items()]
     base = alt.Chart(table).encode(
@@ -34,4 +39,6 @@ def intervals_figure(table: pd.DataFrame, *, title: str, metric: str) -> alt.Lay
     x = alt.X("value:Q", title=metric, scale=alt.Scale(zero=False, nice=True), axis=axis)
     spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3).encode(x="low:Q", x2="high:Q")
     points = base.mark_point(filled=True, size=110, opacity=1).encode(x=x)
-    return alt.layer(spans, points).properties(title=title, height=86 + ROW_HEIGHT * len(names))
+    untrained = alt.Chart(table).transform_filter(alt.datum.setting == UNTRAINED)
+    baseline = untrained.mark_rule(color=theme.REFERENCE, strokeDash=list(theme.BASELINE_DASH)).encode(x=x)
+    return alt.layer(spans, points, baseline).properties(title=title, height=86 + ROW_HEIGHT * len(names))

@@ -24,14 +24,17 @@ def draw_intervals(view: ComparisonView) -> None:
         missing = [one.name for one in view.settings if not one.is_evaluated(view.split)]
         st.caption(f"Metrics with intervals appear here after the evaluation of {' and '.join(missing)}.")
         return
-    rows, verdicts = [], significances(view, view.metric)
+    rows, shown, verdicts = [], [], significances(view, view.metric)
     for setting in view.evaluated:
         interval = interval_or_none(setting, view.split, view.metric)
         if interval is not None:
             verdict = verdicts.get(setting.key, "base of the comparison")
             rows.append((setting.name, interval.value, interval.low, interval.high, verdict))
+            shown.append(setting)
     table = intervals.intervals_table(rows)
-    figure = intervals.intervals_figure(table, title=headline(view, verdicts), metric=f"{view.metric} ({view.split})")
+    title, metric = headline(view, verdicts), f"{view.metric} ({view.split})"
+    colors = view.colors([one for one in shown if one.key != settings.UNTRAINED_KEY])
+    figure = intervals.intervals_figure(table, title=title, metric=metric, colors=colors)
     alt = f"{view.metric} of {len(rows)} settings with 95% intervals"
     display.figure(figure, alt=alt, name=f"compare.intervals.{view.metric}", data=table)
     for setting in view.others:

@@ -22,6 +22,7 @@ from bsc_core.evaluation.comparison import (
     setting_interval,
 )
 from bsc_core.evaluation.evaluator import EvalResult
+from bsc_core.figures import theme
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
@@ -85,6 +86,15 @@ class ComparisonView:
     def others(self) -> list[Setting]:
         """The evaluated settings other than the base."""
         return [one for one in self.settings if one.key != self.base.key and one.is_evaluated(self.split)]
+
+    def colors(self, settings: Sequence[Setting]) -> list[str]:
+        """Return the color of each setting: that of its first run, gray for the untrained encoder."""
+        by_key = dict(zip((one.key for one in self.settings), theme.run_colors(self._first_runs), strict=True))
+        return [by_key.get(one.key, theme.REFERENCE) for one in settings]
+
+    @property
+    def _first_runs(self) -> list[str]:
+        return [one.runs[0].id for one in self.settings]
 
     @property
     def evaluated(self) -> list[Setting]:

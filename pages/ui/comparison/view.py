@@ -23,14 +23,14 @@ from pages.ui.comparison.settings import (
     select_view,
 )
 from pages.ui.components import display, url
-from pages.ui.runs import table
+from pages.ui.runs import curve_controls, table
 
 MORE, DIMENSIONS = "runs.compare.more", "runs.compare.dimensions"
 PARAMETERS = (METRIC, SPLIT, AGAINST, SEEDS, *query_differences.PARAMETERS, metrics_table.ALL, MORE, DIMENSIONS)
 
 
 def draw(runs: list[Run]) -> None:
-    """Draw the comparison, live while a run is active; the first run is the solid line in every figure."""
+    """Draw the comparison, live while a run is active."""
     table.draw_live(lambda: _draw(runs), runs)
 
 
@@ -45,7 +45,6 @@ def _draw(runs: list[Run]) -> None:
             metrics_table.draw_table,
             query_differences.draw,
             _draw_dimensions,
-            _draw_more_curves,
         )
         for draw_part in parts:
             with display.show_errors(stop=False):  # an error in one part does not hide the others
@@ -54,27 +53,24 @@ def _draw(runs: list[Run]) -> None:
 
 
 def _draw_curves(view: ComparisonView) -> None:
-    rows = _metric_rows(view)
-    figures = [("loss", curves.step_curve(rows, "loss"))]
+    rows, shown, colors = _metric_rows(view), curve_controls.select_view(), view.colors(view.settings)
+    figures = [("loss", curves.step_curve(rows, "loss", shown, colors=colors))]
     if view.metric:
-        figures.insert(0, (view.metric, curves.metric_curve(rows, view.metric, split=view.split)))
+        figure = curves.metric_curve(rows, view.metric, shown, split=view.split, colors=colors)
+        figures.insert(0, (view.metric, figure))
     logged = [{row.get("temperature") for row in lines} - {None} for group in rows.values() for lines in group]
     if any(len(temperatures) > 1 for temperatures in logged):  # learned, not fixed
-        figures.append(("temperature", curves.step_curve(rows, "temperature")))
+        figures.append(("temperature", curves.step_curve(rows, "temperature", shown, colors=colors)))
     _draw_figures(figures, len(view.settings))
+    if st.toggle("More curves", **url.flag(MORE)):
+        logged_fields = (curves.logged_fields(lines) for group in rows.values() for lines in group)
+        fields = dict.fromkeys(field for names in logged_fields for field in names)
+        more = [(field, curves.step_curve(rows, field, shown, colors=colors)) for field in fields if field != "loss"]
+        _draw_figures(more, len(view.settings))
 
 
 def _metric_rows(view: ComparisonView) -> dict[str, list[curves.MetricRows]]:
     return {setting.name: [table.metric_rows(run) for run in setting.runs] for setting in view.settings}
-
-
-def _draw_more_curves(view: ComparisonView) -> None:
-    if st.toggle("More curves", **url.flag(MORE)):
-        rows = _metric_rows(view)
-        logged = (curves.logged_fields(lines) for group in rows.values() for lines in group)
-        fields = dict.fromkeys(field for names in logged for field in names)
-        figures = [(field, curves.step_curve(rows, field)) for field in fields if field != "loss"]
-        _draw_figures(figures, len(view.settings))
 
 
 def _draw_dimensions(view: ComparisonView) -> None:
@@ -88,7 +84,7 @@ def _draw_dimensions(view: ComparisonView) -> None:
         for run, by_run in zip(setting.runs, runs, strict=True)
         for one, value in by_run.items()
     ]
-    figure = curves.dimension_curve(values, view.metric, split=view.split)
+    figure = curves.dimension_curve(values, view.metric, split=view.split, colors=view.colors(view.evaluated))
     alt = f"{view.metric} of {len(values)} settings by the number of dimensions"
     display.figure(figure, alt=alt, name=f"compare.dimensions.{view.metric}", data=rows)
 

@@ -7,15 +7,16 @@ import streamlit as st
 
 from bsc_core import formatting, jobs
 from bsc_core.config import to_toml
+from bsc_core.figures import theme
 from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.components import display, url, users
-from pages.ui.runs import actions, model_export, queue, table
+from pages.ui.runs import actions, curve_controls, model_export, queue, table
 
 LOG_LINES = 200
 ALL_METRICS = "runs.metrics.all"
-PARAMETERS = (ALL_METRICS, "runs.part.overview", "runs.part.log", "runs.sweep.part")
+PARAMETERS = (ALL_METRICS, *curve_controls.PARAMETERS, "runs.part.overview", "runs.part.log", "runs.sweep.part")
 FOR_MEMBERS = ("Log", "Config", "Model")  # tabs with paths of the server, which students do not see
 
 
@@ -88,7 +89,8 @@ def _draw_overview(run: Run, status: RunStatus) -> None:
     with right:
         name = status.metric_name
         if name and len(curves.evaluations(rows, name)) > 1:
-            display.figure(curves.metric_curve({run.id: [rows]}, name), alt=f"{name} by epoch", name=f"dev.{run.id}")
+            figure = curves.metric_curve({run.id: [rows]}, name, colors=theme.run_colors([run.id]))
+            display.figure(figure, alt=f"{name} by epoch", name=f"dev.{run.id}")
     if applied := (run.read_json("result") or {}).get("decisions"):
         st.caption(f"{applied}.")
     _draw_metrics(run)
@@ -156,9 +158,10 @@ def _draw_curves(run: Run, status: RunStatus) -> None:
     if not fields:
         _draw_no_steps(status)
         return
+    view = curve_controls.select_view()
     for cell, field in zip(display.columns(len(fields), min_width=440), fields, strict=True):
         with cell:
-            _draw_curve(run, rows, field)
+            _draw_curve(run, rows, field, view)
     display.csv_button(
         lambda: [
             {name: row[name] for name in row if name != "kind"} for row in run.metrics()[0] if row.get("kind") == "step"
@@ -168,12 +171,13 @@ def _draw_curves(run: Run, status: RunStatus) -> None:
     )
 
 
-def _draw_curve(run: Run, rows: list[dict[str, Any]], field: str) -> bool:
+def _draw_curve(run: Run, rows: list[dict[str, Any]], field: str, view: curves.CurveView = curves.DEFAULT_VIEW) -> bool:
     """Draw one logged number by step; False if no step has logged it."""
     if field not in curves.logged_fields(rows):
         return False
     alt = f"{curves.STEP_FIELDS[field].noun} by step"
-    display.figure(curves.step_curve({run.id: [rows]}, field), alt=alt, name=f"{field}.{run.id}")
+    figure = curves.step_curve({run.id: [rows]}, field, view, colors=theme.run_colors([run.id]))
+    display.figure(figure, alt=alt, name=f"{field}.{run.id}")
     return True
 
 
