@@ -1,4 +1,4 @@
-"""Retrieval page: one query, two models, their metrics and errors."""
+"""Retrieval page: one query, one or two models, their metrics and errors."""
 
 import streamlit as st
 
@@ -11,22 +11,15 @@ context = page_layout.setup_page(
 
 with display.show_errors():
     run = data_cache.run_store().get(context.run_id) if context.run_id else None
-    if run is None:
-        text = "Select a run to compare search results before and after training."
-        page_layout.empty_state(text, "Train a run on this dataset", "train", key="retrieval.none")
-        st.stop()
-    search_cell, *model_cells = display.columns(3, min_width=168)
-    hint = "Type a query, or select an error below"
-    query = search_cell.text_input(
-        "Search", type="search", placeholder=hint, on_change=search.acknowledge, **url.bound(search.QUERY)
-    )
-    models = search.select_models(run, model_cells)
+    search_cell, *model_cells = display.columns(2 if run is None else 3, min_width=168)
+    query = search.query_box(search_cell)
+    models = search.select_models(run, model_cells) if run else search.select_encoders(context, model_cells[0])
     if models is None:
         text = "This run has no embeddings yet. Search results appear here when they are computed."
         page_layout.empty_state(text, "Open the run", "runs", key="retrieval.wait", run=run.id)
         st.stop()
 
-    data = run_data.load_splits(run)
+    data = run_data.load_splits(run) if run else data_cache.dataset_splits(context.dataset_key)
     splits = ["dev"] if data.test is None else ["dev", "test"]
     split = splits[0]
     if len(splits) > 1:
@@ -43,4 +36,7 @@ with display.show_errors():
     }
     display.tabs(parts, **url.bound(search.PART, parts))
     with page_layout.action_bar():
-        page_layout.next_step_button("Open the embedding map", "embeddings", key="retrieval.embeddings")
+        if run is None:
+            page_layout.next_step_button("Train a run on this dataset", "train", key="retrieval.none")
+        else:
+            page_layout.next_step_button("Open the embedding map", "embeddings", key="retrieval.embeddings")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from pages.ui.components import glossary, run_data
 from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards
 from pages.ui.retrieval import search as search_ui
 from pages.ui.runs import table
-from tests.helpers.pages import open_page, page_text, prepare_page
+from tests.helpers.pages import open_page, page_text, prepare_page, table_with
 
 
 @pytest.fixture
@@ -29,10 +31,31 @@ def search(finished: Run) -> search_ui.Search:
     return search_ui.search_split(run_data.load_splits(finished), (before, after), "dev")
 
 
-def test_without_a_run_the_page_links_to_training(visit: Callable[..., AppTest], runs: RunStore) -> None:
-    app = visit("retrieval")
-    assert not app.exception
+def test_without_a_run_one_or_two_encoders_are_searched(runs: RunStore, tiny_encoder: Path) -> None:
+    app = open_page("retrieval", encoder=str(tiny_encoder))
     assert app.button(key="retrieval.none").label == "Train a run on this dataset"
+    assert "The model does not rank a relevant document first for" in page_text(app)
+    assert not app.get("plotly_chart")
+    documents = table_with(app, "Relevant")
+    assert (documents["Document"].nunique(), documents["Cosine"].is_monotonic_decreasing) == (len(documents), True)
+    metrics = run_data.EncoderModel("sample", str(tiny_encoder), "tiny").metrics()
+    cards = {card.label: (card.value, card.delta) for card in app.metric}
+    assert cards["MRR"] == (formatting.metric(metrics["mrr"]), "")
+
+    app = open_page(
+        "retrieval", encoder=str(tiny_encoder), second=str(shutil.copytree(tiny_encoder, runs.root / "copy"))
+    )
+    assert {card.delta for card in app.metric} == {"unchanged"}
+    assert "No query changed its rank on the right." in page_text(app)
+
+
+def test_the_query_of_an_earlier_visit_is_kept(finished: Run) -> None:
+    app = open_page("retrieval", run=finished.id, **{"retrieval.query": "soup and bread"})
+    del app.query_params["retrieval.query"]
+    app.session_state["context_page"] = "Batches"
+    app.session_state["retrieval.query"] = ""  # Streamlit drops the state of the widgets of a page that is left
+    app.run()
+    assert app.text_input(key="retrieval.query").value == "soup and bread"
 
 
 def test_a_run_without_embeddings_links_to_the_run(runs: RunStore, trained: Run) -> None:
@@ -102,11 +125,17 @@ def test_each_result_has_its_rank_in_the_other_list(search: search_ui.Search) ->
             assert hit.other_rank > len(result.right)
 
 
-def test_the_example_is_the_query_whose_relevant_document_moved_most(search: search_ui.Search) -> None:
-    first, last = (result.first_rank.astype(float) for result in search.results)
-    moves = np.abs(np.log(first) - np.log(last))
-    position = [search.text(query) for query in search.task.query].index(search_ui.example_query(search))
-    assert moves[position] == pytest.approx(moves.max())
+def test_the_examples_are_the_largest_win_and_the_largest_loss(search: search_ui.Search) -> None:
+    before = np.full(len(search.task.query), 2, dtype=np.int32)
+    after = before.copy()
+    after[0], after[1], after[2] = 1, 6, 0  # halved, tripled, and not in the corpus
+    results = [replace(one, first_rank=ranks) for one, ranks in zip(search.results, (before, after), strict=True)]
+    queries = [search.text(query) for query in search.task.query]
+    examples = search_ui.example_queries(replace(search, results=(results[0], results[1])))
+    assert examples == {"Largest win": queries[0], "Largest loss": queries[2]}
+    assert search_ui.example_queries(replace(search, results=(results[0], results[0]))).popitem()[1] == queries[0]
+    worst = search_ui.example_queries(replace(search, models=search.models[:1] * 2, results=(results[1], results[1])))
+    assert list(worst.values()) == [queries[2]]
 
 
 def test_a_run_on_the_same_texts_can_be_selected(finished: Run, runs: RunStore) -> None:
@@ -127,10 +156,11 @@ def test_texts_that_look_like_markup_stay_text(finished: Run) -> None:
     assert not any("<b>bread" in element.value for kind in ("markdown", "caption") for element in app.get(kind))
 
 
-def test_an_unchanged_metric_shows_no_arrow(finished: Run) -> None:
+def test_the_same_model_on_both_sides_is_shown_once(finished: Run) -> None:
     app = open_page("retrieval", run=finished.id)
     app.selectbox(key=f"retrieval.right.{finished.id}").set_value(f"{finished.id}:before").run()
-    assert {card.delta for card in app.metric} == {"unchanged"}
+    assert {card.delta for card in app.metric} == {""}
+    assert "Rank" in table_with(app, "Document")
     assert formatting.metric(None) not in {card.value for card in app.metric}
 
 

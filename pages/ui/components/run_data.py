@@ -1,15 +1,17 @@
-"""Rows, vectors and models of a run, for the Embeddings and Retrieval pages."""
+"""Rows, vectors and models of a run, and untrained encoders, for the Embeddings and Retrieval pages."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from bsc_core.config import EncoderConfig
+from bsc_core.config import EncoderConfig, EvaluationConfig
 from bsc_core.errors import RunError
+from bsc_core.figures import theme
 from bsc_core.runs import TEXTS, Run
 from pages.ui.components import data_cache
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bsc_core.data.load import DatasetSplits
+    from bsc_core.evaluation import Interval
+    from bsc_core.evaluation.evaluator import EvalResult
 
 LOADING = ("name", "max_seq_length", "query_prompt", "document_prompt")
 """Fields of an encoder's config that decide how it is loaded."""
@@ -35,8 +39,13 @@ class Model:
         return f"{self.run.id}:{self.part}"
 
     @property
+    def name(self) -> str:
+        """Its part and the name of its run."""
+        return f"{PARTS[self.part].capitalize()} · {data_cache.short_id(self.run.id)}"
+
+    @property
     def stamp(self) -> str:
-        """The key and the stamp of its vectors; it changes when they do."""
+        """The key and the stamps of its vectors and results; it changes when they do."""
         return f"{self.key} {data_cache.file_stamps(self.run.folder / f'embeddings_{self.part}.npy')}"
 
     def vectors(self) -> np.ndarray:
@@ -51,12 +60,81 @@ class Model:
         results: dict[str, Any] = self.run.evaluation(self.part)
         return results.get("dev") or {}
 
+    def evaluation(self, split: str) -> tuple[EvalResult, dict[str, Interval]]:
+        """Return its results on a split, and the metrics with their intervals."""
+        from bsc_core.run_results import load_results, run_intervals
+
+        data, when = load_splits(self.run), self.part
+        result = load_results(self.run, split, when=when, data=data)  # type: ignore[arg-type]
+        return result, run_intervals(self.run, split, when=when, data=data)  # type: ignore[arg-type]
+
     def encoder(self) -> EncoderConfig:
         """Return how its model is loaded."""
         start = self.run.config().encoder
         if self.part == "before":
             return start
         return start.model_copy(update={"name": str(self.run.model_folder)})
+
+
+@dataclass(frozen=True)
+class EncoderModel:
+    """An encoder on the texts of a dataset, without a run. `encoder_name`: as in `data_cache.encoder_config`."""
+
+    dataset_key: str
+    encoder_name: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"encoder:{self.encoder_name}"
+
+    @property
+    def stamp(self) -> str:
+        """The key of its vectors."""
+        digest = data_cache.dataset_splits(self.dataset_key).texts.digest
+        return str(data_cache.vectors_key(self.encoder(), digest))
+
+    def vectors(self) -> np.ndarray:
+        """Return the (U, D) float32 vectors, encoded now unless they are cached."""
+        return data_cache.vectors(self.dataset_key, self.encoder_name)
+
+    def metrics(self) -> dict[str, float | None]:
+        """Return its dev metrics."""
+        from bsc_core.evaluation import Evaluator
+
+        key = self.stamp, data_cache.data_stamps(data_cache.data_config(self.dataset_key))
+        data = data_cache.dataset_splits(self.dataset_key)
+        evaluator = Evaluator(data, EvaluationConfig())
+        return data_cache.shared_value("encoder_metrics", key, lambda: evaluator.evaluate(self.vectors())["dev"])
+
+    def evaluation(self, split: str) -> tuple[EvalResult, dict[str, Interval]]:
+        """Return its results on a split, and the metrics with their intervals."""
+        from bsc_core.evaluation.evaluator import INTERVAL_SEED, evaluate_split, result_intervals
+
+        data = data_cache.dataset_splits(self.dataset_key)
+        dev = self.metrics()
+        result = evaluate_split(self.vectors(), data.splits[split], data.corpus, split=split, dev=dev)
+        return result, result_intervals(result, seed=INTERVAL_SEED)
+
+    def encoder(self) -> EncoderConfig:
+        """Return how it is loaded."""
+        return data_cache.encoder_config(self.encoder_name)
+
+
+AnyModel = Model | EncoderModel
+STAMPS = {Model: lambda model: model.stamp, EncoderModel: lambda model: model.stamp}
+"""Keys of cached functions: they change when the vectors do."""
+
+
+def model_colors(models: Sequence[AnyModel]) -> list[str]:
+    """Return the color of each model: that of its run after training, gray for the first untrained encoder."""
+    colors = iter(theme.run_colors([_source(model) for model in models]))
+    untrained = next((model for model in models if not (isinstance(model, Model) and model.part == "after")), None)
+    return [theme.REFERENCE if model is untrained else color for model, color in zip(models, colors, strict=True)]
+
+
+def _source(model: AnyModel) -> str:
+    return model.run.id if isinstance(model, Model) else model.key
 
 
 def models(run: Run) -> list[Model]:
@@ -81,12 +159,12 @@ def load_splits(run: Run) -> DatasetSplits:
     return data
 
 
-def encode_queries(model: Model, texts: list[str]) -> np.ndarray:
+def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     """Return the (N, D) float32 vectors of queries that are not part of the run, with its prompt for queries."""
     from bsc_core.encoders import encode, tokenize
 
     config = data_cache.run_store().encoder(model.encoder())
-    encoder, lock = _encoder(config.model_dump_json(include=set(LOADING)), model.run.id)
+    encoder, lock = _encoder(config.model_dump_json(include=set(LOADING)), _source(model))
     side: Literal["query"] | None = "query" if config.has_prompts else None
     with lock:  # one session at a time
         vectors: np.ndarray = encode(encoder, tokenize(encoder, texts, config.max_seq_length, side=side))
@@ -94,7 +172,7 @@ def encode_queries(model: Model, texts: list[str]) -> np.ndarray:
 
 
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
-def _encoder(config_json: str, run_id: str) -> tuple[Any, threading.Lock]:
+def _encoder(config_json: str, source: str) -> tuple[Any, threading.Lock]:
     from bsc_core.encoders import load_encoder
 
     return load_encoder(EncoderConfig.model_validate_json(config_json)), threading.Lock()

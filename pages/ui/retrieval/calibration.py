@@ -17,7 +17,7 @@ def draw(search: Search, split: str, *, with_cards: bool) -> None:
         return
     cards = metric_cards.model_cards(search.models, split, metric_cards.SCORED) if with_cards else []
     if cards:
-        metric_cards.draw_cards(cards, metric_cards.SCORED)
+        metric_cards.draw_cards(cards, metric_cards.SCORED, single=search.single)
     _draw_calibration(search)
 
 
@@ -25,7 +25,8 @@ def draw_hits(search: Search) -> None:
     """Draw the share of queries with a relevant document in the first k results."""
     metrics = {name: result.metrics for name, result in zip(model_names(search), search.results, strict=True)}
     alt = "Share of queries with a relevant document in the first k results"
-    display.figure(calibration.hit_curve(metrics), alt=alt, name="hits", data=calibration.hits(metrics))
+    figure = calibration.hit_curve(metrics, colors=run_data.model_colors(search.models))
+    display.figure(figure, alt=alt, name="hits", data=calibration.hits(metrics))
 
 
 def _draw_calibration(search: Search) -> None:
@@ -33,7 +34,7 @@ def _draw_calibration(search: Search) -> None:
     bins = {name: _bins(model, search) for name, model in models.items()}
     thresholds = {name: model.metrics().get("f1_threshold") for name, model in models.items()}
     display.figure(
-        calibration.calibration(bins, thresholds=thresholds),
+        calibration.calibration(bins, thresholds=thresholds, colors=run_data.model_colors(search.models)),
         alt="Share of positive pairs at each cosine",
         name="calibration",
         data=calibration.table(bins),
@@ -46,7 +47,7 @@ def _draw_calibration(search: Search) -> None:
 
 
 @st.cache_data(max_entries=32, show_spinner=False, hash_funcs=CACHE_KEY | DATA_KEY)
-def _bins(model: run_data.Model, search: Search) -> list[tuple[float, float, float, float, int]]:
+def _bins(model: run_data.AnyModel, search: Search) -> list[tuple[float, float, float, float, int]]:
     curve = calibration_curve(pair_cosines(model.vectors(), search.dataset), search.dataset.positive)
     columns = zip(curve.score, curve.share, curve.low, curve.high, curve.pairs, strict=True)
     return [calibration.Bin(*(float(value) for value in one[:4]), int(one[4])) for one in columns]

@@ -38,10 +38,10 @@ def draw(search: Search) -> None:
     if queries is None:
         return
     answers = answer_queries(search, queries)
-    _draw_summary(queries, answers)
+    _draw_summary(search, queries, answers)
     if answers.cards:
         st.caption("Queries with a known relevant document:")
-        metric_cards.draw_cards(answers.cards, metric_cards.RANKED)
+        metric_cards.draw_cards(answers.cards, metric_cards.RANKED, single=search.single)
     rows = answer_rows(search, queries, answers)
     key = "retrieval.own.table"
     st.dataframe(
@@ -104,16 +104,17 @@ def answer_queries(search: Search, queries: QuerySet) -> Answers:
     return Answers(first, answer_overlap(*tops), ranks, cards, listed, task.missing)
 
 
-def _draw_summary(queries: QuerySet, answers: Answers) -> None:
+def _draw_summary(search: Search, queries: QuerySet, answers: Answers) -> None:
     same = int((answers.first[0] == answers.first[1]).sum())
     known = "no relevant documents are known"
     if queries.with_gold:
         known = f"{formatting.plural(queries.with_gold, 'query has', 'queries have')} a relevant document"
-    st.caption(
-        f"{formatting.plural(len(queries), 'query', 'queries')}; {known}. Both models return the same top document for "
-        f"{formatting.plural(same, 'query', 'queries')}; on average, "
+    both = (
+        f" Both models return the same top document for {formatting.plural(same, 'query', 'queries')}; on average, "
         f"{formatting.percent(float(answers.shared.mean()))} of their first {answers.listed} documents are the same."
     )
+    total = formatting.plural(len(queries), "query", "queries")
+    st.caption(f"{total}; {known}.{'' if search.single else both}")
     if answers.missing:
         missing = formatting.plural(answers.missing, "relevant document is", "relevant documents are")
         st.caption(f"{missing} not in the corpus and counted as not retrieved.")
@@ -134,4 +135,7 @@ def answer_rows(search: Search, queries: QuerySet, answers: Answers) -> list[dic
             ranks = [errors.rank_text(rank) if known else "" for rank in answers.ranks[:, number]]
             row |= {"Rank left": ranks[0], "Rank right": ranks[1]}
         rows.append(row)
+    if search.single:
+        single = {"Query": "Query", "Top document, left": "Top document", "Rank left": "Rank"}
+        return [{single[name]: value for name, value in row.items() if name in single} for row in rows]
     return rows

@@ -47,11 +47,15 @@ def rank_text(rank: int) -> str:
 def draw(search: Search, split: str) -> None:
     """Draw the errors as a table; selecting one searches for its query."""
     rows = error_rows(search)
+    if search.single:
+        rows = [{name: value for name, value in row.items() if name != "Rank left"} for row in rows]
+        rows = [{"Rank" if name == "Rank right" else name: value for name, value in row.items()} for row in rows]
     count = int((search.results[1].first_rank != 1).sum())
     queries = formatting.plural(len(search.task.query), "query", "queries")
     documents = formatting.plural(len(search.task.corpus), "document")
+    model = "The model" if search.single else "The model on the right"
     st.caption(
-        f"The model on the right does not rank a relevant document first for {formatting.count(count)} of {queries} "
+        f"{model} does not rank a relevant document first for {formatting.count(count)} of {queries} "
         f"({documents} searched)."
     )
     if not rows:

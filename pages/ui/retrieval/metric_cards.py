@@ -10,7 +10,6 @@ from bsc_core.errors import BscError
 from bsc_core.evaluation import Comparison, Interval, QueryValues, compare_queries, query_intervals
 from bsc_core.evaluation.comparison import compare_results
 from bsc_core.evaluation.evaluator import EvalResult
-from bsc_core.run_results import load_results, run_intervals
 from pages.ui.comparison.metrics_table import format_interval, format_p
 from pages.ui.components import display, glossary, run_data
 from pages.ui.retrieval.search import ModelPair
@@ -34,17 +33,29 @@ def draw(models: ModelPair, split: str) -> dict[str, str]:
     for names in (RANKED, SCORED):
         cards = model_cards(models, split, names)
         if cards:
-            draw_cards(cards, names)
+            draw_cards(cards, names, single=models[0] == models[1])
             return names
     st.caption("No metric is defined: rankings need relevant documents, correlations labels that are not all equal.")
     return {}
 
 
-def draw_cards(cards: Sequence[MetricCard], names: dict[str, str]) -> None:
-    """Draw cards side by side. names: metric -> its label."""
+def draw_cards(cards: Sequence[MetricCard], names: dict[str, str], *, single: bool = False) -> None:
+    """Draw cards side by side.
+
+    Args:
+        cards: The cards.
+        names: Metric to its label.
+        single: Whether both sides are the same model, so that nothing is compared.
+    """
     for cell, card in zip(display.columns(len(cards), min_width=210), cards, strict=True):
         with cell, st.container(border=True, height="stretch", gap="xsmall"):
-            _draw_card(card, names[card.metric])
+            (_draw_single if single else _draw_card)(card, names[card.metric])
+
+
+def _draw_single(card: MetricCard, label: str) -> None:
+    help_text = glossary.metric_help(card.metric) or None
+    st.metric(label, formatting.metric(card.right.value), help=help_text)
+    st.caption(format_interval(card.right))
 
 
 def _draw_card(card: MetricCard, label: str) -> None:
@@ -75,7 +86,7 @@ def verdict(comparison: Comparison | None) -> str:
     return f"Inconclusive ({p_value})"
 
 
-RESULTS_KEY = {run_data.Model: lambda model: (model.key, str(model.run.evaluation(model.part)))}
+RESULTS_KEY = run_data.STAMPS | {run_data.Model: lambda model: (model.key, str(model.run.evaluation(model.part)))}
 
 
 @st.cache_resource(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)
@@ -92,11 +103,9 @@ def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[Me
     return cards
 
 
-def _load(model: run_data.Model, split: str) -> tuple[EvalResult, dict[str, Interval]]:
+def _load(model: run_data.AnyModel, split: str) -> tuple[EvalResult, dict[str, Interval]]:
     """Return the evaluation of a model and its metrics, without rankings if no query has a positive."""
-    data = run_data.load_splits(model.run)
-    result = load_results(model.run, split, when=model.part, data=data)
-    intervals = run_intervals(model.run, split, when=model.part, data=data)
+    result, intervals = model.evaluation(split)
     if result.queries is not None and not result.queries.positives.any():
         intervals = {name: one for name, one in intervals.items() if name not in result.queries.values}
     return result, intervals

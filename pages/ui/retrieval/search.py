@@ -1,7 +1,7 @@
-"""Search with two models: their selection, and their results for one query side by side."""
+"""Search with one or two models: their selection, and their results for one query."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,21 @@ from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import TextRows
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, display, run_data, url
+from pages.ui.components import display, page_layout, run_data, url
 
-TOP = 10
+TOP, TOP_OF_EXAMPLE = 10, 4
 QUERY, SPLIT, PART = "retrieval.query", "retrieval.split", "retrieval.part"
-PARAMETERS = (QUERY, SPLIT, PART, "retrieval.left.*", "retrieval.right.*", "retrieval.causes.*")
-ModelPair = tuple[run_data.Model, run_data.Model]
+SAVED_QUERY = "retrieval.query.saved"  # session key
+SECOND = "second"
+PARAMETERS = (QUERY, SPLIT, PART, SECOND, "retrieval.left.*", "retrieval.right.*", "retrieval.causes.*")
+ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
+DOTTED = " A dotted line shows the document's rank in the other list."
 TEXT_COLORS = {"light": "#1B2530", "dark": "#E6EAEE"}
 
 
 @dataclass(frozen=True)
 class Search:
-    """A retrieval task, the queries of a split, ranked by the left and the right model."""
+    """A retrieval task, the queries of a split, ranked by the left and the right model, which may be the same one."""
 
     data: DatasetSplits
     split: str
@@ -39,6 +42,11 @@ class Search:
     def dataset(self) -> PairDataset:
         """The pairs of the split."""
         return self.data.splits[self.split]
+
+    @property
+    def single(self) -> bool:
+        """Whether there is only one model."""
+        return self.models[0] == self.models[1]
 
     @property
     def cache_key(self) -> tuple[str, ...]:
@@ -64,8 +72,18 @@ class Results:
     known: bool  # whether the query is in the data
 
 
-def acknowledge() -> None:
-    """Show that a query was received, before the page is drawn again; a callback of its box."""
+def query_box(cell: DeltaGenerator) -> str:
+    """Draw the search box and return its query; the one of an earlier visit to the page if the URL has none."""
+    if page_layout.arrived() and SAVED_QUERY in st.session_state and QUERY not in st.query_params:
+        st.session_state[QUERY] = st.session_state[SAVED_QUERY]
+    hint = "Type a query, or select an error below"
+    query = cell.text_input("Search", type="search", placeholder=hint, on_change=_acknowledge, **url.bound(QUERY))
+    st.session_state[SAVED_QUERY] = query
+    return str(query)
+
+
+def _acknowledge() -> None:
+    """Show that a query was received, before the page is drawn again."""
     st.toast("Searching …", icon=":material/search:")
 
 
@@ -90,6 +108,28 @@ def select_models(run: Run, cells: Sequence[DeltaGenerator]) -> ModelPair | None
     return selected[0], selected[1]
 
 
+def select_encoders(context: page_layout.Context, cell: DeltaGenerator) -> ModelPair:
+    """Return the encoder of the context bar and another one that is selected in a cell, or twice the same."""
+    names = [name for name in page_layout.ENCODERS if name != context.encoder]
+    other = cell.selectbox(
+        "Compare with",
+        names,
+        index=None,
+        format_func=lambda name: page_layout.ENCODERS.get(name, name),
+        accept_new_options=True,
+        placeholder="No second encoder",
+        help="A folder, a Hugging Face ID, or run:ID for the model of a run.",
+        **url.bound(SECOND),
+    )
+    first, second = (
+        run_data.EncoderModel(context.dataset_key, name, page_layout.ENCODERS.get(name, name))
+        for name in (context.encoder, other or context.encoder)
+    )
+    for model in (first, second):
+        model.vectors()  # draws its progress, which a cached function may not do
+    return first, second
+
+
 def available_models(run: Run) -> list[run_data.Model]:
     """Return the models that can search the run's texts: its models first, then those of runs on the same texts.
 
@@ -111,19 +151,20 @@ def _models_of_other_run(run: Run) -> list[run_data.Model]:
         return []
 
 
-def _label(model: run_data.Model, run: Run) -> str:
-    part = run_data.PARTS[model.part].capitalize()
-    return part if model.run.id == run.id else f"{part} · {data_cache.short_id(model.run.id)}"
+def _label(model: run_data.AnyModel, run: Run | None) -> str:
+    if isinstance(model, run_data.Model) and run is not None and model.run.id == run.id:
+        return run_data.PARTS[model.part].capitalize()
+    return model.name
 
 
 def model_names(search: Search) -> tuple[str, str]:
     """Return the names of the two models, with their runs if these differ."""
     left, right = search.models
-    return _label(left, right.run), _label(right, left.run)
+    runs = [model.run if isinstance(model, run_data.Model) else None for model in search.models]
+    return _label(left, runs[1]), _label(right, runs[0])
 
 
-DATA_KEY = {
-    run_data.Model: lambda model: model.stamp,
+DATA_KEY = run_data.STAMPS | {
     DatasetSplits: lambda data: [part.digest for part in (*data.splits.values(), data.corpus) if part is not None],
 }
 
@@ -139,38 +180,78 @@ def search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     return Search(data, split, task, models, (first, second))
 
 
-def example_query(search: Search) -> str:
-    """Return the query whose relevant document moved most between the two models; empty if there is no query."""
-    first, last = (result.first_rank.astype(np.int64) for result in search.results)
+def example_queries(search: Search) -> dict[str, str]:
+    """Return up to two queries by their title: the largest win and the largest loss of the right model.
+
+    Without wins and losses, as with a single model, the query whose relevant document has the largest rank. Changes of
+    ranks are compared as ratios.
+    """
+    queries = search.task.query
     not_found = len(search.task.corpus) + 1
-    gain = np.log(np.where(first > 0, first, not_found)) - np.log(np.where(last > 0, last, not_found))
-    return search.text(search.task.query[int(np.abs(gain).argmax())]) if len(gain) else ""
+    first, last = (np.where(one.first_rank > 0, one.first_rank, not_found) for one in search.results)
+    gain = np.log(first) - np.log(last)
+    examples = {}
+    if len(gain) and gain.max() > 0:
+        examples["Largest win"] = search.text(queries[int(gain.argmax())])
+    if len(gain) and gain.min() < 0:
+        examples["Largest loss"] = search.text(queries[int(gain.argmin())])
+    if len(gain) and not examples:
+        examples["Example: the query with the worst rank"] = search.text(queries[int(last.argmax())])
+    return examples
 
 
 def draw_results(search: Search, query: str) -> None:
-    """Draw the results of the typed query, or of an example from the data."""
-    example = example_query(search)
+    """Draw the results of the typed query, or of a win and a loss from the data."""
+    examples = example_queries(search)
     if query.strip():
-        _draw_query(search, query)
-    elif example:
-        first, last = (result.first_rank for result in search.results)
-        reason = ", the query whose relevant document moved most" if (first != last).any() else ""
-        display.plain_text(f"Example{reason}", example)
-        _draw_query(search, example)
-    else:
+        st.caption(_summary(_draw_query(search, query, "answers", TOP), single=search.single))
+    elif not examples:
         st.caption(f"No {search.split} pair is positive, so there is no example query. Type a query above.")
+    for title, example in {} if query.strip() else examples.items():
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            with st.container():
+                display.plain_text(f"{title}{_rank_change(search, example)}", example)
+            key = f"retrieval.example.{title}"
+            st.button(f"All {TOP} results", key=key, type="tertiary", on_click=_search_for, args=(example,))
+        _draw_query(search, example, f"answers.{title}", TOP_OF_EXAMPLE)
+    if examples and not query.strip():
+        dotted = "" if search.single else DOTTED
+        st.caption(f"The first {TOP_OF_EXAMPLE} documents of each query. ★: relevant document.{dotted}")
+    if not query.strip() and not search.single and len(examples) == 1:
+        missing = {"Largest win": "No query is worse", "Largest loss": "No query is better"}
+        st.caption(f"{missing.get(next(iter(examples)), 'No query changed its rank')} on the right.")
 
 
-def _draw_query(search: Search, query: str) -> None:
-    """Draw the top documents of both models side by side."""
+def _rank_change(search: Search, query: str) -> str:
+    """Return `: rank 3 → 61`, the ranks of the relevant document with both models."""
+    position = _query_position(search, query)
+    ranks_ = [str(int(one.first_rank[position])) if one.first_rank[position] else "none" for one in search.results]
+    return f": rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
+
+
+def _search_for(query: str) -> None:
+    st.session_state[QUERY] = query
+
+
+def _draw_query(search: Search, query: str, name: str, top: int) -> Results:
+    """Draw the first `top` documents of both models side by side, or a table of those of a single model."""
     results, names = answer(search, query), model_names(search)
-    figure = ranks.rank_lines(results.left, results.right, names)
+    if search.single:
+        rows = [
+            {"Rank": rank, "Cosine": f"{hit.score:.3f}", "Relevant": "★" if hit.gold else "", "Document": hit.text}
+            for rank, hit in enumerate(results.left[:top], 1)
+        ]
+        widths = {"Rank": 60, "Cosine": 80, "Relevant": 80}
+        config = {column: st.column_config.Column(width=width) for column, width in widths.items()}
+        st.dataframe(rows, hide_index=True, key=f"table.{name}", column_config=config, alt=f"Documents of {names[0]}")
+        return results
+    shown = replace(results, left=results.left[:top], right=results.right[:top])
+    figure = ranks.rank_lines(shown.left, shown.right, names)
     if st.context.theme.type in TEXT_COLORS:
         figure.update_layout(font_color=TEXT_COLORS[st.context.theme.type])  # document texts, not axis labels
-    alt = f"First {TOP} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
-    display.figure(figure, alt=alt, name="answers")
-    st.caption(_summary(results))
-    display.csv_button(_rows(results, names), name="answers", key="retrieval.answers.data")
+    alt = f"First {top} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
+    display.figure(figure, alt=alt, name=name, data=_rows(results, names))
+    return results
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CACHE_KEY)
@@ -194,7 +275,7 @@ def _query_position(search: Search, query: str) -> int | None:
     return None
 
 
-def _query_vector(search: Search, model: run_data.Model, query: str, position: int | None) -> np.ndarray:
+def _query_vector(search: Search, model: run_data.AnyModel, query: str, position: int | None) -> np.ndarray:
     if position is not None:
         return np.asarray(model.vectors()[search.task.query[position]])
     return np.asarray(run_data.encode_queries(model, [query])[0])
@@ -208,17 +289,18 @@ def _hits(search: Search, answer: Answer, relevant: frozenset[int]) -> list[rank
     ]
 
 
-def _summary(results: Results) -> str:
-    dotted = "A dotted line shows the document's rank in the other list."
+def _summary(results: Results, *, single: bool = False) -> str:
+    dotted = "" if single else DOTTED
     if not results.known:
-        return f"This query is not in the dataset, so its relevant documents are unknown. {dotted}"
+        return f"This query is not in the dataset, so its relevant documents are unknown.{dotted}"
     if not results.relevant:
         return "The relevant document of this query is not in the corpus."
     positions = []
     for side, hits in (("on the left", results.left), ("on the right", results.right)):
         rank = next((rank for rank, hit in enumerate(hits, 1) if hit.gold), None)
-        positions.append(f"rank {rank} {side}" if rank else f"not in the top {TOP} {side}")
-    return f"★ relevant document: {', '.join(positions)}. {dotted}"
+        place = f"rank {rank}" if rank else f"not in the top {len(hits)}"
+        positions.append(place if single else f"{place} {side}")
+    return f"★ relevant document: {', '.join(positions[:1] if single else positions)}.{dotted}"
 
 
 def _rows(results: Results, names: tuple[str, str]) -> list[dict[str, Any]]:

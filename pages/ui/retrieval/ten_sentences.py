@@ -5,7 +5,6 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.evaluation import GOLD_PAIRS, TEN_SENTENCES, SentenceMap, sentence_map
 from bsc_core.figures.evaluation import sentence_map as figures
-from bsc_core.runs import Run
 from pages.ui.components import data_cache, display, glossary, run_data
 from pages.ui.retrieval.search import Search
 
@@ -15,12 +14,12 @@ MAX_RUNS = 40
 
 def draw(search: Search) -> None:
     """Draw a similarity matrix for each selected model."""
-    models = {model.key: model for model in [*search.models, *_other_models(search.models[0].run)]}
+    models = {model.key: model for model in [*search.models, *_other_models(search.models[0])]}
     selected = st.multiselect(
         "Models",
         list(models),
         default=list(dict.fromkeys(model.key for model in search.models)),
-        format_func=lambda key: _label(models[key]) if key in models else key,
+        format_func=lambda key: models[key].name if key in models else key,
         max_selections=MAX_MODELS,
         key=f"retrieval.maps.{search.models[0].key}.{search.models[1].key}",
         help=glossary.help_text("sentence_map"),
@@ -37,14 +36,14 @@ def draw(search: Search) -> None:
     )
 
 
-def _draw_map(model: run_data.Model) -> None:
+def _draw_map(model: run_data.AnyModel) -> None:
     result = _sentence_map(model)
-    st.text(_label(model))
+    st.text(model.name)
     table = figures.cells(result.cosines, TEN_SENTENCES, GOLD_PAIRS)
     title = f"{result.matches} of the 3 paraphrase pairs are among the 3 most similar pairs"
     display.figure(
         figures.sentence_map(table, TEN_SENTENCES, title=title),
-        alt=f"Cosines of ten sentences, {_label(model)}",
+        alt=f"Cosines of ten sentences, {model.name}",
         name=f"ten_sentences.{model.key.replace(':', '.')}",
         data=table,
     )
@@ -54,19 +53,17 @@ def _draw_map(model: run_data.Model) -> None:
     )
 
 
-MODEL_KEY = {run_data.Model: lambda model: (model.key, model.run.status().finished)}
+MODEL_KEY = run_data.STAMPS | {run_data.Model: lambda model: (model.key, model.run.status().finished)}
 
 
 @st.cache_resource(max_entries=64, show_spinner="Encoding ten sentences …", hash_funcs=MODEL_KEY)
-def _sentence_map(model: run_data.Model) -> SentenceMap:
+def _sentence_map(model: run_data.AnyModel) -> SentenceMap:
     return sentence_map(run_data.encode_queries(model, list(TEN_SENTENCES)))
 
 
-def _other_models(run: Run) -> list[run_data.Model]:
-    """Return the models of this run and the trained models of other runs, newest first."""
-    runs = [other for other in data_cache.run_store().list() if other.id != run.id and other.model_folder.is_dir()]
-    return run_data.models(run) + [run_data.Model(other, "after") for other in runs[:MAX_RUNS]]
-
-
-def _label(model: run_data.Model) -> str:
-    return f"{run_data.PARTS[model.part].capitalize()} · {data_cache.short_id(model.run.id)}"
+def _other_models(model: run_data.AnyModel) -> list[run_data.Model]:
+    """Return the models of the same run and the trained models of other runs, newest first."""
+    run = model.run if isinstance(model, run_data.Model) else None
+    runs = [other for other in data_cache.run_store().list() if other != run and other.model_folder.is_dir()]
+    own = run_data.models(run) if run is not None else []
+    return own + [run_data.Model(other, "after") for other in runs[:MAX_RUNS]]
