@@ -51,6 +51,17 @@ def test_the_filter_is_in_the_url_and_keeps_the_runs_that_match_every_setting(th
     assert not app.dataframe
 
 
+def test_grouped_runs_are_summarized_by_the_value_of_a_column(three: list[Run]) -> None:
+    for run, best in zip(three, (0.5, 0.7, 0.9), strict=True):
+        run.update_status(metric_name="mrr", metric_best=best)
+    app = open_page("runs", group_by="Loss")
+    rows = {row.pop("Loss"): row for row in app.dataframe[0].value.to_dict("records")}
+    assert rows["softmax"] == {"Runs": 1, "Metric": "mrr", "Mean": "0.900", "Lowest": "0.900", "Highest": "0.900"}
+    assert rows["bsc"] == {"Runs": 2, "Metric": "mrr", "Mean": "0.600", "Lowest": "0.500", "Highest": "0.700"}
+    assert list(rows) == ["softmax", "bsc"]  # the highest mean first
+    assert len(app.dataframe[1].value) == len(three)
+
+
 def test_the_seed_is_a_column_where_nothing_else_differs(runs: RunStore) -> None:
     for seed in range(2):
         changed = config(0).training.model_copy(update={"seed": seed})

@@ -1,9 +1,10 @@
-"""Settings of the listed runs: those that differ are columns of the table, and values by which it is filtered."""
+"""Settings of the listed runs: those that differ are columns of the table, by which it is filtered and summarized."""
 
 from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from bsc_core import formatting
 from bsc_core.config import DataConfig, flatten
 from bsc_core.errors import BscError
 from bsc_core.figures.runs.parallel import format_value
@@ -22,7 +23,8 @@ NOT_COLUMNS = ("data.", "name", "training.seeds")
 MAX_COLUMNS = 8
 MAX_VALUES = 12  # of a column that offers its values in the filter
 MAX_CACHED = 10_000  # settings of runs in memory
-FILTER = "filter"
+FILTER, GROUP_BY = "filter", "group_by"
+NOT_GROUPED = "Nothing"
 
 Settings = Mapping[str, str]  # column -> value
 
@@ -95,3 +97,55 @@ def filter_runs(runs: list[Run], settings: Mapping[str, Settings]) -> list[Run]:
         name, _, value = option.partition(": ")
         wanted.setdefault(name, set()).add(value)
     return [run for run in runs if all(columns[run.id].get(name) in values for name, values in wanted.items())]
+
+
+def select_grouping(settings: Mapping[str, Settings]) -> str | None:
+    """Draw the box of the column by which runs are grouped, which the URL stores; return the column or None."""
+    columns = differing_columns(settings)
+    if not columns:
+        return None
+    if st.session_state.get(GROUP_BY) not in columns:  # of a link, or of the runs that were listed before
+        st.session_state.pop(GROUP_BY, None)
+    about = "Summarizes the best metric on dev of the runs that share a value."
+    selected = st.selectbox("Group by", [NOT_GROUPED, *columns], key=GROUP_BY, bind="query-params", help=about)
+    return selected if selected in columns else None
+
+
+def draw_groups(runs: Sequence[Run], settings: Mapping[str, Settings], column: str) -> None:
+    """Draw a table row per value of a column; a selected row sets the filter to its value."""
+    rows = group_rows(runs, settings, column)
+    key = f"runs.groups.{column}"
+
+    def apply_filter() -> None:
+        selected = st.session_state[key]["selection"]["rows"]
+        if selected and len({row[column] for row in rows}) <= MAX_VALUES:
+            st.session_state[FILTER] = [f"{column}: {rows[selected[0]][column]}"]
+
+    st.dataframe(
+        rows,
+        key=key,
+        hide_index=True,
+        on_select=apply_filter,
+        selection_mode="single-row",
+        alt=f"Best metric on dev of the runs by {column}",
+        height=min(200, 38 + 36 * len(rows)),
+    )
+
+
+def group_rows(runs: Sequence[Run], settings: Mapping[str, Settings], column: str) -> list[dict[str, str | int]]:
+    """Return a row per value of a column and metric: the number of evaluated runs, and mean, lowest and highest value.
+
+    Values are the best on dev. Rows are ordered by metric, then the highest mean first.
+    """
+    values: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        status = run.status()
+        if status.metric_name and status.metric_best is not None:
+            values.setdefault((status.metric_name, settings[run.id].get(column, "")), []).append(status.metric_best)
+    ordered = sorted(values.items(), key=lambda item: (item[0][0], -sum(item[1]) / len(item[1])))
+    return [
+        {column: value, "Runs": len(best), "Metric": metric}
+        | {"Mean": formatting.metric(sum(best) / len(best))}
+        | {"Lowest": formatting.metric(min(best)), "Highest": formatting.metric(max(best))}
+        for (metric, value), best in ordered
+    ]

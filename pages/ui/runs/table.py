@@ -58,8 +58,12 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
     """
     with st.container(horizontal=True):
         group, runs = _select_group(all_runs)
-        runs = run_settings.filter_runs(runs, run_settings.load_settings(runs))
+        settings = run_settings.load_settings(runs)
+        runs = run_settings.filter_runs(runs, settings)
+        column = run_settings.select_grouping(settings)
         selected = _select_runs([run.id for run in runs])
+    if column is not None:
+        run_settings.draw_groups(runs, settings, column)
     if runs:
         draw_live(lambda: _draw_table(runs, selected), runs)
     else:
