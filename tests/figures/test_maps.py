@@ -39,6 +39,17 @@ def test_all_maps_share_a_frame_and_a_scale() -> None:
     assert np.allclose((second - first) * step, [1, -1], atol=2 * step)
 
 
+def test_overlays_are_in_the_coordinates_of_the_points() -> None:
+    pairs = np.array([[10, 13], [11, 99]], dtype=np.int32)  # text 99 is not on the map
+    segments = np.stack([POINTS[:2], POINTS[2:]])
+    overlays = maps.Overlays(pairs, [[segments], [segments]], [[(2.0, 5.0, "bread")], []])
+    picture = drawn(overlays=overlays)
+    first = coordinates(picture["frames"][0])  # type: ignore[index]
+    assert picture["pairs"] == [[0, 3]]
+    assert np.array_equal(np.array(picture["contours"])[0, 0].reshape(4, 2), first)
+    assert picture["labels"] == [[[*first[3].tolist(), "bread"]], []]
+
+
 def test_the_id_depends_on_the_points_only() -> None:
     assert maps.map_points([POINTS])["id"] == maps.map_points([POINTS.copy()])["id"]
     assert maps.map_points([POINTS])["id"] != maps.map_points([POINTS[::-1]])["id"]

@@ -21,7 +21,7 @@ from bsc_core.neighbors import nearest_others
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import run_data
 from pages.ui.components.browser import mount
-from pages.ui.embeddings import frames, map_view, selection, text_attributes
+from pages.ui.embeddings import frames, geometry, map_view, selection, text_attributes
 from tests.helpers.pages import open_page, page_text, prepare_page
 from tests.pages.mapped_runs import map_data
 
@@ -41,6 +41,14 @@ def test_a_run_shows_two_maps_and_the_neighbors_they_preserve(visit: Callable[..
     assert not picture(app)["moving"]
     assert "are also nearest on the map" in page_text(app)
     assert "neighbors changed most" in page_text(app)
+    data = map_data(mapped)
+    pairs = geometry.ten_pairs(data, data.sample(map_view.TEXT_LIMITS[0]))
+    assert picture(app)["pairs"] == pairs.tolist()  # all texts are on the map
+    distances = [np.median([1 - float(left @ right) for left, right in one.vectors(None)[pairs]]) for one in data.ends]
+    expected = " and ".join(
+        f"{distance:.3f} ({when} training)" for distance, when in zip(distances, ("before", "after"), strict=True)
+    )
+    assert f"the median cosine distance of these pairs is {expected}." in page_text(app)
 
 
 def test_pca_needs_no_background_task(finished: Run) -> None:
@@ -152,7 +160,7 @@ def test_without_a_run_the_encoder_is_mapped(
     app.run()
     assert not app.exception
     assert len(picture(app)["names"]) == 1
-    assert [group.proto.label for group in app.get("button_group")] == ["Map"]
+    assert [group.proto.label for group in app.get("button_group")] == ["Map", "Show"]
     assert "Draw a lasso" in page_text(app)
 
 

@@ -25,6 +25,23 @@ TEXT_LENGTH = 90
 
 
 @dataclass(frozen=True)
+class Overlays:
+    """What is drawn over the F maps, in their coordinates.
+
+    pairs: (P, 2) ids of texts that are connected by a line.
+    contours: for each map, line segments (S, 2, 2) of each contour, the outermost first; empty for none.
+    labels: for each map, x, y and text of each label; empty for none.
+    """
+
+    pairs: npt.NDArray[np.int32]
+    contours: Sequence[Sequence[npt.NDArray[np.float64]]] = ()
+    labels: Sequence[Sequence[tuple[float, float, str]]] = ()
+
+
+NO_OVERLAYS = Overlays(np.empty((0, 2), dtype=np.int32))
+
+
+@dataclass(frozen=True)
 class Coloring:
     """The category of each of the N texts of a map, and the color of each category in legend order."""
 
@@ -66,20 +83,36 @@ def map_points(maps: Sequence[Vectors]) -> dict[str, Any]:
         id: hash of the points. count: N. size: width and height of the frame that contains every map; the larger is
         65535. frames: F base64 strings of uint16 (N, 2), x to the right and y down.
     """
+    scale, frames, digest = _scale(maps), [], hashlib.sha256()
+    for points in maps:
+        content = np.clip(scale.place(points), 0, MAX_COORDINATE).astype("<u2").tobytes()
+        digest.update(content)
+        frames.append(base64.b64encode(content).decode("ascii"))
+    count, frame = len(maps[0]) if len(maps) else 0, np.maximum(1, scale.size).tolist()
+    return {"id": digest.hexdigest()[:24], "count": count, "size": frame, "frames": frames}
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Scale of the frame: its lowest coordinates (2,), the map units of one step, and its width and height (2,)."""
+
+    low: npt.NDArray[np.float64]
+    step: float
+    size: npt.NDArray[np.int64]
+
+    def place(self, points: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return points (..., 2) in integer coordinates of the frame, y down."""
+        coordinates = np.rint((np.asarray(points, dtype=np.float64) - self.low) / self.step)
+        coordinates[..., 1] = self.size[1] - coordinates[..., 1]  # the y-axis of a canvas points down
+        return coordinates
+
+
+def _scale(maps: Sequence[Vectors]) -> _Scale:
     stacked = np.concatenate(list(maps)) if len(maps) else np.zeros((0, 2), np.float32)
     low = stacked.min(axis=0) if len(stacked) else np.zeros(2)
     span = (stacked.max(axis=0) - low if len(stacked) else np.zeros(2)).astype(np.float64)
     step = float(span.max()) / MAX_COORDINATE or 1.0
-    size = np.rint(span / step).astype(int)
-    frames, digest = [], hashlib.sha256()
-    for points in maps:
-        coordinates = np.rint((points - low) / step)
-        coordinates[:, 1] = size[1] - coordinates[:, 1]  # the y-axis of a canvas points down
-        content = np.clip(coordinates, 0, MAX_COORDINATE).astype("<u2").tobytes()
-        digest.update(content)
-        frames.append(base64.b64encode(content).decode("ascii"))
-    count, frame = len(maps[0]) if len(maps) else 0, np.maximum(1, size).tolist()
-    return {"id": digest.hexdigest()[:24], "count": count, "size": frame, "frames": frames}
+    return _Scale(low, step, np.rint(span / step).astype(int))
 
 
 def map_picture(
@@ -90,6 +123,7 @@ def map_picture(
     ids: Ids,
     selected: Ids,
     trails: Ids,
+    overlays: Overlays = NO_OVERLAYS,
 ) -> dict[str, Any]:
     """Build the JSON-serializable data of the map canvas: about 5 F bytes per text, without the texts.
 
@@ -100,6 +134,7 @@ def map_picture(
         ids: (N,) ascending text ids.
         selected: ids of highlighted texts; if empty, no text is faded.
         trails: ids of texts whose path between maps is shown.
+        overlays: lines between pairs, contours and labels; pairs with a text that is not on the maps are left out.
 
     Returns:
         The canvas data. `values` are indices into `categories`, whose items are [name, color, symbol, whether the
@@ -108,6 +143,8 @@ def map_picture(
     marks = {name: coloring.mark(name) for coloring in reversed(colors) for name in coloring.colors}
     categories = list(dict.fromkeys(name for coloring in colors for name in coloring.colors))
     order = {name: number for number, name in enumerate(categories)}
+    scale = _scale(points)
+    pairs = overlays.pairs[np.isin(overlays.pairs, ids).all(axis=1)]
     values = [np.array([order[value] for value in coloring.values], dtype=np.uint8) for coloring in colors]
     return {
         **map_points(points),
@@ -116,6 +153,11 @@ def map_picture(
         "values": [base64.b64encode(one.tobytes()).decode("ascii") for one in values],
         "selected": pack(np.isin(ids, selected)) if len(selected) else "",
         "trails": np.flatnonzero(np.isin(ids, trails)).tolist(),
+        "pairs": np.searchsorted(ids, pairs).tolist(),
+        "contours": [[scale.place(one).reshape(-1, 4).tolist() for one in levels] for levels in overlays.contours],
+        "labels": [
+            [[*scale.place(np.array([x, y])).tolist(), text] for x, y, text in labels] for labels in overlays.labels
+        ],
     }
 
 

@@ -24,6 +24,8 @@ from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData
 MIN_WIDTH = 220  # pixels of the geometry figure; the map is three times as wide, or on a separate line
 MAX_TEXTS = 2000  # whose pairs are compared
 MAX_PAIRS = 5000
+PAIRS_WITH_LINES = 10
+NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 MAX_NEIGHBOR_TEXTS = 500  # whose neighbors are compared
 NEIGHBORS = 10
 
@@ -103,6 +105,24 @@ def anisotropy_sentence(first: Geometry, last: Geometry, changes: list[Compariso
 def _change(comparison: Comparison) -> alignment.Change:
     difference = comparison.difference
     return alignment.Change(difference.value, difference.low, difference.high, comparison.significant)
+
+
+def ten_pairs(data: MapData, rows: np.ndarray) -> np.ndarray:
+    """Return (P, 2) text ids of ten positive pairs among `rows`, or of all if there are fewer."""
+    pairs = _positive_pairs(data, rows)[1]
+    return pairs[sample_rows(len(pairs), PAIRS_WITH_LINES, seed=SEED)]
+
+
+def pairs_sentence(data: MapData, pairs: np.ndarray) -> str:
+    """Return `Lines connect 10 positive pairs; their median cosine distance is 0.412 before training, ...`."""
+    distances = [
+        f"{formatting.metric(float(np.median(1 - (left * right).sum(axis=1))))} ({one.name.lower()})"
+        for one in data.frames
+        for left, right in [[one.vectors(np.ascontiguousarray(side)) for side in pairs.T]]
+    ]
+    several = " and ".join([", ".join(distances[:-1]), distances[-1]] if len(distances) > 1 else distances)
+    number = formatting.plural(len(pairs), "positive pair")
+    return f"Lines connect the texts of {number}; the median cosine distance of these pairs is {several}."
 
 
 def _positive_pairs(data: MapData, rows: np.ndarray) -> tuple[str, np.ndarray]:

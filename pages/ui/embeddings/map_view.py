@@ -1,5 +1,6 @@
 """The map of the Embeddings page: its controls, colors, layout, and how many neighbors it preserves."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.data.load import DatasetSplits
 from bsc_core.figures.evaluation import maps
-from bsc_core.projection import lay_out, neighborhood_preservation, sample_rows
+from bsc_core.projection import density, lay_out, neighborhood_preservation, sample_rows
 from pages.ui.components import data_cache, display, glossary, url
 from pages.ui.components.browser.mount import map_canvas
 from pages.ui.embeddings import map_task, text_attributes
@@ -22,8 +23,10 @@ SIDE_BY_SIDE, ANIMATED = "beside", "moving"
 LAYOUTS = {SIDE_BY_SIDE: "Side by side", ANIMATED: "Animated"}
 MAX_TRAILS = 300
 SEARCH_RESULT = "error"
+OVERLAYS = {"pairs": "Ten pairs", "labels": "Labels", "contours": "Density"}
+SHOW = "embeddings.show"
 NEIGHBORS = 10
-PARAMETERS = tuple(f"embeddings.{name}" for name in ("method", "way", "color", "find", "most", "models.*"))
+PARAMETERS = tuple(f"embeddings.{name}" for name in ("method", "way", "color", "find", "most", "show", "models.*"))
 
 
 def select_view(data: MapData) -> tuple[MapData, str, bool]:
@@ -62,6 +65,16 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
     bottom = more_cell.container(height="stretch", vertical_alignment="bottom")
     with bottom.popover("More", icon=":material/tune:", width="stretch"):
         keys = _select_models(data, animated) if several else []
+        st.pills(
+            "Show",
+            list(OVERLAYS),
+            selection_mode="multi",
+            format_func=OVERLAYS.__getitem__,
+            default=["pairs", "labels"],
+            help="Lines between the texts of ten positive pairs; words that are typical of a region; "
+            "contours of the densest regions with 90%, 50% and 20% of the texts.",
+            **url.bound(SHOW, OVERLAYS.values()),
+        )
         st.selectbox(
             "Maximum number of texts",
             TEXT_LIMITS,
@@ -158,6 +171,7 @@ def draw_maps(
     *,
     selected: np.ndarray,
     trails: np.ndarray,
+    pairs: np.ndarray,
     animated: bool,
 ) -> np.ndarray:
     """Draw the maps; return the ids of the texts that were just selected by lasso or click.
@@ -168,12 +182,16 @@ def draw_maps(
         colorings: One coloring for all maps, or one per map.
         selected: Ids of the highlighted texts.
         trails: Ids of the texts whose movement is drawn.
+        pairs: (P, 2) ids of the texts that are connected by lines.
         animated: Whether the points move through the frames.
     """
     rows = layout.rows
     some = trails[sample_rows(len(trails), MAX_TRAILS, seed=SEED)]
     names = [one.name for one in data.frames]
-    picture = maps.map_picture(layout.points, names, colorings, ids=rows, selected=selected, trails=some)
+    overlays = maps.Overlays(pairs, *_overlays(data, layout, tuple(st.session_state[SHOW])))
+    picture = maps.map_picture(
+        layout.points, names, colorings, ids=rows, selected=selected, trails=some, overlays=overlays
+    )
     ends = " and ".join(one.name for one in data.ends)
     positions = map_canvas(
         picture,
@@ -183,6 +201,24 @@ def draw_maps(
         moving=animated and len(data.frames) > 1,
     )
     return rows[positions] if positions is not None else np.empty(0, dtype=np.int32)
+
+
+def _overlays(data: MapData, layout: map_task.Maps, shown: tuple[str, ...]) -> tuple[Any, Any]:
+    """Return the contours and the labels of each map that are selected, computed once for all sessions."""
+    key = data.dataset.texts.digest, hashlib.sha256(np.stack(layout.points).tobytes() + layout.rows.tobytes()).digest()
+
+    def contours() -> list[list[np.ndarray]]:
+        return [density.contours(points) for points in layout.points]
+
+    def labels() -> list[list[tuple[float, float, str]]]:
+        texts = data.dataset.texts.take(layout.rows)
+        found = (density.regions(points, texts) for points in layout.points)
+        return [[(one.x, one.y, " ".join(one.words)) for one in regions] for regions in found]
+
+    return (
+        data_cache.shared_value("map_contours", key, contours) if "contours" in shown else (),
+        data_cache.shared_value("map_labels", key, labels) if "labels" in shown else (),
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={DatasetSplits: lambda data: data.texts.digest})

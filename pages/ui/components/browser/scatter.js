@@ -131,6 +131,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
     context.rect(left, top, width, height);
     context.clip();
     if (data.moving && panel.time > 0) for (const point of data.trails) drawTrail(context, panel, point);
+    drawContours(context, panel);
+    drawPairs(context, panel, textColor);
+    drawLabels(context, panel, textColor, style);
     context.strokeStyle = textColor;
     if (hovered >= 0) {
       context.lineWidth = 2;
@@ -145,6 +148,58 @@ export default function ({ data, parentElement, setTriggerValue }) {
       context.stroke(shapeOf(drag.lasso));
     }
     context.restore();
+  }
+
+  // The number of the frame that a panel shows; -1 between two frames, which have no contours and labels.
+  const frameOf = ({ time }) => (Math.abs(time - Math.round(time)) < 0.02 ? Math.round(time) : -1);
+
+  function drawContours(context, panel) {
+    const levels = data.contours[frameOf(panel)] ?? [], { scale, center } = panel;
+    const place = (x, y) => [center[0] + (x - view.x) * scale, center[1] + (y - view.y) * scale];
+    context.strokeStyle = "#8A8F98";
+    levels.forEach((segments, level) => {
+      context.lineWidth = 1 + 0.4 * level;
+      context.beginPath();
+      for (const [x, y, endX, endY] of segments) context.moveTo(...place(x, y)), context.lineTo(...place(endX, endY));
+      context.stroke();
+    });
+  }
+
+  function drawPairs(context, { xs, ys }, color) {
+    context.strokeStyle = context.fillStyle = color;
+    context.lineWidth = 1.6;
+    for (const pair of data.pairs) {
+      context.beginPath();
+      context.moveTo(xs[pair[0]], ys[pair[0]]);
+      context.lineTo(xs[pair[1]], ys[pair[1]]);
+      context.stroke();
+      for (const point of pair) {
+        context.beginPath();
+        context.arc(xs[point], ys[point], 3, 0, 7);
+        context.fill();
+      }
+    }
+  }
+
+  // Labels that would overlap a label before them are left out.
+  function drawLabels(context, panel, color, style) {
+    const { scale, center, left, top, width, height } = panel, boxes = [];
+    context.textAlign = "center";
+    context.lineJoin = "round";
+    context.lineWidth = 4;
+    context.strokeStyle = style.getPropertyValue("--st-background-color") || "#fff";
+    context.fillStyle = color;
+    for (const [x, y, text] of data.labels[frameOf(panel)] ?? []) {
+      const half = context.measureText(text).width / 2 + 4;
+      const column = center[0] + (x - view.x) * scale, row = center[1] + (y - view.y) * scale;
+      if (column < left || column > left + width || row < top || row > top + height) continue;
+      const middle = clamp(column, left + half, left + width - half), line = clamp(row, top + 10, top + height - 10);
+      if (boxes.some((box) => Math.abs(box.line - line) < 18 && Math.abs(box.middle - middle) < box.half + half)) continue;
+      boxes.push({ middle, line, half });
+      context.strokeText(text, middle, line);
+      context.fillText(text, middle, line);
+    }
+    context.textAlign = "start";
   }
 
   function drawTrail(context, panel, point) {
