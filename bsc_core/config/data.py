@@ -205,7 +205,7 @@ class DataConfig(Section):
     """Value of the split column for test rows."""
     dev_size: float = Field(0.1, gt=0, lt=1)
     """Fraction of the queries held out if there are no dev rows."""
-    threshold: float = Field(0.5, ge=0, le=1, title="Positive above")
+    threshold: float = Field(0.5, ge=0, le=1, title="Positive if label exceeds")
     """Label, in [0, 1], above which a pair is positive."""
     split_by: Literal["query", "component"] = "query"
     """query: all rows of a query are in one split. component: all rows connected by shared texts are in one split, so

@@ -26,7 +26,7 @@ Threshold = Annotated[
     Field(
         ge=0,
         le=1,
-        title="Positive above",
+        title="Positive if label exceeds",
         description="Label above which a pair is positive; none: the threshold of the data.",
     ),
 ]

@@ -68,7 +68,7 @@ def test_a_file_that_is_not_utf_8_is_reported_with_its_row(visit, launched):
     expect(reported).to_have_count(1)
     assert "3" in reported.inner_text()
     assert "Traceback" not in reported.inner_text()
-    expect(visit.page.get_by_role("button", name="Use these columns")).to_have_count(0)
+    expect(visit.page.get_by_role("button", name="Import data")).to_have_count(0)
 
 
 def test_a_row_with_an_empty_text_is_rejected_and_the_others_are_used(visit):
@@ -76,7 +76,7 @@ def test_a_row_with_an_empty_text_is_rejected_and_the_others_are_used(visit):
     good = "".join(f"what is {number},it is {number},1\n" for number in range(20))
     rows = f"query,document,label\n{good}who is missing,,1\nhow much,a lot,many\n"
     visit.upload(table("gaps.csv", rows.encode()))
-    visit.click_button("Use these columns")
+    visit.click_button("Import data")
     expect(visit.page.get_by_text("22 rows", exact=True)).to_be_visible()
     expect(visit.page.get_by_text("2 rejected", exact=True)).to_be_visible()
     expect(visit.page.get_by_text("2 rows could not be used")).to_be_visible()

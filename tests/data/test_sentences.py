@@ -84,7 +84,7 @@ def test_a_missing_column_or_one_with_two_roles_is_refused(write):
     path = write("sentences.csv", "text,label\na,1\n")
     with pytest.raises(ColumnError, match="no column 'words' for text"):
         read_sentences(path, text="words")
-    with pytest.raises(ColumnError, match="'text' is mapped to text and to class_label"):
+    with pytest.raises(ColumnError, match="'text' is used as text and as class_label"):
         read_sentences(path, text="text", class_label="text")
 
 

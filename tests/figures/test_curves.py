@@ -120,8 +120,8 @@ def test_the_dev_curve_is_by_epoch() -> None:
     ("field", "values", "title"),
     [
         ("learning_rate", [2e-5, 1e-6], "The learning rate falls from 2.0e-5 to 1.0e-6"),
-        ("tokens_per_second", [1500.4, 12000.0], "The speed rises from 1,500 to 12,000"),
-        ("memory_bytes", [2.0**28, 2.0**29], "The peak memory rises from 256.000 to 512.000"),
+        ("tokens_per_second", [1500.4, 12000.0], "The speed rises from 1,500 to 12,000 tokens/s"),
+        ("memory_bytes", [2.0**28, 2.0**29], "The peak memory rises from 256 to 512 MiB"),
     ],
 )
 def test_a_title_formats_small_and_large_numbers(field: str, values: list[float], title: str) -> None:

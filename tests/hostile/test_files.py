@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Make, str]] = {
         parquet({"query": [1.5], "document": [b"\xff"], "when": pyarrow.array([0], pyarrow.timestamp("ns"))}),
         "1 rows",
     ),
-    "no_rows.parquet": (parquet({"query": pyarrow.array([], pyarrow.string())}), "no row below it"),
+    "no_rows.parquet": (parquet({"query": pyarrow.array([], pyarrow.string())}), "it has no rows"),
     "pickle.parquet": (content(b"\x80\x04c__builtin__\nexec\n."), "not a complete Parquet file"),
     "pickle.jsonl": (content(b"\x80\x04\x95c__builtin__\nexec\n."), "is not UTF-8"),
     # shape
@@ -195,7 +195,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "empty.parquet": (content(b""), "not a complete Parquet file"),
     "bom_only.tsv": (content(b"\xef\xbb\xbf"), "the file is empty"),
     "blank.tsv": (content(b"\n\n\n"), "the file is empty"),
-    "header_only.tsv": (content(HEADER), "no row below it"),
+    "header_only.tsv": (content(HEADER), "it has no rows"),
     "header_twice.tsv": (content(b"query\tquery\na\tb\n"), "names query more than once"),
     "no_names.tsv": (content(b"\t\na\tb\n"), "1 rows|the file is empty"),
     "semicolons.csv": (content(b"query;document\na;b\n"), "the header has semicolons but no commas"),

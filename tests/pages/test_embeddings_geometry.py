@@ -11,7 +11,7 @@ import numpy as np
 from bsc_core.evaluation import anisotropy
 from bsc_core.evaluation.stats.bootstrap_values import overlap_interval
 from bsc_core.runs import Run
-from pages.ui.embeddings import frames
+from pages.ui.embeddings import frames, geometry
 from tests.helpers.pages import open_page, page_text
 
 
@@ -27,7 +27,8 @@ def test_anisotropy_and_shared_neighbors_have_intervals(mapped: Run) -> None:
     before, after = (np.asarray(mapped.array(f"embeddings_{when}")) for when in ("before", "after"))
     overlap = overlap_interval(before, after, seed=frames.SEED)
     texts = f"({len(before)} texts)."
-    assert f"Shared neighbors {overlap} {texts}" in text
+    assert f"{geometry.shared_sentence(overlap)} {texts}" in text
+    assert geometry.shared_sentence(overlap).startswith(f"{10 * overlap.value:.1f} [{10 * overlap.low:.1f}, ")
     assert f"Anisotropy {anisotropy(before):.3f} before, {anisotropy(after):.3f} after: " in text
     (line,) = (line for line in text.splitlines() if line.startswith("Anisotropy"))
     assert re.search(r"[+\N{MINUS SIGN}]0\.\d{3} \[.0\.\d{3}, .0\.\d{3}\] " + re.escape(texts), line)
@@ -40,4 +41,4 @@ def test_two_equal_models_are_reported_as_unchanged(mapped: Run) -> None:
     [figure] = [json.loads(chart.proto.spec) for chart in app.get("vega_lite_chart")]
     assert figure["title"]["text"] == ["Pairs unchanged", "texts spread unchanged"]
     assert "unchanged, +0.000 [+0.000, +0.000] (" in page_text(app)
-    assert "Shared neighbors 1.000 [1.000, 1.000]" in page_text(app)
+    assert "10.0 [10.0, 10.0] of a text's 10 nearest neighbors are the same" in page_text(app)

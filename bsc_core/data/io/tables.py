@@ -180,7 +180,7 @@ def _delimited_chunks(
         cells = {names[number]: [fields[number] for fields in values] for number in chosen}
         yield Table(source.name, tuple(cells), cells, numbers, rejected)
     if empty:
-        raise FileFormatError(f"{source.name}: there is a header but no row below it; add rows")
+        raise FileFormatError(f"{source.name}: it has no rows; add rows")
 
 
 def _json_chunks(lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int) -> Iterator[Table]:
@@ -223,7 +223,7 @@ def _parquet_chunks(
             chosen = [name for name in names if columns is None or name in columns]
             total = file.metadata.num_rows
             if not total:
-                raise FileFormatError(f"{source.name}: there is a header but no row below it; add rows")
+                raise FileFormatError(f"{source.name}: it has no rows; add rows")
             _check_parquet_size(path, chosen, source.name)
             batches = file.iter_batches(min(rows, total), columns=chosen, use_threads=False)
             yield from _value_chunks(source, (batch.to_pydict() for batch in batches), total, None, on_progress)

@@ -98,7 +98,7 @@ def guess_sentence_columns(names: Sequence[str], given: ExamplesConfig) -> Sente
         field, what = ("text", "sentence") if text is None else ("class_label", "class")
         raise _no_column(what, names, f'name it, such as data.examples.{field} = "..."')
     if label in as_names(text):
-        raise ColumnError(f"column {label!r} is mapped to text and to class_label; map class_label to another column")
+        raise ColumnError(f"column {label!r} is used as text and as class_label; change one of them")
     split = _first(known, SPLIT) if given.split is None else given.split or None
     return SentenceColumns(text=text, class_label=label, split=split)
 
@@ -115,9 +115,7 @@ def require_columns(columns: Columns | CorpusColumns | SentenceColumns, names: S
     for role in ("query", "document", "label", "split"):
         for name in as_names(roles.get(role, ())):
             if name in used:
-                raise ColumnError(
-                    f"column {name!r} is mapped to {used[name]} and to {role}; map {role} to another column"
-                )
+                raise ColumnError(f"column {name!r} is used as {used[name]} and as {role}; change one of them")
             used[name] = role
 
 

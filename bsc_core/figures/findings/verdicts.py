@@ -49,7 +49,8 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
         y=alt.Y("name:N", title=None, sort=None, axis=None), tooltip=["statement:N", "verdict:N", *numbers, p_value]
     )
     claimed = "within the margin" if (table["expects"] == "same").all() else "right of 0"
-    title = "difference in the metric" if table["expects"].nunique() > 1 else f"difference; as claimed: {claimed}"
+    several = table["expects"].nunique() > 1
+    title = "difference in the metric" if several else f"difference ({claimed} supports the paper)"
     axis = alt.X("low:Q", title=title, axis=alt.Axis(format="+.3f", tickCount=6))
     zero = alt.Chart(rows.head(1)).mark_rule(color=theme.REFERENCE, strokeDash=[4, 3]).encode(x=alt.datum(0))
     intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)

@@ -24,11 +24,15 @@ LABEL = "datum.value && abs(datum.value) < 0.001 ? format(datum.value, '~e') : f
 
 
 class Field(NamedTuple):
-    """A value logged at every step: its noun phrase, axis title, and divisor from the logged to the displayed unit."""
+    """A value logged at every step.
+
+    Its noun phrase, axis title, divisor from the logged to the displayed unit, and name of the unit.
+    """
 
     noun: str
     axis: str
     unit: float = 1.0
+    unit_name: str = ""
 
 
 STEP_FIELDS: dict[str, Field] = {
@@ -36,9 +40,9 @@ STEP_FIELDS: dict[str, Field] = {
     "temperature": Field("The temperature", "temperature τ"),
     "learning_rate": Field("The learning rate", "learning rate"),
     "grad_norm": Field("The gradient norm", "norm before clipping"),
-    "tokens_per_second": Field("The speed", "tokens per second"),
+    "tokens_per_second": Field("The speed", "tokens per second", unit_name=" tokens/s"),
     "hardness": Field("The hardness of the batch", "difference of cosines"),
-    "memory_bytes": Field("The peak memory", "MiB", float(2**20)),
+    "memory_bytes": Field("The peak memory", "MiB", float(2**20), " MiB"),
 }
 
 
@@ -162,13 +166,13 @@ def step_curve(
     settings: Settings, field: str, view: CurveView = DEFAULT_VIEW, *, colors: Sequence[str] = theme.RUNS
 ) -> alt.LayerChart:
     """Plot a field of STEP_FIELDS for each setting. colors: one per setting."""
-    noun, axis, unit = STEP_FIELDS[field]
+    noun, axis, unit, unit_name = STEP_FIELDS[field]
     curves = {
         name: mean_curve([series(rows, field, unit=unit) for rows in runs], across="step")
         for name, runs in settings.items()
     }
     last = [curve[-1]["value"] for curve in curves.values() if curve]
-    title = _title(noun, curves, f"ends at {_join(last)}")
+    title = _title(noun, curves, f"ends at {_join(last)}", unit_name)
     curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
     return lines(curves, title=title, value=axis, across=_x(curves, view, "step"), log_value=view.log, colors=colors)
 
@@ -304,17 +308,17 @@ def lines(
     return alt.layer(*layers).properties(title=title, height=HEIGHT + (24 * len(names) if len(names) > 1 else 0))
 
 
-def _title(noun: str, curves: Mapping[str, Points], summary: str) -> str:
+def _title(noun: str, curves: Mapping[str, Points], summary: str, unit: str = "") -> str:
     """Return the title: from where to where a single curve goes, or `summary` for several curves."""
     if not any(curves.values()):
         return f"{noun}: no value yet"
     if len(curves) > 1:
-        return f"{noun} {summary}"
+        return f"{noun} {summary}{unit}"
     (curve,) = curves.values()
     first, last = _format(curve[0]["value"]), _format(curve[-1]["value"])
     if first == last:
-        return f"{noun} is {last}" if len(curve) == 1 else f"{noun} stays at {last}"
-    return f"{noun} {'rises' if curve[-1]['value'] > curve[0]['value'] else 'falls'} from {first} to {last}"
+        return f"{noun} is {last}{unit}" if len(curve) == 1 else f"{noun} stays at {last}{unit}"
+    return f"{noun} {'rises' if curve[-1]['value'] > curve[0]['value'] else 'falls'} from {first} to {last}{unit}"
 
 
 def _join(values: Sequence[float]) -> str:
@@ -322,7 +326,7 @@ def _join(values: Sequence[float]) -> str:
 
 
 def _format(value: float) -> str:
-    """Format a value: `0.812`, `12,345`, or `2.5e-5` if it is below 0.001."""
-    if abs(value) >= 1000:
+    """Format a value: `0.812`, `298`, `12,345`, or `2.5e-5` if it is below 0.001."""
+    if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1e}".replace("e-0", "e-") if 0 < abs(value) < 0.001 else f"{value:.3f}"

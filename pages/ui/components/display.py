@@ -139,7 +139,8 @@ def task_progress(
     times = formatting.duration(elapsed)
     if expected_seconds is not None:
         fraction = max(fraction, min(0.95, elapsed / expected_seconds))
-        times += f" of about {formatting.duration(expected_seconds)}"
+        longer = elapsed > expected_seconds
+        times += f"{', longer than the expected' if longer else ' of about'} {formatting.duration(expected_seconds)}"
     st.progress(fraction, text=f"{label}: {progress.doing} · {times}{note}")
 
 

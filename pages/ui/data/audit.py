@@ -57,8 +57,10 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
         st.caption("No problems found.")
     rows = data_cache.source_splits(key)
     if data.filtered:
-        dropped = ", ".join(f"{name.replace('_', ' ')} {formatting.count(rows)}" for name, rows in data.filtered)
-        st.markdown(f":green[:material/filter_alt:] **Rows dropped by filters, in this order:** {dropped}")
+        dropped = ", ".join(
+            f"{formatting.plural(rows, 'row')} by {name.replace('_', ' ')}" for name, rows in data.filtered
+        )
+        st.markdown(f":green[:material/filter_alt:] **Filters, in this order:** {dropped}")
     problems = [finding for finding in findings if finding.severity != "info" or len(finding.rows)]
     notes = [finding for finding in findings if finding.severity == "info" and not len(finding.rows)]
     for number, finding in enumerate(problems):

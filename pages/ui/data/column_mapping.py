@@ -16,6 +16,7 @@ from pages.ui.components.glossary import help_text
 from pages.ui.data import uploads
 
 NONE = "— none —"
+NEW = "data.new"  # widget key of the form of a new dataset
 EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
 ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
 
@@ -48,12 +49,12 @@ def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     """Draw the guessed columns with examples, a select box for each role, and the button that saves them."""
     table = data_cache.table(values["train"])
     guess, guessed = _start(table, values.get("columns"))
-    st.markdown("**Columns guessed from the header; correct them if needed**" if guessed else "**Columns**")
+    st.markdown("**Check the column mapping**, which was guessed from the header" if guessed else "**Column mapping**")
     columns_table(table, guess, key=f"{key}.table")
     selected = select_columns(table, guess, ROLES, required=("query", "document"), key=key)
     numbers = _label_numbers(values, key) if selected["label"] is not None else {}
     name = st.text_input("Name", label, key=f"{key}.name", max_chars=60)
-    if st.button("Use these columns", key=f"{key}.use", type="primary"):
+    if st.button("Import data" if key == NEW else "Save columns", key=f"{key}.use", type="primary"):
         columns = Columns.model_validate(selected)
         data = uploads.validate({**values, **numbers, "columns": columns.model_dump()})
         data_cache.load_splits(data)  # an error shows here, not on the next page

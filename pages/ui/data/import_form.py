@@ -68,7 +68,7 @@ def _form(folder: Path, values: dict[str, Any]) -> None:
     if kind == "sentences":
         generate.form("examples", values, label, key=f"data.new.{folder.name}")
     else:
-        column_mapping.form(folder, label, values, key="data.new")
+        column_mapping.form(folder, label, values, key=column_mapping.NEW)
 
 
 def _looks_like_sentences(table: Table) -> bool:

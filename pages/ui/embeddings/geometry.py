@@ -64,10 +64,9 @@ def draw(data: MapData, rows: np.ndarray) -> None:
     st.caption(anisotropy_sentence(values[0], values[last], changes), help=glossary.help_text("anisotropy"))
     if last and len(rows) > NEIGHBORS:
         models = data.frames[0], data.frames[last]
-        overlap = format_interval(_neighbor_overlap(models, rows))
         sampled = f"{formatting.count(MAX_NEIGHBOR_TEXTS)} of " if len(rows) > MAX_NEIGHBOR_TEXTS else ""
         st.caption(
-            f"Shared neighbors {overlap} ({sampled}{formatting.plural(len(rows), 'text')}).",
+            f"{shared_sentence(_neighbor_overlap(models, rows))} ({sampled}{formatting.plural(len(rows), 'text')}).",
             help=glossary.help_text("neighbor_overlap"),
         )
 
@@ -100,6 +99,14 @@ def anisotropy_sentence(first: Geometry, last: Geometry, changes: list[Compariso
     verdict = change.describe("lower", "higher", "unchanged", "inconclusive")
     before, after = formatting.metric(first.anisotropy.value), formatting.metric(last.anisotropy.value)
     return f"Anisotropy {before} before, {after} after: {verdict}, {change.text()} ({texts})."
+
+
+def shared_sentence(overlap: Interval) -> str:
+    """Return `4.0 [3.8, 4.3] of a text's 10 nearest neighbors are the same before and after`."""
+    ends = [NEIGHBORS * end for end in (overlap.low, overlap.high) if end is not None]
+    span = f" [{', '.join(f'{end:.1f}' for end in ends)}]" if ends else ""
+    value = f"{NEIGHBORS * overlap.value:.1f}{span}"
+    return f"{value} of a text's {NEIGHBORS} nearest neighbors are the same before and after"
 
 
 def _change(comparison: Comparison) -> alignment.Change:

@@ -225,7 +225,7 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
         values = [[getattr(one, metric) for one in graded_results(value, held_out=held_out)] for value in MUS]
         table = figures.metric_table(list(MUS), {name: values})
         untrained = ("untrained", [getattr(graded_results(None, held_out=held_out)[0], metric)] * len(MUS))
-        figure = figures.metrics_figure(table, mu, title=title, axis="mu", baseline=untrained)
+        figure = figures.metrics_figure(table, mu, title=title, axis="share of BSC (mu)", baseline=untrained)
         pictures.append(_picture(f"mu.{metric}", figure, f"{title}: {name} by mu.", table))
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
         captions.append(f"{name.partition(',')[0]} {train} on training and {held} on held-out questions")

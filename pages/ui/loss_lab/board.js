@@ -3,7 +3,7 @@
 const LABELS = {
   temperature: "Temperature τ", symmetric: "Symmetric", normalization: "Normalization",
   labeled_negatives: "Labeled negatives", duplicates: "Repeated texts", reduction: "Two directions",
-  average: "Averaged over", threshold: "Positive above", mask: "False-negative mask", mask_margin: "Mask margin",
+  average: "Averaged over", threshold: "Positive if label exceeds", mask: "False-negative mask", mask_margin: "Mask margin",
   hardness: "Hardness weights", hardness_strength: "Weight strength", decoupled: "Decoupled", debiased_prior: "Debiased prior",
 };
 const OPTIONS = {

@@ -31,12 +31,18 @@ class MetricCard:
 def draw(models: ModelPair, split: str) -> dict[str, str]:
     """Draw the ranking metrics of two models or, if there are none, the pair metrics; return the names drawn."""
     for names in (RANKED, SCORED):
-        cards = model_cards(models, split, names)
+        cards = without_equal_map(model_cards(models, split, names))
         if cards:
             draw_cards(cards, names, single=models[0] == models[1])
             return names
     st.caption("No metric is defined: rankings need relevant documents, correlations labels that are not all equal.")
     return {}
+
+
+def without_equal_map(cards: list[MetricCard]) -> list[MetricCard]:
+    """Leave out MAP where it equals MRR for both models, as it does for queries with one relevant document."""
+    values = {card.metric: (round(card.left.value, 3), round(card.right.value, 3)) for card in cards}
+    return [card for card in cards if card.metric != "map" or values["map"] != values.get("mrr")]
 
 
 def draw_cards(cards: Sequence[MetricCard], names: dict[str, str], *, single: bool = False) -> None:
