@@ -6,7 +6,10 @@ from pages.ui.comparison import view
 from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.runs import detail, queue, run_settings, sweep, table, trash
 
-PARAMETERS = (table.GROUP, table.COMPARE, run_settings.FILTER, *detail.PARAMETERS, *view.PARAMETERS)
+PARAMETERS = (
+    *(table.GROUP, table.COMPARE, run_settings.FILTER, run_settings.GROUP_BY),
+    *(*detail.PARAMETERS, *view.PARAMETERS),
+)
 
 page_layout.setup_page("Runs", "How is training going, and what did it change?", bar=("run",), parameters=PARAMETERS)
 trash.draw_undo_bar()
