@@ -177,9 +177,9 @@ def _trace(states: list[tuple[NDArray[Any], NDArray[Any], float, float]], batch:
     )
 
 
-def _main_axes(vectors: Array) -> Array:
+def _main_axes(vectors: NDArray[Any]) -> NDArray[Any]:
     """Return (D, 2) the two main axes of several states together, so that the states are comparable."""
     flat = vectors.reshape(-1, vectors.shape[2])
     _, _, axes = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)
-    main: Array = axes[:2].T
+    main: NDArray[Any] = axes[:2].T
     return main

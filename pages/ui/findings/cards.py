@@ -119,10 +119,9 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
 
 
 def summary_row(card: ClaimCard) -> dict[str, str]:
-    """Return a row of the table: paper, claim, verdict and its reason in one line."""
+    """Return a row of the table: paper, verdict, claim and the reason of the verdict."""
     reason = card.finding["reason"] if card.finding else "There is no result of the full experiment yet."
-    values = (PAPER_NAMES[card.claim.paper], card.claim.title, card.verdict, reason)
-    return dict(zip(("Paper", "Claim", "Verdict", "Why"), values, strict=True))
+    return {"Paper": PAPER_NAMES[card.claim.paper], "Verdict": card.verdict, "Claim": card.claim.title, "Why": reason}
 
 
 def draw(card: ClaimCard) -> None:
