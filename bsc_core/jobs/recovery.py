@@ -71,7 +71,7 @@ def refresh_status(run: Run, backend: Backend | None = None, *, stale_seconds: f
         return status  # another process has started since the inspection
     if process.state == "ended":
         return status if not_started(status, process) else finalize_status(run, process)
-    if process.heartbeat_age >= stale_seconds:
+    if status.state != "starting" and process.heartbeat_age >= stale_seconds:  # the first one may take minutes
         return advance(run, "lost", error=_with_last_line(run, f"no heartbeat for {process.heartbeat_age:.0f} s"))
     return status
 

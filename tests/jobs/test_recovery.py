@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from bsc_core.jobs.queue import Queue, supervisor_lock
 from bsc_core.jobs.recovery import refresh_status
 from bsc_core.jobs.scheduler import Scheduler
 from bsc_core.jobs.supervisor import supervise
+from bsc_core.jobs.worker import perform
 from bsc_core.runs import RunStore
 
 
@@ -74,6 +76,15 @@ def test_a_run_whose_process_starts_during_the_inspection_is_not_lost(store, con
     run = store.create(config, "one")
     run.update_status(state="starting")
     assert refresh_status(run, Slow()).state == refresh_status(run).state == state
+
+
+def test_a_process_that_starts_slowly_is_not_lost_and_executes_its_run(store, config):
+    run = store.create(config, "one")
+    run.update_status(state="starting", pulse=time.monotonic() - 3600, **current_process())
+    assert reconcile(store, start=lambda store: None) == []
+    assert run.status().state == "starting"
+    assert perform(run, lambda config, run: {"state": "done"}) == 0
+    assert run.status().state == "done"
 
 
 def test_a_run_with_an_interrupted_launch_is_lost_and_a_queued_one_is_not(store, config):
