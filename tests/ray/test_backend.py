@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -17,7 +21,10 @@ from bsc_core.jobs.actions.stopping import stop
 from bsc_core.jobs.backends import BackendUnavailableError, ProcessInfo
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.recovery import refresh_status
+from bsc_core.jobs.scheduler import Scheduler
+from bsc_core.jobs.states import advance
 from bsc_core.jobs.supervisor import supervise
+from bsc_core.ray.jobs import backend as ray_jobs
 from bsc_core.ray.jobs.backend import Job, RayBackend, _download, _merge
 from bsc_core.ray.jobs.client import RaySettings
 from bsc_core.ray.jobs.storage import Storage, Uploader
@@ -160,6 +167,69 @@ def test_a_run_keeps_its_state_while_the_head_does_not_answer(store, config):
     assert RayBackend().inspect(run) == ProcessInfo("unknown"), "the next poll is some seconds later"
     with pytest.raises(BackendUnavailableError, match="does not answer"):
         RayBackend().send_signal(run, signal.SIGTERM)
+
+
+@contextmanager
+def dashboard(port: int) -> Iterator[dict[str, str]]:
+    """Answer Ray's client as the dashboard of a head, which forgets its jobs when it ends; yield their commands."""
+    jobs: dict[str, str] = {}
+
+    class Dashboard(BaseHTTPRequestHandler):
+        def respond(self, values: dict[str, object], status: int = 200) -> None:
+            content = json.dumps(values).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def do_GET(self) -> None:
+            name = self.path.rpartition("/")[2]
+            if name in jobs:
+                self.respond({"type": "SUBMISSION", "status": "RUNNING", "entrypoint": jobs[name]})
+            elif "/jobs/" in self.path:
+                self.respond({"text": f"job {name} does not exist"}, 404)
+            else:  # of the version or of a package
+                self.respond({"ray_version": "2.60.0"})
+
+        def do_POST(self) -> None:
+            values = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            jobs[values["submission_id"]] = values["entrypoint"]
+            self.respond({"job_id": values["submission_id"], "submission_id": values["submission_id"]})
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", port), Dashboard) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield jobs
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_run_whose_head_dies_is_lost_after_a_restart_and_a_waiting_run_is_submitted(store, config, monkeypatch):
+    for name in ("POLL_SECONDS", "RETRY_SECONDS", "_PAUSE_FACTOR"):
+        monkeypatch.setattr(ray_jobs, name, 0.0)
+    port = free_ports(1)[0]
+    monkeypatch.setenv("BSC_RAY_ADDRESS", f"http://127.0.0.1:{port}")
+    active = launch(store, config, "active", backend="ray", start=lambda store: None)
+    with dashboard(port) as jobs:
+        Scheduler(store).tick()
+        assert [*jobs] == [Job.read(active).submission]
+        advance(active, "running")
+        assert Scheduler(store).tick()
+    waiting = launch(store, config, "waiting", backend="ray", start=lambda store: None)
+    Scheduler(store).tick()
+    assert (active.status().state, waiting.status().state) == ("running", "queued")
+    assert all("does not answer" in run.status().message for run in (active, waiting))
+    with dashboard(port) as jobs:
+        Scheduler(store).tick()
+        assert [*jobs] == [Job.read(waiting).submission]
+        assert (active.status().state, waiting.status().state) == ("lost", "starting")
+        assert "does not know its job; the cluster was restarted" in active.status().error
+        assert Queue(store.root).snapshot().claimed == ("waiting",)
 
 
 def test_stopping_while_the_head_does_not_answer_says_what_is_unknown(store, config):
