@@ -75,15 +75,14 @@ def test_the_batch_and_its_figures_are_in_the_url(dataset: str, tiny_encoder: Pa
     other = 1 if hardest != 1 else 2
     app.number_input(key="batches.batch").set_value(other).run()
     app.segmented_control(key="batches.picture").set_value("Group sizes").run()
-    app.segmented_control(key="batches.view").set_value("random").run()
     written = dict(app.query_params)
     assert written["batches.batch"] == str(other)
-    again = open_page("batches", **written)
+    del app.query_params["batches.batch"]  # as the browser's Back button does
+    assert app.run().number_input(key="batches.batch").value == hardest
+    again = open_page("batches", **written, **{"batches.view": "random"})
     assert again.number_input(key="batches.batch").value == other
     assert again.segmented_control(key="batches.picture").value == "Group sizes"
     assert again.segmented_control(key="batches.view").value == "random"
-    del again.query_params["batches.batch"]  # as the browser's Back button does
-    assert again.run().number_input(key="batches.batch").value != other
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     app.button(key="batches.unmark").click().run()
     assert read_decisions(marks) == []
     app.button(key="batches.mark").click().run()
-    assert read_decisions(marks) == [mark], "another pair was pinned"
+    assert [one.pair for one in read_decisions(marks)] == [mark.pair], "another pair was pinned"
     assert shown_collisions(app) == counted_collisions(dataset, tiny_encoder)
     assert separated(dataset, tiny_encoder, read_decisions(marks)[0].pair)
     assert data_cache.data_config(dataset).false_negatives == str(marks)
