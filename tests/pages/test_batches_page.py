@@ -74,12 +74,11 @@ def test_the_batch_and_its_figures_are_in_the_url(dataset: str, tiny_encoder: Pa
     assert "batches.batch" not in app.query_params
     other = 1 if hardest != 1 else 2
     app.number_input(key="batches.batch").set_value(other).run()
-    app.segmented_control(key="batches.picture").set_value("Group sizes").run()
     written = dict(app.query_params)
     assert written["batches.batch"] == str(other)
     del app.query_params["batches.batch"]  # as the browser's Back button does
     assert app.run().number_input(key="batches.batch").value == hardest
-    again = open_page("batches", **written, **{"batches.view": "random"})
+    again = open_page("batches", **written, **{"batches.view": "random", "batches.picture": "Group sizes"})
     assert again.number_input(key="batches.batch").value == other
     assert again.segmented_control(key="batches.picture").value == "Group sizes"
     assert again.segmented_control(key="batches.view").value == "random"
