@@ -74,17 +74,22 @@ def alignment_summary(table: pd.DataFrame, changes: GeometryChanges | None) -> l
 
 
 def alignment_figure(
-    table: pd.DataFrame, changes: GeometryChanges | None = None, *, height: int = 360
+    table: pd.DataFrame,
+    changes: GeometryChanges | None = None,
+    *,
+    colors: Sequence[str] = (theme.REFERENCE, *theme.CATEGORIES[:7]),
+    height: int = 360,
 ) -> alt.LayerChart:
     """Plot alignment against uniformity, connecting the models of a run; down and to the left is better.
 
     Args:
         table: output of `alignment_table`.
         changes: changes as in `alignment_summary`, shown with intervals in the subtitle.
+        colors: one per model.
         height: height in pixels.
     """
     names = list(table["model"])
-    colors = [theme.REFERENCE, *theme.cycle(theme.CATEGORIES[:7], len(names) - 1)]
+    colors = theme.cycle(colors, len(names))
     legend = alt.Legend(orient="bottom", columns=1, labelLimit=220)
     base = alt.Chart(table).encode(
         x=alt.X("uniformity:Q", title="uniformity (lower: more even)", **_axis(table["uniformity"])),

@@ -15,6 +15,7 @@ from bsc_core.evaluation.stats.bootstrap_values import (
     compare_values,
     overlap_interval,
 )
+from bsc_core.figures import theme
 from bsc_core.figures.evaluation import alignment
 from bsc_core.projection import sample_rows
 from pages.ui.comparison.metrics_table import format_interval
@@ -82,12 +83,22 @@ def _draw_figure(data: MapData, values: list[Geometry], runs: list[str], changes
         for name, one in zip(names, values, strict=True)
     ]
     display.figure(
-        alignment.alignment_figure(table, change),
+        alignment.alignment_figure(table, change, colors=_colors(data, runs)),
         alt=f"{', '.join(alignment.alignment_summary(table, change))}. {'; '.join(each)}",
         name="alignment",
         data=table,
         key=f"embeddings.sphere.{data.key}",
     )
+
+
+def _colors(data: MapData, runs: list[str]) -> list[str]:
+    """Return the color of each frame: gray before training, that of its run after it, and one per epoch."""
+    of_runs = dict(zip(dict.fromkeys(runs), theme.run_colors(list(dict.fromkeys(runs))), strict=True))
+    epochs = iter(theme.cycle(theme.CATEGORIES[:7], len(runs)))
+    return [
+        theme.REFERENCE if one.key == "before" else next(epochs) if one.key.startswith("epoch-") else of_runs[run]
+        for one, run in zip(data.frames, runs, strict=True)
+    ]
 
 
 def anisotropy_sentence(first: Geometry, last: Geometry, changes: list[Comparison] | None) -> str:

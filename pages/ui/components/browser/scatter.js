@@ -131,7 +131,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     context.rect(left, top, width, height);
     context.clip();
     if (data.moving && panel.time > 0) for (const point of data.trails) drawTrail(context, panel, point);
-    drawContours(context, panel);
+    drawContours(context, panel, textColor);
     drawPairs(context, panel, textColor);
     drawLabels(context, panel, textColor, style);
     context.strokeStyle = textColor;
@@ -153,16 +153,18 @@ export default function ({ data, parentElement, setTriggerValue }) {
   // The number of the frame that a panel shows; -1 between two frames, which have no contours and labels.
   const frameOf = ({ time }) => (Math.abs(time - Math.round(time)) < 0.02 ? Math.round(time) : -1);
 
-  function drawContours(context, panel) {
+  function drawContours(context, panel, color) {
     const levels = data.contours[frameOf(panel)] ?? [], { scale, center } = panel;
     const place = (x, y) => [center[0] + (x - view.x) * scale, center[1] + (y - view.y) * scale];
-    context.strokeStyle = "#8A8F98";
-    levels.forEach((segments, level) => {
-      context.lineWidth = 1 + 0.4 * level;
+    context.strokeStyle = color;
+    context.lineWidth = 1;
+    context.globalAlpha = 0.75;
+    levels.forEach((segments) => {
       context.beginPath();
       for (const [x, y, endX, endY] of segments) context.moveTo(...place(x, y)), context.lineTo(...place(endX, endY));
       context.stroke();
     });
+    context.globalAlpha = 1;
   }
 
   function drawPairs(context, { xs, ys }, color) {
