@@ -208,11 +208,15 @@ def draw_results(search: Search, query: str) -> None:
     elif not examples:
         st.caption(f"No {search.split} pair is positive, so there is no example query. Type a query above.")
     for title, example in {} if query.strip() else examples.items():
-        with st.container(horizontal=True, vertical_alignment="bottom"):
-            with st.container():
-                display.plain_text(f"{title}{_rank_change(search, example)}", example)
+        left, right = display.columns(2, min_width=300)
+        with left:
+            display.plain_text(f"{title}{_rank_change(search, example)}", example)
             key = f"retrieval.example.{title}"
             st.button(f"All {TOP} results", key=key, type="tertiary", on_click=_search_for, args=(example,))
+        with right:
+            relevant = search.task.relevant(_position(search, example))
+            text = search.text(search.task.corpus[relevant[0]]) if len(relevant) else "not in the corpus"
+            display.plain_text("★ Relevant document", text)
         _draw_query(search, example, f"answers.{title}", TOP_OF_EXAMPLE)
     if examples and not query.strip():
         dotted = "" if search.single else DOTTED
@@ -222,9 +226,16 @@ def draw_results(search: Search, query: str) -> None:
         st.caption(f"{missing.get(next(iter(examples)), 'No query changed its rank')} on the right.")
 
 
+def _position(search: Search, example: str) -> int:
+    """Return the position in the task of a query of the data."""
+    position = _query_position(search, example)
+    assert position is not None
+    return position
+
+
 def _rank_change(search: Search, query: str) -> str:
     """Return `: rank 3 → 61`, the ranks of the relevant document with both models."""
-    position = _query_position(search, query)
+    position = _position(search, query)
     ranks_ = [str(int(one.first_rank[position])) if one.first_rank[position] else "none" for one in search.results]
     return f": rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
 
