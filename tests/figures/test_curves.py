@@ -85,6 +85,8 @@ def test_a_view_smooths_uses_a_log_axis_and_the_training_time() -> None:
     assert line["y"]["scale"]["type"] == "log"
     assert (line["y"]["field"], raw["y"]["field"]) == ("value", "raw")
     assert spec["title"] == "The loss falls from 2.000 to 1.500"  # of the values, not of the averages
+    compared = curves.step_curve({"a": [rows], "b": [rows]}, "loss", view).to_dict()
+    assert {layer["encoding"]["color"]["legend"]["symbolOpacity"] for layer in compared["layer"]} == {1}
 
 
 def test_a_log_axis_needs_positive_values_and_a_time_axis_logged_times() -> None:

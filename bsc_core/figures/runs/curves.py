@@ -272,7 +272,15 @@ def lines(
     """
     names = list(curves)
     table = [{"run": name, **point} for name, curve in curves.items() for point in curve]
-    legend = alt.Legend(orient="bottom", title=None, columns=1, labelLimit=320, symbolType="stroke", symbolSize=400)
+    legend = alt.Legend(
+        orient="bottom",
+        title=None,
+        columns=1,
+        labelLimit=320,
+        symbolType="stroke",
+        symbolSize=400,
+        symbolOpacity=1,  # that of the lines, not of the faint values before smoothing
+    )
     channels = theme.series("run", names, colors, legend if len(names) > 1 else None)
     positive = all(point.get(key, 1) > 0 for point in table for key in ("value", "low", "raw"))
     scale = alt.Scale(type="log", nice=False) if log_value and positive else alt.Scale(zero=False, nice=True)
