@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: app test lint format clean
+.PHONY: app test lint audit format lock clean
 
 app: .venv/app.done
 	$(BIN)/bsc app
@@ -19,6 +19,9 @@ lint: .venv/test.done
 	$(BIN)/lint-imports
 	git ls-files | xargs $(BIN)/codespell
 
+audit: .venv/bin/python
+	$(BIN)/python .ci/audit.py
+
 format: .venv/test.done
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -27,13 +30,21 @@ format: .venv/test.done
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make app PYTHON=python3.12" >&2; exit 2; }
 	@$(PYTHON) -m venv .venv || { echo "On Debian and Ubuntu, first: apt-get install python3-venv" >&2; exit 2; }
 
-.venv/app.done: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install --constraint constraints.txt --editable .
+# Hashes are checked for all packages but torch, whose build (CPU, CUDA) depends on the machine.
+.venv/app.done: pyproject.toml constraints.txt requirements.lock | .venv/bin/python
+	$(PIP) install --require-hashes --no-deps --requirement requirements.lock
+	$(PIP) install --constraint constraints.txt torch
+	$(PIP) install --no-build-isolation --no-deps --editable .
 	@touch $@
 
-.venv/test.done: pyproject.toml constraints.txt | .venv/bin/python
-	$(PIP) install --constraint constraints.txt --editable '.[test]'
-	@touch $@ .venv/app.done
+.venv/test.done: .venv/app.done
+	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[test]'
+	@touch $@
+
+# Writes requirements.lock; needs uv.
+lock:
+	echo torch | uv pip compile pyproject.toml --group lock --constraint constraints.txt --excludes - --universal \
+		--generate-hashes --no-annotate --custom-compile-command 'make lock' --quiet --output-file requirements.lock
 
 clean:
 	rm -rf .venv build dist

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from bsc_core.config import make_config
 
@@ -26,6 +27,36 @@ def test_every_package_of_the_default_install_is_listed_with_its_license():
     assert {"torch", "numpy", "streamlit"} <= names
     assert names - script["listed"]() == set()
     assert "| not stated |" not in script["PAGE"].read_text(encoding="utf-8")
+
+
+def test_every_package_of_the_default_install_has_hashes():
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.findall(r"^([\w.-]+)==(\S+)(.*(?:\\\n    --hash=sha256:[0-9a-f]{64}.*)+)$", lock, re.MULTILINE)
+    assert len(entries) == len(re.findall(r"^[^# ]", lock, re.MULTILINE))
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    versions = {canonicalize_name(name): version for name, version in pins.items()}
+    assert all(versions.get(name, version) == version for name, version, _ in entries)
+    script = runpy.run_path(str(ROOT / "docs" / "make_licenses.py"))
+    needed = {name for name in script["packages"]() if not name.startswith(("nvidia-", "cuda-", "triton"))} - {"torch"}
+    assert {*needed, "hatchling", "editables"} <= {name for name, _, _ in entries}
+    assert "//" not in lock  # no address of an index
+
+
+@pytest.mark.parametrize(
+    ("packages", "status", "text"),
+    [
+        ([], 0, "No database of advisories can be reached"),
+        ([{"name": "a", "skip_reason": "Dependency not found"}], 0, "No database of advisories can be reached"),
+        ([{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "x"}], 0, "1 package checked"),
+        ([{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": []}]}], 0, "a 1: X-1, no fix yet"),
+        ([{"name": "a", "version": "1", "vulns": [{"id": "X-1", "fix_versions": ["2"]}]}], 1, "a 1: X-1, fixed in 2"),
+    ],
+)
+def test_the_audit_fails_for_a_vulnerability_with_a_fix_only(packages, status, text):
+    script = runpy.run_path(str(ROOT / ".ci" / "audit.py"))
+    lines, code = script["summarize"]({"dependencies": packages})
+    assert code == status
+    assert text in "\n".join(lines)
 
 
 def test_every_loss_is_in_every_table():
