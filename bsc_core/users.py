@@ -23,14 +23,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from bsc_core.config import RunConfig
 from bsc_core.config.messages import first_problem
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write, folder_bytes
+from bsc_core.files import as_json, atomic_write, folder_bytes, read_regular
 from bsc_core.runs import Run, RunStore
 
 USERS_FILE = "users.toml"
 AUDIT_FILE = "audit.jsonl"
 ACCESS = "access"  # name of the JSON document with the owner of a run and the users it is shared with
 SHARED = "BSC_SHARED"  # environment variable: runs folder of a shared app, with its file of users
-USER_HEADER = "X-Bsc-User"  # request header with the name of the signed-in user; set by the server only
+USER_HEADER = "X-Bsc-User"  # request header with `User.signed_in_as`; set by the server only
 EVERYONE = "*"
 WEEK = 7 * 24 * 3600.0  # seconds
 _KEY_BYTES = 32
@@ -74,6 +74,11 @@ class User(BaseModel):
     def may_launch(self) -> bool:
         """Whether the user may import data and launch runs."""
         return self.role != "student"
+
+    @property
+    def signed_in_as(self) -> str:
+        """Name and a digest of the key or email address, so that a session ends when the user gets another one."""
+        return f"{self.name}:{key_hash(f'{self.key_sha256} {self.email}')}"
 
 
 class Access(BaseModel):
@@ -170,6 +175,12 @@ def user_with_key(users: Iterable[User], key: str) -> User | None:
     """Return the user with this secret key; None if there is none."""
     digest = key_hash(key)
     return next((user for user in users if user.key_sha256 and hmac.compare_digest(user.key_sha256, digest)), None)
+
+
+def signed_in_user(users: Mapping[str, User], header: str) -> User | None:
+    """Return the user whom the server named in a request; None if they were removed or got another key since."""
+    user = users.get(header.partition(":")[0])
+    return user if user is not None and user.signed_in_as == header else None
 
 
 def user_with_email(users: Iterable[User], email: str) -> User | None:
@@ -311,8 +322,8 @@ def _deleted_runs(store: RunStore, user: User) -> list[Run]:
 def dataset_access(folder: Path) -> Access:
     """Return the owner of an uploaded dataset and who else may read it; without a document, the app's owner."""
     try:
-        return Access.model_validate(json.loads((folder / f"{ACCESS}.json").read_bytes()))
-    except (OSError, ValueError):
+        return Access.model_validate(json.loads(read_regular(folder / f"{ACCESS}.json")))
+    except (OSError, ValueError, RecursionError):
         return Access()
 
 

@@ -31,6 +31,7 @@ from bsc_core.users import (
     remove_user,
     run_access,
     share_run,
+    signed_in_user,
     user_with_email,
     user_with_key,
     write_audit,
@@ -63,6 +64,7 @@ def test_a_key_is_shown_once_and_stored_as_its_hash(tmp_path: Path) -> None:
 
 def test_a_new_key_replaces_the_old_one_and_keeps_the_quota(tmp_path: Path) -> None:
     first = add_user(tmp_path, "ben", "member")
+    before = read_users(tmp_path)["ben"].signed_in_as
     file = tmp_path / USERS_FILE
     file.write_text(file.read_text() + "\n[users.ben.quota]\nactive_runs = 1\n")
     second = add_user(tmp_path, "ben", "student")
@@ -70,6 +72,11 @@ def test_a_new_key_replaces_the_old_one_and_keeps_the_quota(tmp_path: Path) -> N
     assert first is not None
     assert second is not None
     assert user_with_key(users.values(), first) is None
+    assert signed_in_user(users, before) is None  # open pages of the old key stop working
+    assert signed_in_user(users, users["ben"].signed_in_as) == users["ben"]
+    assert first not in before
+    for header in ("", "ben", "ben:", "eva:x"):
+        assert signed_in_user(users, header) is None
     assert users["ben"].role == "student"
     assert users["ben"].quota == Quota(active_runs=1)
     remove_user(tmp_path, "ben")

@@ -292,7 +292,7 @@ class SignIn:
                 return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "Sign in first."})
             response = PlainTextResponse("Students cannot upload files.", 403) if user else self._page(scope, email)
             return await response(scope, receive, send)
-        MutableHeaders(scope=scope)[USER_HEADER] = user.name
+        MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
         return await self.app(scope, receive, send)
 
     def _user(self, cookies: Mapping[str, str]) -> tuple[User | None, str | None]:

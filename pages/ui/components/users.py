@@ -27,6 +27,7 @@ from bsc_core.users import (
     dataset_access,
     read_users,
     run_access,
+    signed_in_user,
     write_audit,
     write_dataset_access,
 )
@@ -45,10 +46,10 @@ def is_shared() -> bool:
 
 
 def current_user() -> User:
-    """Return the user of this session; ends the script if they were removed since they signed in."""
+    """Return the user of this session; ends the script if they were removed or got a new key."""
     if not is_shared():
         return OWNER
-    user = _users().get(st.context.headers.get(USER_HEADER) or "")
+    user = signed_in_user(_users(), st.context.headers.get(USER_HEADER) or "")
     if user is None:
         st.error("You are no longer a user of this app. Ask its owner for a new link.", icon=":material/lock:")
         st.stop()
