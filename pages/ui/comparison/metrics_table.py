@@ -39,7 +39,8 @@ def draw_intervals(view: ComparisonView) -> None:
     display.figure(figure, alt=alt, name=f"compare.intervals.{view.metric}", data=table)
     for setting in view.others:
         verdict = verdicts[setting.key].replace("yes, ", "significantly ", 1)
-        st.caption(f"**{setting.name}** compared with {view.base.name}: {verdict}")
+        name, base = display.escaped(setting.name), display.escaped(view.base.name)
+        st.caption(f"**{name}** compared with {base}: {display.escaped(verdict)}")
 
 
 def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:

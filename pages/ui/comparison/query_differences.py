@@ -32,9 +32,10 @@ def draw(view: ComparisonView) -> None:
     try:
         changes = settings.query_changes(view.base, other, view.split, view.metric)
     except BscError as error:
-        st.caption(f"Wins and losses are not available: {str(error).removeprefix('comparison: ')}")
+        reason = display.escaped(str(error).removeprefix("comparison: "))
+        st.caption(f"Wins and losses are not available: {reason}")
         return
-    st.caption(summary_sentence(changes, view, other))
+    st.caption(display.escaped(summary_sentence(changes, view, other)))
     selected = select_changes(changes, order or "all")
     if not len(selected):
         st.caption("There are no such queries or pairs.")
@@ -140,7 +141,7 @@ def _data(setting: Setting) -> DatasetSplits | None:
     try:
         return run_data.load_splits(setting.runs[0])
     except BscError as error:
-        st.caption(f"The texts cannot be shown: {error}")
+        st.caption(f"The texts cannot be shown: {display.escaped(str(error))}")
         return None
 
 

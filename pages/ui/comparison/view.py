@@ -103,7 +103,7 @@ def _draw_best_and_last(view: ComparisonView) -> None:
     rows = best_and_last(view)
     if rows:
         seeds = ", mean over seeds" if any(len(setting.runs) > 1 for setting in view.settings) else ""
-        st.header(f"Best and last epoch: {view.metric} on {view.split}{seeds}", anchor=False)
+        st.header(display.escaped(f"Best and last epoch: {view.metric} on {view.split}{seeds}"), anchor=False)
         st.dataframe(rows, hide_index=True, key="runs.compare.best", alt="Best and last epoch of each setting")
 
 

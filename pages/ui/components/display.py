@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     Table = pd.DataFrame | Sequence[Mapping[str, Any]]
+
+MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
 
 
 def figure(
@@ -153,6 +156,15 @@ def show_errors(*, stop: bool = True) -> Iterator[None]:
         error_box(error)
         if stop:
             st.stop()
+
+
+def escaped(text: str) -> str:
+    """Return a text on one line with Markdown's characters escaped, for an element that renders Markdown.
+
+    Names of runs and datasets, parameters of links and messages about files contain what their authors wrote. An image
+    in one would be requested from its server.
+    """
+    return MARKDOWN.sub(r"\\\g<0>", formatting.printable(" ".join(text.split())))
 
 
 def plain_text(label: str, value: str) -> None:

@@ -101,7 +101,7 @@ def _bar(names: Sequence[str]) -> Context:
             else:
                 url.report(name, f"The {name} {url.shorten(st.query_params[name])} was not found; select another one.")
             if name == "dataset" and context[name] not in data_cache.SAMPLES:
-                st.caption(choices[context[name]].label)
+                st.caption(display.escaped(choices[context[name]].label))
     _write_choices({name: context[name] for name in existing})
     return saved_context()
 

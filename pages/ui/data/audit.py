@@ -95,7 +95,7 @@ def _switch(key: str, data: DatasetSplits, finding: AuditFinding, number: int) -
         help=f"Adds `{name}` to `data.filters` of this dataset. Batches, later runs and exports leave these rows out. "
         "The file is not changed.",
     )
-    st.caption(effect)
+    st.caption(display.escaped(effect))
 
 
 def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tuple[str, bool]:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from bsc_core.batching.plan import NEED_VECTORS
 from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig, make_config
 from bsc_core.config.reading import put
-from pages.ui.components import config_form, data_cache, page_layout
+from pages.ui.components import config_form, data_cache, display, page_layout
 from pages.ui.new_run import config_summary, encoder_picker, loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE, draw_fields
@@ -92,7 +92,7 @@ def draw_form(summary: DataSummary) -> None:
             sentence = f"{describe(values[section])}{_swept_fields(section)}"
         except ValueError:
             sentence = f"{section.capitalize()}: a setting is invalid"
-        with st.expander(sentence, key=f"{PAGE}.open.{section}"):
+        with st.expander(display.escaped(sentence), key=f"{PAGE}.open.{section}"):
             draw()
 
 

@@ -49,7 +49,7 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
     if runs > 1:
         st.caption(f"The first of {formatting.plural(runs, 'run')}:")
     lines = [*config_summary.plan_sentences(config, summary), encoder_picker.waiting_sentence(config)]
-    st.markdown("\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), 1)))
+    st.markdown("\n".join(f"{number}. {display.escaped(line)}" for number, line in enumerate(filter(None, lines), 1)))
     if applied := applied_sentence(data.train):
         st.markdown(f":material/rule: {applied}.")
     for warning in config_summary.config_warnings(config, summary):
@@ -62,7 +62,7 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
 
 def _draw_warning(warning: config_summary.ConfigWarning) -> None:
     """Draw a warning and, where there is one, the button that sets the usual value."""
-    text = f":orange[:material/info:] {warning.text}"
+    text = f":orange[:material/info:] {display.escaped(warning.text)}"
     if not warning.key:
         st.markdown(text)
         return

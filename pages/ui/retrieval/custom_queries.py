@@ -119,7 +119,7 @@ def _draw_summary(search: Search, queries: QuerySet, answers: Answers) -> None:
         missing = formatting.plural(answers.missing, "relevant document is", "relevant documents are")
         st.caption(f"{missing} not in the corpus and counted as not retrieved.")
     if queries.rejected:
-        first = "; ".join(rejection.sentence() for rejection in queries.rejected[:3])
+        first = display.escaped("; ".join(rejection.sentence() for rejection in queries.rejected[:3]))
         st.caption(f"{formatting.plural(len(queries.rejected), 'row')} left out: {first}.")
 
 

@@ -204,7 +204,8 @@ def draw_results(search: Search, query: str) -> None:
     """Draw the results of the typed query, or of a win and a loss from the data."""
     examples = example_queries(search)
     if query.strip():
-        st.caption(_summary(_draw_query(search, query, "answers", TOP), single=search.single))
+        results = _draw_query(search, query, "answers", TOP)
+        st.caption(display.escaped(_summary(results, single=search.single)))
     elif not examples:
         st.caption(f"No {search.split} pair is positive, so there is no example query. Type a query above.")
     for title, example in {} if query.strip() else examples.items():

@@ -92,7 +92,7 @@ def _draw_overview(run: Run, status: RunStatus) -> None:
             figure = curves.metric_curve({run.id: [rows]}, name, colors=theme.run_colors([run.id]))
             display.figure(figure, alt=f"{name} by epoch", name=f"dev.{run.id}")
     if applied := (run.read_json("result") or {}).get("decisions"):
-        st.caption(f"{applied}.")
+        st.caption(f"{display.escaped(str(applied))}.")
     _draw_metrics(run)
 
 

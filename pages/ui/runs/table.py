@@ -134,7 +134,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     )
     shared = run_settings.equal_settings(settings)
     if shared and len(runs) > 1:
-        st.caption(f"Equal in all {len(runs):,} runs: {shared}")
+        st.caption(f"Equal in all {len(runs):,} runs: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
 

@@ -1,0 +1,113 @@
+"""Markup in names, links and data files: pages show it as text, and no page contains an image or a link of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from markdown_it import MarkdownIt
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Block, Element
+
+from bsc_core.runs import Run, RunStore
+from tests.helpers.pages import open_page
+from tests.pages.conftest import finished, one_scan_for_components, runs, trained  # noqa: F401
+
+IMAGE = "![boom](http://evil.example/x.png)"
+NASTY = f"{IMAGE} [press](http://evil.example) :red[red] $x$ <b>b</b> _i_ `c` =1+1 \x1b[31m\u202e"
+PLAIN_KINDS = ("text", "code", "arrow_data_frame", "table", "plotly_chart", "vega_lite_chart", "bidi_component")
+PLAIN_FIELDS = ("options", "default", "value", "id", "queryString", "url", "placeholder", "rawValue", "rawValues")
+MARKDOWN_OPTIONS = ("radio", "button_group")  # elements whose options are Markdown
+PAGES = ("start", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
+
+
+def markdown_texts(block: Any) -> Iterator[str]:
+    """Every text of a page that the browser renders as Markdown, and those that might be."""
+    for child in block.children.values():
+        if isinstance(child, Block):
+            yield from strings(MessageToDict(child.proto) if child.proto is not None else {}, ())
+            yield from markdown_texts(child)
+        elif isinstance(child, Element) and child.type not in PLAIN_KINDS:
+            plain = tuple(name for name in PLAIN_FIELDS if name != "options" or child.type not in MARKDOWN_OPTIONS)
+            yield from strings(MessageToDict(child.proto), plain)
+
+
+def strings(value: Any, plain: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if part[0] not in plain:
+            yield from strings(part[1], plain)
+
+
+def rendered(text: str) -> bool:
+    """Whether Markdown makes an image, a link or colored text of the hostile one."""
+    tokens = [one for token in MarkdownIt().parse(text) for one in token.children or ()]
+    links = any("evil.example" in str(one.attrs) for one in tokens if one.type in ("image", "link_open"))
+    return links or ":red[red]" in text
+
+
+def check_page(app: AppTest) -> None:
+    assert not app.exception
+    texts = list(markdown_texts(app._tree))
+    assert texts
+    assert [text for text in texts if rendered(text)] == []
+
+
+def test_the_check_finds_markup() -> None:
+    assert rendered(f"a **b** {IMAGE}")
+    assert rendered("[x](http://evil.example)")
+    assert not rendered(r"\!\[boom\]\(http://evil.example\)")
+
+
+LINKS: dict[str, tuple[str, ...]] = {
+    "start": ("dataset", "encoder", "run"),
+    "learn": ("source", "preset", "temperature", "typed", "dataset", "cell", "compare"),
+    "lessons": ("lesson", "done", "answer"),
+    "data": ("dataset", "encoder"),
+    "batches": ("dataset", "encoder", "run", "batches.strategies", "batches.strategy", "batches.seed", "batches.part"),
+    "train": ("preset", "name", "encoder.name", "loss.name", "loss.mask_guide", "data.train", "sweep.loss.temperature"),
+    "runs": ("run", "group", "compare", "runs.search", "runs.part"),
+    "embeddings": ("run", "encoder", "embeddings.color", "embeddings.way"),
+    "retrieval": ("run", "encoder", "retrieval.query", "retrieval.part", "q"),
+    "findings": ("findings.claim", "claim", "findings.paper", "findings.verdict"),
+}
+
+
+@pytest.mark.parametrize("page", LINKS)
+def test_a_link_with_markup_shows_it_as_text(page: str, runs: RunStore) -> None:  # noqa: F811
+    check_page(open_page(page, **dict.fromkeys(LINKS[page], NASTY)))
+
+
+@pytest.fixture
+def named(finished: Run, runs: RunStore) -> Run:  # noqa: F811
+    """A run and a dataset all of whose names, settings, messages and texts look like markup."""
+    folder = runs.uploads_folder / "pairs-000000"
+    folder.mkdir(parents=True)
+    lines = [f"{NASTY} {number}\t{NASTY} answer {number}\t{number % 2}" for number in range(20)]
+    lines.append(f"\t{NASTY}\t{NASTY}")
+    (folder / f"{IMAGE.replace('/', '_')}.tsv").write_text(
+        "\n".join([f"{NASTY} q\t{NASTY} d\t{NASTY} l", *lines]) + "\n", encoding="utf-8"
+    )
+    data = {
+        "train": str(folder / f"{IMAGE.replace('/', '_')}.tsv"),
+        "dev_size": 0.4,
+        "columns": {"query": f"{NASTY} q", "document": f"{NASTY} d", "label": f"{NASTY} l"},
+    }
+    (folder / "dataset.json").write_text(json.dumps({"label": NASTY, "data": data}), encoding="utf-8")
+    config = json.loads((finished.folder / "config.json").read_text())
+    config |= {"name": NASTY, "group": NASTY}
+    (finished.folder / "config.json").write_text(json.dumps(config))
+    finished.update_status(message=NASTY, state="failed")
+    for name in ("after", "before"):
+        path = finished.folder / "evaluation" / f"{name}.json"
+        path.write_text(path.read_text().replace('"dev"', json.dumps(f"dev {NASTY}")))
+    return finished
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_and_texts_with_markup_are_shown_as_text(named: Run, page: str) -> None:
+    check_page(open_page(page, run=named.id, dataset="pairs-000000", encoder="static"))
