@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the test processes use the core
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # child processes import compiled modules
 os.environ |= {  # Ray reads these once in a process
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # all on loopback
     "RAY_USAGE_STATS_ENABLED": "0",
