@@ -18,14 +18,13 @@ from bsc_core.users import add_user
 from pages.ui.server import KEY_COOKIE
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
+from tests.hostile import nginx
 from tests.hostile.test_requests import WEBSOCKET
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hosting.md"
 HOST = "lab.example"
 
-pytestmark = pytest.mark.skipif(
-    not (shutil.which("nginx") and shutil.which("openssl")), reason="needs nginx and openssl"
-)
+pytestmark = pytest.mark.skipif(not (nginx.executable() and shutil.which("openssl")), reason="needs nginx and openssl")
 
 
 class Proxy:
@@ -64,7 +63,7 @@ class Proxy:
         )
         self.context = ssl.create_default_context(cafile=str(certificate))
         self._process = subprocess.Popen(
-            ["nginx", "-p", str(folder), "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf"]
+            [str(nginx.executable()), "-p", str(folder), "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf"]
         )
         wait_until(self._responds, f"nginx does not respond: {self.errors()}")
 
