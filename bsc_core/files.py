@@ -6,7 +6,9 @@ import math
 import os
 import secrets
 import shutil
+import stat
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+MAX_BYTES = 512 * 2**20  # of a document or of metrics in a run folder
+MAX_RATIO, RATIO_ABOVE = 200, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
 
 
 def as_json(value: Any, indent: int | None = None) -> bytes:
@@ -80,6 +84,34 @@ def has_locks(path: Path) -> bool:
 def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write named arrays to an .npz file, atomically."""
     atomic_write(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # the stub's allow_pickle
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        OSError: It does not exist or may not be read.
+        ValueError: It is a folder, a pipe, or a device, which may block or never end; or it is too large.
+    """
+    check_regular(path)
+    return path.read_bytes()
+
+
+def check_regular(path: Path, start_byte: int = 0) -> None:
+    """Check that a path is a regular file of a size that can be read from a byte on. Raises as `read_regular`."""
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise ValueError("not a regular file")
+    if facts.st_size - start_byte > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES // 2**20} MiB")
+
+
+def check_arrays(path: Path) -> None:
+    """Check that an .npz file does not hold far more data than its size. Raises ValueError, zipfile.BadZipFile."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(entry.file_size for entry in archive.infolist())
+    if size > max(RATIO_ABOVE, MAX_RATIO * path.stat().st_size):
+        raise ValueError(f"its arrays have more than {MAX_RATIO} times its size")
 
 
 def error_reason(error: Exception) -> str:

@@ -28,7 +28,7 @@ from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ModelError, RunError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write, sync
+from bsc_core.files import as_json, atomic_write, check_regular, read_regular, sync
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
@@ -270,7 +270,7 @@ class Run:
     def status(self) -> RunStatus:
         """Return the last written status; an unreadable status is returned as lost, with the reason in `error`."""
         try:
-            return status_from_json((self.folder / "status.json").read_bytes())
+            return status_from_json(read_regular(self.folder / "status.json"))
         except (OSError, ValueError) as error:
             return RunStatus(state="lost", error=f"run {self.id}: status.json cannot be read ({error})")
 
@@ -325,6 +325,12 @@ class Run:
         """
         if not self.metrics_file.exists():
             return [], start_byte
+        try:
+            check_regular(self.metrics_file, start_byte)
+        except ValueError as error:
+            raise RunError(
+                f"run {self.id}: metrics.jsonl cannot be read ({error}); restore it, or launch the run again"
+            ) from None
         with self.metrics_file.open("rb") as file:
             file.seek(start_byte)
             lines, _, _ = file.read().rpartition(b"\n")
@@ -373,7 +379,7 @@ class Run:
 
     def log_tail(self, lines: int = 50) -> list[str]:
         """Return the last non-empty lines of the log, oldest first; a progress bar is one line, with its last state."""
-        if not self.log_file.exists():
+        if not self.log_file.is_file():
             return []
         with self.log_file.open("rb") as file:
             file.seek(max(0, self.log_file.stat().st_size - _TAIL_BYTES))
@@ -398,7 +404,7 @@ class Run:
         if not path.exists() and name in PREVIOUS_NAMES:
             path = self._inside(PREVIOUS_NAMES[name], ".json")
         try:
-            return _parse(path.read_bytes(), schema) if path.exists() else None
+            return _parse(read_regular(path), schema) if path.exists() else None
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: {path.name} is damaged ({error}); restore it, or launch the run again"
@@ -424,9 +430,12 @@ class Run:
         Raises RunError if the file is damaged.
         """
         path = self._inside(name, ".npy")
+        if not path.exists():
+            return None
         try:
-            return np.load(path, mmap_mode="r", allow_pickle=False) if path.exists() else None
-        except (ValueError, EOFError):
+            check_regular(path, path.stat().st_size)  # a mapped file may be larger than the memory
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, OverflowError, SyntaxError):
             raise RunError(f"run {self.id}: {path.name} is damaged; launch the run again") from None
 
     def embeddings(self, name: str) -> NDArray[Any] | None:

@@ -28,12 +28,14 @@ from bsc_core.batching.strategies.words import words
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
 from bsc_core.errors import FileFormatError, InputError, PathError
-from bsc_core.files import save_arrays
+from bsc_core.files import check_arrays, save_arrays
 from bsc_core.types import Ids, Progress, Vectors
 
 # Raised by NumPy for a file that is not .npz, truncated, or has other arrays.
-UNREADABLE = (ValueError, TypeError, AttributeError, KeyError, EOFError, OSError, zipfile.BadZipFile, InputError)
-
+UNREADABLE = (
+    *(ValueError, TypeError, AttributeError, KeyError, EOFError, OSError, MemoryError, zipfile.BadZipFile),
+    InputError,
+)
 
 CONFLICT_ARRAYS = {"own": "ids", "asker": "query_id", "answers": "positives", "starts": "starts"}
 """Names of the stored arrays, and the fields of `Conflicts` that they hold."""
@@ -134,6 +136,7 @@ class BatchPlan:
         if not path.is_file():
             raise PathError(f"{path}: no such batch plan; build it again")
         try:
+            check_arrays(path)
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 order, groups, keep_groups = arrays["order"], arrays["groups"], bool(arrays["keep_groups"])
                 facts = json.loads(str(arrays["facts"])) if "facts" in arrays else {}

@@ -19,7 +19,7 @@ from bsc_core.batching.plan import UNREADABLE, BatchPlan
 from bsc_core.config import BatchingConfig
 from bsc_core.data import PairDataset
 from bsc_core.errors import FileFormatError
-from bsc_core.files import save_arrays
+from bsc_core.files import check_arrays, save_arrays
 from bsc_core.types import Ids, Vectors
 
 HARDNESS_ARRAYS = {
@@ -98,6 +98,7 @@ class PlanStats:
     def load(cls, path: Path) -> PlanStats:
         """Load a file written by `save`. Raises FileFormatError for another file."""
         try:
+            check_arrays(path)
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 columns = {name: arrays[name] for name in arrays.files}
             facts = json.loads(str(columns["facts"]))

@@ -25,7 +25,7 @@ from bsc_core.config.section import json_with_previous_names
 from bsc_core.encoders import save_model
 from bsc_core.encoders.lora import lora_state
 from bsc_core.errors import CheckpointError, DataError
-from bsc_core.files import atomic_folder
+from bsc_core.files import atomic_folder, check_regular, read_regular
 from bsc_core.training.loop.trainer import StepReport, Trainer, TrainerState
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
         CheckpointError: A file is damaged, or the checkpoint is of another config.
     """
     try:
-        progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
+        progress = json.loads(read_regular(folder / PROGRESS))
         stored = progress.get("config_fingerprint", progress.get(PREVIOUS_FINGERPRINT, ""))
         if fingerprints and stored not in ("", *fingerprints):
             raise CheckpointError(
@@ -190,6 +190,7 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
             _check_files(folder, progress["files"])
         else:
             _check_weights(folder / "model")
+            check_regular(folder / "state.pt")
         state: dict[str, Any] = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
         memory = state["memory"]
         return Checkpoint(

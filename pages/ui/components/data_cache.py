@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -18,6 +19,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
 from bsc_core.errors import InputError
+from bsc_core.files import read_regular
 from bsc_core.presets.sample_data import sample_config, sample_nli_config
 from bsc_core.runs import RunStore, parent_run_id
 from bsc_core.users import UserRuns, dataset_access
@@ -72,9 +74,11 @@ def datasets() -> dict[str, DatasetChoice]:
     for path in files:
         access = dataset_access(path.parent)
         if access.may_read(user):
-            key, values = path.parent.name, json.loads(path.read_text(encoding="utf-8"))
-            data = DataConfig.model_validate(values["data"])
-            choices[key] = DatasetChoice(key, values["label"], data, access.may_change(user))
+            key = path.parent.name
+            with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # a damaged one is not offered
+                values = json.loads(read_regular(path))
+                data = DataConfig.model_validate(values["data"])
+                choices[key] = DatasetChoice(key, str(values["label"]), data, access.may_change(user))
     return choices
 
 

@@ -1,0 +1,234 @@
+"""Tampered run folders and checkpoints: each part has its stated outcome in limited memory, and no code is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.hostile.test_files import MAX_BYTES
+from tests.hostile.test_models import EXECUTED, RunsCode
+
+ROOT = Path(__file__).parents[2]
+READER = Path(__file__).with_name("read_runs.py")
+SOURCE = ROOT / "tests" / "fixtures" / "previous_version" / "runs" / "20261101-100000-finished-0001"
+CHECKPOINT = "checkpoints/step-000012"
+GIGABYTES_100 = 100 * 10**9
+
+Change = Callable[[Path], object]
+
+
+def write(name: str, data: bytes) -> Change:
+    return lambda run: (run / name).write_bytes(data)
+
+
+def replaced(name: str, create: Callable[[Path], object]) -> Change:
+    """Remove a file and create something else in its place."""
+
+    def change(run: Path) -> None:
+        (run / name).unlink()
+        create(run / name)
+
+    return change
+
+
+def link(name: str, target: str) -> Change:
+    return replaced(name, lambda path: path.symlink_to(target))
+
+
+def pipe(name: str) -> Change:
+    return replaced(name, os.mkfifo)
+
+
+def folder(name: str) -> Change:
+    return replaced(name, Path.mkdir)
+
+
+def endless(name: str) -> Change:
+    """A sparse file: no bytes on the disk, 100 GB when it is read."""
+    return replaced(name, lambda path: (path.touch(), os.truncate(path, GIGABYTES_100)))
+
+
+def edit(name: str, **values: object) -> Change:
+    def change(run: Path) -> None:
+        content = json.loads((run / name).read_text(encoding="utf-8"))
+        (run / name).write_text(json.dumps(content | values), encoding="utf-8")
+
+    return change
+
+
+def array(header: dict[str, Any]) -> Change:
+    """An array of vectors whose header has other facts than its data."""
+
+    def create(path: Path) -> None:
+        with path.open("wb") as file:
+            facts = {"descr": "<f4", "fortran_order": False, "shape": (1, 1)} | header
+            np.lib.format.write_array_header_1_0(file, facts)
+            file.write(bytes(8))
+
+    return replaced("embeddings_after.npy", create)
+
+
+def objects(name: str) -> Change:
+    """A pickle that runs code in an array, or in an archive of arrays."""
+
+    def create(path: Path) -> None:
+        code = np.array([RunsCode(path.parents[len(Path(name).parts)] / EXECUTED)], dtype=object)
+        if path.suffix == ".npy":
+            np.save(path, code, allow_pickle=True)
+        else:
+            np.savez(path, order=code, groups=code, keep_groups=code)
+
+    return replaced(name, create)
+
+
+def zeros(path: Path) -> None:
+    """A plan of 64 MB of zeros in 64 KB."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("order.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": (16_000_000,)})
+        file.write(bytes(64_000_000))
+
+
+def no_list_of_files(change: Change) -> Change:
+    """Also remove the sizes and digests of the checkpoint's files, as in checkpoints of earlier versions."""
+
+    def changed(run: Path) -> None:
+        change(run)
+        progress = json.loads((run / CHECKPOINT / "progress.json").read_text())
+        progress.pop("files", None)
+        (run / CHECKPOINT / "progress.json").write_text(json.dumps(progress))
+
+    return changed
+
+
+def pickled_state(run: Path) -> None:
+    (run / CHECKPOINT / "state.pt").write_bytes(pickle.dumps(RunsCode(run.parent / EXECUTED)))
+
+
+def saved_code(run: Path) -> None:
+    torch.save({"optimizer": RunsCode(run.parent / EXECUTED)}, run / CHECKPOINT / "state.pt")
+
+
+NESTED = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+UNREADABLE = "none of its 1 checkpoint(s) can be read"
+CASES: dict[str, tuple[Change, str, str]] = {
+    # what is changed, the part that is read, and its outcome
+    "unchanged": (lambda run: None, "status", "done"),
+    "unchanged-plan": (lambda run: None, "plan", ""),
+    "unchanged-checkpoint": (lambda run: None, "checkpoint", "12"),
+    "status-pipe": (pipe("status.json"), "status", "not a regular file"),
+    "status-folder": (folder("status.json"), "status", "not a regular file"),
+    "status-device": (link("status.json", "/dev/zero"), "status", "not a regular file"),
+    "status-loop": (link("status.json", "status.json"), "status", "cannot be read"),
+    "status-outside": (link("status.json", "/etc/passwd"), "status", "cannot be read"),
+    "status-endless": (endless("status.json"), "status", "more than 512 MiB"),
+    "status-nested": (write("status.json", NESTED), "status", "cannot be read"),
+    "status-state": (edit("status.json", state="finished"), "status", "cannot be read"),
+    "status-number": (edit("status.json", created="now"), "status", "cannot be read"),
+    "status-markup": (edit("status.json", message="<script>alert(1)</script>"), "status", "done"),
+    "config-pipe": (pipe("config.json"), "listed", "False"),
+    "config-device": (link("config.json", "/dev/zero"), "listed", "False"),
+    "config-outside": (link("config.json", "/etc/passwd"), "config", "config.json is damaged"),
+    "config-endless": (endless("config.json"), "config", "more than 512 MiB"),
+    "config-nested": (write("config.json", NESTED), "config", "is damaged"),
+    "config-key": (edit("config.json", code="import os"), "config", "code"),
+    "config-utf16": (write("config.json", '{"data": {}}'.encode("utf-16")), "config", "is damaged"),
+    "metrics-pipe": (pipe("metrics.jsonl"), "metrics", "not a regular file"),
+    "metrics-device": (link("metrics.jsonl", "/dev/zero"), "metrics", "not a regular file"),
+    "metrics-endless": (endless("metrics.jsonl"), "metrics", "more than 512 MiB"),
+    "metrics-zeros": (write("metrics.jsonl", bytes(1000) + b"\n"), "metrics", "is damaged"),
+    "metrics-kind": (write("metrics.jsonl", b'{"kind": "step"}\n'), "metrics", "has no step"),
+    "metrics-negative": (write("metrics.jsonl", b'{"kind": "step", "step": -1}\n'), "metrics", "is damaged"),
+    "log-pipe": (lambda run: os.mkfifo(run / "log.txt"), "log", "0 lines"),
+    "log-device": (lambda run: (run / "log.txt").symlink_to("/dev/zero"), "log", "0 lines"),
+    "log-binary": (write("log.txt", bytes(range(256)) * 100), "log", "lines"),
+    "result-pipe": (pipe("result.json"), "result", "not a regular file"),
+    "result-list": (write("result.json", b"[1]"), "result", "is damaged"),
+    "after-device": (link("evaluation/after.json", "/dev/urandom"), "after", "not a regular file"),
+    "after-texts": (write("evaluation/after.json", b'{"dev": {"mrr": "high"}}'), "after", "is damaged"),
+    "vectors-pipe": (pipe("embeddings_after.npy"), "vectors", "is damaged"),
+    "vectors-device": (link("embeddings_after.npy", "/dev/zero"), "vectors", "is damaged"),
+    "vectors-code": (objects("embeddings_after.npy"), "vectors", "is damaged"),
+    "vectors-huge": (array({"shape": (10**12, 384)}), "vectors", "is damaged"),
+    "vectors-negative": (array({"shape": (-1, 4)}), "vectors", "is damaged"),
+    "vectors-type": (array({"descr": "|O"}), "vectors", "is damaged"),
+    "vectors-expression": (
+        write("embeddings_after.npy", b"\x93NUMPY\x01\x00\x20\x00__import__('os').getcwd() ######\n"),
+        "vectors",
+        "is damaged",
+    ),
+    "vectors-cut": (write("embeddings_after.npy", b"\x93NUMPY"), "vectors", "is damaged"),
+    "plan-pipe": (pipe("plans/epoch-001.npz"), "plan", "no such batch plan"),
+    "plan-code": (objects("plans/epoch-001.npz"), "plan", "not a batch plan"),
+    "plan-zeros": (replaced("plans/epoch-001.npz", zeros), "plan", "more than 200 times its size"),
+    "plan-text": (write("plans/epoch-001.npz", b"order"), "plan", "not a batch plan"),
+    "plan-other": (
+        replaced("plans/epoch-001.npz", lambda path: np.savez(path, order=np.zeros((2, 2)))),
+        "plan",
+        "not a batch plan",
+    ),
+    "access-pipe": (lambda run: os.mkfifo(run / "access.json"), "access", "owner=None shared_with=()"),
+    "access-everyone": (write("access.json", b'{"owner": ["ben"], "shared_with": "*"}'), "access", "owner=None"),
+    "access-outside": (lambda run: (run / "access.json").symlink_to("/etc/passwd"), "access", "owner=None"),
+    "checkpoint-code": (pickled_state, "checkpoint", UNREADABLE),
+    "checkpoint-unlisted-code": (no_list_of_files(pickled_state), "checkpoint", UNREADABLE),
+    "checkpoint-saved-code": (no_list_of_files(saved_code), "checkpoint", UNREADABLE),
+    "checkpoint-pipe": (pipe(f"{CHECKPOINT}/state.pt"), "checkpoint", UNREADABLE),
+    "checkpoint-unlisted-pipe": (no_list_of_files(pipe(f"{CHECKPOINT}/state.pt")), "checkpoint", UNREADABLE),
+    "checkpoint-device": (link(f"{CHECKPOINT}/state.pt", "/dev/zero"), "checkpoint", UNREADABLE),
+    "checkpoint-weights": (write(f"{CHECKPOINT}/model/model.safetensors", bytes(100)), "checkpoint", UNREADABLE),
+    "checkpoint-nested": (write(f"{CHECKPOINT}/progress.json", NESTED), "checkpoint", UNREADABLE),
+    "checkpoint-list": (write(f"{CHECKPOINT}/progress.json", b"[]"), "checkpoint", UNREADABLE),
+    "checkpoint-endless": (endless(f"{CHECKPOINT}/progress.json"), "checkpoint", UNREADABLE),
+    "checkpoint-outside": (
+        edit(f"{CHECKPOINT}/progress.json", files={"../../../../etc/passwd": {"bytes": 1, "sha256": ""}}),
+        "checkpoint",
+        UNREADABLE,
+    ),
+    "checkpoint-progress-pipe": (pipe(f"{CHECKPOINT}/progress.json"), "checkpoint", "None"),
+}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The outcome of every case, read in one separate process."""
+    root = tmp_path_factory.mktemp("runs")
+    for name, (change, _, _) in CASES.items():
+        shutil.copytree(SOURCE, root / name)
+        change(root / name)
+    result = subprocess.run(
+        [sys.executable, str(READER), str(root)],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found | {"log": result.stderr, "executed": list(root.rglob(EXECUTED))}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_tampered_run_has_its_stated_outcome(report: dict[str, Any], name: str) -> None:
+    _, part, expected = CASES[name]
+    outcomes = report["outcomes"][name]
+    assert expected in outcomes[part]
+    for outcome in outcomes.values():  # the other parts are read or refused in a sentence
+        assert "Traceback" not in outcome
+        assert "\n" not in outcome
+
+
+def test_no_run_needs_a_gibibyte_or_executes_code(report: dict[str, Any]) -> None:
+    assert report["bytes"] < MAX_BYTES, report["log"]
+    assert report["executed"] == []
