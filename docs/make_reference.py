@@ -54,6 +54,8 @@ returns `LossParts(total, terms)`. `bsc_core.integrations.sentence_transformers`
 - Losses compute in float32 or better, regardless of autocast.
 - A zero vector has cosine 0 with all other vectors and gradient 0. With column normalization, a column
   whose range or norm is at most 1e-6 of the largest value is 0.
+- The hardest query of the loss lab and of `bsc_core.losses.explain` has the largest loss. Losses that differ by at most
+  1e-6 of it are equal, and the lowest row wins, so that processors and the browser agree.
 
 ## Treatment of the negatives
 
