@@ -14,7 +14,7 @@ import pytest
 from bsc_core import background_task
 from bsc_core.background_task import TaskProgress, read_progress, run_task, start, write_progress
 from bsc_core.errors import ConfigError
-from tests.helpers.waiting import wait_for_task
+from tests.helpers.waiting import wait_for_task, wait_until
 
 TASK = """
 import sys
@@ -96,6 +96,13 @@ def test_a_cancelled_task_has_ended_when_the_call_returns(module: str, tmp_path:
     background_task.cancel(folder)
     assert child.poll() is not None
     assert not psutil.pid_exists(child.pid), "the process is reaped"
+
+
+def test_a_task_that_ends_is_reaped_although_nobody_looks(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    start(folder, module, 1)
+    child = background_task._children[folder].pid
+    wait_until(lambda: not psutil.pid_exists(child), "the process is a zombie")
 
 
 def test_a_process_that_ends_early_is_reported_with_its_log(module: str, tmp_path: Path) -> None:

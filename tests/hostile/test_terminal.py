@@ -1,4 +1,4 @@
-"""Texts of files in the terminal: control characters are shown as escape sequences."""
+"""Texts of files in the terminal, where control characters are shown as escape sequences, and in exported tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from bsc_core.cli import main
+from bsc_core.data.io.export import as_tsv
+from bsc_core.data.io.tables import read_table
 from bsc_core.formatting import printable
 
 CONTROL = [chr(code) for code in (*range(9), 11, 12, 13, *range(14, 32), 127, 0x85, 0x9B, 0x202E, 0x2066)]
@@ -34,3 +36,12 @@ def test_no_command_writes_a_control_character_of_a_file(
     written = printed.out + printed.err
     assert written
     assert not set(written) & set(CONTROL)
+
+
+def test_an_exported_table_keeps_formulas_and_control_characters_unchanged(tmp_path: Path) -> None:
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", "\x1b[31mred", '"a\tb"', "<b>b</b>", "\u202eabc"]
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes(as_tsv({"query": texts, "document": texts[::-1]}))
+    table = read_table(str(path))
+    assert not table.rejected
+    assert table.columns == {"query": texts, "document": texts[::-1]}

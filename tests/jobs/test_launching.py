@@ -18,7 +18,7 @@ from bsc_core.jobs.local.processes import find_process, start_detached
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.supervisor import supervise
 from bsc_core.runs import Run, RunStore
-from tests.helpers.waiting import final_status
+from tests.helpers.waiting import final_status, wait_until
 from tests.jobs import stub_worker
 
 
@@ -28,6 +28,11 @@ def test_a_launched_run_is_executed_by_another_process(start):
     assert (status.state, status.exit_code, status.error) == ("done", 0, None)
     assert run.read_json("result") == {"state": "done", "run": "one"}
     assert run.metrics()[0][0]["pid"] == status.pid != psutil.Process().pid
+
+
+def test_a_detached_process_that_ends_is_reaped_although_nobody_looks(tmp_path):
+    child = start_detached([sys.executable, "-S", "-c", ""], tmp_path / "log.txt", {}).pid
+    wait_until(lambda: not psutil.pid_exists(child), "the process is a zombie")
 
 
 def test_launching_twice_is_one_run(start, store):
