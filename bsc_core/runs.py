@@ -434,9 +434,10 @@ class Run:
             return None
         try:
             check_regular(path, path.stat().st_size)  # a mapped file may be larger than the memory
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+            array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, OverflowError, SyntaxError):
             raise RunError(f"run {self.id}: {path.name} is damaged; launch the run again") from None
+        return array
 
     def embeddings(self, name: str) -> NDArray[Any] | None:
         """Return the (U, D) vectors of all texts `before` or `after` training; None if they do not exist."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,19 @@ def test_a_hostile_model_folder_is_refused_and_runs_no_code(tiny_encoder: Path, 
     assert reason in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / EXECUTED).exists()
+
+
+@pytest.mark.parametrize("name", ["pickled weights", "million layers", "foreign module"])
+def test_a_hostile_model_folder_is_refused_before_the_libraries_are_imported(
+    tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    change, reason = CASES[name]
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    change(tmp_path / "model")
+    for library in ("sentence_transformers", "transformers"):
+        monkeypatch.setitem(sys.modules, library, None)  # importing it fails
+    with pytest.raises(ModelError, match=reason):
+        load_encoder(EncoderConfig(name=str(tmp_path / "model"), max_seq_length=16))
 
 
 def test_the_sizes_of_a_good_model_are_accepted(tiny_encoder: Path) -> None:
