@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,13 @@ def _with_query(app: AppTest, query: dict[str, str]) -> AppTest:
 
 
 def page_text(app: AppTest) -> str:
-    """Return all text on the page outside tables and widgets, one element per line."""
-    return "\n".join(str(element.value) for kind in TEXT_KINDS for element in app.get(kind))
+    """Return all text on the page outside tables and widgets, one element per line, as it is displayed."""
+    return "\n".join(_displayed(str(element.value)) for kind in TEXT_KINDS for element in app.get(kind))
+
+
+def _displayed(text: str) -> str:
+    """Return Markdown without the backslashes of `display.escaped`."""
+    return re.sub(r"\\([\\`*_\[\]!<>~$#|])", r"\1", text)
 
 
 def click(app: AppTest, key: str) -> AppTest:
@@ -67,7 +73,7 @@ def click(app: AppTest, key: str) -> AppTest:
 
 
 def expander_labels(app: AppTest) -> list[str]:
-    return [expander.label for expander in app.expander]
+    return [_displayed(expander.label) for expander in app.expander]
 
 
 def select_preset(app: AppTest, preset: str) -> None:
