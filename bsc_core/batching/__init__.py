@@ -7,6 +7,7 @@ from bsc_core.batching.likely_false_negatives import (
     Reason,
     likely_false_negatives,
     marked_cells,
+    mined_false_negatives,
     nearest_false_negatives,
 )
 from bsc_core.batching.plan import NEED_VECTORS, STRATEGIES, BatchPlan, build_plan, compared_texts
@@ -28,6 +29,7 @@ __all__ = [
     "hardest_negatives",
     "likely_false_negatives",
     "marked_cells",
+    "mined_false_negatives",
     "nearest_false_negatives",
     "plan_collisions",
     "plan_hardness",

@@ -35,17 +35,26 @@ class Reason(StrEnum):
     NEAR_DOCUMENT = "nearly the same document"
     NEAR_QUERY = "nearly the same query"
     CLOSER = "closer than the positive"
+    MINED = "mined as a negative"
 
 
 @dataclass(frozen=True)
 class LikelyFalseNegative:
-    """A pair of a batch that is counted as negative and may be relevant."""
+    """A pair that is counted as negative and may be relevant.
+
+    Attributes:
+        query_row: Row of the query, whose document is its positive.
+        document_row: Row with the document; with `mined_false_negatives` of triplets, the row with the negative.
+        similarity: Cosine of query and document.
+        positive_similarity: Cosine of query and positive.
+        reasons: The strongest first.
+    """
 
     query_row: int
     document_row: int
-    similarity: float  # cosine of query and document
-    positive_similarity: float  # cosine of query and positive
-    reasons: tuple[Reason, ...]  # strongest first
+    similarity: float
+    positive_similarity: float
+    reasons: tuple[Reason, ...]
 
 
 def marked_cells(dataset: PairDataset, rows: Ids) -> Mask:
@@ -80,10 +89,10 @@ def likely_false_negatives(
     evidence = _evidence(dataset, rows) | {Reason.CLOSER: similarities > pair_similarity[:, None]}
     considered = dataset.positive[rows][:, None] & ~np.eye(len(rows), dtype=np.bool_)
     considered &= evidence[Reason.MARKED] | ~KnownPairs(dataset).negative(rows)
-    strength = np.full(considered.shape, len(Reason), dtype=np.int8)
-    for rank, reason in reversed(list(enumerate(Reason))):
+    strength = np.full(considered.shape, len(evidence), dtype=np.int8)
+    for rank, reason in reversed(list(enumerate(evidence))):
         strength[evidence[reason] & considered] = rank
-    queries, documents = np.nonzero(strength < len(Reason))
+    queries, documents = np.nonzero(strength < len(evidence))
     ranked = np.lexsort((-similarities[queries, documents], strength[queries, documents]))[:top]
     return [
         LikelyFalseNegative(
@@ -91,7 +100,7 @@ def likely_false_negatives(
             int(rows[j]),
             float(similarities[i, j]),
             float(pair_similarity[i]),
-            tuple(reason for reason in Reason if evidence[reason][i, j]),
+            tuple(reason for reason, cells in evidence.items() if cells[i, j]),
         )
         for i, j in zip(queries[ranked].tolist(), documents[ranked].tolist(), strict=True)
     ]
@@ -141,6 +150,46 @@ def nearest_false_negatives(dataset: PairDataset, embeddings: Vectors, top: int 
     return results[:top]
 
 
+def mined_false_negatives(dataset: PairDataset, embeddings: Vectors, top: int = 50) -> list[LikelyFalseNegative]:
+    """Return the negatives of training pairs that are most similar to their query compared with its positive.
+
+    These are rows labeled negative and, in triplets, the negatives of the rows, each pair of texts once and without
+    those that a person has decided. The order is that of the cosine minus that of the query's least similar positive.
+
+    Args:
+        dataset: Training pairs with mined negatives.
+        embeddings: (U, D), row t for text t of `dataset.texts`.
+        top: Maximum number of pairs.
+    """
+    positives = np.flatnonzero(dataset.positive)
+    documents = dataset.document if dataset.negative is None else dataset.negative
+    negatives = np.flatnonzero(~dataset.positive) if dataset.negative is None else np.arange(len(dataset))
+    decided = dataset.has_pair(dataset.marked_pairs, documents)
+    if dataset.decided_negatives is not None:
+        decided |= dataset.has_pair(dataset.decided_negatives, documents)
+    negatives = negatives[~decided[negatives] & np.isin(dataset.query[negatives], dataset.query[positives])]
+    if not len(negatives):
+        return []
+    keys = dataset.query[negatives].astype(np.int64) * len(dataset.texts) + documents[negatives]
+    negatives = negatives[np.sort(np.unique(keys, return_index=True)[1])]
+    cosines = paired_cosines(embeddings[dataset.query[positives]], embeddings[dataset.document[positives]])
+    ordered = np.lexsort((cosines, dataset.query[positives]))  # the least similar positive of each query first
+    queries, first = np.unique(dataset.query[positives][ordered], return_index=True)
+    lowest = ordered[first][np.searchsorted(queries, dataset.query[negatives])]  # (n,) indices of positives
+    scores = paired_cosines(embeddings[dataset.query[negatives]], embeddings[documents[negatives]])
+    found = np.argsort(cosines[lowest] - scores, kind="stable")[:top]
+    return [
+        LikelyFalseNegative(
+            int(positives[lowest[one]]),
+            int(negatives[one]),
+            float(scores[one]),
+            float(cosines[lowest[one]]),
+            (Reason.CLOSER, Reason.MINED) if scores[one] > cosines[lowest[one]] else (Reason.MINED,),
+        )
+        for one in found.tolist()
+    ]
+
+
 def _nearly_equal(dataset: PairDataset, ids: Ids, first: int, second: int) -> bool:
     """Return whether the texts of two rows are nearly equal. ids: (N,) a column of text ids."""
     return bool(nearly_equal(dataset.texts.take(ids[[first, second]]))[0, 1])
@@ -162,7 +211,7 @@ def _decided(dataset: PairDataset, query_rows: Indices, documents: Ids) -> Mask:
 
 
 def _evidence(dataset: PairDataset, rows: Ids) -> dict[Reason, Mask]:
-    """Return bool (B, B) for each reason."""
+    """Return bool (B, B) for each reason, in the order of `Reason`."""
     query, document, group = dataset.query[rows], dataset.document[rows], dataset.query_group[rows]
     positive = dataset.positive[rows][None, :]  # (1, B), of the document's row
     same_document = document[:, None] == document[None, :]

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bsc_core.batching import Reason, likely_false_negatives, marked_cells, nearest_false_negatives
+from bsc_core.batching import (
+    Reason,
+    likely_false_negatives,
+    marked_cells,
+    mined_false_negatives,
+    nearest_false_negatives,
+)
 from bsc_core.batching.likely_false_negatives import NEARLY_EQUAL, nearly_equal
 from bsc_core.data import PairDataset
 from bsc_core.data.decisions import KINDS, Decision, with_decisions
@@ -103,6 +109,32 @@ def test_all_training_pairs_are_searched_except_decided_ones() -> None:
     for kind in KINDS:
         decided = with_decisions(dataset, [Decision(texts[0][1], "z", kind)])
         assert (1, 2) not in {(one.query_row, one.document_row) for one in nearest_false_negatives(decided, vectors)}
+
+
+@pytest.mark.parametrize("as_triplets", [True, False])
+def test_mined_negatives_are_suspects_until_they_are_decided(as_triplets: bool) -> None:
+    if as_triplets:
+        dataset = PairDataset.from_pairs(["q", "q", "r"], ["a", "a", "d"], negatives=["b", "c", "b"])
+    else:
+        dataset = PairDataset.from_pairs(["q", "q", "q", "r", "r"], ["a", "b", "c", "d", "b"], [1, 0, 0, 1, 0])
+    table = {"q": [1, 0], "r": [0, 1], "a": [0.8, 0.6], "b": [0.96, 0.28], "c": [0, 1], "d": [0.6, 0.8]}
+    vectors = np.array([table[text] for text in dataset.texts], dtype=np.float32)
+
+    def suspects(data: PairDataset) -> list[tuple[str, str, tuple[Reason, ...]]]:
+        documents = data.document if data.negative is None else data.negative
+        return [
+            (data.texts[data.query[one.query_row]], data.texts[documents[one.document_row]], one.reasons)
+            for one in mined_false_negatives(data, vectors)
+        ]
+
+    expected = [
+        ("q", "b", (Reason.CLOSER, Reason.MINED)),
+        ("r", "b", (Reason.MINED,)),
+        ("q", "c", (Reason.MINED,)),
+    ]
+    assert suspects(dataset) == expected
+    for kind in KINDS:
+        assert suspects(with_decisions(dataset, [Decision("q", "b", kind)])) == expected[1:]
 
 
 def test_stronger_reasons_come_first_and_more_similar_pairs_among_equals(dataset: PairDataset) -> None:

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
 from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan_hardness, plan_stats
-from bsc_core.config import BatchingConfig, DataConfig, RunConfig
+from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
 from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions
 from bsc_core.figures.batches import similarity
@@ -257,6 +257,25 @@ def test_an_unusable_file_of_decisions_is_reported(
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     assert not app.exception
     assert message in page_text(app)
+
+
+def test_mined_negatives_are_queued_with_the_number_of_further_suspects(
+    runs: RunStore, tmp_path: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triage, "MAX_QUEUE", 3)
+    path = tmp_path / "positives.csv"
+    path.write_text("query,document\n" + "\n".join(f"how {n},it is {n}" for n in range(12)), encoding="utf-8")
+    mining = NegativesConfig(method="window", encoder=str(tiny_encoder), count=2, as_triplets=True)
+    dataset = uploads.register(uploads.folder_for(path), "Mined", DataConfig(train=str(path), negatives=mining))
+    app = prepare_page("batches", dataset=dataset, encoder=str(tiny_encoder))
+    app.session_state["batches.triage.scope"] = triage.MINED
+    app.run()
+    assert not app.exception
+    train = data_cache.dataset_splits(dataset).train
+    mined = set(zip(train.texts.take(train.query), train.texts.take(train.negative), strict=True))
+    _, pairs, more = app.session_state[triage.QUEUE]
+    assert (len(pairs), more) == (3, len(mined) - 3)
+    assert {(pair["query"], pair["document"]) for pair in pairs} < mined
 
 
 def test_decisions_of_the_browser_are_added_and_undone() -> None:

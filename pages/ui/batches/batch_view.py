@@ -65,7 +65,7 @@ class BatchView:
     pinned: PinnedPair
 
     def text(self, side: str, row: int) -> str:
-        """Return the text of a dataset row. side: query or document."""
+        """Return the text of a dataset row. side: query, document or negative."""
         return _text(self.dataset, side, row)
 
     @property

@@ -33,6 +33,7 @@ class BatchSource:
     models: dict[str, np.ndarray]  # vectors of each model of the run, by name
     false_negatives: Path | None  # file of decisions; None if there is no dataset to store them for
     run: Run | None
+    mined: bool = False  # whether the negatives of the rows were mined
 
     def saved_plans(self) -> list[Path]:
         """Return the plan files of the run, by epoch."""
@@ -62,7 +63,9 @@ def load_source(context: page_layout.Context) -> BatchSource:
     else:
         vectors = cached_vectors(config, data.texts)
     key = str(data_cache.vectors_key(config, data.texts.digest))
-    return BatchSource(data.train, vectors, key, config, {}, data_cache.false_negatives_file(context.dataset_key), None)
+    marked = data_cache.false_negatives_file(context.dataset_key)
+    mined = data_cache.data_config(context.dataset_key).negatives is not None
+    return BatchSource(data.train, vectors, key, config, {}, marked, None, mined)
 
 
 def _run_source(run: Run, dataset_key: str) -> BatchSource:
@@ -76,7 +79,8 @@ def _run_source(run: Run, dataset_key: str) -> BatchSource:
     name = st.segmented_control("Embeddings from", names, default=names[-1], required=True, **url.bound(PART, names))
     name = name if name in models else names[-1]
     vectors = models[name]
-    return BatchSource(train, vectors, _vectors_key(vectors), by_name[name].encoder(), models, marked, run)
+    encoder, mined = by_name[name].encoder(), config.data.negatives is not None
+    return BatchSource(train, vectors, _vectors_key(vectors), encoder, models, marked, run, mined)
 
 
 def _false_negatives_file(run: Run, dataset_key: str) -> Path | None:

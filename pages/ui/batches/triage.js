@@ -75,7 +75,9 @@ export default function ({ data, parentElement, setStateValue }) {
   function draw() {
     const pair = pairs[state.at], kind = state.kinds[state.at];
     const decided = state.kinds.filter(Boolean).length;
-    const next = data.more ? "press Update the plans for the next ones." : "press Update the plans, then Train with this plan.";
+    const next = data.more
+      ? `press Update the plans for the next of ${data.more.toLocaleString("en")} further suspects.`
+      : "press Update the plans, then Train with this plan.";
     const all = decided < pairs.length ? "" : ` All ${pairs.length} pairs of this list are decided: ${next}`;
     progress.textContent = `${state.at + 1} of ${pairs.length} · ${decided} decided. ${state.message}${all}`;
     bar.value = decided;

@@ -10,7 +10,12 @@ from typing import Any
 import streamlit as st
 
 from bsc_core import formatting
-from bsc_core.batching import LikelyFalseNegative, likely_false_negatives, nearest_false_negatives
+from bsc_core.batching import (
+    LikelyFalseNegative,
+    likely_false_negatives,
+    mined_false_negatives,
+    nearest_false_negatives,
+)
 from bsc_core.data.decisions import (
     KINDS,
     Decision,
@@ -28,7 +33,7 @@ from pages.ui.batches.source import REVISION, BatchSource, revise
 from pages.ui.components import data_cache, display, url
 from pages.ui.components.browser.mount import mount
 
-ALL, BATCH = "All training pairs", "This batch"
+ALL, MINED, BATCH = "All training pairs", "Mined negatives", "This batch"
 MAX_QUEUE = 100
 """Pairs in the queue of the triage; an update of the plans shows the next ones."""
 MAX_SEARCHED = 20_000
@@ -39,6 +44,7 @@ SCOPE = "batches.triage.scope"
 ABOUT = (
     "All training pairs: undecided documents that are closer to a query than its positive, as a mask with this encoder "
     "as guide and margin 0 removes them, or whose pair has a nearly equal text. "
+    "Mined negatives: those most similar to the query compared with its positive. "
     "This batch: the likely false negatives of the batch above."
 )
 
@@ -57,13 +63,14 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     if path is None:
         st.caption("Select the run's dataset above to decide pairs.")
         return
-    scopes = [ALL, BATCH] if len(source.train) <= MAX_SEARCHED else [BATCH]
+    scopes = [ALL] if len(source.train) <= MAX_SEARCHED else []
+    scopes += [*([MINED] if source.mined else []), BATCH]
     with st.container(horizontal=True):
         scope = st.segmented_control(
             "Pairs", scopes, default=scopes[0], required=True, help=ABOUT, **url.bound(SCOPE, scopes)
         )
         st.text_input("Your name (optional)", key=WHO, persist_state="session", width=220)
-    identifier, pairs = _queue(scope or scopes[0], batch, source)
+    identifier, pairs, more = _queue(scope or scopes[0], batch, source)
     try:
         decided = {decision.pair: decision.decision for decision in _saved(path)}
     except BscError as error:
@@ -74,15 +81,15 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     if pairs:
         key = f"batches.triage.{identifier}"
         saved = [decided.get((pair["query"], pair["document"])) for pair in pairs]
-        data = {"id": identifier, "pairs": pairs, "saved": saved, "more": len(pairs) == MAX_QUEUE}
+        data = {"id": identifier, "pairs": pairs, "saved": saved, "more": more}
         _triage(data=data, key=key, on_decisions_change=lambda: _save(key, path, pairs))
     else:
         st.caption("No pair of these is suspected.")
     _draw_file(path)
 
 
-def _queue(scope: str, batch: BatchView, source: BatchSource) -> tuple[str, list[dict[str, Any]]]:
-    """Return an identifier and the pairs to decide, unchanged while they are decided.
+def _queue(scope: str, batch: BatchView, source: BatchSource) -> tuple[str, list[dict[str, Any]], int]:
+    """Return an identifier, the pairs to decide, unchanged while they are decided, and the number of further suspects.
 
     The queue is built again for other rows, another scope or other vectors, and when decisions are changed elsewhere.
     """
@@ -91,20 +98,26 @@ def _queue(scope: str, batch: BatchView, source: BatchSource) -> tuple[str, list
     identifier = hashlib.sha256(named.encode() + rows).hexdigest()[:16]
     previous = st.session_state.get(QUEUE)
     if previous is None or previous[0] != identifier:
+        most = len(batch.dataset) ** 2
         if scope == BATCH:
             suspected = likely_false_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_QUEUE)
+        elif scope == MINED:
+            suspected = mined_false_negatives(batch.dataset, batch.vectors, top=most)
         else:
-            suspected = nearest_false_negatives(batch.dataset, batch.vectors, top=MAX_QUEUE)
-        previous = st.session_state[QUEUE] = (identifier, [_pair(batch, one) for one in suspected])
-    identifier, pairs = previous
-    return identifier, pairs
+            suspected = nearest_false_negatives(batch.dataset, batch.vectors, top=most)
+        side = "negative" if scope == MINED and batch.dataset.negative is not None else "document"
+        pairs = [_pair(batch, one, side) for one in suspected[:MAX_QUEUE]]
+        previous = st.session_state[QUEUE] = (identifier, pairs, max(0, len(suspected) - MAX_QUEUE))
+    identifier, pairs, more = previous
+    return identifier, pairs, more
 
 
-def _pair(batch: BatchView, one: LikelyFalseNegative) -> dict[str, Any]:
+def _pair(batch: BatchView, one: LikelyFalseNegative, side: str = "document") -> dict[str, Any]:
+    """Return a pair as the browser gets it. side: column of the suspected document."""
     return {
         "query": batch.text("query", one.query_row),
         "positive": batch.text("document", one.query_row),
-        "document": batch.text("document", one.document_row),
+        "document": batch.text(side, one.document_row),
         "lines": [int(batch.dataset.line[row]) for row in (one.query_row, one.document_row)],
         "cosine": round(one.similarity, 3),
         "positive_cosine": round(one.positive_similarity, 3),
