@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsc_core.batching.packing import cut, pack
-from bsc_core.data.io.shards import Shards
+from bsc_core.data.io.shards import READ_ROWS, Shards
 from bsc_core.errors import InputError
-from bsc_core.types import Ids
+from bsc_core.types import Ids, Mask
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,9 +29,18 @@ class ShardedPlan:
     shards: Shards
     keep_groups: bool = False  # whether batches keep groups together
     window: int = WINDOW  # approximate number of rows in memory
+    used: Mask | None = None  # (rows of the shards,): False for rows that the plan skips; None: all are used
 
     def __len__(self) -> int:
-        return len(self.shards)
+        return len(self.shards) if self.used is None else int(self.used.sum())
+
+    def rows(self, columns: tuple[str, ...] | None = None, at_once: int = READ_ROWS) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the used rows in plan order, at most `at_once` at a time; see `Shards.batches`."""
+        first = 0
+        for batch in self.shards.batches(columns, at_once):
+            used = None if self.used is None else self.used[first : first + len(batch)]
+            first += len(batch)
+            yield batch if used is None or used.all() else batch.filter(used)
 
     def batches(self, batch_size: int) -> Iterator[NDArray[np.int64]]:
         """Yield the row numbers of each batch, (B,); see `BatchPlan.batches`. Groups are packed within a window.
@@ -67,7 +76,7 @@ class ShardedPlan:
 
         pending: list[pyarrow.RecordBatch] = []
         remaining = len(self)
-        for batch in self.shards.batches(columns):
+        for batch in self.rows(columns):
             pending.append(batch)
             count = sum(len(one) for one in pending)
             if self.window <= count < remaining:

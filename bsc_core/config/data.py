@@ -221,8 +221,8 @@ class DataConfig(Section):
     encoder."""
     false_negatives: str | None = Field(None, title="Decisions about false negatives")
     """File with the columns query, document and decision (positive, drop or true_negative; drop where the column is
-    missing). Positive and dropped pairs are never negatives, and their rows are not in one batch. No mask removes a
-    true negative."""
+    missing). Positive and dropped pairs are never negatives, and their rows are not in one batch. A positive pair
+    becomes a training row. No mask removes a true negative."""
     examples: ExamplesConfig | None = Field(None, title="Examples from sentences")
     """Generate pairs or triplets from classified sentences."""
     negatives: NegativesConfig | None = None

@@ -4,7 +4,7 @@ The file has the columns query, document, decision, who and when. A file with qu
 dropped pairs.
 """
 
-# P, F, T decided pairs: positive; positive or dropped; negative
+# P, F, T decided pairs: positive; positive or dropped; negative; A pairs that become training rows
 
 import csv
 import io
@@ -19,12 +19,13 @@ from typing import Literal, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
-from bsc_core.data.dataset import DatasetSplits, PairDataset
+from bsc_core.data.dataset import DatasetSplits, PairDataset, concatenate_rows
 from bsc_core.data.io.tables import read_table
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, DataError, FileFormatError
 from bsc_core.files import atomic_write
 from bsc_core.formatting import plural
+from bsc_core.types import Ids, Indices
 
 DecisionKind = Literal["positive", "drop", "true_negative"]
 KINDS: tuple[DecisionKind, ...] = get_args(DecisionKind)
@@ -221,10 +222,47 @@ def contradicted_rows(train: PairDataset) -> npt.NDArray[np.bool_]:
     return np.asarray(wrong, dtype=bool)
 
 
+def decided_rows(train: PairDataset) -> PairDataset:
+    """Return the training rows without those that contradict a decision, and with the pairs decided positive.
+
+    A pair decided positive becomes a last row where it is none, its query has a positive row, and the rows have no
+    classes. It takes query id, file and negative from the query's first positive row; its label is 1.
+    """
+    rows, documents = _new_positives(train)
+    contradicted = contradicted_rows(train)
+    left = train.take(np.flatnonzero(~contradicted)) if contradicted.any() else train
+    if not len(rows):
+        return left
+    added = replace(train.take(rows), document=documents)
+    if train.label is not None:
+        added = replace(added, label=np.ones(len(rows), dtype=np.float32))
+    if train.document_key is not None:
+        keys = dict(zip(train.document.tolist(), train.document_key, strict=True))
+        added = replace(added, document_key=tuple(keys.get(document, "") for document in documents.tolist()))
+    return concatenate_rows([left, added])
+
+
+def _new_positives(train: PairDataset) -> tuple[Indices, Ids]:
+    """Return (A,) the first positive row of the query, and (A,) the document, of each pair that `decided_rows` adds."""
+    usable = train.positive.copy()
+    if train.negative is not None:
+        usable &= ~contradicted_rows(train)
+    positives = np.flatnonzero(usable)
+    if train.decided_positives is None or train.classes is not None or not len(positives):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+    queries, first = np.unique(train.query[positives], return_index=True)
+    pairs = np.unique(train.decided_positives, axis=0)
+    position = np.minimum(np.searchsorted(queries, pairs[:, 0]), len(queries) - 1)
+    keys = pairs.astype(np.int64) @ [len(train.texts), 1]
+    known = np.isin(keys, train.query.astype(np.int64) * len(train.texts) + train.document)
+    new = (queries[position] == pairs[:, 0]) & ~known
+    return positives[first[position[new]]], pairs[new, 1].astype(np.int32)
+
+
 def applied_sentence(data: PairDataset) -> str | None:
     """Return a sentence such as "4 decisions applied: 2 positives, 1 dropped, 1 true negative; 6 rows removed".
 
-    The removed rows are those of `contradicted_rows`. None without decisions.
+    The removed rows, and added ones such as ", 1 added", are those of `decided_rows`. None without decisions.
     """
     positives = 0 if data.decided_positives is None else len(data.decided_positives)
     negatives = 0 if data.decided_negatives is None else len(data.decided_negatives)
@@ -235,7 +273,9 @@ def applied_sentence(data: PairDataset) -> str | None:
     parts = [(positives, plural(positives, "positive")), (dropped, f"{dropped:,} dropped")]
     parts.append((negatives, plural(negatives, "true negative")))
     counts = ", ".join(text for number, text in parts if number)
-    return f"{plural(positives + dropped + negatives, 'decision')} applied: {counts}; {plural(rows, 'row')} removed"
+    added = len(_new_positives(data)[0])
+    changes = f"{plural(rows, 'row')} removed" + (f", {added:,} added" if added else "")
+    return f"{plural(positives + dropped + negatives, 'decision')} applied: {counts}; {changes}"
 
 
 def decisions_sentence(decisions: Sequence[Decision]) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,16 @@ from bsc_core.config import (
     SupConLossConfig,
 )
 from bsc_core.data.dataset import PairDataset
-from bsc_core.data.decisions import contradicted_rows, read_decisions, with_decisions
+from bsc_core.data.decisions import contradicted_rows, decided_rows, read_decisions, with_decisions
 from bsc_core.data.generation.negatives import triplets
-from bsc_core.data.io.shards import open_shards
+from bsc_core.data.io.shards import Shards, open_shards
 from bsc_core.data.io.sources import open_source
 from bsc_core.data.load import DatasetSplits
 from bsc_core.errors import DataError, PathError
 from bsc_core.files import atomic_write
+from bsc_core.formatting import plural
 from bsc_core.paths import check_path
-from bsc_core.types import Ids
+from bsc_core.types import Ids, Mask
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,9 +96,11 @@ class PairStream:
 
     def __init__(self, config: RunConfig, window: int = WINDOW) -> None:
         self.config = config
-        self.plan = ShardedPlan(open_shards(config.data.train), config.batching.keep_groups, window)
         self.decisions = read_decisions(config.data.false_negatives) if config.data.false_negatives else []
-        if len(training_rows(config, self.sample)) != len(self.sample):
+        shards = open_shards(config.data.train)
+        self.plan = ShardedPlan(shards, config.batching.keep_groups, window, self._used_rows(shards))
+        sample = replace(self.sample, decided_positives=None)  # no row is added to shards
+        if len(training_rows(config, sample)) != len(sample):
             self._refuse()
 
     def __len__(self) -> int:
@@ -106,7 +109,7 @@ class PairStream:
     @cached_property
     def sample(self) -> PairDataset:
         """The first pairs, used where a run inspects its training pairs."""
-        return self._pairs(next(self.plan.shards.batches(rows=SAMPLE)))
+        return self._pairs(next(batch for batch in self.plan.rows(at_once=SAMPLE) if len(batch)))
 
     @property
     def signature(self) -> str:
@@ -122,6 +125,24 @@ class PairStream:
         """Yield the pairs of each window with a table of their texts, and the rows of its batches."""
         for table, batches in self.plan.windows(batch_size):
             yield self._pairs(table), batches
+
+    def _used_rows(self, shards: Shards) -> Mask | None:
+        """Return bool (rows,), False for the rows that the decisions remove; None without decisions.
+
+        As in `training_rows`. All texts are read once.
+        """
+        if not self.decisions:
+            return None
+        used = []
+        for batch in shards.batches():
+            pairs = self._pairs(batch)
+            trained = ~contradicted_rows(pairs)
+            used.append(trained if trains_on_negatives(self.config) else trained & pairs.positive)
+        rows = np.concatenate(used)
+        if rows.sum() < 2:
+            left = plural(int(rows.sum()), "training pair")
+            raise DataError(f"{self.config.data.train}: the decisions leave {left}; a batch needs at least 2")
+        return rows
 
     def _pairs(self, table: pyarrow.Table | pyarrow.RecordBatch) -> PairDataset:
         data = self.config.data
@@ -154,7 +175,7 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
     """Return the rows that the loss trains on.
 
     These are all rows; only the positive ones with `loss.labeled_negatives = false`; triplets where the loss needs a
-    negative for each query. Rows that contradict a decision are left out.
+    negative for each query. Decisions remove and add rows, see `decided_rows`.
 
     Raises:
         DataError: The data lack what the loss needs: labels, classes, negatives, a positive pair, or a second row.
@@ -174,8 +195,7 @@ def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
             f"{source}: no pair has a label above threshold {config.data.threshold:g}; "
             "lower data.threshold or check label_min and label_max"
         )
-    contradicted = contradicted_rows(train)
-    train = train.take(np.flatnonzero(~contradicted)) if contradicted.any() else train
+    train = decided_rows(train)
     if not trains_on_negatives(config):
         train = train.take(np.flatnonzero(train.positive).astype(np.int32))
     if len(np.unique(np.concatenate(train.text_columns))) == 1:

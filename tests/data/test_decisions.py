@@ -15,6 +15,7 @@ from bsc_core.data.decisions import (
     add_decisions,
     applied_sentence,
     contradicted_rows,
+    decided_rows,
     decisions_sentence,
     merge_decisions,
     read_decisions,
@@ -107,6 +108,35 @@ def test_decisions_change_labels_and_the_rows_that_contradict_them() -> None:
     plain = with_decisions(PairDataset.from_pairs(["a", "b"], ["x", "y"]), [Decision("b", "y", "true_negative")])
     assert plain.label is None
     assert contradicted_rows(plain).tolist() == [False, True]
+
+
+def test_a_pair_decided_positive_becomes_a_training_row() -> None:
+    decisions = [Decision("a", "y", "positive"), Decision("b", "y", "positive"), Decision("c", "x", "positive")]
+    pairs = PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"], query_ids=["1", "2", "3"])
+    data = with_decisions(pairs, decisions)
+    train = data.take(np.asarray([0, 1]))  # c is a query of another split
+    rows = decided_rows(train)
+    assert list(zip(rows.texts.take(rows.query), rows.texts.take(rows.document), strict=True)) == [
+        ("a", "x"),
+        ("b", "y"),
+        ("a", "y"),
+    ]
+    assert rows.label is None
+    assert rows.query_group[0] == rows.query_group[2]
+    assert applied_sentence(train) == "3 decisions applied: 3 positives; 0 rows removed, 1 added"
+    assert applied_sentence(rows) == "3 decisions applied: 3 positives; 0 rows removed"
+    assert decided_rows(rows) is rows
+    graded = decided_rows(with_decisions(PairDataset.from_pairs(["a", "b"], ["x", "y"], [0.7, 0.9]), decisions[:1]))
+    assert graded.label is not None
+    assert graded.label.tolist() == pytest.approx([0.7, 0.9, 1.0])
+
+
+def test_the_negative_of_an_added_triplet_is_not_its_document() -> None:
+    triplets = PairDataset.from_pairs(["a", "a", "b"], ["x", "x", "y"], negatives=["y", "z", "x"])
+    rows = decided_rows(with_decisions(triplets, [Decision("a", "y", "positive")]))
+    assert rows.negative is not None
+    columns = (rows.texts.take(ids) for ids in (rows.query, rows.document, rows.negative))
+    assert list(zip(*columns, strict=True)) == [("a", "x", "z"), ("b", "y", "x"), ("a", "y", "z")]
 
 
 def test_every_kind_of_decision_changes_the_digest() -> None:

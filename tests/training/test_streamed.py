@@ -14,8 +14,10 @@ from torch import nn
 
 from bsc_core.batching import BatchPlan
 from bsc_core.config import RunConfig, make_config
-from bsc_core.data import read_pairs
+from bsc_core.data import PairDataset, read_pairs
+from bsc_core.data.decisions import Decision, write_decisions
 from bsc_core.data.io.shards import new_shards_folder, write_manifest, write_part
+from bsc_core.data.load import load_data
 from bsc_core.encoders import load_encoder, tokenize
 from bsc_core.errors import DataError, FileFormatError
 from bsc_core.jobs.actions.resuming import continue_run
@@ -23,7 +25,7 @@ from bsc_core.losses import build_loss
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
-from bsc_core.training.data import PairStream, streams
+from bsc_core.training.data import PairStream, streams, training_rows
 from bsc_core.training.loop.device import seed_everything
 from bsc_core.training.loop.trainer import StepReport, Trainer
 from bsc_core.training.sampler import CustomSampler, ShardSampler
@@ -157,6 +159,37 @@ def test_rows_that_the_loss_does_not_train_on_are_refused(shards: Path, small_pa
     loss = config.loss.model_copy(update={"labeled_negatives": False})
     with pytest.raises(DataError, match="contain rows that bsc does not train on"):
         PairStream(config.model_copy(update={"loss": loss}))
+
+
+def test_rows_that_contradict_a_decision_are_not_streamed(shards: Path, small_pairs: Path, tiny_encoder: Path):
+    config = config_of(shards, small_pairs, tiny_encoder, batching={"keep_groups": True})
+    unmarked = PairStream(config, window=7)
+    texts = unmarked.sample.texts.texts
+    positive, negative = (np.flatnonzero(mask) for mask in (unmarked.sample.positive, ~unmarked.sample.positive))
+    chosen = {"true_negative": positive[:2], "drop": negative[:1]}
+    decisions = [
+        Decision(texts[unmarked.sample.query[row]], texts[unmarked.sample.document[row]], kind)
+        for kind, rows in chosen.items()
+        for row in rows
+    ]
+    write_decisions(file := shards.parent / "decisions.tsv", decisions)
+    decided = config.model_copy(update={"data": config.data.model_copy(update={"false_negatives": str(file)})})
+    stream = PairStream(decided, window=7)
+    rows = training_rows(decided, load_data(decided.data).train)
+    pairs = [(one, batch) for one, batches in stream.windows(7) for batch in batches]
+    streamed = [pair for one, batch in pairs for pair in zip(*text_pairs(one, batch), strict=True)]
+    assert streamed == list(zip(*text_pairs(rows, np.arange(len(rows))), strict=True))
+    assert len(stream) == len(rows) < len(unmarked)
+    assert stream.count_batches(7) == len(pairs)
+
+
+def text_pairs(rows: PairDataset, chosen: np.ndarray) -> tuple[list[str], list[str], list[float]]:
+    """Return the queries, documents and labels of some rows."""
+    return (
+        rows.texts.take(rows.query[chosen]),
+        rows.texts.take(rows.document[chosen]),
+        rows.label[chosen].tolist(),
+    )
 
 
 def test_incomplete_shards_are_refused_before_any_work(shards: Path, small_pairs: Path, tiny_encoder: Path):

@@ -9,7 +9,7 @@ import streamlit as st
 from bsc_core.batching import STRATEGIES
 from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
 from bsc_core.data import PairDataset
-from bsc_core.data.decisions import contradicted_rows
+from bsc_core.data.decisions import decided_rows
 from pages.ui.batches.plans import RUN_PLANS, PlanRequest
 from pages.ui.batches.source import BatchSource
 from pages.ui.components import page_layout, url
@@ -80,12 +80,11 @@ class PlanSettings:
     labeled_negatives: bool
 
     def training_rows(self, source: BatchSource) -> PairDataset:
-        """Return the rows that agree with the decisions, without labeled negatives if these are switched off."""
+        """Return the rows after the decisions, without labeled negatives if these are switched off."""
         train = source.train
         if source.run is not None:
             return train
-        contradicted = contradicted_rows(train)
-        train = train.take(np.flatnonzero(~contradicted)) if contradicted.any() else train
+        train = decided_rows(train)
         if self.labeled_negatives or train.positive.all():
             return train
         return train.take(np.flatnonzero(train.positive))
