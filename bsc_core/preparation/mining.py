@@ -13,12 +13,18 @@ import numpy as np
 
 from bsc_core.config import DataConfig, NegativesConfig
 from bsc_core.data.dataset import DatasetSplits
-from bsc_core.data.generation.negatives import Candidates, MinedNegatives, find_candidates, in_window
+from bsc_core.data.generation.negatives import (
+    Candidates,
+    MinedNegatives,
+    RankedCandidates,
+    find_candidates,
+    in_window,
+)
 from bsc_core.data.io.export import as_parquet, as_tsv
 from bsc_core.data.load import load_data
 from bsc_core.encoders import embed
 from bsc_core.errors import DataError
-from bsc_core.files import atomic_write
+from bsc_core.files import atomic_write, save_arrays
 from bsc_core.neighbors import unit_rows
 from bsc_core.preparation.generate import mine, positive_cosines, rank_candidates, search_depth
 from bsc_core.preparation.second_opinion import scorer_of
@@ -109,6 +115,22 @@ class MiningSearch:
             self.depth = max(self.depth, min(MIN_DEPTH, len(self.candidates.document)))
         self.ranked = rank_candidates(data.train, self.candidates, unit, self.depth, second)
         self.positives = positive_cosines(data.train, unit)
+
+    def save(self, path: Path) -> None:
+        """Write the search to an .npz file, without the data."""
+        ranked = {name: value for name, value in vars(self.ranked).items() if value is not None}
+        save_arrays(path, ranked | {"positives": self.positives, "depth": np.asarray(self.depth)})
+
+    @classmethod
+    def load(cls, path: Path, data: DatasetSplits) -> MiningSearch:
+        """Read a saved search of these data."""
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        search = cls.__new__(cls)
+        search.data, search.candidates = data, find_candidates(data.train, data.corpus)
+        search.depth, search.positives = int(arrays.pop("depth")), arrays.pop("positives")
+        search.ranked = RankedCandidates(**arrays)
+        return search
 
     def covers(self, config: NegativesConfig) -> bool:
         """Return whether the search was deep enough for these settings."""

@@ -90,11 +90,11 @@ def build_plans(task_folder: Path, request: Any) -> None:
     stages = len(items) + 2
     write_progress(task_folder, 0, stages, "reading the rows")
     dataset = load_rows(folder / "rows.npz")
-    shared = _encode(request["encoder"], dataset, _StageProgress(task_folder, 0, stages, "encoding the texts"))
+    shared = _encode(request["encoder"], dataset, StageProgress(task_folder, 0, stages, "encoding the texts"))
     for number, item in enumerate(items, 1):
         vectors = shared if item.vectors is None else np.load(item.vectors, mmap_mode="r", allow_pickle=False)
         what = item.batching["strategy"] if item.batching else "the saved plan"
-        progress = _StageProgress(task_folder, number, stages, f"epoch {item.epoch + 1} of {what}")
+        progress = StageProgress(task_folder, number, stages, f"epoch {item.epoch + 1} of {what}")
         progress(0, 1)
         try:
             _build(item, dataset, vectors, progress).save(plan_file(folder, item.name))
@@ -120,7 +120,7 @@ def _build(item: PlanItem, dataset: PairDataset, vectors: Any, progress: Callabl
     return plan_stats(build, dataset, vectors, item.batch_size)
 
 
-class _StageProgress:
+class StageProgress:
     """Progress within one stage, written at most a few times a second."""
 
     def __init__(self, folder: Path, stage: int, stages: int, doing: str) -> None:
@@ -128,6 +128,7 @@ class _StageProgress:
         self.last = 0.0
 
     def __call__(self, done: int, total: int) -> None:
+        """Report `done` of `total` units of the stage."""
         now = time.monotonic()
         if now - self.last >= PROGRESS_SECONDS:
             self.last = now

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core import background_task
 from bsc_core.config import DataConfig, ExamplesConfig, NegativesConfig
 from bsc_core.encoders import embed
 from bsc_core.errors import ConfigError
+from bsc_core.files import atomic_write
+from bsc_core.preparation import mining_task
 from bsc_core.preparation.mining import MiningSearch
 from bsc_core.runs import RunStore
 from pages.ui.components import config_form, data_cache
-from pages.ui.data import uploads
+from pages.ui.data import mining, uploads
 from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, table_with, toggle_with_label
 
 
@@ -145,7 +148,9 @@ def test_labeled_pairs_have_no_generator_and_offer_the_sample_sentences(runs: Ru
     assert has_button(app, "data.make.sample-sentences.make")
 
 
-def test_mining_is_previewed_before_rows_are_made(positives: str, tiny_encoder: Path) -> None:
+def test_mining_is_previewed_before_rows_are_made(
+    positives: str, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = f"data.make.{positives}"
     app = open_page("data", dataset=positives)
     form = f"{key}.data.negatives"
@@ -176,6 +181,24 @@ def test_mining_is_previewed_before_rows_are_made(positives: str, tiny_encoder: 
     app.number_input(key=f"{form}.max_score").set_value(-0.99).run()
     assert "select no negative; widen them" in page_text(app)
     assert table_with(app, "reason")["reason"].tolist()[0] == "documents above the maximum score"
+    shown = page_text(app)
+
+    started = []
+
+    def start(folder: Path, module: str, request: object) -> None:
+        atomic_write(folder / background_task.REQUEST, "{}")
+        started.append((folder, module, request))
+
+    monkeypatch.setattr(mining, "MAX_TEXTS_INLINE", 0)
+    monkeypatch.setattr(background_task, "start", start)
+    app.number_input(key=f"{form}.count").set_value(2).run()
+    app.number_input(key=f"{form}.count").set_value(3).run()
+    assert not app.exception
+    assert "negatives** for" not in page_text(app)
+    folder, module, request = started[-1]
+    assert module == mining_task.__name__
+    mining_task.search(folder, request)
+    assert page_text(app.run()) == shown
 
 
 def test_limits_that_contradict_each_other_are_one_sentence(positives: str) -> None:

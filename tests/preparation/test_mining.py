@@ -15,14 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers.util import mine_hard_negatives
 
+from bsc_core.background_task import read_progress
 from bsc_core.cli import main
-from bsc_core.config import DataConfig, NegativesConfig
+from bsc_core.config import DataConfig, EncoderConfig, NegativesConfig
 from bsc_core.data import read_pairs
 from bsc_core.data.dataset import Corpus, DatasetSplits, PairDataset, TextTable, merge_text_tables
 from bsc_core.data.generation.negatives import find_candidates
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import DataError
 from bsc_core.neighbors import unit_rows
+from bsc_core.preparation import mining_task
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.preparation.generate import add_negatives, mine
 from bsc_core.preparation.mining import MiningSearch, mine_file
@@ -147,6 +149,21 @@ def data_files(tmp_path: Path) -> DataConfig:
 
 
 THINGS = ("table", "chair", "door", "window", "roof")
+
+
+def test_a_task_saves_the_search(data_files: DataConfig, tmp_path: Path, tiny_encoder: Path) -> None:
+    settings_ = data_files.negatives.model_copy(update={"encoder": str(tiny_encoder)})
+    config = data_files.model_copy(update={"negatives": settings_})
+    request = {"data": config.model_dump(mode="json"), "encoder": EncoderConfig(name=str(tiny_encoder)).model_dump()}
+    folder = tmp_path / "task"
+    folder.mkdir()
+    (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+    assert mining_task.main([str(folder)]) == 0
+    data = load_experiment(config.model_copy(update={"negatives": None}), seed=0)
+    search = MiningSearch.load(mining_task.search_file(folder), data)
+    assert search.covers(settings_)
+    assert search.preview(settings_).report | {"output": None} == mine_file(config)
+    assert read_progress(folder).doing == "done"
 
 
 @pytest.mark.parametrize("layout", ["triplet", "n-tuple", "labeled-pair"])

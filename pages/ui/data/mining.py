@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Hashable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from bsc_core import formatting
+from bsc_core import background_task, formatting
 from bsc_core.config import DataConfig, NegativesConfig
 from bsc_core.figures.batches import mining as figures
+from bsc_core.paths import cache_folder
 from pages.ui.components import config_form, data_cache, display
 
 if TYPE_CHECKING:
     from bsc_core.preparation.mining import MiningPreview, MiningSearch
 
 SECTION = "data.negatives"
+MAX_TEXTS_INLINE = 3000
+"""Texts that are encoded and searched while the page waits; more in a background task."""
+MAX_FOLDERS = 6
+POLL_INTERVAL = "1s"
 LOWEST_MARGIN = -0.5  # of the slider, where it means no margin
 REASONS = {
     "positive": "positives or copies of one",
@@ -42,6 +50,8 @@ def draw(config: DataConfig, *, key: str) -> None:
     if st.toggle("Preview", key=f"{key}.preview", help=about, persist_state="session"):
         with display.show_errors(stop=False):
             search = _search(config, settings)
+            if search is None:
+                return
             preview = search.preview(settings)
             _draw_figures(preview, settings, key)
             _draw_yield(preview)
@@ -49,17 +59,51 @@ def draw(config: DataConfig, *, key: str) -> None:
             _draw_downloads(search, preview, key)
 
 
-def _search(config: DataConfig, settings: NegativesConfig) -> MiningSearch:
-    """Return the search of these data and this encoder, a deeper one where the settings need it."""
+def _search(config: DataConfig, settings: NegativesConfig) -> MiningSearch | None:
+    """Return the search of these data and this encoder, a deeper one where the settings need it.
+
+    None while a background task searches; its progress is drawn, and the page reruns when it is done.
+    """
     source = config.model_copy(update={"negatives": None})
     models = (settings.encoder, settings.second_opinion)
     cache_key = (source.model_dump_json(), models, data_cache.data_stamps(config))
-    search = data_cache.shared_value("mining", cache_key, lambda: _new_search(source, settings))
-    if search.covers(settings):
+    search = _load_or_start(cache_key, source, settings)
+    if search is None or search.covers(settings):
         return search
-    return data_cache.shared_value(
-        "mining", (*cache_key, settings.range_min, settings.range_max), lambda: _new_search(source, settings)
-    )
+    depth = (settings.range_min, settings.range_max, settings.count, settings.has_limits)
+    return _load_or_start((*cache_key, *depth), source, settings)
+
+
+def _load_or_start(cache_key: Hashable, source: DataConfig, settings: NegativesConfig) -> MiningSearch | None:
+    """Return the search with this key, or start its task and draw the progress."""
+    data = data_cache.load_splits(source)
+    if len(data.texts) <= MAX_TEXTS_INLINE:
+        return data_cache.shared_value("mining", cache_key, lambda: _new_search(source, settings))
+    from bsc_core.preparation.mining import MiningSearch
+    from bsc_core.preparation.mining_task import search_file
+
+    folder = cache_folder() / "mining" / hashlib.sha256(repr(cache_key).encode()).hexdigest()[:24]
+    if search_file(folder).is_file():
+        load = MiningSearch.load
+        return data_cache.shared_value("mining", cache_key, lambda: load(search_file(folder), data))
+    if not folder.is_dir():
+        background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
+    encoder = data_cache.encoder_config(settings.encoder)
+    request = {
+        "data": source.model_copy(update={"negatives": settings}).model_dump(mode="json"),
+        "encoder": encoder.model_dump(mode="json"),
+    }
+    background_task.start(folder, "bsc_core.preparation.mining_task", request)
+    st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, search_file(folder))
+    return None
+
+
+def _draw_progress(folder: Path, result: Path) -> None:
+    """Draw the progress of the task; rerun the page when the search is done."""
+    if result.is_file():
+        st.rerun(scope="app")
+    key = f"mining.again.{folder.name}"
+    display.task_progress(folder, "Searching negatives", failed="The negatives could not be searched", key=key)
 
 
 def _new_search(source: DataConfig, settings: NegativesConfig) -> MiningSearch:
