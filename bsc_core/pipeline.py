@@ -11,6 +11,7 @@ from torch import nn
 from bsc_core.batching import plan_warnings
 from bsc_core.config import EncoderConfig, RunConfig
 from bsc_core.data.decisions import applied_sentence, decisions_sentence
+from bsc_core.data.generation.negatives import negative_slots
 from bsc_core.data.load import load_evaluation_splits
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import embed, load_encoder, tokenize
@@ -21,6 +22,7 @@ from bsc_core.encoders.merging import MergeWithStart
 from bsc_core.errors import ConfigError
 from bsc_core.losses import build_loss
 from bsc_core.preparation.experiment import load_experiment
+from bsc_core.preparation.repeated_mining import RepeatedMining
 from bsc_core.run_results import save_results
 from bsc_core.runs import RESULT, Run, RunStore, parent_run_id
 from bsc_core.training.callbacks import (
@@ -86,7 +88,7 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
             compile_encoder(model, tokens)
         embeddings = Embeddings(model, tokens, config, log.encoding)
         guide = distributed.on_main(lambda: guide_vectors(config, data, RunStore(run.folder.parent), log.encoding))
-        sampler = make_sampler(config, data, embeddings, log, resume, guide)
+        sampler = make_sampler(config, data, embeddings, log, resume, guide, make_miner(config, data))
         trainer = Trainer(model, loss, sampler, config.training, resume=resume, without_padding=config.encoder.unpadded)
         evaluate = Evaluate(config, data.splits, embeddings, log, merge)
         best = SaveBest(config, evaluate)
@@ -133,6 +135,14 @@ def load_training_data(
     for sentence in plan_warnings(config.batching, train):
         say(f"Note: {sentence}")
     return TrainingData(splits, train, stream)
+
+
+def make_miner(config: RunConfig, data: TrainingData) -> RepeatedMining | None:
+    """Return what mines the negatives again during training, or None where the config does not request it."""
+    negatives = config.data.negatives
+    if negatives is None or negatives.refresh_epochs is None or not (negative_slots(data.train) >= 0).any():
+        return None
+    return RepeatedMining(data.train, data.splits.corpus, negatives)
 
 
 def guide_vectors(

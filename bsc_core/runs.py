@@ -254,6 +254,16 @@ class Run:
         """Return the path of the batch plan of an epoch, counted from 1."""
         return self.plans_folder / f"{epoch_name(epoch)}.npz"
 
+    def write_mined_negatives(self, epoch: int, negatives: NDArray[np.int32]) -> None:
+        """Store the negatives that were mined before an epoch, counted from 1; (N,) text ids as in `negative_slots`."""
+        self.write_array(f"plans/negatives-{epoch:03d}", negatives)
+
+    def mined_negatives(self, epoch: int) -> NDArray[np.int32] | None:
+        """Return the negatives that an epoch trains on, counted from 1; None for those of the data."""
+        paths = sorted(self.plans_folder.glob("negatives-*.npy"))
+        earlier = [path for path in paths if int(path.stem.rpartition("-")[2]) <= epoch]
+        return np.load(earlier[-1], allow_pickle=False) if earlier else None
+
     def config(self) -> RunConfig:
         """Return the config of the run.
 

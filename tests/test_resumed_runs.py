@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,9 +13,10 @@ from safetensors.torch import load_file
 
 from bsc_core.batching import BatchPlan
 from bsc_core.config import RunConfig, make_config
+from bsc_core.data.generation.negatives import negative_slots, with_negatives
 from bsc_core.errors import TrainingError
 from bsc_core.jobs.actions.resuming import continue_run
-from bsc_core.pipeline import run_experiment
+from bsc_core.pipeline import load_training_data, run_experiment
 from bsc_core.runs import EPOCH_TEXTS, Run, RunStore, epoch_array, saved_epochs
 from bsc_core.training.callbacks import Callback, OnStep
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint, save_checkpoint
@@ -110,6 +113,42 @@ def test_a_resumed_run_retains_the_vectors_of_the_epochs_before_its_checkpoint(s
     assert saved_epochs(following) == [1, 2, 3]
     for name in (EPOCH_TEXTS, *map(epoch_array, (1, 2, 3))):
         assert np.array_equal(following.array(name), whole.array(name))
+
+
+def test_a_resumed_run_trains_on_the_negatives_that_were_mined(small_config, small_pairs, tmp_path):
+    pairs = [json.loads(line) for line in small_pairs.read_text(encoding="utf-8").splitlines()]
+    positives, corpus = tmp_path / "positives.jsonl", tmp_path / "corpus.jsonl"
+    positives.write_text("\n".join(json.dumps(pair) for pair in pairs if pair["label"] == 1), encoding="utf-8")
+    corpus.write_text("\n".join(json.dumps({"document": pair["document"]}) for pair in pairs), encoding="utf-8")
+    negatives = {
+        "method": "hardest",
+        "encoder": small_config.encoder.name,
+        "count": 2,
+        "margin": 0,
+        "refresh_epochs": 1,
+    }
+    data = {"train": str(positives), "corpus": str(corpus), "dev_size": 0.3, "negatives": negatives}
+    config = trained(
+        make_config({**small_config.model_dump(), "data": data}), epochs=3, save_steps=1, learning_rate=3e-2
+    )
+    whole = RunStore(tmp_path).create(config)
+    run_experiment(config, whole)
+    rows = load_training_data(config).train
+    mined = [negative_slots(rows), *(whole.mined_negatives(epoch) for epoch in (2, 3))]
+    assert whole.mined_negatives(1) is None
+    assert any(not np.array_equal(first, second) for first, second in pairwise(mined))
+    for after in mined[1:]:
+        assert np.array_equal(after < 0, rows.positive)
+        known = np.stack([rows.query, rows.document], axis=1)[rows.positive]
+        assert not with_negatives(rows, after).has_pair(known)[~rows.positive].any()
+    following = continue_run(RunStore(tmp_path), interrupted(config, tmp_path, whole.status().steps // 3 + 2))
+    run_experiment(config, following)
+    for epoch in (2, 3):
+        assert np.array_equal(following.mined_negatives(epoch), whole.mined_negatives(epoch))
+        plans = [BatchPlan.load(run.plan_file(epoch)).order for run in (whole, following)]
+        assert np.array_equal(*plans)
+    models = [load_file(run.model_folder / "model.safetensors") for run in (whole, following)]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
 
 
 def test_a_run_that_is_resumed_after_its_last_step_has_the_status_of_its_end(small_config, tmp_path):

@@ -113,6 +113,9 @@ class NegativesConfig(Section):
     """Repeat positive rows until there are as many as negative rows."""
     as_triplets: bool = False
     """Add the negatives as a column instead of as rows labeled 0."""
+    refresh_epochs: int | None = Field(None, ge=1)
+    """Mine the negatives again with the model in training after so many epochs. Rows and labels stay, only the negative
+    documents change; the run folder stores them. None: the negatives of the reference encoder are used throughout."""
 
     @model_validator(mode="after")
     def _usable_window(self) -> NegativesConfig:

@@ -96,12 +96,7 @@ def add_negatives(
         DataError: No query has a negative.
     """
     candidates = find_candidates(dataset, corpus)
-    unit = unit_rows(vectors)
-    if config.method == "window":
-        result, note = _window(dataset, candidates, unit, config, second)
-    else:
-        rank = {"ranks": _by_rank, "hardest": _hardest}[config.method]
-        result, note = rank(dataset, candidates, unit, config)  # (N, C) documents, -1 for none
+    result, note = mine_pairs(dataset, candidates, unit_rows(vectors), config, second)  # (N, C), -1 for none
     negatives = np.where(result >= 0, candidates.document[result], -1).astype(np.int32)
     if not (negatives >= 0).any():
         raise DataError(
@@ -232,6 +227,22 @@ def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
             break
         waiting, depth = np.concatenate(short), min(8 * depth, len(candidates.document))
     return result, f"the nearest at least {config.margin:g} below the positive"
+
+
+def mine_pairs(
+    dataset: PairDataset,
+    candidates: Candidates,
+    unit: Vectors,
+    config: NegativesConfig,
+    second: Scorer | None = None,
+) -> tuple[Ids, str]:
+    """Return the negatives of each pair by any method, (N, C) indices of candidates, -1 for none, and a note.
+
+    Arguments as in `mine`.
+    """
+    if config.method == "window":
+        return _window(dataset, candidates, unit, config, second)
+    return {"ranks": _by_rank, "hardest": _hardest}[config.method](dataset, candidates, unit, config)
 
 
 def mine(

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from bsc_core.batching import NEED_VECTORS, BatchPlan, build_plan, compared_texts, plan_collisions
 from bsc_core.config import RunConfig
 from bsc_core.data.dataset import PairDataset
+from bsc_core.data.generation.negatives import negative_slots, with_negatives
 from bsc_core.encoders.tokens import TokenTable, tokenize
 from bsc_core.neighbors import unit_rows
 from bsc_core.training.data import PairStream, TrainingData
@@ -30,6 +31,16 @@ UNMOVED = 0.02
 again; for vectors of length 1 this is a mean cosine of 0.99."""
 
 
+class Miner(Protocol):
+    """Mines the negatives of the training rows again; see `bsc_core.preparation.repeated_mining`."""
+
+    texts: Ids  # (T,) the texts whose vectors are compared
+
+    def negatives(self, vectors: Vectors) -> Ids:
+        """Return the text id of the negative of each row, (N,). vectors: (U, D)."""
+        ...
+
+
 def make_sampler(
     config: RunConfig,
     data: TrainingData,
@@ -37,15 +48,16 @@ def make_sampler(
     log: RunLogger,
     resume: TrainerState | None,
     guide: Vectors | None = None,
+    miner: Miner | None = None,
 ) -> Sampler:
     """Return the sampler of a run: shards where the data are streamed, else one plan per epoch.
 
-    guide: (U, G) vectors of the guide of the loss, which no streamed run has.
+    guide: (U, G) vectors of the guide of the loss. miner: of `data.negatives.refresh_epochs`. No streamed run has them.
     """
     if data.stream is not None:
         return ShardSampler(data.stream, embeddings.model)
     planned = 0 if resume is None else resume.epoch
-    return PlanSampler(config, data.train, embeddings, log, planned=planned, guide=guide)
+    return PlanSampler(config, data.train, embeddings, log, planned=planned, guide=guide, miner=miner)
 
 
 class CustomSampler:
@@ -69,6 +81,7 @@ class PlanSampler:
     The main process builds a plan from the current vectors, writes it into the run folder and shares it.
 
     planned: number of epochs whose plans are in the run folder, for a resumed run. guide: (U, G) vectors of the guide.
+    miner: replaces the negatives every `data.negatives.refresh_epochs` epochs.
     """
 
     def __init__(
@@ -80,8 +93,9 @@ class PlanSampler:
         *,
         planned: int = 0,
         guide: Vectors | None = None,
+        miner: Miner | None = None,
     ) -> None:
-        self.guide = guide
+        self.guide, self.miner, self.mined_from = guide, miner, train
         self.config, self.dataset, self.embeddings, self.log, self.planned = config, train, embeddings, log, planned
         self.tokens, self.memory, self.fixed_tokens = embeddings.tokens, embeddings.from_steps, True
         self.plan: BatchPlan | None = None
@@ -89,8 +103,32 @@ class PlanSampler:
 
     def batches(self, epoch: int) -> list[Ids]:
         """Return the batches of an epoch, counted from 0; equal in every process."""
+        if self.miner is not None:
+            negatives = self.log.distributed.on_main(lambda: self._load_or_mine(epoch))
+            self.dataset = self.mined_from if negatives is None else with_negatives(self.mined_from, negatives)
         self.plan = self.log.distributed.on_main(lambda: self._load_or_build(epoch))
         return self.plan.batches(self.config.training.batch_size)
+
+    def _load_or_mine(self, epoch: int) -> Ids | None:
+        """Return the negatives of an epoch, (N,), mined now where the epoch is due; None for those of the data."""
+        settings, run = self.config.data.negatives, self.log.run
+        every = None if settings is None else settings.refresh_epochs
+        if self.miner is None or every is None or epoch < every:
+            return None
+        if epoch % every or epoch < self.planned:
+            return run.mined_negatives(epoch + 1)
+        before = run.mined_negatives(epoch)
+        before = negative_slots(self.mined_from) if before is None else before
+        with self.log.timed("plan"):
+            evaluated = self.config.evaluation.each_epoch
+            vectors = self.embeddings.current if evaluated else self.embeddings.encode(self.miner.texts)
+            negatives = self.miner.negatives(vectors)
+            run.write_mined_negatives(epoch + 1, negatives)
+        changed, number = int((negatives != before).sum()), int((negatives >= 0).sum())
+        self.log.say(
+            f"Epoch {epoch + 1}: mined with the current model; {changed:,} of {number:,} negatives have changed"
+        )
+        return negatives
 
     def _load_or_build(self, epoch: int) -> BatchPlan:
         path = self.log.run.plan_file(epoch + 1)

@@ -20,7 +20,7 @@ from bsc_core.cli import main
 from bsc_core.config import DataConfig, EncoderConfig, NegativesConfig
 from bsc_core.data import read_pairs
 from bsc_core.data.dataset import Corpus, DatasetSplits, PairDataset, TextTable, merge_text_tables
-from bsc_core.data.generation.negatives import find_candidates
+from bsc_core.data.generation.negatives import find_candidates, negative_slots, with_negatives
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import DataError
 from bsc_core.neighbors import unit_rows
@@ -28,6 +28,7 @@ from bsc_core.preparation import mining_task
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.preparation.generate import add_negatives, mine
 from bsc_core.preparation.mining import MiningSearch, mine_file
+from bsc_core.preparation.repeated_mining import RepeatedMining
 from bsc_core.preparation.second_opinion import second_scorer
 
 SETTINGS: list[dict[str, Any]] = [
@@ -149,6 +150,25 @@ def data_files(tmp_path: Path) -> DataConfig:
 
 
 THINGS = ("table", "chair", "door", "window", "roof")
+
+
+@pytest.mark.parametrize("as_triplets", [True, False])
+def test_mining_again_replaces_the_negatives_and_keeps_the_rows(as_triplets: bool) -> None:
+    rows, corpus, unit = world(0)
+    config = NegativesConfig(method="window", count=2, max_score=0.5, as_triplets=as_triplets, refresh_epochs=1)
+    train, _ = add_negatives(rows, corpus, unit, config)
+    again = RepeatedMining(train, corpus, config)
+    assert np.array_equal(again.negatives(unit), negative_slots(train)), "equal vectors mine the same negatives"
+    other = unit_rows(unit + 0.3 * np.random.default_rng(1).normal(size=unit.shape))
+    expected, _ = add_negatives(rows, corpus, other, config)
+    mined = with_negatives(train, again.negatives(other))
+    assert len(mined) == len(train)
+    assert np.array_equal(mined.positive, train.positive)
+    if len(expected) == len(train):  # as many negatives of each pair
+        assert np.array_equal(negative_slots(mined), negative_slots(expected))
+    left_out = ~np.isin(np.arange(len(rows.texts)), again.texts)
+    changed = np.where(left_out[:, None], np.float32(9), other)
+    assert np.array_equal(again.negatives(changed), again.negatives(other))
 
 
 def test_a_task_saves_the_search(data_files: DataConfig, tmp_path: Path, tiny_encoder: Path) -> None:

@@ -265,6 +265,20 @@ def with_negative_column(dataset: PairDataset, negatives: Ids) -> PairDataset:
     return replace(dataset.take(row), negative=negatives[row, column].astype(np.int32))
 
 
+def negative_slots(dataset: PairDataset) -> Ids:
+    """Return a copy of the text id of the negative of each row, (N,), -1 for a row that is positive and has none."""
+    if dataset.negative is not None:
+        return dataset.negative.copy()
+    return np.where(dataset.positive, -1, dataset.document).astype(np.int32)
+
+
+def with_negatives(dataset: PairDataset, negatives: Ids) -> PairDataset:
+    """Return the rows with other negatives in place of those of `negative_slots`. negatives: (N,) text ids."""
+    if dataset.negative is not None:
+        return replace(dataset, negative=negatives)
+    return replace(dataset, document=np.where(negatives < 0, dataset.document, negatives), document_key=None)
+
+
 def triplets(dataset: PairDataset) -> PairDataset:
     """Return T rows of query, positive and negative document, in the order of the positive rows.
 

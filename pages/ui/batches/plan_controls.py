@@ -10,6 +10,7 @@ from bsc_core.batching import STRATEGIES
 from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.decisions import decided_rows
+from bsc_core.data.generation.negatives import with_negatives
 from pages.ui.batches.plans import RUN_PLANS, PlanRequest
 from pages.ui.batches.source import BatchSource
 from pages.ui.components import page_layout, url
@@ -83,7 +84,8 @@ class PlanSettings:
         """Return the rows after the decisions, without labeled negatives if these are switched off."""
         train = source.train
         if source.run is not None:
-            return train
+            negatives = source.run.mined_negatives(min(self.epoch, len(source.saved_plans())))
+            return train if negatives is None else with_negatives(train, negatives)
         train = decided_rows(train)
         if self.labeled_negatives or train.positive.all():
             return train

@@ -52,7 +52,7 @@ FORMS = {
     "negatives": Generator(
         "Hard negatives for positive pairs",
         ("method", "count", "encoder"),
-        ("oversample", "as_triplets"),
+        ("refresh_epochs", "oversample", "as_triplets"),
         "Mine negatives",
     ),
     "nli": Generator("Additional NLI pairs", ("negatives", "seed", "augment"), (), "Add pairs"),
