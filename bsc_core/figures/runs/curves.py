@@ -311,7 +311,7 @@ def lines(
         band = alt.Chart(alt.Data(values=table)).transform_filter("isValid(datum.low)").mark_area(opacity=0.16)
         layers.append(band.encode(x=f"{across}:Q", y="low:Q", y2="high:Q", fill=fill))
     if rule is not None:
-        mark = alt.Chart(alt.Data(values=[{across: rule}])).mark_rule(strokeDash=[4, 4])
+        mark = alt.Chart(alt.Data(values=[{across: rule}])).mark_rule(color=theme.REFERENCE, strokeDash=[4, 4])
         layers.append(mark.encode(x=f"{across}:Q"))
     return alt.layer(*layers).properties(title=title, height=HEIGHT + (24 * len(names) if len(names) > 1 else 0))
 
