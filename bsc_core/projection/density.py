@@ -106,8 +106,8 @@ def regions(points: Vectors, texts: Sequence[str]) -> list[Region]:
     """Return the densest regions of a map with the words that name them, the densest first.
 
     A text belongs to the nearest peak of the density. A word w names a region r by p(w, r) log(p(w, r) / p(w)), where p
-    is the share of texts that contain it. It has to be in two texts of the region and twice as frequent there as on the
-    whole map; regions without such a word are left out.
+    is the share of texts that contain it. It has to be in two texts of the region, twice as frequent there as on the
+    whole map, and none of scikit-learn's English stop words; regions without such a word are left out.
 
     Args:
         points: (N, 2).
@@ -121,7 +121,9 @@ def regions(points: Vectors, texts: Sequence[str]) -> list[Region]:
     peaks = peaks[np.argsort(-grid.values[tuple(peaks.T)], kind="stable")[:MAX_REGIONS]]
     places = np.stack([grid.x[peaks[:, 0]], grid.y[peaks[:, 1]]], axis=1)
     owner = ((points[:, None] - places[None]) ** 2).sum(axis=2).argmin(axis=1)
-    words = [set(WORD.findall(text.casefold())) for text in texts]
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    words = [set(WORD.findall(text.casefold())) - ENGLISH_STOP_WORDS for text in texts]
     everywhere = Counter(word for one in words for word in one)
     named = []
     for number, (x, y) in enumerate(places.tolist()):

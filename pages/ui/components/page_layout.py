@@ -11,7 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 
 from bsc_core.errors import BscError
-from pages.ui.components import data_cache, display, navigation, sidebar_jobs, url, users
+from pages.ui.components import data_cache, display, navigation, run_data, sidebar_jobs, url, users
 
 ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 NO_RUN = "none"
@@ -96,7 +96,8 @@ def _bar(names: Sequence[str]) -> Context:
     existing = []
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
-            if _draw_choice(name, options[name], context):
+            of_run_only = _encoder_of_run(context) if name == "encoder" and "run" in names else None
+            if _draw_choice(name, options[name], context, fixed=of_run_only):
                 existing.append(name)
             else:
                 url.report(name, f"The {name} {url.shorten(st.query_params[name])} was not found; select another one.")
@@ -106,8 +107,10 @@ def _bar(names: Sequence[str]) -> Context:
     return saved_context()
 
 
-def _draw_choice(name: str, options: list[str], context: dict[str, str]) -> bool:
+def _draw_choice(name: str, options: list[str], context: dict[str, str], *, fixed: str | None) -> bool:
     """Draw a select box and store its value in `context`; return False if the value in the URL does not exist.
+
+    If `fixed` is not None, the box shows it and is disabled; the value in `context` is that of the URL all the same.
 
     The URL decides, so that links, Back and reload show what they name. Without a value there, the selection of the
     previous page remains. A widget bound to the URL would lose its parameter on Back, because
@@ -120,6 +123,10 @@ def _draw_choice(name: str, options: list[str], context: dict[str, str]) -> bool
     exists = linked is None or linked in options
     value = next((value for value in (linked, last if exists else None) if value in options), options[0])
     context[name] = value
+    if fixed is not None:
+        st.session_state[name] = fixed
+        st.selectbox(name.capitalize(), [fixed], key=name, disabled=True, help="The encoder of the selected run.")
+        return exists
     st.session_state[name] = value
     st.selectbox(
         name.capitalize(),
@@ -129,6 +136,17 @@ def _draw_choice(name: str, options: list[str], context: dict[str, str]) -> bool
         on_change=lambda: select(name, st.session_state[name] or options[0]),
     )
     return exists
+
+
+def _encoder_of_run(context: dict[str, str]) -> str | None:
+    """Return the encoder of the selected run, which replaces that of the bar; None without a run with embeddings."""
+    run_id = st.query_params.get("run") or context.get("run") or NO_RUN
+    try:
+        run = None if run_id == NO_RUN else data_cache.run_store().get(run_id)
+        name = run.config().encoder.name if run is not None and run_data.models(run) else None
+    except BscError:  # no such run, or a damaged one
+        return None
+    return Path(name).name if name and Path(name).is_absolute() else name
 
 
 def select(name: str, value: str) -> None:
