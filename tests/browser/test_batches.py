@@ -130,7 +130,7 @@ def test_a_large_batch_is_drawn_zoomed_and_pinned_with_keys(visitor, server):
     canvas = page.get_by_role("img", name=re.compile(r"^500 pairs, \d+ of them positive"))
     expect(canvas).to_be_visible()
     pin = page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
-    before = pin.inner_text()
+    before = pin.text_content()
     page.get_by_role("button", name="Zoom in on the pinned pair").click()
     expect(page.get_by_text(re.compile(r"^pairs \d+ to \d+ of 500$")).first).to_be_visible()
     visit.wait()
@@ -147,10 +147,10 @@ def test_a_large_batch_is_drawn_zoomed_and_pinned_with_keys(visitor, server):
     expect(canvas).to_have_count(1)  # the previous canvas stays for a moment
     box = canvas.bounding_box()
     assert box["width"] == pytest.approx(box["height"], abs=1)
-    after = pin.inner_text()
+    after = pin.text_content()
     canvas.click(position={"x": box["width"] * 0.25, "y": box["height"] * 0.75})
     expect(pin).not_to_have_text(after)
     visit.wait()
-    pinned = pin.inner_text()
+    pinned = pin.text_content()
     page.reload()
     expect(pin).to_have_text(pinned)
