@@ -86,7 +86,7 @@ def select_an_error(visit, data, task, vectors):
 def search_the_same_model_twice(visit):
     visit.select_option("Left model", "After training")
     visit.wait()
-    expect(visit.table("Documents of After training")).to_be_visible()
+    expect(visit.table("Documents of After training")).to_be_attached()
     expect(visit.page.locator(".js-plotly-plot")).to_have_count(0)
     expect(visit.page.get_by_test_id("stMetricDelta")).to_have_count(0)
     visit.select_option("Left model", "Before training")

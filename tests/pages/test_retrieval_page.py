@@ -53,7 +53,6 @@ def test_the_query_of_an_earlier_visit_is_kept(finished: Run) -> None:
     app = open_page("retrieval", run=finished.id, **{"retrieval.query": "soup and bread"})
     del app.query_params["retrieval.query"]
     app.session_state["context_page"] = "Batches"
-    app.session_state["retrieval.query"] = ""  # Streamlit drops the state of the widgets of a page that is left
     app.run()
     assert app.text_input(key="retrieval.query").value == "soup and bread"
 

@@ -55,8 +55,8 @@ def test_results_have_exact_ranks_in_both_lists(finished: Run) -> None:
 
 
 def test_the_same_query_is_searched_once(finished: Run, passes: list[int]) -> None:
-    app = prepare_page("retrieval", run=finished.id)
-    app.session_state["retrieval.query"] = "snow at the train door"  # no other test uses this query
+    query = "snow at the train door"  # no other test uses it
+    app = prepare_page("retrieval", run=finished.id, **{"retrieval.query": query})
     app.run()
     assert not app.exception
     assert passes

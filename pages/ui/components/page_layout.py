@@ -110,7 +110,7 @@ def _bar(names: Sequence[str]) -> Context:
 def _draw_choice(name: str, options: list[str], context: dict[str, str], *, fixed: str | None) -> bool:
     """Draw a select box and store its value in `context`; return False if the value in the URL does not exist.
 
-    If `fixed` is not None, the box shows it and is disabled; the value in `context` is that of the URL all the same.
+    If `fixed` is not None, it is the only option; the value in `context` is that of the URL all the same.
 
     The URL decides, so that links, Back and reload show what they name. Without a value there, the selection of the
     previous page remains. A widget bound to the URL would lose its parameter on Back, because
@@ -125,7 +125,8 @@ def _draw_choice(name: str, options: list[str], context: dict[str, str], *, fixe
     context[name] = value
     if fixed is not None:
         st.session_state[name] = fixed
-        st.selectbox(name.capitalize(), [fixed], key=name, disabled=True, help="The encoder of the selected run.")
+        about = "The encoder of the selected run. To use another one, select no run."
+        st.selectbox(name.capitalize(), [fixed], key=name, help=about)
         return exists
     st.session_state[name] = value
     st.selectbox(

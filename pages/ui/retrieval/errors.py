@@ -8,7 +8,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.evaluation.retrieval.failures import Failure, find_failures
 from pages.ui.components import url
-from pages.ui.retrieval.search import CACHE_KEY, QUERY, Search
+from pages.ui.retrieval.search import CACHE_KEY, Search, search_for
 
 MAX_ERRORS = 200
 WIDTHS = {"Query": 196, "Relevant document": 196, "Top document": 196, "Cause": 220, "Rank left": 72, "Rank right": 78}
@@ -95,4 +95,4 @@ def search_selected(key: str, queries: list[str]) -> None:
     """Search for the query of the selected row of a table."""
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
-        st.session_state[QUERY] = queries[rows[0]]
+        search_for(queries[rows[0]])

@@ -73,18 +73,28 @@ class Results:
 
 
 def query_box(cell: DeltaGenerator) -> str:
-    """Draw the search box and return its query; the one of an earlier visit to the page if the URL has none."""
-    if page_layout.arrived() and SAVED_QUERY in st.session_state and QUERY not in st.query_params:
-        st.session_state[QUERY] = st.session_state[SAVED_QUERY]
+    """Draw the search box and return its query: that of the URL, or of an earlier visit to the page.
+
+    Streamlit removes the parameters of bound widgets from the URL when a page is left, and Back then shows them empty;
+    so the box is not bound.
+    """
+    if page_layout.arrived() and QUERY not in st.query_params:
+        search_for(st.session_state.get(SAVED_QUERY, ""))
+    query = st.session_state[QUERY] = st.session_state[SAVED_QUERY] = st.query_params.get(QUERY, "")
     hint = "Type a query, or select an error below"
-    query = cell.text_input("Search", type="search", placeholder=hint, on_change=_acknowledge, **url.bound(QUERY))
-    st.session_state[SAVED_QUERY] = query
-    return str(query)
+    cell.text_input("Search", type="search", placeholder=hint, key=QUERY, on_change=_query_changed)
+    return query
 
 
-def _acknowledge() -> None:
-    """Show that a query was received, before the page is drawn again."""
+def _query_changed() -> None:
+    """Show that a query was received, before the page is drawn again, and search for it."""
     st.toast("Searching …", icon=":material/search:")
+    search_for(st.session_state[QUERY])
+
+
+def search_for(query: str) -> None:
+    """Write a query into the URL, from where the search box reads it; call it in a callback."""
+    display.write_url({QUERY: query} if query else {}, [QUERY])
 
 
 def select_models(run: Run, cells: Sequence[DeltaGenerator]) -> ModelPair | None:
@@ -213,7 +223,7 @@ def draw_results(search: Search, query: str) -> None:
         with left:
             display.plain_text(f"{title}{_rank_change(search, example)}", example)
             key = f"retrieval.example.{title}"
-            st.button(f"All {TOP} results", key=key, type="tertiary", on_click=_search_for, args=(example,))
+            st.button(f"All {TOP} results", key=key, type="tertiary", on_click=search_for, args=(example,))
         with right:
             relevant = search.task.relevant(_position(search, example))
             text = search.text(search.task.corpus[relevant[0]]) if len(relevant) else "not in the corpus"
@@ -239,10 +249,6 @@ def _rank_change(search: Search, query: str) -> str:
     position = _position(search, query)
     ranks_ = [str(int(one.first_rank[position])) if one.first_rank[position] else "none" for one in search.results]
     return f": rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
-
-
-def _search_for(query: str) -> None:
-    st.session_state[QUERY] = query
 
 
 def _draw_query(search: Search, query: str, name: str, top: int) -> Results:

@@ -14,7 +14,7 @@ from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.data import uploads
 from pages.ui.runs import table, trash
 
-STOP_ERROR = "runs.stop.error"  # session key
+STOP_ERROR, STOPPED = "runs.stop.error", "runs.stop.done"  # session keys
 SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 
 
@@ -24,6 +24,8 @@ def draw(run: Run, status: RunStatus) -> None:
         return
     if (error := st.session_state.pop(STOP_ERROR, None)) is not None:
         display.error_box(error)
+    if (message := st.session_state.pop(STOPPED, None)) is not None:
+        st.toast(message, icon=":material/stop:")
     may_change = users.may_change(run)
     with st.container(horizontal=True):
         hanging = is_hanging(run, status)
@@ -71,7 +73,7 @@ def _stop(run: Run) -> None:
         st.session_state[STOP_ERROR] = error
     else:
         text = "was stopped" if state == "stopped" else "stops after this step"
-        st.toast(f"Run {data_cache.short_id(run.id)} {text}.", icon=":material/stop:")
+        st.session_state[STOPPED] = f"Run {data_cache.short_id(run.id)} {text}."
 
 
 def _resume(run: Run) -> None:
