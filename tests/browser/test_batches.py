@@ -19,6 +19,7 @@ from bsc_core.training.loop.step import cells_of_pairs
 from tests.helpers.waiting import wait_until
 
 BATCH = {"encoder": "static", "batches.strategies": "nearest"}
+APPLIED = re.compile(r"^1 decision applied: 1 dropped; 0 rows removed")
 
 
 def test_a_marked_pair_is_excluded_from_the_loss_and_separated(private_server, visitor):
@@ -34,7 +35,7 @@ def test_a_marked_pair_is_excluded_from_the_loss_and_separated(private_server, v
 
     visit.page.reload()
     visit.wait("Which negatives does a batch contain")
-    expect(visit.page.get_by_text(re.compile(r"^1 decision applied: 1 dropped; 0 rows removed"))).to_be_visible()
+    expect(visit.page.get_by_test_id("stMain").get_by_text(APPLIED)).to_be_visible()
     run = launch(visit)
     assert run.config().data.false_negatives == str(marks)
     wait_until(lambda: (run.plans_folder / "epoch-001.npz").is_file(), lambda: str(run.log_tail()))
@@ -79,7 +80,7 @@ def mark_the_pinned_pair(visit) -> tuple[str, str]:
     pin = visit.page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
     texts = pin.get_by_test_id("stText").all_inner_texts()
     visit.click_button("Mark as false negative")
-    expect(visit.page.get_by_text(re.compile(r"^1 decision applied: 1 dropped; 0 rows removed"))).to_be_visible()
+    expect(visit.page.get_by_test_id("stMain").get_by_text(APPLIED)).to_be_visible()
     visit.wait()
     return texts[0], texts[1]
 
