@@ -22,6 +22,12 @@ MAX_REGIONS, WORDS = 8, 2
 MIN_TEXTS = 5  # of a region
 MIN_RATIO = 2.0  # of p(w, r) to p(w), which leaves out words that are frequent everywhere
 WORD = re.compile(r"[^\W\d_]{3,}")
+STOP_WORDS = frozenset(  # English; a library's list would be imported with the page
+    "about after again all also and any are because been before being but can could did does doing don down each "
+    "few for from get had has have her here him his how into its just like more most much not now off one only "
+    "other our out over own she should some such than that the their them then there these they this those too "
+    "under until very was way were what when where which while who why will with without would you your".split()
+)
 SEGMENTS = {  # edges that a contour crosses, by the corners above the level as bits; edge k joins corners k and k + 1
     **{1: [(3, 0)], 2: [(0, 1)], 3: [(3, 1)], 4: [(1, 2)], 5: [(3, 0), (1, 2)], 6: [(0, 2)], 7: [(3, 2)]},
     **{8: [(2, 3)], 9: [(2, 0)], 10: [(0, 1), (2, 3)], 11: [(2, 1)], 12: [(1, 3)], 13: [(1, 0)], 14: [(0, 3)]},
@@ -107,7 +113,7 @@ def regions(points: Vectors, texts: Sequence[str]) -> list[Region]:
 
     A text belongs to the nearest peak of the density. A word w names a region r by p(w, r) log(p(w, r) / p(w)), where p
     is the share of texts that contain it. It has to be in two texts of the region, twice as frequent there as on the
-    whole map, and none of scikit-learn's English stop words; regions without such a word are left out.
+    whole map, and none of STOP_WORDS; regions without such a word are left out.
 
     Args:
         points: (N, 2).
@@ -121,9 +127,7 @@ def regions(points: Vectors, texts: Sequence[str]) -> list[Region]:
     peaks = peaks[np.argsort(-grid.values[tuple(peaks.T)], kind="stable")[:MAX_REGIONS]]
     places = np.stack([grid.x[peaks[:, 0]], grid.y[peaks[:, 1]]], axis=1)
     owner = ((points[:, None] - places[None]) ** 2).sum(axis=2).argmin(axis=1)
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    words = [set(WORD.findall(text.casefold())) - ENGLISH_STOP_WORDS for text in texts]
+    words = [set(WORD.findall(text.casefold())) - STOP_WORDS for text in texts]
     everywhere = Counter(word for one in words for word in one)
     named = []
     for number, (x, y) in enumerate(places.tolist()):

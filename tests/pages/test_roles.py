@@ -114,7 +114,7 @@ def test_members_read_a_shared_run_and_change_their_own(
 ) -> None:
     own(finished, EVA)
     sign_in(BEN)
-    assert "was not found" in "".join(one.value for one in open_page("runs", run=finished.id).warning)
+    assert "was not found" in page_text(open_page("runs", run=finished.id))
     own(finished, EVA, "ben")
     app = open_page("runs", run=finished.id)
     assert not app.exception

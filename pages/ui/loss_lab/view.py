@@ -47,7 +47,7 @@ def read_url() -> None:
         st.session_state["learn.version"] = st.session_state.get("learn.version", 0) + 1
         st.session_state["learn.link"], st.session_state["learn.faults"] = read_link(linked)
         for error in st.session_state["learn.faults"]:
-            url.report(error, f"{error[0].upper()}{error[1:]}.")
+            url.report(error, f"{error}.")
 
 
 def link() -> LabLink:
