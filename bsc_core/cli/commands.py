@@ -125,7 +125,7 @@ def merge(arguments: argparse.Namespace) -> Outcome:
         raise InputError("--alpha merges one run with its start; remove it, or name one run without --last-checkpoints")
     if len(runs) > 1 and arguments.last_checkpoints:
         raise InputError("--last-checkpoints averages the checkpoints of one run; name one run")
-    from bsc_core.merge_model import ALPHAS, average_models, merge_curve
+    from bsc_core.jobs.actions.merging import ALPHAS, average_models, merge_curve
 
     def progress(done: float, total: float, doing: str) -> None:
         say(doing)

@@ -158,12 +158,6 @@ class Evaluate(Callback):
             self.general[name] = metrics
             self.run.write_evaluation(GENERAL, self.general)
 
-    def forgets(self, epoch: int) -> bool:
-        """Return whether the general score after an epoch is lower than before training by more than is tolerated."""
-        tolerated = self.config.training.early_stopping_general_loss
-        before, after = (self.general.get(name, {}).get(GENERAL_SCORE) for name in ("before", epoch_name(epoch)))
-        return tolerated is not None and before is not None and after is not None and before - after > tolerated
-
     def _evaluate_untrained(self) -> None:
         encoder = RunStore(self.run.folder.parent).encoder(self.config.encoder)
         with self.log.timed("encode"):
@@ -179,6 +173,13 @@ class Evaluate(Callback):
                 general = self.suite.evaluate(lambda texts: self.embeddings.of_texts(texts, encoder))
             self.save_general("before", general)
         self.log.evaluation(0, self.before, self.general.get("before", {}).get(GENERAL_SCORE))
+
+
+def forgets(evaluate: Evaluate, epoch: int) -> bool:
+    """Return whether the general score after an epoch is lower than before training by more than is tolerated."""
+    tolerated = evaluate.config.training.early_stopping_general_loss
+    before, after = (evaluate.general.get(name, {}).get(GENERAL_SCORE) for name in ("before", epoch_name(epoch)))
+    return tolerated is not None and before is not None and after is not None and before - after > tolerated
 
 
 class SaveEpochVectors(Callback):
@@ -251,7 +252,7 @@ class SaveBest(Callback):
         if evaluation is None:
             return
         is_better = self.value is not None and evaluation.value > self.value
-        if self.value is None or (is_better and not self.evaluate.forgets(evaluation.epoch)):
+        if self.value is None or (is_better and not forgets(self.evaluate, evaluation.epoch)):
             self._save(trainer, evaluation)
             self.run.write_json(BEST_EPOCH, {"epoch": self.epoch, "value": self.value})
 
@@ -306,7 +307,7 @@ class EarlyStopping(Callback):
         return reason
 
     def _reason(self, epoch: int) -> str:
-        if self.best.evaluate.forgets(epoch):
+        if forgets(self.best.evaluate, epoch):
             return "the general score has lost more than training.early_stopping_general_loss"
         if self.patience is not None and epoch - self.best.epoch >= self.patience:
             return f"dev has not improved since epoch {self.best.epoch}"

@@ -15,9 +15,10 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core import background_task, merge_model
+from bsc_core import background_task
 from bsc_core.cli.parser import make_parser
 from bsc_core.config import RunConfig
+from bsc_core.jobs.actions import merging
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache
 from pages.ui.runs import actions, detail, merge, model_export
@@ -102,10 +103,10 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
 ) -> None:
     def start_here(folder: Path, module: str, request: Any, environment: dict[str, str]) -> None:
         """Run the task in this process."""
-        assert module == "bsc_core.merge_model"
+        assert module == "bsc_core.jobs.actions.merging"
         folder.mkdir(parents=True)
         (folder / background_task.REQUEST).write_text(json.dumps(request), encoding="utf-8")
-        merge_model.perform(folder, request)
+        merging.perform(folder, request)
 
     monkeypatch.setattr(background_task, "start", start_here)
     app = open_tab(open_page("runs", run=finished.id), finished, "Model")
@@ -117,7 +118,7 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
     app.select_slider(key=f"runs.alpha.{finished.id}").set_value(0.3).run()
     assert merge.point_sentence(curve, 0.3) in page_text(app)
     app = click(app, f"runs.merge.{merge.task_folder(finished, 0.3).name}")
-    saved = merge_model.merged_folder(finished, 0.3)
+    saved = merging.merged_folder(finished, 0.3)
     assert (saved / "modules.json").is_file()
     assert str(saved) in page_text(app)
     finished.write_json("config", {**finished.config().model_dump(mode="json"), "encoder": {"reinit_layers": 1}})

@@ -1,1 +1,1 @@
-"""What users do with runs: launch, stop, resume, delete, change the queue."""
+"""What users do with runs: launch, stop, resume, delete, merge, change the queue."""

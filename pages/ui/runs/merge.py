@@ -17,7 +17,7 @@ from pages.ui.components import display, users
 
 POLL_INTERVAL = "1s"
 MAX_FOLDERS = 40
-MODULE = "bsc_core.merge_model"
+MODULE = "bsc_core.jobs.actions.merging"
 ABOUT = (
     "(1 - alpha) · start + alpha · trained: a lower alpha keeps more of what the encoder could do before training and "
     "less of what it learned (WiSE-FT)."

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from bsc_core import cli, merge_model
+from bsc_core import cli
 from bsc_core.config import RunConfig
 from bsc_core.data import load_data
 from bsc_core.encoders.merging import Weights, average_weights, copy_weights
 from bsc_core.encoders.pretrained import load_folder
+from bsc_core.jobs.actions import merging
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import GENERAL_SCORE, Run, RunStore
 from bsc_core.training.checkpoint import checkpoints
@@ -67,7 +68,7 @@ def test_the_curve_starts_at_the_start_and_ends_at_the_trained_model(
             slow = 0.75 * start[name].double() + 0.25 * trained[name].double()
             assert np.allclose(value.double(), slow, rtol=0, atol=1e-7), name
     assert "0.25" in (tmp_path / "merged" / "README.md").read_text(encoding="utf-8")
-    evaluator = merge_model.Candidates(run).evaluator
+    evaluator = merging.Candidates(run).evaluator
     values = evaluator.evaluate(vectors(tmp_path / "merged", run))["dev"][metric]
     assert middle["dev"] == pytest.approx(values)
     status, report = merge(capsys, run, run.id, "--output", str(tmp_path / "merged"))
@@ -110,6 +111,6 @@ def test_the_suggested_alpha_has_the_best_dev_metric_within_the_tolerance() -> N
         return [dict(zip(("alpha", "dev", GENERAL_SCORE), value, strict=True)) for value in values]
 
     curve = points((0, 0.5, 0.80), (0.4, 0.6, 0.798), (0.5, 0.6, 0.797), (0.7, 0.65, 0.78), (1, 0.7, 0.7))
-    assert merge_model.suggest(curve, 0.005)["alpha"] == 0.4
-    assert merge_model.suggest(curve, 0.02)["alpha"] == 0.7
-    assert merge_model.suggest(points((0, 0.5, None), (1, 0.7, None)), 0.0)["alpha"] == 1
+    assert merging.suggest(curve, 0.005)["alpha"] == 0.4
+    assert merging.suggest(curve, 0.02)["alpha"] == 0.7
+    assert merging.suggest(points((0, 0.5, None), (1, 0.7, None)), 0.0)["alpha"] == 1
