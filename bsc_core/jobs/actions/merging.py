@@ -1,7 +1,7 @@
 """Merged models of trained runs: a run with its start, its last checkpoints, or runs that differ only in their seed.
 
-As a background task: `python -m bsc_core.jobs.actions.merging FOLDER`. The request `{"run": folder}` writes the report of
-`merge_curve` to result.json; `{"run": folder, "alpha": number}` saves the merged model in the run folder.
+As a background task: `python -m bsc_core.jobs.actions.merging FOLDER`. The request `{"run": folder}` writes the report
+of `merge_curve` to result.json; `{"run": folder, "alpha": number}` saves the merged model in the run folder.
 """
 
 from __future__ import annotations
