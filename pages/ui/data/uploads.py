@@ -65,7 +65,7 @@ def check_source(source: str) -> str:
 
 
 def _existing_path(source: str) -> Path:
-    """Return the path as `check_path` does; the only user of an app is also told that a path elsewhere is missing."""
+    """Return the path as `check_path` does; in an app with one user, the error says if a path elsewhere is missing."""
     try:
         return check_path(source)
     except PathError:
