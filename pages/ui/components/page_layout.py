@@ -96,8 +96,8 @@ def _bar(names: Sequence[str]) -> Context:
     existing = []
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
-            of_run_only = _encoder_of_run(context) if name == "encoder" and "run" in names else None
-            if _draw_choice(name, options[name], context, fixed=of_run_only):
+            fixed = _encoder_of_run(context) if name == "encoder" and "run" in names else None
+            if _draw_choice(name, options[name], context, fixed=fixed):
                 existing.append(name)
             else:
                 url.report(name, f"The {name} {url.shorten(st.query_params[name])} was not found; select another one.")
@@ -110,7 +110,7 @@ def _bar(names: Sequence[str]) -> Context:
 def _draw_choice(name: str, options: list[str], context: dict[str, str], *, fixed: str | None) -> bool:
     """Draw a select box and store its value in `context`; return False if the value in the URL does not exist.
 
-    If `fixed` is not None, it is the only option; the value in `context` is that of the URL all the same.
+    If `fixed` is not None, the box offers only that value; `context` still receives the value of the URL.
 
     The URL decides, so that links, Back and reload show what they name. Without a value there, the selection of the
     previous page remains. A widget bound to the URL would lose its parameter on Back, because
