@@ -37,10 +37,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from bsc_core.config import make_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs import launch
 from bsc_core.jobs.local.processes import find_process
 from bsc_core.presets.catalog import recommended
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run
 
 if TYPE_CHECKING:

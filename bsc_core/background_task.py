@@ -1,7 +1,7 @@
 """Background tasks: one child process per request, with progress, a log, and cancellation.
 
-A task has a folder with request.json, progress.json and log.txt. The parent calls `start`, `read_progress`, `cancel`
-and `reset`; the child's module calls `run_task`. Result files are named by the task itself.
+A task has a folder with request.json, progress.json, log.txt and, if its result is a document, result.json. The parent
+calls `start`, `read_progress`, `read_result`, `cancel` and `reset`; the child's module calls `run_task`.
 """
 
 import json
@@ -25,6 +25,7 @@ MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the s
 REQUEST = "request.json"
 PROGRESS = "progress.json"
 LOG = "log.txt"
+RESULT = "result.json"
 _children: dict[Path, subprocess.Popen[bytes]] = {}
 _children_lock = threading.Lock()
 
@@ -104,11 +105,11 @@ def cancel(folder: Path) -> None:
 
 
 def reset(folder: Path) -> None:
-    """Cancel a task and remove its request and progress, so that `start` starts it again."""
+    """Cancel a task and remove its request, progress and result, so that `start` starts it again."""
     cancel(folder)
     with _children_lock:
         _children.pop(folder, None)
-    for name in (PROGRESS, REQUEST):
+    for name in (PROGRESS, REQUEST, RESULT):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -117,6 +118,20 @@ def write_progress(folder: Path, done: float, total: float, doing: str, error: s
     draft = folder / f"progress.{os.getpid()}.json"  # not synced to disk: it is short-lived and written often
     draft.write_text(json.dumps(asdict(TaskProgress(done, total, doing, error))), encoding="utf-8")
     draft.replace(folder / PROGRESS)
+
+
+def write_result(folder: Path, result: Mapping[str, Any]) -> None:
+    """Write the result of a task, which is finished with it."""
+    atomic_write(folder / RESULT, as_json(result))
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """Return the result of a finished task; None if it is not finished."""
+    try:
+        result: dict[str, Any] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return result
 
 
 def run_task(perform: Callable[[Path, Any], object], arguments: Sequence[str]) -> int:

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
+from bsc_core.data.sample_data import sample_config
 from bsc_core.presets.catalog import recommended
-from bsc_core.presets.sample_data import sample_config
 from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.home import cards
 

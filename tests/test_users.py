@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bsc_core.cli import main
+from bsc_core.data.sample_data import sample_config
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
 from bsc_core.jobs import trash
 from bsc_core.presets.catalog import recommended
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
 from bsc_core.users import (
     ACCESS,

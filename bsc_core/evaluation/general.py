@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bsc_core.config import Columns, CorpusColumns, DataConfig
 from bsc_core.data.dataset import Corpus, PairDataset, TextTable
 from bsc_core.data.io.tables import read_table
 from bsc_core.data.load import load_evaluation_data
+from bsc_core.data.sample_data import sample_config
 from bsc_core.errors import ConfigError
 from bsc_core.evaluation.evaluator import evaluate
 from bsc_core.evaluation.metrics.ranking import Metrics
@@ -88,15 +88,7 @@ class GeneralSuite:
 
 
 def _questions(separate_sides: bool) -> tuple[GeneralTask, GeneralTask]:
-    folder = sample_data_folder()
-    config = DataConfig(
-        train=str(folder / "pairs.tsv"),
-        corpus=str(folder / "corpus.tsv"),
-        columns=Columns(query="query", document="document", label="label", query_id="query_id", document_id="doc_id"),
-        corpus_columns=CorpusColumns(document="text", document_id="doc_id"),
-        separate_sides=separate_sides,
-    )
-    pairs, corpus = load_evaluation_data(config)
+    pairs, corpus = load_evaluation_data(sample_config().model_copy(update={"separate_sides": separate_sides}))
     return (
         GeneralTask("question_mrr", "mrr", pairs, corpus),
         GeneralTask("subject_map", "map", replace(pairs, label=None), corpus),

@@ -8,16 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bsc_core.background_task import run_task, write_progress
+from bsc_core.background_task import run_task, write_progress, write_result
 from bsc_core.config import make_config
-from bsc_core.files import as_json, atomic_write
 from bsc_core.preflight import preflight
 from bsc_core.runs import RunStore
-
-
-def result_file(folder: Path) -> Path:
-    """Return the path of the report."""
-    return folder / "result.json"
 
 
 def perform(folder: Path, request: Any) -> None:
@@ -25,7 +19,7 @@ def perform(folder: Path, request: Any) -> None:
     write_progress(folder, 0, 1, "loading the libraries")
     store, config = RunStore(request["runs"]), make_config(request["config"])
     report = preflight(config, store=store, say=partial(write_progress, folder))
-    atomic_write(result_file(folder), as_json(report.as_report()))
+    write_result(folder, report.as_report())
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from bsc_core.batching import build_plan, plan_hardness, similarity_matrix
 from bsc_core.config import BatchingConfig, DataConfig
 from bsc_core.data.dataset import PairDataset
 from bsc_core.data.load import DatasetSplits, load_data
+from bsc_core.data.sample_data import sample_config
 from bsc_core.paths import sample_data_folder
 from bsc_core.presets.catalog import recommended
-from bsc_core.presets.sample_data import sample_config
 
 QUESTIONS = 6
 BINS = 25

@@ -24,8 +24,8 @@ from chromium import executable
 from serving import AppServer
 
 from bsc_core.config import make_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.states import advance
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run
 from tests.helpers.waiting import PATIENCE_MS, wait_until
 

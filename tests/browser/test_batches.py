@@ -13,7 +13,7 @@ from bsc_core.batching import BatchPlan, KnownPairs
 from bsc_core.config import DataConfig
 from bsc_core.data import load_data
 from bsc_core.data.decisions import read_decisions
-from bsc_core.presets.sample_data import sample_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.training.data import training_rows
 from bsc_core.training.loop.step import cells_of_pairs
 from tests.helpers.waiting import wait_until

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from bsc_core.config import make_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.states import advance
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
 
 QUESTION = "How is training going"

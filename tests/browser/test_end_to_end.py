@@ -13,8 +13,8 @@ from playwright.sync_api import expect
 
 from bsc_core import formatting
 from bsc_core.data import audit, load_data
+from bsc_core.data.sample_data import sample_config
 from bsc_core.evaluation.retrieval.rank import retrieval_task
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run
 from tests.helpers.waiting import wait_until
 

@@ -11,7 +11,7 @@ from serving import AppServer
 from test_every_page import AXE
 
 from bsc_core.config import make_config
-from bsc_core.presets.sample_data import sample_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.users import EVERYONE, UserRuns, add_user, read_users, remove_user, run_access
 
 NEW_RUN = "New run"

@@ -111,7 +111,7 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
     monkeypatch.setattr(background_task, "start", start_here)
     app = open_tab(open_page("runs", run=finished.id), finished, "Model")
     app = click(app, f"runs.merge.{merge.task_folder(finished).name}")
-    curve = merge.read_result(merge.task_folder(finished))
+    curve = background_task.read_result(merge.task_folder(finished))
     assert curve is not None
     assert [point["alpha"] for point in curve["points"]] == [step / 10 for step in range(11)]
     assert len(app.get("vega_lite_chart")) == 1

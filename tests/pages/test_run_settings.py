@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bsc_core.config import RunConfig, make_config
-from bsc_core.presets.sample_data import sample_config, sample_nli_config
+from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.runs import Run, RunStore
 from tests.helpers.pages import open_page, page_text
 

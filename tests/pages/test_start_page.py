@@ -12,9 +12,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import EncoderConfig
+from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.queue import Queue
 from bsc_core.presets.catalog import recommended
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
 from pages.ui.home import cards
 from tests.helpers.pages import click, open_page, page_text

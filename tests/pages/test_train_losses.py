@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import LOSS_CONFIGS, LossConfig, RunConfig, make_config
 from bsc_core.data import load_data
+from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.jobs.queue import Queue
-from bsc_core.presets.sample_data import sample_config, sample_nli_config
 from bsc_core.presets.suitable_losses import DataShape
 from bsc_core.runs import RunStore
 from bsc_core.training.data import training_rows

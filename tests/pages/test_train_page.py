@@ -11,9 +11,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.queue import Queue
 from bsc_core.presets.catalog import FAMILIES, RECOMMENDED, preset_config
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import RunStore
 from pages.ui.components import config_form
 from pages.ui.new_run import config_summary, form, loss_form, preset_picker

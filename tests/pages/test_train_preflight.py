@@ -11,11 +11,10 @@ import pytest
 
 from bsc_core import background_task
 from bsc_core.config import RunConfig, make_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.states import advance
 from bsc_core.preflight import Preflight
-from bsc_core.preflight.task import result_file
 from bsc_core.presets.catalog import preset_config
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache
 from pages.ui.new_run import preflight
@@ -133,7 +132,7 @@ def write_preflight(config: RunConfig, **changes: Any) -> None:
     ).as_report()
     folder = preflight.preflight_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
-    result_file(folder).write_text(json.dumps({**values, **changes}), encoding="utf-8")
+    (folder / background_task.RESULT).write_text(json.dumps({**values, **changes}), encoding="utf-8")
 
 
 def test_a_preflight_is_shown_for_its_config_only(runs: RunStore) -> None:

@@ -10,8 +10,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import LOSS_CONFIGS, make_sweep, read_sweep, sweep_configs, to_toml
+from bsc_core.data.sample_data import sample_config
 from bsc_core.presets.catalog import preset_config
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.runs import RunStore
 from pages.ui.components import config_form
 from pages.ui.new_run import form, launch, loss_form, sweep_form

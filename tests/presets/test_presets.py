@@ -6,9 +6,9 @@ import pytest
 
 from bsc_core.config import LOSS_CONFIGS, RunConfig, count_runs, make_config, make_sweep, sweep_configs
 from bsc_core.data import PairDataset, load_data
+from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import DataError
 from bsc_core.presets.catalog import FAMILIES, PRESETS, TASKS, family_of, preset_config
-from bsc_core.presets.sample_data import sample_config, sample_nli_config
 from bsc_core.presets.suitable_losses import shape_of, suitable_losses
 from bsc_core.training.data import training_rows
 

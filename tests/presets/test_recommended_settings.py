@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bsc_core.config import make_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.presets.catalog import FAMILIES, RECOMMENDED, preset_config
-from bsc_core.presets.sample_data import sample_config
 from bsc_core.reproduction.catalog import ARM, CLAIMS, RECOMMENDED_SETTINGS
 from bsc_core.reproduction.claims import UNTRAINED
 from bsc_core.reproduction.findings import gain_sentence, measured_gain, read_findings, write_finding

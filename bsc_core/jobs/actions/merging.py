@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bsc_core.background_task import run_task, write_progress
+from bsc_core.background_task import run_task, write_progress, write_result
 from bsc_core.config import EncoderConfig, RunConfig, flatten
 from bsc_core.encoders import encode, load_encoder, model_card, save_model, tokenize
 from bsc_core.encoders.forward import autocast
@@ -22,7 +22,6 @@ from bsc_core.encoders.merging import Weights, average_weights, copy_weights, in
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.evaluation import Evaluator
 from bsc_core.evaluation.general import GeneralSuite
-from bsc_core.files import as_json, atomic_write
 from bsc_core.run_results import run_data
 from bsc_core.runs import GENERAL_SCORE, RESULT, Run, RunStore
 from bsc_core.training.checkpoint import checkpoints
@@ -265,11 +264,6 @@ def _settings(run: Run) -> dict[str, Any]:
     return {name: value for name, value in flatten(run.config()).items() if name not in FREE}
 
 
-def result_file(folder: Path) -> Path:
-    """Return the path of the report of a background task."""
-    return folder / "result.json"
-
-
 def perform(folder: Path, request: Any) -> None:
     """Compute the curve of a run, or save the merged model of one alpha."""
     write_progress(folder, 0, 1, "loading the libraries")
@@ -279,7 +273,7 @@ def perform(folder: Path, request: Any) -> None:
         report = merge_curve(run, say=say)
     else:
         report = merge_curve(run, (alpha,), alpha=alpha, output=merged_folder(run, alpha), say=say)
-    atomic_write(result_file(folder), as_json(report))
+    write_result(folder, report)
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
+from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import InputError
 from bsc_core.files import read_regular
-from bsc_core.presets.sample_data import sample_config, sample_nli_config
 from bsc_core.runs import RunStore, parent_run_id
 from bsc_core.users import UserRuns, dataset_access
 from pages.ui.components import users

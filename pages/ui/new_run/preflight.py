@@ -12,7 +12,6 @@ from bsc_core.config import RunConfig
 from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.paths import cache_folder
 from bsc_core.preflight import STEPS, Preflight
-from bsc_core.preflight.task import result_file
 from pages.ui.components import data_cache, display
 from pages.ui.new_run.config_summary import format_bytes
 
@@ -32,11 +31,9 @@ def preflight_folder(config: RunConfig) -> Path:
 
 def load_preflight(config: RunConfig) -> Preflight | None:
     """Return the preflight of exactly this config; None if there is none."""
-    path = result_file(preflight_folder(config))
-    if not path.is_file():
-        return None
+    report = background_task.read_result(preflight_folder(config))
     try:
-        return Preflight.from_report(json.loads(path.read_text(encoding="utf-8")))
+        return None if report is None else Preflight.from_report(report)
     except (TypeError, KeyError):  # written by a version with other fields
         return None
 
@@ -77,7 +74,6 @@ def _start(config: RunConfig) -> None:
     cancel()
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
     background_task.reset(folder)
-    result_file(folder).unlink(missing_ok=True)
     request = {"config": config.model_dump(mode="json"), "runs": str(data_cache.run_store().root)}
     background_task.start(folder, "bsc_core.preflight.task", request, worker_environment(config.training.threads))
     st.session_state[STATE] = str(folder)
@@ -93,7 +89,7 @@ def cancel() -> None:
 def _draw_progress(folder: Path) -> None:
     """Draw the progress; rerun the page when the preflight has ended or was canceled."""
     progress = background_task.read_progress(folder)
-    if progress.error or result_file(folder).is_file() or st.session_state.get(STATE) != str(folder):
+    if progress.error or background_task.read_result(folder) is not None or st.session_state.get(STATE) != str(folder):
         st.rerun(scope="app")
     elapsed = background_task.elapsed_seconds(folder)
     st.progress(progress.fraction, text=f"Preflight: {progress.doing} · {formatting.duration(elapsed)}")
@@ -119,7 +115,7 @@ def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: f
         "Time per step": f"{1000 * step:.0f} ms" if step < 1 else formatting.duration(step),
     }
     display.labeled_values(values, min_width=130)
-    age = formatting.duration(time.time() - result_file(preflight_folder(config)).stat().st_mtime)
+    age = formatting.duration(time.time() - (preflight_folder(config) / background_task.RESULT).stat().st_mtime)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"{time_sentence(result)} Measured {age} ago on {result.device} in {result.precision}.")
         _restart_button("Run again", config)

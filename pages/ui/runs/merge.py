@@ -32,7 +32,7 @@ def draw(run: Run) -> None:
         st.caption("This run started from re-initialized layers, so its model cannot be merged with its start.")
         return
     folder = task_folder(run)
-    curve = read_result(folder)
+    curve = background_task.read_result(folder)
     if curve is None:
         about = "Evaluates alpha = 0, 0.1, ..., 1 on dev, test and the general suite."
         _draw_task(run, folder, {}, "Evaluate merged models", about)
@@ -45,15 +45,6 @@ def task_folder(run: Run, alpha: float | None = None) -> Path:
     stamps = [(path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in _weights(run)]
     key = hashlib.sha256(json.dumps([str(run.folder), stamps, alpha]).encode()).hexdigest()[:20]
     return cache_folder() / "merge" / key
-
-
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """Return the report of a finished task; None if it is not finished."""
-    try:
-        report: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return report
 
 
 def point_sentence(curve: dict[str, Any], alpha: float) -> str:
@@ -94,7 +85,7 @@ def _draw_curve(run: Run, curve: dict[str, Any]) -> None:
         st.caption(f"The run's model is itself merged with its start, at alpha = {curve['merge_with_start']:g}.")
     if 0 < alpha < 1 and users.may_change(run):
         folder = task_folder(run, alpha)
-        saved = read_result(folder)
+        saved = background_task.read_result(folder)
         if saved is None or not Path(saved["model"]).is_dir():
             _draw_task(run, folder, {"alpha": alpha}, "Save the merged model", "Writes it into the folder of the run.")
             return
@@ -104,7 +95,7 @@ def _draw_curve(run: Run, curve: dict[str, Any]) -> None:
 
 def _draw_task(run: Run, folder: Path, more: dict[str, Any], label: str, about: str) -> None:
     """Draw the button that starts a task, or its progress."""
-    if (folder / background_task.REQUEST).is_file() and not (folder / "result.json").is_file():
+    if (folder / background_task.REQUEST).is_file() and background_task.read_result(folder) is None:
         _start_task(run, folder, more)  # again if the app was restarted meanwhile
         st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, label)
         return
@@ -121,7 +112,6 @@ def _draw_task(run: Run, folder: Path, more: dict[str, Any], label: str, about: 
 def _start(run: Run, folder: Path, more: dict[str, Any]) -> None:
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
     background_task.reset(folder)
-    (folder / "result.json").unlink(missing_ok=True)
     users.record("merge", run.id, **more)
     _start_task(run, folder, more)
 
@@ -133,6 +123,6 @@ def _start_task(run: Run, folder: Path, more: dict[str, Any]) -> None:
 
 def _draw_progress(folder: Path, label: str) -> None:
     """Draw the progress; rerun the page when the task has ended."""
-    if read_result(folder) is not None or not (folder / background_task.REQUEST).is_file():
+    if background_task.read_result(folder) is not None or not (folder / background_task.REQUEST).is_file():
         st.rerun(scope="app")
     display.task_progress(folder, label, failed="Merging failed", key=f"runs.merge.again.{folder.name}")
