@@ -35,8 +35,8 @@ from bsc_core.config import BSCLossConfig
 from bsc_core.data import PairDataset
 from bsc_core.encoders import TokenTable, tokenize
 from bsc_core.encoders.forward import Forward, Precision
-from bsc_core.encoders.forward.layout import Block
 from bsc_core.encoders.forward.packed import WORDS, PackedForward
+from bsc_core.encoders.forward.packed_layout import Block
 from bsc_core.losses import build_loss
 from bsc_core.training.loop.device import resolve_precision
 

@@ -11,7 +11,7 @@ from torch import nn
 from bsc_core.batching import plan_warnings
 from bsc_core.config import EncoderConfig, RunConfig
 from bsc_core.data.decisions import applied_sentence, decisions_sentence
-from bsc_core.data.generation.negatives import negative_slots
+from bsc_core.data.generation.negatives import row_negatives
 from bsc_core.data.load import load_evaluation_splits
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import embed, load_encoder, tokenize
@@ -36,7 +36,7 @@ from bsc_core.training.callbacks import (
     StopOnRequest,
 )
 from bsc_core.training.checkpoint import Checkpoint, load_resume_state
-from bsc_core.training.data import PairStream, TrainingData, streams, training_rows, with_run_false_negatives
+from bsc_core.training.data import PairStream, TrainingData, is_streamed, select_training_rows, with_copied_decisions
 from bsc_core.training.embeddings import Embeddings
 from bsc_core.training.estimate import measured_speed
 from bsc_core.training.loop.device import seed_everything, set_threads
@@ -76,18 +76,18 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
     with RunLogger(run, config, distributed) as log:
         set_threads(config.training.threads)
         seed_everything(config.training.seed)
-        data = load_training_data(with_run_false_negatives(config, run, distributed), log.say, log.encoding)
+        data = load_training_data(with_copied_decisions(config, run, distributed), log.say, log.encoding)
         resume = load_resume_state(run, config, data)  # None for a fresh run
         log.say("Loading the encoder")
-        model = load_model(config, RunStore(run.folder.parent), resume)
-        merge = load_merge(config, model, RunStore(run.folder.parent), resume)
+        model = load_model(config, run.store, resume)
+        merge = load_merge(config, model, run.store, resume)
         loss = init_loss(config, model, resume, log.say)
         tokens = tokenize(model, data.splits.texts, config.encoder.max_seq_length)
         if config.training.compile:
             log.say("Compiling the encoder")
             compile_encoder(model, tokens)
         embeddings = Embeddings(model, tokens, config, log.encoding)
-        guide = distributed.on_main(lambda: guide_vectors(config, data, RunStore(run.folder.parent), log.encoding))
+        guide = distributed.on_main(lambda: guide_vectors(config, data, run.store, log.encoding))
         sampler = make_sampler(config, data, embeddings, log, resume, guide, make_miner(config, data))
         trainer = Trainer(model, loss, sampler, config.training, resume=resume, without_padding=config.encoder.unpadded)
         evaluate = Evaluate(config, data.splits, embeddings, log, merge)
@@ -119,7 +119,7 @@ def load_training_data(
     generate rows.
     """
     say("Reading the data")
-    stream = PairStream(config) if streams(config) else None
+    stream = PairStream(config) if is_streamed(config) else None
     if stream is None:
         splits = load_experiment(config.data, progress=progress)
     else:
@@ -131,7 +131,7 @@ def load_training_data(
         say(decisions_sentence(stream.decisions))
     elif applied := applied_sentence(splits.train):
         say(applied)
-    train = training_rows(config, splits.train)
+    train = select_training_rows(config, splits.train)
     for sentence in plan_warnings(config.batching, train):
         say(f"Note: {sentence}")
     return TrainingData(splits, train, stream)
@@ -140,7 +140,7 @@ def load_training_data(
 def make_miner(config: RunConfig, data: TrainingData) -> RepeatedMining | None:
     """Return what mines the negatives again during training, or None where the config does not request it."""
     negatives = config.data.negatives
-    if negatives is None or negatives.refresh_epochs is None or not (negative_slots(data.train) >= 0).any():
+    if negatives is None or negatives.refresh_epochs is None or not (row_negatives(data.train) >= 0).any():
         return None
     return RepeatedMining(data.train, data.splits.corpus, negatives)
 
@@ -155,10 +155,10 @@ def guide_vectors(
     Raises:
         InputError: The guide cannot be loaded.
     """
-    for name in config.loss.guides:
-        guide = EncoderConfig(name=name, max_seq_length=config.encoder.max_seq_length)
-        return embed(store.encoder(guide), data.splits.texts, progress=progress)
-    return None
+    if config.loss.guide is None:
+        return None
+    guide = EncoderConfig(name=config.loss.guide, max_seq_length=config.encoder.max_seq_length)
+    return embed(store.resolve_encoder(guide), data.splits.texts, progress=progress)
 
 
 def summarize(
@@ -181,7 +181,7 @@ def summarize(
         **({"general": general} if general else {}),
         "best_epoch": best.epoch,
         "chain": None if parent is None else {"run": parent, "model": str(run.folder.parent / parent / "model")},
-        "rows": {"train": data.rows, "dev": len(splits.dev)},
+        "rows": {"train": data.row_count, "dev": len(splits.dev)},
         "rejected": rejected_rows(splits.reports),
         "funnel": {stage.name: stage.count for stage in splits.funnel},
         "decisions": applied_sentence(splits.train),
@@ -241,7 +241,7 @@ def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = N
     """
     encoder = config.encoder
     if resume is None:
-        model = load_encoder(store.encoder(encoder))
+        model = load_encoder(store.resolve_encoder(encoder))
         if encoder.reinit_layers:
             reinit_layers(model, encoder.reinit_layers, config.training.seed)
     else:
@@ -252,7 +252,7 @@ def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = N
         freeze_layers(model, encoder.freeze_layers, encoder.reinit_layers)
     if resume is not None and resume.lora is not None:
         load_lora_state(model, resume.lora)
-    check_views(config, model)
+    check_dropout(config, model)
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     layer_rates(trained, config.training)  # raises an error for an encoder without layers
     return model
@@ -269,7 +269,8 @@ def load_merge(
     training, encoder = config.training, config.encoder
     if not training.merges or encoder.lora is not None:
         return MergeWithStart(training.merge_with_start, None)
-    return MergeWithStart(training.merge_with_start, model if resume is None else load_encoder(store.encoder(encoder)))
+    start = model if resume is None else load_encoder(store.resolve_encoder(encoder))
+    return MergeWithStart(training.merge_with_start, start)
 
 
 def init_loss(
@@ -290,7 +291,7 @@ def init_loss(
     return loss
 
 
-def check_views(config: RunConfig, model: nn.Module) -> None:
+def check_dropout(config: RunConfig, model: nn.Module) -> None:
     """Raise ConfigError for a loss that needs two dropout views of a text if the encoder has no dropout."""
     has_dropout = any(isinstance(module, nn.Dropout) and module.p > 0 for module in model.modules())
     if "views" in config.loss.needs and not has_dropout:

@@ -20,7 +20,7 @@ from bsc_core.evaluation.comparison import compare_results
 from bsc_core.evaluation.evaluator import INTERVAL_SEED, EvalResult, evaluate_split, result_intervals
 from bsc_core.evaluation.metrics.ranking import Metrics
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.runs import INTERVALS, RESULTS, TEXTS, Run
+from bsc_core.runs import EVALUATION_SIZES, INTERVALS, TEXTS, Run
 
 When = Literal["before", "after"]
 """`before`: the encoder that the run started from; `after`: the run's best model."""
@@ -39,7 +39,7 @@ def save_results(run: Run, data: DatasetSplits) -> None:
                 fields[when][split] = _write(run, result, when)
                 intervals = result_intervals(result, seed=INTERVAL_SEED)
                 limits[when][split] = {name: [interval.low, interval.high] for name, interval in intervals.items()}
-    run.write_json(RESULTS, fields)
+    run.write_json(EVALUATION_SIZES, fields)
     run.write_json(INTERVALS, limits)
     low, high = limits["after"].get("dev", {}).get(run.status().metric_name or "", (None, None))
     run.update_status(metric_low=low, metric_high=high)
@@ -59,7 +59,7 @@ def load_results(
     Raises:
         RunError: The run is not evaluated yet, has no such split, or its data are missing or have changed.
     """
-    stored = (run.read_json(RESULTS) or {}).get(when) or {}
+    stored = (run.read_json(EVALUATION_SIZES) or {}).get(when) or {}
     if split in stored:
         return _read(run, split, when, stored[split])
     if stored:

@@ -44,10 +44,10 @@ WORKER = "worker"  # identity of the process that executes the run
 ENDED = "ended"  # final state with exit code, message and error, written just before the status
 RESUMED = "resumed"  # id of the run that this one resumes, in case the status gets damaged
 
-RESULTS = "evaluation/results"  # sizes of the stored values per query and pair
+EVALUATION_SIZES = "evaluation/results"  # sizes, digests and thresholds of the values stored per query and pair
 INTERVALS = "evaluation/intervals"  # confidence intervals of the metrics
 BEST_EPOCH = "evaluation/best_epoch"  # epoch and dev metric of the saved model
-PREVIOUS_NAMES = {RESULTS: "evaluation/measured", BEST_EPOCH: "evaluation/kept"}  # in runs of earlier versions
+PREVIOUS_NAMES = {EVALUATION_SIZES: "evaluation/measured", BEST_EPOCH: "evaluation/kept"}  # in runs of earlier versions
 
 # Names of evaluations
 GENERAL = "general"  # metrics of the general suite: before training, of each epoch, and of the saved model (`after`)
@@ -114,7 +114,7 @@ class _Texts(BaseModel):
 
 
 _SCHEMAS: dict[str, TypeAdapter[Any]] = {
-    RESULTS: TypeAdapter(dict[str, dict[str, _Result]]),
+    EVALUATION_SIZES: TypeAdapter(dict[str, dict[str, _Result]]),
     INTERVALS: TypeAdapter(dict[str, dict[str, dict[str, tuple[_Number, _Number]]]]),
     BEST_EPOCH: TypeAdapter(_BestEpoch),
     TEXTS: TypeAdapter(_Texts),
@@ -235,6 +235,11 @@ class Run:
         return self.folder.name
 
     @property
+    def store(self) -> RunStore:
+        """The runs of the same folder."""
+        return RunStore(self.folder.parent)
+
+    @property
     def exists(self) -> bool:
         """Whether the folder contains a run."""
         return (self.folder / "config.json").is_file()
@@ -255,7 +260,7 @@ class Run:
         return self.plans_folder / f"{epoch_name(epoch)}.npz"
 
     def write_mined_negatives(self, epoch: int, negatives: NDArray[np.int32]) -> None:
-        """Store the negatives that were mined before an epoch, counted from 1; (N,) text ids as in `negative_slots`."""
+        """Store the negatives that were mined before an epoch, counted from 1; (N,) text ids as in `row_negatives`."""
         self.write_array(f"plans/negatives-{epoch:03d}", negatives)
 
     def mined_negatives(self, epoch: int) -> NDArray[np.int32] | None:
@@ -526,7 +531,7 @@ class RunStore:
         runs = [run for path in self.root.iterdir() if _is_run_id(path.name) and (run := Run(path, self._clock)).exists]
         return sorted(runs, key=lambda run: (run.status().created, run.id), reverse=True)
 
-    def encoder(self, config: EncoderConfig) -> EncoderConfig:
+    def resolve_encoder(self, config: EncoderConfig) -> EncoderConfig:
         """Resolve an encoder `run:ID` to the model folder of that run; other encoders are returned unchanged.
 
         Raises:
@@ -546,11 +551,14 @@ class RunStore:
         return config.model_copy(update={"name": str(run.model_folder)})
 
     def awaited_run(self, config: EncoderConfig) -> Run | None:
-        """Return the unfinished run of an encoder `run:ID`; None if the encoder is available. Raises as `encoder`."""
+        """Return the unfinished run of an encoder `run:ID`; None if the encoder is available.
+
+        Raises as `resolve_encoder`.
+        """
         run_id = parent_run_id(config.name)
         if run_id is not None and not (run := self.get(run_id)).status().is_finished:
             return run
-        self.encoder(config)
+        self.resolve_encoder(config)
         return None
 
     def available_encoder(self, config: EncoderConfig) -> tuple[EncoderConfig, tuple[str, ...]]:
@@ -566,7 +574,7 @@ class RunStore:
         while (run_id := parent_run_id(config.name)) is not None:
             run = self.get(run_id)
             if run.status().is_finished:
-                return self.encoder(config), notes
+                return self.resolve_encoder(config), notes
             notes = (f"Run {run_id} has not finished; the encoder that it starts from was used for the estimate.",)
             config = config.model_copy(update={"name": run.config().encoder.name})
         return config, notes

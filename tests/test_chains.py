@@ -74,12 +74,12 @@ def test_an_estimate_of_a_chain_comes_from_runs_with_the_same_first_encoder(smal
 @pytest.mark.parametrize("name", ["bundled", "static", "someone/model", "run", "./run:here"])
 def test_other_encoder_names_are_not_run_ids(store, name):
     assert parent_run_id(name) is None
-    assert store.encoder(EncoderConfig(name=name)).name == name
+    assert store.resolve_encoder(EncoderConfig(name=name)).name == name
 
 
 def test_a_run_can_start_from_the_model_of_a_stopped_run(store, parent):
     parent.update_status(state="stopped")
-    assert store.encoder(EncoderConfig(name=f"run:{parent.id}")).name == str(parent.model_folder)
+    assert store.resolve_encoder(EncoderConfig(name=f"run:{parent.id}")).name == str(parent.model_folder)
 
 
 def test_the_plan_of_a_chain_is_built_with_the_model_of_the_first_run(small_config, store, parent, tmp_path, capsys):
@@ -88,7 +88,7 @@ def test_the_plan_of_a_chain_is_built_with_the_model_of_the_first_run(small_conf
     path.write_text(to_toml(config), encoding="utf-8")
     assert main(["plan", str(path), "--runs", str(store.root), "--json"]) == 0
     reported = json.loads(capsys.readouterr().out)
-    resolved = config.model_copy(update={"encoder": store.encoder(config.encoder)})
+    resolved = config.model_copy(update={"encoder": store.resolve_encoder(config.encoder)})
     assert reported["hardest_negative"] == pytest.approx(plan_report(resolved)["hardest_negative"])
     with pytest.raises(ModelError, match="the model of a run can only be resolved in its runs folder"):
         plan_report(config)
@@ -96,7 +96,7 @@ def test_the_plan_of_a_chain_is_built_with_the_model_of_the_first_run(small_conf
 
 def test_a_chain_keeps_the_other_fields_of_the_encoder(store, parent):
     wanted = EncoderConfig(name=f"run:{parent.id}", max_seq_length=24)
-    assert store.encoder(wanted) == EncoderConfig(name=str(parent.model_folder), max_seq_length=24)
+    assert store.resolve_encoder(wanted) == EncoderConfig(name=str(parent.model_folder), max_seq_length=24)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_chain_to_a_run_without_a_model_or_without_a_folder_is_refused(store, 
     wanted = EncoderConfig(name=f"run:{parent.id}")
     shutil.rmtree(parent.model_folder)
     with pytest.raises(ModelError, match="that run has no model"):
-        store.encoder(wanted)
+        store.resolve_encoder(wanted)
     shutil.rmtree(parent.folder)
     with pytest.raises(RunNotFoundError, match=f"run {parent.id}: not in"):
-        store.encoder(wanted)
+        store.resolve_encoder(wanted)

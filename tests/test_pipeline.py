@@ -19,7 +19,7 @@ from bsc_core.pipeline import run_experiment
 from bsc_core.preparation.plan_report import plan_report
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.callbacks import OnStep
-from bsc_core.training.data import training_rows
+from bsc_core.training.data import select_training_rows
 from bsc_core.training.estimate import estimate
 from tests.helpers.configs import with_changes
 
@@ -113,7 +113,7 @@ def test_without_evaluation_per_epoch_only_before_and_after_are_evaluated(small_
 
 def test_switching_labeled_negatives_off_trains_on_positive_pairs_only(small_config):
     data = load_data(small_config.data)
-    kept = training_rows(with_changes(small_config, loss={"labeled_negatives": False}), data.train)
+    kept = select_training_rows(with_changes(small_config, loss={"labeled_negatives": False}), data.train)
     assert kept.positive.all()
     assert len(kept) == int(data.train.positive.sum()) < len(data.train)
 

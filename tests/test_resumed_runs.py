@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from bsc_core.batching import BatchPlan
 from bsc_core.config import RunConfig, make_config
-from bsc_core.data.generation.negatives import negative_slots, with_negatives
+from bsc_core.data.generation.negatives import row_negatives, with_negatives
 from bsc_core.errors import TrainingError
 from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.pipeline import load_training_data, run_experiment
@@ -134,7 +134,7 @@ def test_a_resumed_run_trains_on_the_negatives_that_were_mined(small_config, sma
     whole = RunStore(tmp_path).create(config)
     run_experiment(config, whole)
     rows = load_training_data(config).train
-    mined = [negative_slots(rows), *(whole.mined_negatives(epoch) for epoch in (2, 3))]
+    mined = [row_negatives(rows), *(whole.mined_negatives(epoch) for epoch in (2, 3))]
     assert whole.mined_negatives(1) is None
     assert any(not np.array_equal(first, second) for first, second in pairwise(mined))
     for after in mined[1:]:

@@ -209,7 +209,7 @@ def test_a_split_that_a_run_does_not_have_is_named(make_run, pairs):
 
 def test_the_error_for_a_run_without_metrics_names_its_state(make_run):
     run = make_run("one", noisy(1, 0.5))
-    waiting = RunStore(run.folder.parent).create(run.config(), "waiting")
+    waiting = run.store.create(run.config(), "waiting")
     with pytest.raises(RunError, match="run waiting has no metrics from after training; it is queued"):
         load_results(waiting)
 

@@ -176,10 +176,9 @@ def _on_task(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | N
 def _baseline(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | None) -> EncoderConfig:
     """Return the baseline: the named encoder, the one the run started from, or the bundled one."""
     from bsc_core.config import EncoderConfig
-    from bsc_core.runs import RunStore
 
     if run is not None and not arguments.baseline:
-        start = RunStore(run.folder.parent).encoder(run.config().encoder)
+        start = run.store.resolve_encoder(run.config().encoder)
         return start.model_copy(update={"lora": None, "max_seq_length": encoder.max_seq_length})
     return EncoderConfig(name=arguments.baseline or "bundled", max_seq_length=encoder.max_seq_length)
 
@@ -209,7 +208,7 @@ def shard(arguments: argparse.Namespace) -> Outcome:
 
 def _chained(config: RunConfig, arguments: argparse.Namespace) -> RunConfig:
     """Return the config with the model's folder instead of `run:ID`."""
-    return config.model_copy(update={"encoder": run_store(arguments).encoder(config.encoder)})
+    return config.model_copy(update={"encoder": run_store(arguments).resolve_encoder(config.encoder)})
 
 
 def audit(arguments: argparse.Namespace) -> Outcome:
@@ -273,7 +272,7 @@ def mine(arguments: argparse.Namespace) -> Outcome:
     negatives = data.negatives or NegativesConfig(method="window")
     if negatives.method != "window":
         raise ConfigError(f'data.negatives.method is {negatives.method}; bsc mine needs method = "window"')
-    resolved = run_store(arguments).encoder(EncoderConfig(name=negatives.encoder))
+    resolved = run_store(arguments).resolve_encoder(EncoderConfig(name=negatives.encoder))
     negatives = negatives.model_copy(update={"encoder": resolved.name})
     output = None if arguments.output is None else Path(arguments.output)
     data = data.model_copy(update={"negatives": negatives})

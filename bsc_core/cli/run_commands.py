@@ -181,7 +181,7 @@ def _check(config: RunConfig) -> None:
 
 def _check_chain(store: RunStore, config: RunConfig, arguments: argparse.Namespace) -> None:
     """Raise BscError if the encoder's run has no model; a queued run may wait for it."""
-    check = store.awaited_run if arguments.detach else store.encoder
+    check = store.awaited_run if arguments.detach else store.resolve_encoder
     check(config.encoder)
 
 

@@ -116,9 +116,9 @@ class InBatchSection(SoftmaxOverBatch):
         return self
 
     @property
-    def guides(self) -> tuple[str, ...]:
-        """Names of the encoders whose vectors the loss needs."""
-        return (self.mask_guide,) if self.mask == "guide" else ()
+    def guide(self) -> str | None:
+        """Name of the encoder whose vectors the loss needs, or None."""
+        return self.mask_guide if self.mask == "guide" else None
 
 
 class DirectedSection(InBatchSection):
@@ -454,9 +454,9 @@ class CombinedLossConfig(MatryoshkaSection):
         return any(part.loss.takes_negatives for part in self.summands)
 
     @property
-    def guides(self) -> tuple[str, ...]:
-        """Names of the encoders whose vectors the terms need; at most one."""
-        return tuple(dict.fromkeys(guide for part in self.summands for guide in part.loss.guides))
+    def guide(self) -> str | None:
+        """Name of the encoder whose vectors the terms need, or None."""
+        return next((part.loss.guide for part in self.summands if part.loss.guide is not None), None)
 
     @property
     def has_classifier(self) -> bool:
@@ -465,8 +465,9 @@ class CombinedLossConfig(MatryoshkaSection):
 
     @model_validator(mode="after")
     def _one_guide(self) -> CombinedLossConfig:
-        if len(self.guides) > 1:
-            raise ValueError(f"the terms have the guides {', '.join(self.guides)}; use one guide for all of them")
+        guides = list(dict.fromkeys(part.loss.guide for part in self.summands if part.loss.guide is not None))
+        if len(guides) > 1:
+            raise ValueError(f"the terms have the guides {', '.join(guides)}; use one guide for all of them")
         return self
 
 

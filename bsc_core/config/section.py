@@ -140,9 +140,9 @@ class LossSection(MatryoshkaSection):
     takes_negatives: ClassVar[bool] = False
 
     @property
-    def guides(self) -> tuple[str, ...]:
-        """Names of the encoders whose vectors the loss needs."""
-        return ()
+    def guide(self) -> str | None:
+        """Name of the encoder whose vectors the loss needs, or None."""
+        return None
 
 
 def all_sections() -> list[type[Section]]:

@@ -20,8 +20,9 @@ from bsc_core.types import Ids, Indices, Mask
 
 ARRAYS = ("query", "document", "label", "query_group", "line", "negative", "classes", "source")
 NAMES = ("document_key", "split")
-DECIDED = ("false_negatives", "decided_positives", "decided_negatives")
 """Fields of `PairDataset` with one value per row: arrays, and tuples of names."""
+DECIDED = ("false_negatives", "decided_positives", "decided_negatives")
+"""Fields of `PairDataset` with the pairs that were decided upon."""
 EXAMPLES = 3  # rows displayed for each stage
 
 

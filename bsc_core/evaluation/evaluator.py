@@ -65,7 +65,7 @@ class Evaluator:
             results["test"] = test | ({SHARED_QUERIES: float(shared)} if shared else {})
         return results
 
-    def main(self, results: Mapping[str, Metrics]) -> tuple[str, float]:
+    def main_metric(self, results: Mapping[str, Metrics]) -> tuple[str, float]:
         """Return the name and value of the dev metric that compares checkpoints; see `main_metric`."""
         return main_metric(results["dev"], self.config.metric)
 

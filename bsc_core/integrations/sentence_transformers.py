@@ -56,7 +56,7 @@ class BatchLoss(nn.Module):
             self.config: LossConfig = TypeAdapter(LossConfig).validate_python(config)
         except ValidationError as error:
             raise ConfigError(validation_message(error)) from None
-        if self.config.guides:
+        if self.config.guide is not None:
             raise ConfigError('mask is guide; in SentenceTransformerTrainer, use mask = "self" or GISTEmbedLoss')
         self.loss = build_loss(self.config, threshold=threshold, dimensions=model.get_embedding_dimension())
 

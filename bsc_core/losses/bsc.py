@@ -8,7 +8,7 @@ from torch import Tensor
 from bsc_core.config import DIRECTIONS, BSCLossConfig, DirectionName
 from bsc_core.errors import InputError
 from bsc_core.losses.in_batch import InBatchLoss, Pairs
-from bsc_core.losses.kernel.masks import Diagonal, Direction, Rule, all_document_ids
+from bsc_core.losses.kernel.candidate_rules import Diagonal, Direction, Rule, all_document_ids
 from bsc_core.losses.kernel.normalization import NORMALIZATIONS
 
 
@@ -24,7 +24,8 @@ class BSCLoss(InBatchLoss):
     With `symmetric` off, total = L0. Pairs labeled negative add no term, but stay in every denominator and in the
     count B (equation 5); average "positives" divides by the number of positive pairs instead. With
     `labeled_negatives` off, they are removed from the batch. A batch without positives gives 0. For repeated texts
-    see `bsc_core.losses.kernel.masks.Direction`; they need `query_ids` and `document_ids` unless duplicates is "keep".
+    see `bsc_core.losses.kernel.candidate_rules.Direction`; they need `query_ids` and `document_ids` unless duplicates
+    is "keep".
 
     Further directions and the treatment of the negatives (masks, hardness weights and others): see `InBatchLoss`.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from bsc_core.config import DirectionName, InBatchSection, MNRLConfig, SimCSEConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.base import Loss, LossParts, promoted
-from bsc_core.losses.kernel.masks import (
+from bsc_core.losses.kernel.candidate_rules import (
     Diagonal,
     Rule,
     SameSide,
@@ -26,7 +26,7 @@ from bsc_core.losses.kernel.masks import (
     transpose_rule,
     without,
 )
-from bsc_core.losses.kernel.negatives import Cosines, HardnessWeights, Judge, Negatives, debiased
+from bsc_core.losses.kernel.negatives import Cosines, FalseNegativeMask, HardnessWeights, Negatives, debiased
 from bsc_core.losses.kernel.normalization import l2
 from bsc_core.losses.kernel.softmax import SoftmaxSums, masked_softmax, softmax_sums
 from bsc_core.losses.kernel.temperature import make_temperature
@@ -186,9 +186,9 @@ class InBatchLoss(Loss):
         """Return the sums of each direction, with the B pairs as anchors."""
         config, tau, pairs = self.config, self.temperature(), len(batch.left)
         left, right = batch.left, batch.right
-        judge, hardness = self._judge(batch, queries, documents), self._hardness(batch, queries, documents)
+        mask, hardness = self._mask(batch, queries, documents), self._hardness(batch, queries, documents)
         removes_positive = config.decoupled or config.debiased_prior > 0
-        negatives = Negatives(judge, hardness, decoupled=removes_positive)
+        negatives = Negatives(mask, hardness, decoupled=removes_positive)
         sums: dict[DirectionName, SoftmaxSums] = {}
         calls = len(self.directions)
         both = "doc_to_query" in self.directions
@@ -199,7 +199,7 @@ class InBatchLoss(Loss):
         else:
             sums["query_to_doc"] = softmax_sums(left, right, tau, batch.query_rule, negatives=negatives, calls=calls)[0]
             if both:  # an extra negative is no anchor
-                reverse = replace(negatives, judge=None if judge is None else judge.transposed(pairs), hardness=None)
+                reverse = replace(negatives, mask=None if mask is None else mask.transposed(pairs), hardness=None)
                 sums["doc_to_query"] = softmax_sums(
                     right[:pairs], left, tau, batch.document_rule, negatives=reverse, calls=calls
                 )[0]
@@ -208,13 +208,13 @@ class InBatchLoss(Loss):
                 rule = SameSide(
                     pairs, len(side), left.device, self._candidates(name, batch), self._same_text(ids, batch)
                 )
-                of_side = None if judge is None else judge.within("left" if side is left else "right", pairs)
+                of_side = None if mask is None else mask.within("left" if side is left else "right", pairs)
                 treatment = Negatives(of_side, decoupled=True, all_anchors=True)
                 sums[name] = softmax_sums(side[:pairs], side, tau, rule, negatives=treatment, calls=calls)[0]
         return sums
 
-    def _judge(self, batch: Pairs, queries: Tensor, documents: Tensor) -> Judge | None:
-        """Return the judge of the mask."""
+    def _mask(self, batch: Pairs, queries: Tensor, documents: Tensor) -> FalseNegativeMask | None:
+        """Return the false-negative mask."""
         config, pairs = self.config, len(batch.left)
         if config.mask == "none":
             return None
@@ -225,7 +225,7 @@ class InBatchLoss(Loss):
         right = batch.right if cosines.right is None else cosines.right
         of_positive: Tensor = (left * right[:pairs]).sum(dim=1).detach()  # (B,)
         margin = config.mask_margin if config.mask_margin_kind == "absolute" else config.mask_margin * of_positive.abs()
-        return Judge(cosines, of_positive - margin, batch.ids.get("labeled_negative"))
+        return FalseNegativeMask(cosines, of_positive - margin, batch.ids.get("labeled_negative"))
 
     def _hardness(self, batch: Pairs, queries: Tensor, documents: Tensor) -> HardnessWeights | None:
         """Return the hardness weights."""

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from bsc_core.config import SigmoidLossConfig
 from bsc_core.losses.base import Loss, LossParts, promoted
-from bsc_core.losses.kernel.masks import excluded_cells
+from bsc_core.losses.kernel.candidate_rules import excluded_cells
 from bsc_core.losses.kernel.negatives import cells_in_tile
 from bsc_core.losses.kernel.normalization import l2
 from bsc_core.losses.kernel.temperature import make_temperature

@@ -9,7 +9,7 @@ from bsc_core.config import SoftmaxLossConfig, SupConLossConfig
 from bsc_core.errors import InputError
 from bsc_core.losses.base import Loss, LossParts, promoted
 from bsc_core.losses.classification import SoftmaxLoss, class_ids
-from bsc_core.losses.kernel.masks import TileRule, excluded_cells, without
+from bsc_core.losses.kernel.candidate_rules import TileRule, excluded_cells, without
 from bsc_core.losses.kernel.normalization import l2
 from bsc_core.losses.kernel.softmax import masked_softmax
 from bsc_core.losses.kernel.temperature import make_temperature

@@ -108,7 +108,7 @@ def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflig
     disk = _disk_bytes(config, data, model, checkpoint, epochs)
     space = {"memory": (used, free), "disk": (disk + checkpoint, disk_free)}  # a checkpoint before one is deleted
     return Preflight(
-        rows=data.rows,
+        rows=data.row_count,
         texts=len(data.splits.texts),
         tokens=int(tokens.lengths.sum()),
         steps=total,
@@ -205,7 +205,7 @@ def _time_plan(config: RunConfig, data: TrainingData, shape: tuple[int, int]) ->
     started = time.perf_counter()
     plan = build_plan(batching, rows, vectors, seed=config.training.seed, epoch=0)
     batches = plan.batches(config.training.batch_size)
-    factor = data.rows / len(rows)
+    factor = data.row_count / len(rows)
     seconds = (time.perf_counter() - started) * (factor**2 if needs_vectors else factor)
     return max(1, round(len(batches) * factor)), seconds
 
@@ -232,7 +232,7 @@ def _disk_bytes(config: RunConfig, data: TrainingData, model: SentenceTransforme
     texts, evaluation = len(data.splits.texts), config.evaluation
     per_epoch = 2 * epochs * min(texts, evaluation.epoch_texts) if evaluation.each_epoch else 0
     vectors = (2 * 4 * texts + per_epoch) * int(model.get_embedding_dimension() or 1)
-    return checkpoint * min(config.training.save_total_limit, epochs) + weights + vectors + 8 * data.rows * epochs
+    return checkpoint * min(config.training.save_total_limit, epochs) + weights + vectors + 8 * data.row_count * epochs
 
 
 def _free_memory(device: torch.device, used: int) -> int:

@@ -10,7 +10,7 @@ from bsc_core.config import RunConfig
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import embed
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.training.data import training_rows
+from bsc_core.training.data import select_training_rows
 from bsc_core.types import Vectors
 
 
@@ -20,7 +20,7 @@ def plan_report(config: RunConfig, *, epoch: int = 0) -> dict[str, Any]:
     epoch: counts from 0.
     """
     data = load_experiment(config.data)
-    train = training_rows(config, data.train)
+    train = select_training_rows(config, data.train)
     vectors = embed(config.encoder, data.texts)
     started = time.perf_counter()
     plan = build_plan(config.batching, train, vectors, seed=config.training.seed, epoch=epoch)

@@ -8,7 +8,7 @@ import numpy as np
 
 from bsc_core.config import NegativesConfig
 from bsc_core.data.dataset import Corpus, PairDataset
-from bsc_core.data.generation.negatives import find_candidates, negative_slots
+from bsc_core.data.generation.negatives import find_candidates, row_negatives
 from bsc_core.neighbors import unit_rows
 from bsc_core.preparation.generate import mine_pairs
 from bsc_core.preparation.second_opinion import scorer_of
@@ -55,7 +55,7 @@ class RepeatedMining:
             known = new.setdefault(_key(self.positives, row, triplets), [])
             known.extend(document for document in found if document >= 0 and document not in known)
         unused = {key: iter(found) for key, found in new.items()}
-        negatives = negative_slots(self.train)
+        negatives = row_negatives(self.train)
         for row in np.flatnonzero(negatives >= 0).tolist():
             negatives[row] = next(unused.get(_key(self.train, row, triplets), iter(())), negatives[row])
         return negatives

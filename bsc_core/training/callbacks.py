@@ -26,7 +26,6 @@ from bsc_core.runs import (
     GENERAL_SCORE,
     TEXTS,
     Run,
-    RunStore,
     epoch_array,
     epoch_name,
 )
@@ -150,7 +149,7 @@ class Evaluate(Callback):
         for name, split in self.data.splits.items():
             if name in metrics and (accuracy := class_accuracy(trainer.loss, split, vectors)) is not None:
                 metrics[name]["class_accuracy"] = accuracy
-        return Evaluation(epoch, vectors, metrics, general, *self.evaluator.main(metrics))
+        return Evaluation(epoch, vectors, metrics, general, *self.evaluator.main_metric(metrics))
 
     def save_general(self, name: str, metrics: dict[str, float | None]) -> None:
         """Write the metrics of the general suite under a name: `before`, an epoch, or `after`."""
@@ -159,12 +158,12 @@ class Evaluate(Callback):
             self.run.write_evaluation(GENERAL, self.general)
 
     def _evaluate_untrained(self) -> None:
-        encoder = RunStore(self.run.folder.parent).encoder(self.config.encoder)
+        encoder = self.run.store.resolve_encoder(self.config.encoder)
         with self.log.timed("encode"):
             self.embeddings.load_or_encode(encoder, self.data.texts)
         vectors = self.embeddings.current
         self.before = self.evaluator.evaluate(vectors)
-        self.evaluator.main(self.before)  # raises an error for a metric that the data do not define
+        self.evaluator.main_metric(self.before)  # raises an error for a metric that the data do not define
         self.run.write_evaluation("before", self.before)
         self.run.write_embeddings("before", vectors)
         self.run.write_json(TEXTS, {"digest": self.data.texts.digest, "count": len(self.data.texts)})
@@ -243,7 +242,7 @@ class SaveBest(Callback):
         if self.epoch:
             self.metrics = self.run.evaluation(epoch_name(self.epoch))
         if self.metrics:
-            name, _ = self.evaluate.evaluator.main(self.metrics)
+            name, _ = self.evaluate.evaluator.main_metric(self.metrics)
             self.run.update_status(metric_name=name, metric_best=self.value)
 
     def on_step_end(self, trainer: Trainer, report: StepReport) -> None:

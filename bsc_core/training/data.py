@@ -58,7 +58,7 @@ class TrainingData:
     stream: PairStream | None = None  # the streamed training pairs, or None
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Number of training rows."""
         return len(self.train if self.stream is None else self.stream)
 
@@ -74,7 +74,7 @@ class TrainingData:
         return digest.hexdigest()
 
 
-def streams(config: RunConfig) -> bool:
+def is_streamed(config: RunConfig) -> bool:
     """Return whether the training pairs are streamed.
 
     They are if they are shards that are read in order, with a dev file, and no setting needs all rows at once.
@@ -82,7 +82,7 @@ def streams(config: RunConfig) -> bool:
     """
     needs_all = any(getattr(config.data, name) for name in NEEDS_ALL_ROWS) or config.batching.no_duplicates
     ordered = config.batching.strategy == "sequential" and config.data.dev is not None
-    needs_all = needs_all or bool(config.loss.guides) or config.data.text_identity == "normalized"
+    needs_all = needs_all or config.loss.guide is not None or config.data.text_identity == "normalized"
     return ordered and not needs_all and open_source(config.data.train).format == "shards"
 
 
@@ -100,7 +100,7 @@ class PairStream:
         shards = open_shards(config.data.train)
         self.plan = ShardedPlan(shards, config.batching.keep_groups, window, self._used_rows(shards))
         sample = replace(self.sample, decided_positives=None)  # no row is added to shards
-        if len(training_rows(config, sample)) != len(sample):
+        if len(select_training_rows(config, sample)) != len(sample):
             self._refuse()
 
     def __len__(self) -> int:
@@ -129,7 +129,7 @@ class PairStream:
     def _used_rows(self, shards: Shards) -> Mask | None:
         """Return bool (rows,), False for the rows that the decisions remove; None without decisions.
 
-        As in `training_rows`. All texts are read once.
+        As in `select_training_rows`. All texts are read once.
         """
         if not self.decisions:
             return None
@@ -171,7 +171,7 @@ class PairStream:
         )
 
 
-def training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
+def select_training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
     """Return the rows that the loss trains on.
 
     These are all rows; only the positive ones with `loss.labeled_negatives = false`; triplets where the loss needs a
@@ -261,7 +261,7 @@ def _losses(config: RunConfig) -> list[SingleLossConfig]:
     return [part.loss for part in loss.summands] if isinstance(loss, CombinedLossConfig) else [loss]
 
 
-def with_run_false_negatives(config: RunConfig, run: Run, distributed: Distributed) -> RunConfig:
+def with_copied_decisions(config: RunConfig, run: Run, distributed: Distributed) -> RunConfig:
     """Return the config with the run's copy of the decisions about false negatives, created now if there is none.
 
     Later decisions apply only to new runs. Where the file is missing or may not be read, the config is

@@ -13,7 +13,7 @@ import numpy as np
 from bsc_core.batching import NEED_VECTORS, BatchPlan, build_plan, compared_texts, plan_collisions
 from bsc_core.config import RunConfig
 from bsc_core.data.dataset import PairDataset
-from bsc_core.data.generation.negatives import negative_slots, with_negatives
+from bsc_core.data.generation.negatives import row_negatives, with_negatives
 from bsc_core.encoders.tokens import TokenTable, tokenize
 from bsc_core.neighbors import unit_rows
 from bsc_core.training.data import PairStream, TrainingData
@@ -118,7 +118,7 @@ class PlanSampler:
         if epoch % every or epoch < self.planned:
             return run.mined_negatives(epoch + 1)
         before = run.mined_negatives(epoch)
-        before = negative_slots(self.mined_from) if before is None else before
+        before = row_negatives(self.mined_from) if before is None else before
         with self.log.timed("plan"):
             evaluated = self.config.evaluation.each_epoch
             vectors = self.embeddings.current if evaluated else self.embeddings.encode(self.miner.texts)

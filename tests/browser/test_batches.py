@@ -14,7 +14,7 @@ from bsc_core.config import DataConfig
 from bsc_core.data import load_data
 from bsc_core.data.decisions import read_decisions
 from bsc_core.data.sample_data import sample_config
-from bsc_core.training.data import training_rows
+from bsc_core.training.data import select_training_rows
 from bsc_core.training.loop.step import cells_of_pairs
 from tests.helpers.waiting import wait_until
 
@@ -110,7 +110,7 @@ def launch(visit):
 
 def check_excluded(run, query: str, document: str) -> None:
     """Check that the marked rows share no batch of the first epoch, and that the loss excludes their cell."""
-    train = training_rows(run.config(), load_data(run.config().data, seed=0).train)
+    train = select_training_rows(run.config(), load_data(run.config().data, seed=0).train)
     plan = BatchPlan.load(run.plans_folder / "epoch-001.npz")
     all_rows = np.arange(len(train), dtype=np.int32)
     is_query = [train.texts[int(one)] == query for one in train.query]

@@ -12,8 +12,8 @@ from torch import nn
 
 from bsc_core.encoders import TokenTable, tokenize
 from bsc_core.encoders.forward import Forward, make_forward
-from bsc_core.encoders.forward.layout import unpadded_micro_batches
 from bsc_core.encoders.forward.packed import PackedForward, dropout, is_packable
+from bsc_core.encoders.forward.packed_layout import unpadded_micro_batches
 from bsc_core.encoders.forward.plain import counted_activations
 from bsc_core.encoders.layers import freeze_layers
 

@@ -19,7 +19,7 @@ from bsc_core.encoders import TokenTable, tokenize
 from bsc_core.encoders.forward import Forward, make_forward, unpadded
 from bsc_core.encoders.forward.plain import counted_activations
 from bsc_core.training.loop.device import ActivationMemory
-from bsc_core.training.loop.step import CachedEncoder
+from bsc_core.training.loop.step import GradientCachedEncoder
 
 WORDS = "soup bread salt water garden rose seed soil tent train".split()
 COUNTS = (1, 3, 7, 12, 13, 14, 15, 29, 30, 59)
@@ -175,7 +175,7 @@ def test_dropout_is_the_same_when_a_pass_is_repeated(model) -> None:
         forward = Forward(model, table(model), "fp32", flat=True)
         config = TrainingConfig(gradient_cache=mode).model_copy(update={"micro_tokens": 64})
         torch.manual_seed(5)
-        encoding = CachedEncoder(forward, config, ActivationMemory(2**30, 2**28)).encode(np.arange(10))
+        encoding = GradientCachedEncoder(forward, config, ActivationMemory(2**30, 2**28)).encode(np.arange(10))
         assert len(encoding.pieces) > 1
         encoding.vectors.square().sum().backward()
         encoding.backward()

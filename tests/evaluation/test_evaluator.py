@@ -101,7 +101,7 @@ def test_without_test_pairs_only_dev_is_evaluated(lists, corpus):
     evaluator = Evaluator(DatasetSplits(lists, lists, None, corpus), EvaluationConfig(k=(1, 2)))
     results = evaluator.evaluate(vectors_for(lists))
     assert list(results) == ["dev"]
-    assert evaluator.main(results) == ("mrr", results["dev"]["mrr"])
+    assert evaluator.main_metric(results) == ("mrr", results["dev"]["mrr"])
 
 
 def test_metrics_are_plain_json_without_nan(lists, corpus):

@@ -76,7 +76,7 @@ def test_the_curve_starts_at_the_start_and_ends_at_the_trained_model(
 
 
 def test_averages_of_seeds_and_of_checkpoints(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = conduct(with_changes(run.config(), training={"seed": 1}), RunStore(run.folder.parent), "run-1")
+    other = conduct(with_changes(run.config(), training={"seed": 1}), run.store, "run-1")
     status, report = merge(capsys, run, run.id, other.id, "--output", str(tmp_path / "soup"))
     assert status == 0
     assert [point["model"] for point in report["points"]] == ["run-0", "run-1", "average"]

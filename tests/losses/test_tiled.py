@@ -11,7 +11,7 @@ from torch import Tensor
 from bsc_core.config import BSCLossConfig, MNRLConfig, SupConLossConfig
 from bsc_core.losses import build_loss
 from bsc_core.losses.kernel import tiled
-from bsc_core.losses.kernel.masks import Diagonal, transpose_rule
+from bsc_core.losses.kernel.candidate_rules import Diagonal, transpose_rule
 from bsc_core.losses.kernel.softmax import logits, masked_softmax
 from tests.losses.oracles import softmax_losses
 

@@ -13,7 +13,7 @@ from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.jobs.queue import Queue
 from bsc_core.presets.suitable_losses import DataShape
 from bsc_core.runs import RunStore
-from bsc_core.training.data import training_rows
+from bsc_core.training.data import select_training_rows
 from pages.ui.components import data_cache, glossary
 from pages.ui.new_run import config_summary, loss_form
 from tests.helpers.pages import (
@@ -146,7 +146,7 @@ def test_a_classifier_can_be_launched_on_the_sample_nli_data(runs: RunStore, nam
     assert config.loss.name == name
     assert config.data == sample_nli_config()
     assert Queue(runs.root).waiting() == [run.id]
-    assert len(training_rows(config, load_data(config.data, seed=0).train)) > 100
+    assert len(select_training_rows(config, load_data(config.data, seed=0).train)) > 100
 
 
 def test_loss_lab_settings_fill_the_form(runs: RunStore) -> None:
@@ -215,7 +215,7 @@ def test_counted_rows_match_the_training_rows() -> None:
     summary = config_summary.summarize_data(data)
     for values in ({"name": "bsc"}, SWITCHED_OFF, {"name": "triplet"}, {"name": "mse"}, {"name": "combined"}):
         config = plan(values)
-        assert config_summary.count_rows(config, summary) == len(training_rows(config, data.train))
+        assert config_summary.count_rows(config, summary) == len(select_training_rows(config, data.train))
 
 
 @pytest.mark.parametrize(

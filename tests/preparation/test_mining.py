@@ -20,7 +20,7 @@ from bsc_core.cli import main
 from bsc_core.config import DataConfig, EncoderConfig, NegativesConfig
 from bsc_core.data import read_pairs
 from bsc_core.data.dataset import Corpus, DatasetSplits, PairDataset, TextTable, merge_text_tables
-from bsc_core.data.generation.negatives import find_candidates, negative_slots, with_negatives
+from bsc_core.data.generation.negatives import find_candidates, row_negatives, with_negatives
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import DataError
 from bsc_core.neighbors import unit_rows
@@ -158,14 +158,14 @@ def test_mining_again_replaces_the_negatives_and_keeps_the_rows(as_triplets: boo
     config = NegativesConfig(method="window", count=2, max_score=0.5, as_triplets=as_triplets, refresh_epochs=1)
     train, _ = add_negatives(rows, corpus, unit, config)
     again = RepeatedMining(train, corpus, config)
-    assert np.array_equal(again.negatives(unit), negative_slots(train)), "equal vectors mine the same negatives"
+    assert np.array_equal(again.negatives(unit), row_negatives(train)), "equal vectors mine the same negatives"
     other = unit_rows(unit + 0.3 * np.random.default_rng(1).normal(size=unit.shape))
     expected, _ = add_negatives(rows, corpus, other, config)
     mined = with_negatives(train, again.negatives(other))
     assert len(mined) == len(train)
     assert np.array_equal(mined.positive, train.positive)
     if len(expected) == len(train):  # as many negatives of each pair
-        assert np.array_equal(negative_slots(mined), negative_slots(expected))
+        assert np.array_equal(row_negatives(mined), row_negatives(expected))
     left_out = ~np.isin(np.arange(len(rows.texts)), again.texts)
     changed = np.where(left_out[:, None], np.float32(9), other)
     assert np.array_equal(again.negatives(changed), again.negatives(other))

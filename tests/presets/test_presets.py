@@ -10,7 +10,7 @@ from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import DataError
 from bsc_core.presets.catalog import FAMILIES, PRESETS, TASKS, family_of, preset_config
 from bsc_core.presets.suitable_losses import shape_of, suitable_losses
-from bsc_core.training.data import training_rows
+from bsc_core.training.data import select_training_rows
 
 IN_BATCH = {"bsc", "mnrl", "sigmoid"}
 ON_LABELS = {"combined", "mse", "pearson", "cosent", "angle", "contrastive", "online_contrastive"}
@@ -122,6 +122,6 @@ def test_a_fitting_loss_is_never_refused_by_a_run(name: str) -> None:
         PairDataset.from_pairs(["a", "b"], ["c", "d"], negatives=["e", "f"], classes=[0, 1]),
     ):
         try:
-            training_rows(with_loss(name), data)
+            select_training_rows(with_loss(name), data)
         except DataError:
             assert name not in suitable_losses(shape_of(data))

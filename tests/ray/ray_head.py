@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from bsc_core.errors import JobError
-from bsc_core.ray.jobs.client import RayClient, Resources
+from bsc_core.ray.jobs.client import RayClient
+from bsc_core.ray.jobs.settings import Resources
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
 HEAD_ATTEMPTS = 5

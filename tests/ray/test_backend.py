@@ -26,7 +26,7 @@ from bsc_core.jobs.states import advance
 from bsc_core.jobs.supervisor import supervise
 from bsc_core.ray.jobs import backend as ray_jobs
 from bsc_core.ray.jobs.backend import Job, RayBackend, _download, _merge
-from bsc_core.ray.jobs.client import RaySettings
+from bsc_core.ray.jobs.settings import RaySettings
 from bsc_core.ray.jobs.storage import Storage, Uploader
 from bsc_core.runs import Run, RunStatus, RunStore
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until

@@ -52,7 +52,7 @@ def test_a_packed_run_has_the_allowed_files_and_the_model_of_the_chain(launched,
     assert all(Path(path).is_relative_to(tmp_path / "scratch") for path in (config.data.train, config.data.mix[0]))
     assert config.data.mix[1] == "hf://owner/name"
     assert config.data.dev == str(tmp_path / "others" / "dev.tsv"), "outside the allowed folders"
-    encoder = RunStore(run.folder.parent).encoder(config.encoder)
+    encoder = run.store.resolve_encoder(config.encoder)
     assert (Path(encoder.name) / "modules.json").read_text(encoding="utf-8") == "[]"
     assert files == taken == folder_stamps(run.folder, frozenset({"config.json"}))
     assert launched.config().data.train == str(tmp_path / "mine" / "pairs.tsv")

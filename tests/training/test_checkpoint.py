@@ -18,7 +18,7 @@ from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.callbacks import OnStep
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint, read_checkpoint
-from bsc_core.training.data import with_run_false_negatives
+from bsc_core.training.data import with_copied_decisions
 from bsc_core.training.loop.distributed import Distributed
 from tests.helpers.configs import with_changes
 
@@ -206,10 +206,10 @@ def test_marks_are_not_copied_if_the_runs_folder_may_not_be_read(
     config = with_changes(config, data={"false_negatives": str(marks)})
     run = store.create(config)
     monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "data"))
-    assert with_run_false_negatives(config, run, Distributed()) == config
+    assert with_copied_decisions(config, run, Distributed()) == config
     assert run.data_config(config.data) == config.data
     monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "runs"))
-    assert with_run_false_negatives(config, run, Distributed()) == config
+    assert with_copied_decisions(config, run, Distributed()) == config
 
 
 def test_a_checkpoint_without_a_digest_of_the_rows_is_resumed(

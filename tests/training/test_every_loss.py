@@ -14,10 +14,10 @@ from bsc_core.config import LOSS_CONFIGS, make_config
 from bsc_core.data import read_pairs
 from bsc_core.errors import ConfigError, DataError
 from bsc_core.losses import load_loss
-from bsc_core.pipeline import check_views, run_experiment
+from bsc_core.pipeline import check_dropout, run_experiment
 from bsc_core.runs import RunStore
 from bsc_core.training.checkpoint import checkpoints, read_checkpoint
-from bsc_core.training.data import training_rows
+from bsc_core.training.data import select_training_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 GRADED = {"train": str(ROOT / "sample_data" / "pairs.tsv")}
@@ -145,18 +145,18 @@ def test_data_that_lack_what_the_loss_needs_are_refused(name: str, message: str,
     path.write_text("query,document\n" + "".join(f"q{n},d{n}\n" for n in range(6)), encoding="utf-8")
     config = config_of({"name": name}, {"train": str(path)}, tiny_encoder)
     with pytest.raises(DataError, match=message):
-        training_rows(config, read_pairs(path))
+        select_training_rows(config, read_pairs(path))
 
 
 def test_a_class_beyond_the_head_is_refused(tiny_encoder) -> None:
     config = config_of({"name": "softmax", "num_classes": 2}, CLASSES, tiny_encoder)
     with pytest.raises(DataError, match=r"class 2 does not fit a head of 2.*num_classes"):
-        training_rows(config, read_pairs(CLASSES["train"]))
+        select_training_rows(config, read_pairs(CLASSES["train"]))
 
 
 def test_two_views_of_an_encoder_without_dropout_are_refused() -> None:
     with pytest.raises(ConfigError, match="static has no dropout"):
-        check_views(config_of({"name": "simcse"}, GRADED, "static"), torch.nn.EmbeddingBag(3, 2))
+        check_dropout(config_of({"name": "simcse"}, GRADED, "static"), torch.nn.EmbeddingBag(3, 2))
 
 
 def test_a_run_is_repeatable_although_supcon_samples_negatives(tiny_encoder, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from bsc_core.training.loop.device import ActivationMemory
 from bsc_core.training.loop.step import (
     HARDNESS_ROWS,
     BatchReport,
-    CachedEncoder,
+    GradientCachedEncoder,
     backward_batch,
     batch_hardness,
     batch_texts,
@@ -104,7 +104,7 @@ class Bench:
         forward = (make_forward if packed else Forward)(self.model, self.tokens, precision)
         assert isinstance(forward, PackedForward) == packed
         torch.manual_seed(5)
-        report = backward_batch(CachedEncoder(forward, config, memory), loss, self.dataset, rows, guide=guide)
+        report = backward_batch(GradientCachedEncoder(forward, config, memory), loss, self.dataset, rows, guide=guide)
         return report, self.gradients(loss, forward), torch.rand(1)
 
     def gradients(self, loss: nn.Module, forward: Forward | None = None) -> Gradients:
@@ -289,7 +289,7 @@ def test_the_memory_receives_the_vectors_of_the_step(bench: Bench) -> None:
     bench.model.eval()
     memory = np.full((len(bench.dataset.texts), 32), np.nan, dtype=np.float32)
     config = TrainingConfig(gradient_cache="always")
-    encoder = CachedEncoder(Forward(bench.model, bench.tokens, "fp32"), config, ActivationMemory(0, 0))
+    encoder = GradientCachedEncoder(Forward(bench.model, bench.tokens, "fp32"), config, ActivationMemory(0, 0))
     loss = loss_of({"name": "mse"})
     backward_batch(encoder, loss, bench.dataset, ROWS, memory=memory)
     bench.gradients(loss)

@@ -25,7 +25,7 @@ from bsc_core.losses import build_loss
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
-from bsc_core.training.data import PairStream, streams, training_rows
+from bsc_core.training.data import PairStream, is_streamed, select_training_rows
 from bsc_core.training.loop.device import seed_everything
 from bsc_core.training.loop.trainer import StepReport, Trainer
 from bsc_core.training.sampler import CustomSampler, ShardSampler
@@ -143,15 +143,15 @@ def test_a_streamed_run_does_not_resume_with_other_shards(
 
 def test_shards_are_read_completely_if_all_rows_are_needed(shards: Path, small_pairs: Path, tiny_encoder: Path):
     streamed = config_of(shards, small_pairs, tiny_encoder)
-    assert streams(streamed)
-    assert not streams(config_of(small_pairs, small_pairs, tiny_encoder))
+    assert is_streamed(streamed)
+    assert not is_streamed(config_of(small_pairs, small_pairs, tiny_encoder))
     for changes in (
         {"data": {"dev": None}},
         {"data": {"filters": ("drop_duplicates",)}},
         {"batching": {"strategy": "random"}},
         {"batching": {"no_duplicates": True}},
     ):
-        assert not streams(config_of(shards, small_pairs, tiny_encoder, **changes))
+        assert not is_streamed(config_of(shards, small_pairs, tiny_encoder, **changes))
 
 
 def test_rows_that_the_loss_does_not_train_on_are_refused(shards: Path, small_pairs: Path, tiny_encoder: Path):
@@ -175,7 +175,7 @@ def test_rows_that_contradict_a_decision_are_not_streamed(shards: Path, small_pa
     write_decisions(file := shards.parent / "decisions.tsv", decisions)
     decided = config.model_copy(update={"data": config.data.model_copy(update={"false_negatives": str(file)})})
     stream = PairStream(decided, window=7)
-    rows = training_rows(decided, load_data(decided.data).train)
+    rows = select_training_rows(decided, load_data(decided.data).train)
     pairs = [(one, batch) for one, batches in stream.windows(7) for batch in batches]
     streamed = [pair for one, batch in pairs for pair in zip(*text_pairs(one, batch), strict=True)]
     assert streamed == list(zip(*text_pairs(rows, np.arange(len(rows))), strict=True))
@@ -195,6 +195,6 @@ def text_pairs(rows: PairDataset, chosen: np.ndarray) -> tuple[list[str], list[s
 def test_incomplete_shards_are_refused_before_any_work(shards: Path, small_pairs: Path, tiny_encoder: Path):
     (shards / "manifest.json").unlink()
     config = config_of(shards, small_pairs, tiny_encoder)
-    assert streams(config)
+    assert is_streamed(config)
     with pytest.raises(FileFormatError, match="were not finished"):
         PairStream(config)

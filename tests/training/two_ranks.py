@@ -20,7 +20,7 @@ from bsc_core.encoders.forward import Forward
 from bsc_core.losses import build_loss
 from bsc_core.training.loop.device import ActivationMemory, seed_everything
 from bsc_core.training.loop.distributed import Distributed
-from bsc_core.training.loop.step import CachedEncoder, backward_batch
+from bsc_core.training.loop.step import GradientCachedEncoder, backward_batch
 from bsc_core.training.loop.trainer import Trainer
 from bsc_core.training.sampler import CustomSampler
 
@@ -50,7 +50,7 @@ def step_gradients(encoder: str, distributed: Distributed, config: dict, mode: s
     dataset = pairs()
     settings = TrainingConfig(gradient_cache=mode).model_copy(update={"micro_tokens": 16 if len(rows) > 2 else 512})
     forward = Forward(model, tokenize(model, dataset.texts.texts, 32), "fp32")
-    cached = CachedEncoder(forward, settings, ActivationMemory(150_000, 50_000), distributed)
+    cached = GradientCachedEncoder(forward, settings, ActivationMemory(150_000, 50_000), distributed)
     report = backward_batch(cached, loss, dataset, np.array(rows, dtype=np.int32))
     distributed.sum_gradients(parameter for _, parameter in forward.named_parameters())
     named = [*model.named_parameters(), *loss.named_parameters()]

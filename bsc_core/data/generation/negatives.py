@@ -265,7 +265,7 @@ def with_negative_column(dataset: PairDataset, negatives: Ids) -> PairDataset:
     return replace(dataset.take(row), negative=negatives[row, column].astype(np.int32))
 
 
-def negative_slots(dataset: PairDataset) -> Ids:
+def row_negatives(dataset: PairDataset) -> Ids:
     """Return a copy of the text id of the negative of each row, (N,), -1 for a row that is positive and has none."""
     if dataset.negative is not None:
         return dataset.negative.copy()
@@ -273,7 +273,7 @@ def negative_slots(dataset: PairDataset) -> Ids:
 
 
 def with_negatives(dataset: PairDataset, negatives: Ids) -> PairDataset:
-    """Return the rows with other negatives in place of those of `negative_slots`. negatives: (N,) text ids."""
+    """Return the rows with other negatives in place of those of `row_negatives`. negatives: (N,) text ids."""
     if dataset.negative is not None:
         return replace(dataset, negative=negatives)
     return replace(dataset, document=np.where(negatives < 0, dataset.document, negatives), document_key=None)

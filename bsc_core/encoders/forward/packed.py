@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertModel
 
-from bsc_core.encoders.forward.layout import ROWS, WIDTH, Block, Layout, unpadded_micro_batches
+from bsc_core.encoders.forward.packed_layout import ROWS, WIDTH, Block, Layout, unpadded_micro_batches
 from bsc_core.encoders.forward.plain import DTYPES, Forward, Precision
 from bsc_core.encoders.tokens import TextIds, TokenTable
 from bsc_core.types import Indices

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from bsc_core.encoders.forward import unpadded
-from bsc_core.encoders.forward.layout import unpadded_micro_batches
+from bsc_core.encoders.forward.packed_layout import unpadded_micro_batches
 from bsc_core.encoders.tokens import TextIds, TokenTable, token_budget
 from bsc_core.types import Indices
 

@@ -23,7 +23,7 @@ from bsc_core.errors import ConfigError, InputError
 from bsc_core.evaluation import Evaluator
 from bsc_core.evaluation.general import GeneralSuite
 from bsc_core.run_results import run_data
-from bsc_core.runs import GENERAL_SCORE, RESULT, Run, RunStore
+from bsc_core.runs import GENERAL_SCORE, RESULT, Run
 from bsc_core.training.checkpoint import checkpoints
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Candidates:
 
     def __init__(self, run: Run) -> None:
         self.run, self.config = run, run.config()
-        self.store = RunStore(run.folder.parent)
+        self.store = run.store
         self.data = run_data(run)
         self.evaluator = Evaluator(self.data, self.config.evaluation)
         self.model = load_encoder(self._encoder(run.model_folder))
@@ -68,12 +68,12 @@ class Candidates:
         except ConfigError:  # the data contain its texts
             suite = None
         self.suite = suite
-        self.metric, _ = self.evaluator.main(run.evaluation("before"))
+        self.metric, _ = self.evaluator.main_metric(run.evaluation("before"))
 
     @cached_property
     def start(self) -> Weights:
         """The weights before training."""
-        return copy_weights(load_encoder(self.store.encoder(self.config.encoder)))
+        return copy_weights(load_encoder(self.store.resolve_encoder(self.config.encoder)))
 
     @cached_property
     def trained(self) -> Weights:

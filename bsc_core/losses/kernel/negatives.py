@@ -1,6 +1,6 @@
-"""Treatment of the negatives of a softmax: those that a judge removes, hardness weights, the decoupled denominator."""
+"""Treatment of the negatives of a softmax: a false-negative mask, hardness weights, the decoupled denominator."""
 
-# B anchors; M candidates; E cells; G width of the judge's vectors; r rows and c columns of a tile
+# B anchors; M candidates; E cells; G width of the mask's vectors; r rows and c columns of a tile
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Cosines:
 
 
 @dataclass(frozen=True)
-class Judge:
+class FalseNegativeMask:
     """Removes candidates that are more similar to the anchor than a limit: likely false negatives.
 
     Attributes:
-        cosines: Similarities of the judge.
+        cosines: Similarities of the model or of the guide.
         limits: (B,) highest similarity that a negative of each anchor may have, with rows or columns as anchors.
         labeled: (E, 2) (row, column) cells that are never removed; None for none.
     """
@@ -51,7 +51,7 @@ class Judge:
         """Return 1 for the candidates of a tile that stay and 0 for others, (r, c).
 
         Args:
-            values: (r, c) similarities of the judge, or an increasing function of them.
+            values: (r, c) similarities of `cosines`, or an increasing function of them.
             limits: (B,) the same function of the limits.
             rows: Rows of the tile.
             columns: Columns of the tile.
@@ -65,26 +65,26 @@ class Judge:
             kept[cells_in_tile(self.labeled, rows, columns)] = 1.0
         return kept
 
-    def transposed(self, pairs: int) -> Judge:
-        """Return the judge with the first `pairs` columns as rows and the rows as columns."""
+    def transposed(self, pairs: int) -> FalseNegativeMask:
+        """Return the mask with the first `pairs` columns as rows and the rows as columns."""
         cosines, labeled = self.cosines, self.labeled
         if cosines.left is not None and cosines.right is not None:
             cosines = Cosines(cosines.right[:pairs], cosines.left)
         if labeled is not None:
             labeled = labeled[labeled[:, 1] < pairs].flip(1)
-        return Judge(cosines, self.limits, labeled)
+        return FalseNegativeMask(cosines, self.limits, labeled)
 
-    def within(self, side: str, pairs: int) -> Judge:
-        """Return the judge of the first `pairs` texts of a side, "left" or "right", against all texts of it."""
+    def within(self, side: str, pairs: int) -> FalseNegativeMask:
+        """Return the mask of the first `pairs` texts of a side, "left" or "right", against all texts of it."""
         vectors = getattr(self.cosines, side)
-        return Judge(Cosines() if vectors is None else Cosines(vectors[:pairs], vectors), self.limits)
+        return FalseNegativeMask(Cosines() if vectors is None else Cosines(vectors[:pairs], vectors), self.limits)
 
 
 @dataclass(frozen=True)
 class HardnessWeights:
     """Adds strength * cosine, without gradient, to the logits of some candidates of each row.
 
-    Extra documents belong to the rows in turn; see `bsc_core.losses.kernel.masks.SameSide`.
+    Extra documents belong to the rows in turn; see `bsc_core.losses.kernel.candidate_rules.SameSide`.
 
     Attributes:
         cosines: Similarities of the model.
@@ -127,13 +127,13 @@ class Negatives:
     """How the candidates of a softmax are treated.
 
     Attributes:
-        judge: Removes candidates; None: none.
+        mask: Removes candidates; None: none.
         hardness: Weights of candidates with the rows as anchors; None: no weights.
         decoupled: Leave the positives out of the denominator.
         all_anchors: Compute the log-sum of anchors without positives too.
     """
 
-    judge: Judge | None = None
+    mask: FalseNegativeMask | None = None
     hardness: HardnessWeights | None = None
     decoupled: bool = False
     all_anchors: bool = False

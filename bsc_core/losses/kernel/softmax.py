@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bsc_core.losses.kernel.masks import Diagonal, Rule
+from bsc_core.losses.kernel.candidate_rules import Diagonal, Rule
 from bsc_core.losses.kernel.negatives import Negatives
 from bsc_core.losses.kernel.tiled import TiledSoftmax
 
@@ -74,7 +74,7 @@ class SoftmaxSums:
             does not count.
         positive: Mean logit of the positives; 0 without positives.
         negatives: Number of negatives; None for plain negatives, where it is not counted.
-        removed: Number of negatives that the judge removed; None without a judge.
+        removed: Number of negatives that the mask removed; None without a mask.
     """
 
     log_sum: Tensor

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bsc_core.losses.kernel.masks import Diagonal, Rule, diagonal_tiles, transpose_rule
-from bsc_core.losses.kernel.negatives import TIE, Judge, Negatives
+from bsc_core.losses.kernel.candidate_rules import Diagonal, Rule, diagonal_tiles, transpose_rule
+from bsc_core.losses.kernel.negatives import TIE, FalseNegativeMask, Negatives
 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 STORED_SCORES = 4096 * 4096
@@ -41,7 +41,7 @@ class _Direction:
         self.positives = paired.new_zeros(size)  # their number
         self.log_sum = paired.new_full((size,), -torch.inf)  # log-sum-exp of the candidates
         self.negatives = None if negatives is None else paired.new_zeros(size)  # number of candidates but the positives
-        self.removed = None if self.treatment.judge is None else paired.new_zeros(size)  # by the judge
+        self.removed = None if self.treatment.mask is None else paired.new_zeros(size)  # by the mask
         if isinstance(rule, Diagonal):
             self.positive_scores[: len(paired)] = paired
             self.positives[: len(paired)] = 1.0
@@ -150,11 +150,11 @@ class _Direction:
         return logits if candidates is None else logits.masked_fill(candidates == 0, -torch.inf)
 
     def _kept(self, tile: _Tile) -> Tensor | None:
-        """Return 0 for the cells of a tile that the judge removes, else 1, (r, c); None without judge."""
-        judge = self.treatment.judge
-        if judge is None or tile.judged is None:
+        """Return 0 for the cells of a tile that the mask removes, else 1, (r, c); None without a mask."""
+        mask = self.treatment.mask
+        if mask is None or tile.mask_values is None:
             return None
-        return judge.kept_cells(*tile.judged, tile.rows, tile.columns, self.axis)
+        return mask.kept_cells(*tile.mask_values, tile.rows, tile.columns, self.axis)
 
     def _anchors(self, tile: _Tile) -> slice:
         return tile.rows if self.axis == 1 else tile.columns
@@ -171,13 +171,13 @@ class _Tile:
     columns: slice
     scores: Tensor
     exps: Tensor | None = None  # exp(score - shift), where all directions may share it
-    judged: tuple[Tensor, Tensor] | None = None  # similarities of the judge and limits of all anchors
+    mask_values: tuple[Tensor, Tensor] | None = None  # similarities of the mask and limits of all anchors
     bumps: Tensor | None = None  # hardness weights, added to the logits of rows as anchors
 
     @property
     def arrays(self) -> int:
         """Number of its arrays (r, c)."""
-        parts = (self.scores, self.exps, self.bumps, None if self.judged is None else self.judged[0])
+        parts = (self.scores, self.exps, self.bumps, None if self.mask_values is None else self.mask_values[0])
         return len({part.data_ptr() for part in parts if part is not None})
 
 
@@ -284,15 +284,15 @@ class _TileBuilder:
         if self.decoupled:
             values, nothing = (scores, -torch.inf) if tile.exps is None else (tile.exps, 0.0)
             _fill_diagonal(values, rows, columns, nothing)
-        if self.treatment.judge is not None:
-            tile.judged = self._judged(self.treatment.judge, tile)
+        if self.treatment.mask is not None:
+            tile.mask_values = self._mask_values(self.treatment.mask, tile)
         return tile
 
-    def _judged(self, judge: Judge, tile: _Tile) -> tuple[Tensor, Tensor]:
-        """Return similarities of the judge in a tile and the limits, both under the same increasing function."""
-        limits = judge.limits + TIE
-        if judge.cosines.left is not None:
-            return judge.cosines.tile(tile.scores, self.scale, tile.rows, tile.columns), limits
+    def _mask_values(self, mask: FalseNegativeMask, tile: _Tile) -> tuple[Tensor, Tensor]:
+        """Return similarities of the mask in a tile and the limits, both under the same increasing function."""
+        limits = mask.limits + TIE
+        if mask.cosines.left is not None:
+            return mask.cosines.tile(tile.scores, self.scale, tile.rows, tile.columns), limits
         if tile.exps is not None and self.shift is not None:
             return tile.exps, (limits * self.scale - self.shift).exp()
         return tile.scores, limits * self.scale

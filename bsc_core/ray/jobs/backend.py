@@ -22,7 +22,8 @@ from bsc_core.errors import JobError, RunError
 from bsc_core.jobs.backends import BackendUnavailableError, ProcessInfo
 from bsc_core.jobs.local.processes import ROOTS, worker_environment
 from bsc_core.jobs.states import may_follow
-from bsc_core.ray.jobs.client import NEVER_STARTED, JobInfo, RayClient, RaySettings
+from bsc_core.ray.jobs.client import NEVER_STARTED, JobInfo, RayClient
+from bsc_core.ray.jobs.settings import RaySettings
 from bsc_core.ray.jobs.storage import STATUS, STOP, Downloader, Storage, StorageError, pack
 from bsc_core.runs import LAUNCHED, Run, RunStatus, State
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bsc_core.errors import JobError
-from bsc_core.ray.jobs.client import Resources
+from bsc_core.ray.jobs.settings import Resources
 from bsc_core.runs import Run
 
 _TRAIN_FOLDER = ".ray-train"  # Ray Train's files, on the shared disk

@@ -21,7 +21,7 @@ RESTARTED_WARMUP = 10_000
 Named = tuple[str, nn.Parameter]
 
 
-class Trained(Protocol):
+class HasParameters(Protocol):
     """A module, or a forward pass with copies of its parameters."""
 
     def named_parameters(self) -> Iterator[Named]:
@@ -36,7 +36,7 @@ def _is_temperature(name: str) -> bool:
     return name.rpartition(".")[2] in TEMPERATURES
 
 
-def make_optimizer(model: Trained, loss: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
+def make_optimizer(model: HasParameters, loss: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
     """Return AdamW with groups for weights (with decay), for biases and norms (without), and for the temperature.
 
     A head has the rate `head_learning_rate`, by default the encoder's; the temperature has a separate rate and no
@@ -82,7 +82,7 @@ def layer_rates(names: Iterable[str], config: TrainingConfig) -> dict[str, float
     return {name: config.learning_rate * config.layer_decay**steps for name, steps in below.items()}
 
 
-def _encoder_groups(model: Trained, config: TrainingConfig) -> list[dict[str, Any]]:
+def _encoder_groups(model: HasParameters, config: TrainingConfig) -> list[dict[str, Any]]:
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     rates = layer_rates([name for name, _ in trained], config)
     by_rate: dict[float, list[Named]] = defaultdict(list)
@@ -150,7 +150,7 @@ def reset_moments(optimizer: torch.optim.AdamW, config: TrainingConfig) -> None:
         _disable_bias_correction(optimizer)
 
 
-def clip_gradients(model: Trained, largest: float, loss: nn.Module | None = None) -> float:
+def clip_gradients(model: HasParameters, largest: float, loss: nn.Module | None = None) -> float:
     """Scale the gradients of encoder and head to at most this norm and return the norm before.
 
     The temperature is excluded, so that a large gradient of it cannot shrink the encoder's.

@@ -3,10 +3,10 @@
 All columns of a row and repeated texts share one forward pass. The loss sees matrices gathered from it, so its value
 and gradients equal those of encoding every row separately (dropout off).
 
-The texts are encoded by `CachedEncoder` in micro-batches, as in GradCache (Gao et al., 2021): the loss sees the vectors
-as a leaf, and their gradient is backpropagated one micro-batch at a time. The graphs of as many micro-batches as fit
-into memory are stored in the first pass; the others are recomputed with the same random state. The choice changes time
-and memory, never the result.
+The texts are encoded by `GradientCachedEncoder` in micro-batches, as in GradCache (Gao et al., 2021): the loss sees the
+vectors as a leaf, and their gradient is backpropagated one micro-batch at a time. As many graphs as fit into memory are
+stored in the first pass; the others are recomputed with the same random state. The choice changes time and memory,
+never the result.
 """
 
 # B rows in a batch, K extra negative documents, U distinct texts, E texts encoded, D dimensions
@@ -122,7 +122,7 @@ def make_batch(vectors: Tensor, texts: Texts, dataset: PairDataset, rows: Ids, g
 
 
 def backward_batch(
-    encoder: CachedEncoder,
+    encoder: GradientCachedEncoder,
     loss: nn.Module,
     dataset: PairDataset,
     rows: Ids,
@@ -213,7 +213,7 @@ def cells_of_pairs(pairs: Ids, query: Ids, document: Ids) -> npt.NDArray[np.int6
     return np.concatenate([*cells, np.empty((0, 2), dtype=np.int64)])
 
 
-class CachedEncoder:
+class GradientCachedEncoder:
     """Encodes the texts of a step and backpropagates their gradient within the configured memory."""
 
     def __init__(

@@ -27,7 +27,7 @@ from bsc_core.losses.kernel.temperature import FixedTemperature
 from bsc_core.training.loop.device import activation_memory, peak_memory_bytes, resolve_precision
 from bsc_core.training.loop.distributed import Distributed
 from bsc_core.training.loop.optim import clip_gradients, make_optimizer, make_schedule, reset_moments
-from bsc_core.training.loop.step import BatchReport, CachedEncoder, backward_batch
+from bsc_core.training.loop.step import BatchReport, GradientCachedEncoder, backward_batch
 from bsc_core.types import Ids, Vectors
 
 Ending = Literal["done", "stopped"]
@@ -160,7 +160,7 @@ class Trainer:
             )
         weights = sum(parameter.nbytes for _, parameter in self.forward.named_parameters())
         memory = activation_memory(device, config.activation_memory, weights)
-        self.cached = CachedEncoder(self.forward, config, memory, self.distributed)
+        self.step_encoder = GradientCachedEncoder(self.forward, config, memory, self.distributed)
         self.optimizer = make_optimizer(self.forward, loss, config)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")  # else small gradients vanish
         self.callbacks: Sequence[Callback] = ()
@@ -316,7 +316,13 @@ class Trainer:
         scale = self.scaler.scale(torch.ones((), device=self.forward.device)) / batches
         try:
             return backward_batch(
-                self.cached, self.loss, sampler.dataset, rows, scale=scale, memory=sampler.memory, guide=sampler.guide
+                self.step_encoder,
+                self.loss,
+                sampler.dataset,
+                rows,
+                scale=scale,
+                memory=sampler.memory,
+                guide=sampler.guide,
             )
         except (TrainingError, InputError) as error:
             raise TrainingError(f"step {step}: {error}") from None

@@ -13,7 +13,7 @@ from bsc_core.config import EncoderConfig
 from bsc_core.data import PairDataset, TextTable
 from bsc_core.data.decisions import read_decisions, with_decisions
 from bsc_core.runs import Run
-from bsc_core.training.data import training_rows
+from bsc_core.training.data import select_training_rows
 from pages.ui.components import data_cache, page_layout, run_data, url, users
 
 MAX_TEXTS_INLINE = 3000
@@ -70,7 +70,7 @@ def load_source(context: page_layout.Context) -> BatchSource:
 
 def _run_source(run: Run, dataset_key: str) -> BatchSource:
     config, by_name = run.config(), {run_data.PARTS[model.part]: model for model in run_data.models(run)}
-    train = training_rows(config, run_data.load_splits(run).train)
+    train = select_training_rows(config, run_data.load_splits(run).train)
     marked = _false_negatives_file(run, dataset_key)
     if marked is not None and marked.is_file():
         train = with_decisions(train, read_decisions(marked), config.data.text_identity)

@@ -26,7 +26,7 @@ from bsc_core.figures import theme
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
-from bsc_core.runs import INTERVALS, RESULTS, Run
+from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run
 from pages.ui.components import data_cache, display, glossary, run_data, url
 from pages.ui.runs import table
 
@@ -205,7 +205,7 @@ def eval_results(setting: Setting, split: str) -> tuple[EvalResult, ...]:
     """Return the evaluation of each run of a setting, cached across sessions. Raises as `load_results` does."""
     results = []
     for run in setting.runs:
-        stored = ((run.read_json(RESULTS) or {}).get(setting.when) or {}).get(split)
+        stored = ((run.read_json(EVALUATION_SIZES) or {}).get(setting.when) or {}).get(split)
         data = None if stored else run_data.load_splits(run)
         results.append(load_results(run, split, when=setting.when, data=data))
     return tuple(results)

@@ -274,7 +274,7 @@ def encoder_config(encoder: str) -> EncoderConfig:
     if run_id is None:
         return EncoderConfig(name=encoder)
     length = run_store().get(run_id).config().encoder.max_seq_length
-    return run_store().encoder(EncoderConfig(name=encoder, max_seq_length=length))
+    return run_store().resolve_encoder(EncoderConfig(name=encoder, max_seq_length=length))
 
 
 def _encode(config: EncoderConfig, data: DatasetSplits) -> np.ndarray:

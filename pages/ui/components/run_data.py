@@ -163,7 +163,7 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     """Return the (N, D) float32 vectors of queries that are not part of the run, with its prompt for queries."""
     from bsc_core.encoders import encode, tokenize
 
-    config = data_cache.run_store().encoder(model.encoder())
+    config = data_cache.run_store().resolve_encoder(model.encoder())
     encoder, lock = _encoder(config.model_dump_json(include=set(LOADING)), _source(model))
     side: Literal["query"] | None = "query" if config.has_prompts else None
     with lock:  # one session at a time

@@ -27,9 +27,9 @@ def check(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits) -> 
 
     In a large sweep, each value is checked once; `launch` checks each run.
     """
-    from bsc_core.training.data import training_rows
+    from bsc_core.training.data import select_training_rows
 
-    training_rows(config, data.train)
+    select_training_rows(config, data.train)
     parts = [sweep]
     if sweep is not None and count_runs(sweep, config.training.seeds) > CONFIRM_ABOVE:
         parts = [SweepConfig(over={key: values[:MAX_VALUES_CHECKED]}) for key, values in sweep.over.items()]

@@ -1,4 +1,6 @@
-"""Mask rules: which cells of a score matrix are positives and which are candidates.
+"""Which cells of a score matrix are positives and which are candidates, by labels and equal texts.
+
+The false-negative mask, which removes candidates by their similarity, is in `negatives.py`.
 
 A rule is evaluated tile by tile, so that no mask of the full matrix is needed. In one direction, each anchor (a
 row) is compared with candidates (the columns); in the other direction documents are the anchors.
