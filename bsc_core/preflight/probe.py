@@ -84,10 +84,10 @@ def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflig
     with autocast(trainer.precision, model.device):
         took["encode"] = _time_encoding(model, tokens)
     say(3, STAGES, "planning an epoch")
-    in_epoch, took["plan"] = _time_plan(config, data, shape)
-    in_epoch = math.ceil(in_epoch / training.gradient_accumulation_steps)
-    total = training.max_steps or training.epochs * in_epoch
-    epochs = math.ceil(total / in_epoch)
+    steps_per_epoch, took["plan"] = _time_plan(config, data, shape)
+    steps_per_epoch = math.ceil(steps_per_epoch / training.gradient_accumulation_steps)
+    total = training.max_steps or training.epochs * steps_per_epoch
+    epochs = math.ceil(total / steps_per_epoch)
     say(4, STAGES, f"taking {steps} steps")
     reports: list[StepReport] = []
 

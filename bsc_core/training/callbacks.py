@@ -119,7 +119,7 @@ class Evaluate(Callback):
             return
         self.before, self.general = self.run.evaluation("before"), self.run.evaluation(GENERAL)
         untrained = np.array(self.run.embeddings("before"))
-        self.embeddings.restore_steps(untrained if trainer.resume.memory is None else trainer.resume.memory)
+        self.embeddings.restore_steps(untrained if trainer.resume.step_vectors is None else trainer.resume.step_vectors)
         if not (trainer.resume.ends_epoch and self.config.evaluation.each_epoch):  # else those after the epoch
             self.embeddings.restore(untrained)
 

@@ -78,7 +78,7 @@ def save_checkpoint(
         data: See `TrainingData.digest`.
     """
     model, loss = trainer.accelerator.unwrap_model(trainer.model), trainer.accelerator.unwrap_model(trainer.loss)
-    target, memory = folder / f"step-{report.step:06d}", trainer.sampler.memory
+    target, vectors = folder / f"step-{report.step:06d}", trainer.sampler.step_vectors
     for unfinished in folder.glob(".step-*"):  # of a killed process; only one process of a run writes
         shutil.rmtree(unfinished, ignore_errors=True)
     with atomic_folder(target) as draft:
@@ -86,7 +86,7 @@ def save_checkpoint(
         state = {
             **trainer.state(),
             "loss": loss.state_dict(),
-            "memory": None if memory is None else torch.from_numpy(memory),
+            "memory": None if vectors is None else torch.from_numpy(vectors),
             "lora": lora_state(model),
         }
         torch.save(state, draft / "state.pt")
@@ -192,7 +192,7 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
             _check_weights(folder / "model")
             check_regular(folder / "state.pt")
         state: dict[str, Any] = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
-        memory = state["memory"]
+        vectors = state["memory"]
         return Checkpoint(
             folder=folder,
             step=progress["step"],
@@ -205,7 +205,7 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
             best=progress["best"],
             best_epoch=progress["best_epoch"],
             loss=state["loss"],
-            memory=None if memory is None else memory.numpy(),
+            step_vectors=None if vectors is None else vectors.numpy(),
             lora=state.get("lora"),
             data=progress.get("data", ""),
         )

@@ -68,10 +68,11 @@ class CustomSampler:
         dataset: PairDataset,
         tokens: TokenTable,
         batches: Callable[[int], Batches],
-        memory: Vectors | None = None,
+        step_vectors: Vectors | None = None,
         guide: Vectors | None = None,
     ) -> None:
-        self.dataset, self.tokens, self.batches, self.memory, self.guide = dataset, tokens, batches, memory, guide
+        self.dataset, self.tokens, self.batches = dataset, tokens, batches
+        self.step_vectors, self.guide = step_vectors, guide
         self.fixed_tokens = True
 
 
@@ -97,7 +98,7 @@ class PlanSampler:
     ) -> None:
         self.guide, self.miner, self.mined_from = guide, miner, train
         self.config, self.dataset, self.embeddings, self.log, self.planned = config, train, embeddings, log, planned
-        self.tokens, self.memory, self.fixed_tokens = embeddings.tokens, embeddings.from_steps, True
+        self.tokens, self.step_vectors, self.fixed_tokens = embeddings.tokens, embeddings.from_steps, True
         self.plan: BatchPlan | None = None
         self.compared = self._load_compared(planned)  # (U, D)
 
@@ -211,7 +212,7 @@ class ShardSampler:
 
     def __init__(self, stream: PairStream, model: SentenceTransformer) -> None:
         self.stream, self.model = stream, model
-        self.memory: Vectors | None = None
+        self.step_vectors: Vectors | None = None
         self.guide: Vectors | None = None
         self.fixed_tokens = False
         self._load_window(stream.sample)

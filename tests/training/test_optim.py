@@ -37,10 +37,10 @@ def test_a_tenth_of_the_steps_rises_and_the_rest_falls_to_zero():
 
 
 def test_the_schedule_of_the_margins_paper_restarts_in_each_epoch_and_never_reaches_its_peak():
-    values = rates(5 * 782, 0.1, kind="restarts", in_epoch=782)  # 50,000 samples in batches of 64, five epochs
+    values = rates(5 * 782, 0.1, kind="restarts", steps_per_epoch=782)  # 50,000 samples in batches of 64, five epochs
     assert values[:782] == values[782:1564] == [step / 10_000 for step in range(782)]
     assert 3e-5 * max(values) == pytest.approx(2.34e-6, abs=5e-9)
-    long = rates(12_000, 0.1, kind="restarts", in_epoch=12_000)
+    long = rates(12_000, 0.1, kind="restarts", steps_per_epoch=12_000)
     assert (long[10_000], long[11_000]) == (1.0, 0.5)
 
 

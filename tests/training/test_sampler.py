@@ -84,7 +84,7 @@ def test_plans_use_new_vectors_when_they_are_refreshed(
 
 def test_reused_vectors_are_those_of_the_steps(tiny_encoder: Path, tmp_path: Path) -> None:
     experiment = Experiment(tiny_encoder, tmp_path, {"strategy": "nearest", "refresh": "reuse"})
-    memory = experiment.train().sampler.memory
+    memory = experiment.train().sampler.step_vectors
     before = np.load(experiment.run.folder / "embeddings_before.npy")
     assert memory is not None
     trained = np.unique(np.concatenate(experiment.rows.text_columns))

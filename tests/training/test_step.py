@@ -291,7 +291,7 @@ def test_the_memory_receives_the_vectors_of_the_step(bench: Bench) -> None:
     config = TrainingConfig(gradient_cache="always")
     encoder = GradientCachedEncoder(Forward(bench.model, bench.tokens, "fp32"), config, ActivationMemory(0, 0))
     loss = loss_of({"name": "mse"})
-    backward_batch(encoder, loss, bench.dataset, ROWS, memory=memory)
+    backward_batch(encoder, loss, bench.dataset, ROWS, step_vectors=memory)
     bench.gradients(loss)
     used = np.unique(np.concatenate([bench.dataset.query[ROWS], bench.dataset.document[ROWS]]))
     assert np.array_equal(np.flatnonzero(~np.isnan(memory[:, 0])), used)

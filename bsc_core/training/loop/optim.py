@@ -113,14 +113,14 @@ def _disable_bias_correction(optimizer: torch.optim.AdamW) -> None:
 
 
 def make_schedule(
-    optimizer: torch.optim.Optimizer, *, steps: int, warmup: float, kind: Schedule = "linear", in_epoch: int = 1
+    optimizer: torch.optim.Optimizer, *, steps: int, warmup: float, kind: Schedule = "linear", steps_per_epoch: int = 1
 ) -> torch.optim.lr_scheduler.LambdaLR:
     """Return a schedule that rises linearly over the first `warmup` share of `steps` and then falls linearly toward 0.
 
     The rate is above 0 in the first and in the last step. Two other kinds repeat mistakes for lessons. `ends_early`, of
     the SBERT article, reaches 0 too early, by the number of warmup steps. `restarts`, of the code of the margins
-    paper (Jørgensen and Breitung 2024), rises from 0 over 10,000 steps in each epoch of `in_epoch` steps, although
-    few epochs are that long; see `reset_moments`.
+    paper (Jørgensen and Breitung 2024), rises from 0 over 10,000 steps in each epoch of `steps_per_epoch` steps,
+    although few epochs are that long; see `reset_moments`.
     """
     rising = round(steps * warmup)
 
@@ -134,10 +134,10 @@ def make_schedule(
         return step / rising if step < rising else max(0.0, (end - step) / max(1, end - rising))
 
     def restarts(step: int) -> float:
-        of_epoch = step % in_epoch
+        of_epoch = step % steps_per_epoch
         if of_epoch < RESTARTED_WARMUP:
             return of_epoch / RESTARTED_WARMUP
-        return (in_epoch - of_epoch) / (in_epoch - RESTARTED_WARMUP)
+        return (steps_per_epoch - of_epoch) / (steps_per_epoch - RESTARTED_WARMUP)
 
     factors = {"linear": linear, "ends_early": ends_early, "restarts": restarts}
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factors[kind])

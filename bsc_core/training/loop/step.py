@@ -128,7 +128,7 @@ def backward_batch(
     rows: Ids,
     *,
     scale: Tensor | float = 1.0,
-    memory: Vectors | None = None,
+    step_vectors: Vectors | None = None,
     guide: Vectors | None = None,
 ) -> BatchReport:
     """Add the gradient of `scale` times the loss of the rows to those of encoder and loss.
@@ -139,13 +139,13 @@ def backward_batch(
         dataset: The training pairs.
         rows: (B,).
         scale: Factor of the loss.
-        memory: (U, D), one row for each text of the dataset; receives the vectors of the batch.
+        step_vectors: (U, D), one row for each text of the dataset; receives the vectors of the batch.
         guide: (U, G), vectors of the guide of the loss.
     """
     texts = batch_texts(dataset, rows, getattr(loss, "config", LossSection()))
     encoding = encoder.encode(texts.ids)
-    if memory is not None:
-        memory[texts.ids[: texts.distinct]] = encoding.vectors[: texts.distinct].detach().cpu().numpy()
+    if step_vectors is not None:
+        step_vectors[texts.ids[: texts.distinct]] = encoding.vectors[: texts.distinct].detach().cpu().numpy()
     batch = make_batch(encoding.vectors, texts, dataset, rows, guide)
     parts: LossParts = loss(batch.queries, batch.documents, batch.labels, **batch.ids)
     torch.autograd.backward([parts.total * scale])

@@ -47,7 +47,7 @@ class Sampler(Protocol):
 
     dataset: PairDataset  # the pairs that the rows of a batch refer to; may change while an epoch is read
     tokens: TokenTable  # the tokenized texts of `dataset`
-    memory: Vectors | None  # (U, D), or None; receives the vectors that the steps compute
+    step_vectors: Vectors | None  # (U, D), or None; receives the vectors that the steps compute
     guide: Vectors | None  # (U, G) vectors of the guide of the loss, or None
     fixed_tokens: bool  # whether `dataset` and `tokens` never change
 
@@ -90,7 +90,7 @@ class TrainerState:
     ends_epoch: bool = False  # whether it was the last step of its epoch
     best: float | None = None  # dev metric of the best model so far; None before the first evaluation
     best_epoch: int = 0  # its epoch; 0 before the first evaluation
-    memory: Vectors | None = None  # (U, D) vectors that the steps computed, or None
+    step_vectors: Vectors | None = None  # (U, D) vectors that the steps computed, or None
 
 
 class Callback:
@@ -159,8 +159,8 @@ class Trainer:
                 model, sampler.tokens, self.precision, fixed_tokens=fixed, without_padding=without_padding
             )
         weights = sum(parameter.nbytes for _, parameter in self.forward.named_parameters())
-        memory = activation_memory(device, config.activation_memory, weights)
-        self.step_encoder = GradientCachedEncoder(self.forward, config, memory, self.distributed)
+        limit = activation_memory(device, config.activation_memory, weights)
+        self.step_encoder = GradientCachedEncoder(self.forward, config, limit, self.distributed)
         self.optimizer = make_optimizer(self.forward, loss, config)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "fp16")  # else small gradients vanish
         self.callbacks: Sequence[Callback] = ()
@@ -204,11 +204,15 @@ class Trainer:
         """Train to the end, one report per step. Raises TrainingError where the loss is not finite."""
         config, resume = self.config, self.resume
         first = self.sampler.batches(0)
-        in_epoch = math.ceil(len(first) / config.gradient_accumulation_steps)
-        steps = config.max_steps or config.epochs * in_epoch
-        epochs = math.ceil(steps / in_epoch)
+        steps_per_epoch = math.ceil(len(first) / config.gradient_accumulation_steps)
+        steps = config.max_steps or config.epochs * steps_per_epoch
+        epochs = math.ceil(steps / steps_per_epoch)
         schedule = self._schedule = make_schedule(
-            self.optimizer, steps=steps, in_epoch=in_epoch, warmup=config.warmup_ratio, kind=config.schedule
+            self.optimizer,
+            steps=steps,
+            steps_per_epoch=steps_per_epoch,
+            warmup=config.warmup_ratio,
+            kind=config.schedule,
         )
         if resume is not None:
             self._restore(resume.state, schedule)
@@ -321,7 +325,7 @@ class Trainer:
                 sampler.dataset,
                 rows,
                 scale=scale,
-                memory=sampler.memory,
+                step_vectors=sampler.step_vectors,
                 guide=sampler.guide,
             )
         except (TrainingError, InputError) as error:
