@@ -84,8 +84,8 @@ def summary_lines(findings: Mapping[str, Finding]) -> list[str]:
         "",
         *_table(["data", "metric", "untrained", "trained", "difference (95% interval)", "verdict", *end], recommended),
     ]
-    missing = [f"`{claim.name}` ({claim.title})" for claim in CLAIMS.values() if claim.name not in findings]
-    return lines + (["", f"Not run in full yet: {', '.join(missing)}."] if missing else [])
+    missing = [f"- `{claim.name}`: {claim.title}" for claim in CLAIMS.values() if claim.name not in findings]
+    return lines + (["", "These claims have not been run in full yet:", "", *missing] if missing else [])
 
 
 def _recommended_cells(finding: Finding) -> Iterable[str]:
