@@ -35,6 +35,7 @@ All keys of a config file, generated from the schema by `python docs/make_refere
 
 - To change a key on the command line, use `--set section.key=value`; `--set section.key=none` unsets an optional key.
 - Relative paths in a file are resolved against its folder, those in `--set` against the working folder.
+- The meaning of a key starts with the label of the setting in the app, in italics, if the label differs from the key.
 - The keys of `[loss]` depend on its `name`, which is `bsc` by default. To set a custom sum on the command line, use
   `--set loss.name=combined --set loss.preset=custom --set 'loss.parts=[{weight = 0.5, loss = {name = "mse"}},
   {weight = 0.5, loss = {name = "bsc", temperature = 0.05}}]'`.
@@ -45,38 +46,44 @@ LOSSES = """# Losses
 
 Generated from the catalog of losses and the config schema by `python docs/make_reference.py`.
 
-Set the loss by `loss.name` in a config file, or call it as `loss(queries, documents, labels=None, **ids)`, which
+Set the loss with `loss.name` in a config file, or call it as `loss(queries, documents, labels=None, **ids)`, which
 returns `LossParts(total, terms)`. `bsc_core.integrations.sentence_transformers` provides each loss for
 `SentenceTransformerTrainer`.
 
 - Similarities are divided by the temperature tau; `scale` in sentence-transformers is 1 / tau.
 - A pair is positive if its label is above the threshold (strictly).
-- Losses compute in float32 or better, regardless of autocast.
+- Losses are computed in float32 or float64, even under autocast.
 - A zero vector has cosine 0 with all other vectors and gradient 0. With column normalization, a column
   whose range or norm is at most 1e-6 of the largest value is 0.
-- The hardest query of the loss lab and of `bsc_core.losses.explain` has the largest loss. Losses that differ by at most
-  1e-6 of it are equal, and the lowest row wins, so that processors and the browser agree.
+- In the loss lab and in `bsc_core.losses.explain`, the hardest query is the query with the largest loss. Losses within
+  a relative difference of 1e-6 of it are ties. The first row of a tie is selected, so that the result does not depend
+  on the processor or the browser.
+- In the tables of settings, the meaning starts with the label of the setting in the app, in italics, if the label
+  differs from the key.
 
 ## Treatment of the negatives
 
-`bsc`, `mnrl` and `simcse` share these settings (`simcse` has no `directions`). Each can be combined with every other.
+`bsc`, `mnrl` and `simcse` share the following settings (`simcse` has no `directions`), which can be combined with each
+other. The last column names the equivalent in sentence-transformers.
 
-| setting | effect | equal to |
+| setting | effect | equivalent |
 | --- | --- | --- |
-| `mask` | Removes documents that a judge scores above the positive minus `mask_margin`. | `GISTEmbedLoss` |
-| `directions` | Selects the candidates of each side. | `MultipleNegativesRankingLoss(directions=)` |
-| `hardness` | Adds `hardness_strength` times the cosine to the logits of negatives. | the same, `hardness_mode` |
+| `mask` | Removes documents that a judge (see below) scores above the positive minus `mask_margin`. | `GISTEmbedLoss` |
+| `directions` | Selects the similarities in the denominator. | `MultipleNegativesRankingLoss(directions=)` |
+| `hardness` | Adds `hardness_strength` times the cosine to the logits of negatives. | same loss, `hardness_mode=` |
 | `decoupled` | Excludes the positive from the denominator. | |
 | `debiased_prior` | Subtracts the expected share of false negatives from the sum over the negatives. | |
 
-- A pair labeled negative is never removed by a mask. Pairs that a person decided to be positive or dropped are always
-  removed. If a document of another row is labeled positive for the query, every mask removes it.
+- A pair labeled negative is never removed by a mask. Pairs with the decision `positive` or `drop` (see
+  `docs/batching.md`) are always removed. If a document of another row is labeled positive for the query, every mask
+  removes it.
 - If all negatives of a row are removed, its loss is 0. Each step logs `masked_negatives` (mean number of removed
   negatives per query) and `rows_without_negatives`.
-- The judge is the model itself (`mask = "self"`) or a guide, whose vectors are computed once per text and cached. The
-  term of `hardness` has no gradient. A similarity at most 1e-6 above the limit does not count as above it.
-- `matryoshka_dims` also computes the loss on truncated embeddings, as `MatryoshkaLoss` does. It works with every loss
-  that has no classifier.
+- The judge is the trained model itself (`mask = "self"`) or a guide encoder (`mask = "guide"`), whose vectors are
+  computed once per text and cached. A similarity that exceeds the limit by at most 1e-6 does not count as above it.
+- The term that `hardness` adds has no gradient.
+- `matryoshka_dims` computes the loss on truncated embeddings, as `MatryoshkaLoss` does. It works with every loss that
+  has no classifier.
 
 ## Choose a loss for your data
 
@@ -84,12 +91,12 @@ returns `LossParts(total, terms)`. `bsc_core.integrations.sentence_transformers`
 | --- | --- |
 """
 SHAPES = {
-    "positive pairs only": ("bsc", "mnrl"),
-    "pairs labeled positive or negative": ("bsc", "contrastive", "online_contrastive", "combined"),
-    "graded pairs": ("combined", "mse", "pearson", "bsc"),
+    "positive pairs only": ("bsc", "mnrl", "sigmoid"),
+    "pairs labeled positive or negative": ("bsc", "sigmoid", "contrastive", "online_contrastive", "combined"),
+    "graded pairs": ("combined", "mse", "pearson", "cosent", "angle", "bsc"),
     "queries with positive and negative documents": ("bsc", "triplet", "mnrl"),
-    "triplets: a column of negatives": ("triplet", "mnrl", "bsc"),
-    "NLI rows: classes": ("softmax", "supcon", "mnrl on the entailed rows"),
+    "triplets (a column of negatives)": ("triplet", "mnrl", "bsc"),
+    "NLI rows with classes": ("softmax", "supcon", "mnrl on the entailed rows"),
     "texts only": ("simcse",),
 }
 
@@ -127,7 +134,7 @@ def losses() -> str:
 def _table(fields: Iterable[tuple[str, Any]]) -> list[str]:
     lines = ["| key | default | meaning |", "| --- | --- | --- |"]
     for key, field in fields:
-        title = "" if field.title.lower() == key.replace("_", " ") else f"{field.title}. "
+        title = "" if field.title.lower() == key.replace("_", " ") else f"*{field.title}.* "
         meaning = f"{title}{field.description or ''}".replace("|", "\\|")
         lines.append(f"| `{key}` | {_default(field.get_default())} | {meaning} |")
     return lines

@@ -35,9 +35,9 @@ class BatchingConfig(Section):
     strategy: StrategyName = "nearest"
     """nearest: groups of nearest neighbors (Algorithm 1 of the BSC paper). words: groups of pairs that share words
     (Algorithm 2). clusters: pairs of one k-means cluster. neighbors: groups of pairs that share nearest neighbors.
-    premises: all rows of a query together, as in SCL. communities: groups of pairs that are linked in the graph of
-    ranks, as in B3. cuthill_mckee: the Cuthill-McKee order of the graph of nearest documents, as in GCBS. random and
-    sequential: no groups."""
+    premises: all rows of a query in one batch, as in SCL. communities: groups of pairs that are linked in a graph of
+    similar pairs, as in B3. cuthill_mckee: the reverse Cuthill-McKee order of a graph of similar pairs, as in GCBS.
+    random and sequential: no groups."""
     group_size: int = Field(8, ge=1)
     """Rows in a group, including the anchor."""
     neighbors: int = Field(500, ge=1)
@@ -45,15 +45,16 @@ class BatchingConfig(Section):
     group_by: Literal["query", "document"] = "query"
     """Side of the pair whose texts or vectors are compared."""
     metric: Literal["cosine", "l2"] = "cosine"
-    """cosine: similarity as used in search. l2: distance of the raw vectors, as in the released code."""
+    """cosine: cosine similarity, as in search. l2: Euclidean distance of the raw vectors, as in the released code."""
     search: Literal["auto", "exact", "approximate"] = Field("auto", title="Neighbor search")
-    """auto: exact, or approximate for large data; the plan reports the recall."""
+    """auto: exact for small data and approximate for large data; the plan reports the recall of an approximate
+    search."""
     distinct_texts: bool = Field(True, title="Distinct texts in a group")
     """Exclude duplicates within a group: rows that repeat a text of their group."""
     easy_first: bool = Field(True, title="Easy batches first")
     """Reverse the order of the strategy nearest, so that the small groups formed last come first."""
     shingle_size: int = Field(1, ge=1, le=16)
-    """Number of words, or neighbors, that a group's pairs share."""
+    """Number of words (strategy words) or neighbors (strategy neighbors) that the pairs of a group share."""
     shingle_neighbors: int = Field(5, ge=1, title="Neighbors to share")
     """Number of nearest neighbors that represent a text in the strategy neighbors."""
     stop_words: tuple[str, ...] | None = None
@@ -65,24 +66,28 @@ class BatchingConfig(Section):
     graph_neighbors: int = Field(20, ge=1, le=1000, title="Linked documents")
     """Number of documents to which a pair is linked in the graph of communities and cuthill_mckee."""
     skip_ranks: int = Field(30, ge=0, title="Skipped ranks")
-    """Number of nearest documents of a query that the strategy communities does not link, as likely false negatives."""
+    """Strategy communities: number of nearest documents of a query that are not linked, because they are likely false
+    negatives."""
     refresh: Literal["encode", "reuse"] = Field("encode", title="Refresh vectors by")
-    """encode: encode the texts with the current model; only half of them if their vectors have hardly changed. reuse:
-    use the vectors computed by the steps of the last epoch, without encoding again."""
+    """encode: encode the texts with the current model, or only half of them if their vectors have hardly changed.
+    reuse: use the vectors that the training steps of the last epoch computed."""
     refresh_epochs: int = Field(1, ge=1, title="Refresh every")
     """Number of epochs between two updates of the vectors."""
     keep_groups: bool = Field(False, title="Keep groups together")
-    """Fill batches with complete groups where they fit, instead of cutting groups at batch ends."""
+    """Fill batches with complete groups if they fit, instead of splitting a group at the end of a batch."""
     no_duplicates: bool = Field(False, title="No duplicates in a batch")
-    """No two rows of a batch share a text or a query, or are marked as false negatives of each other."""
+    """No two rows of a batch share a text or a query, and no document of a row is a known positive of another row's
+    query, by its label or by a decision about false negatives."""
 
     single_source: bool = Field(False, title="One dataset per batch")
     """All rows of a batch come from one file of training pairs: train, or one of mix."""
     mixing: Literal["proportional", "round_robin", "temperature"] = "proportional"
-    """Order of the batches of several files, with single_source. proportional: random order. round_robin: the files
-    take turns. temperature: a file is sampled in proportion to its rows to the power of 1 / mixing_temperature."""
+    """Order of the batches of several files with single_source. proportional: random order. round_robin: the files take
+    turns. temperature: the file of each batch is sampled with a probability proportional to (number of rows)^(1 /
+    mixing_temperature)."""
     mixing_temperature: float = Field(1.0, ge=1, le=1000)
-    """1: in proportion to the rows of a file. Large: all files equally often, until the rows of one are used up."""
+    """With 1, files are sampled in proportion to their number of rows. With large values, all files are sampled equally
+    often, until the rows of a file are used up."""
 
     @model_validator(mode="after")
     def _check_premises(self) -> BatchingConfig:

@@ -42,7 +42,7 @@ class ExamplesConfig(Section):
     class_label: str | None = Field(None, title="Class")
     """Column of the class; none: detected."""
     split: str | None = None
-    """Column with train, dev and test; none: detected, "": no split column."""
+    """Column with the values train, dev and test; none: detected; "": no split column."""
     kind: Literal["triplets", "pairs", "same_class"] = "triplets"
     """triplets: anchor, neighbor of its class, neighbor of another class. pairs: anchor and neighbor, labeled 1 for the
     same class and 0 otherwise. same_class: only the pairs labeled 1."""
@@ -51,8 +51,8 @@ class ExamplesConfig(Section):
     neighbors: int = Field(16, ge=1)
     """Number of neighbors per anchor (k in the paper)."""
     neighbors_of: Literal["each_class", "own_and_others", "all"] = "each_class"
-    """each_class: k of every class (paper, two classes). own_and_others: k of the anchor's class and k of all other
-    classes together. all: k among all sentences (released code)."""
+    """each_class: k neighbors from every class (paper, two classes). own_and_others: k from the anchor's class and k
+    from all other classes together. all: k from all sentences (released code)."""
     min_similarity: float | None = Field(None, ge=-1, le=1, title="Minimum similarity")
     """Minimum cosine of a neighbor; none: no minimum."""
     min_percentile: float | None = Field(None, ge=0, lt=100, title="Minimum percentile")
@@ -62,7 +62,7 @@ class ExamplesConfig(Section):
     cap: int | None = Field(None, ge=1, title="Examples per anchor")
     """Maximum number of examples per anchor; none: all."""
     target: int | None = Field(None, ge=2, title="Sample size")
-    """Number of generated examples to sample, an upper limit for dev and test; none: all."""
+    """Number of examples to sample from all generated examples; an upper limit for dev and test; none: all."""
     seed: int = Field(0, ge=0, lt=2**31)
     """Seed for sampling examples."""
 
@@ -78,35 +78,38 @@ class NegativesConfig(Section):
 
     method: Literal["ranks", "hardest", "window"] = "ranks"
     """ranks: documents at ranks first_rank + 2^k (PFCC-S in the BSC paper). hardest: the most similar documents whose
-    cosine is at least `margin` below that of the positive. window: documents of a range of ranks, scores and margins,
-    as in sentence-transformers' mine_hard_negatives."""
+    cosine is at least `margin` below that of the positive. window: documents within limits of rank, score and margin,
+    as in mine_hard_negatives of sentence-transformers."""
     encoder: str = Field("bundled", min_length=1, title="Reference encoder")
     """Encoder used to rank the documents."""
     count: int = Field(5, ge=1, le=64, title="Negatives")
     """Number of negatives per query."""
     first_rank: int = Field(100, ge=1)
-    """Offset of the method ranks, which selects the ranks first_rank + 2^k, from first_rank + 1; 100 in the paper."""
+    """Method ranks: offset of the selected ranks first_rank + 2^k, the first of which is first_rank + 1; 100 in the
+    paper."""
     margin: float = Field(0.05, ge=0, le=2)
-    """Minimum cosine difference to the positive, for the method hardest."""
+    """Method hardest: minimum cosine difference to the positive."""
     range_min: int = Field(0, ge=0)
-    """Method window: number of the nearest remaining documents that are skipped."""
+    """Method window: number of nearest documents that are skipped, counted after the limits are applied."""
     range_max: int | None = Field(None, ge=1)
     """Method window: number of nearest documents that are considered; none: as many as are needed."""
     absolute_margin: float | None = Field(None, ge=-2, le=2)
-    """Method window: minimum cosine difference to the least similar positive of the query; none: any."""
+    """Method window: minimum cosine difference to the least similar positive of the query; none: no limit."""
     relative_margin: float | None = Field(None, ge=0, le=1)
-    """Method window: the same as a share of the positive's cosine; 0.05 in NV-Retriever; none: any."""
+    """Method window: minimum cosine difference as a fraction of the positive's cosine; 0.05 in NV-Retriever; none: no
+    limit."""
     min_score: float | None = Field(None, ge=-1, le=1)
-    """Method window: lowest cosine of a negative; none: any."""
+    """Method window: minimum cosine of a negative; none: no limit."""
     max_score: float | None = Field(None, ge=-1, le=1)
-    """Method window: highest cosine of a negative; none: any."""
+    """Method window: maximum cosine of a negative; none: no limit."""
     second_opinion: str | None = None
-    """Method window: another encoder, or a cross-encoder of sentence-transformers (a folder or a hub id). Documents
-    that it scores above the query's lowest positive minus second_margin are left out; none: no second model."""
+    """Method window: a second encoder, or a cross-encoder of sentence-transformers (a folder or a hub id). Documents
+    that it scores above the query's lowest positive minus second_margin are excluded; none: no second model."""
     second_margin: float = Field(0.0, ge=-10, le=10)
-    """Method window: margin of second_opinion, in the unit of its scores."""
+    """Method window: margin of second_opinion, in units of its scores."""
     sampling: Literal["top", "random"] = "top"
-    """Method window: the nearest documents of the window, or random ones."""
+    """Method window: how negatives are selected from the window. top: the nearest documents. random: a random
+    sample."""
     seed: int = Field(0, ge=0, le=2**31)
     """Seed of the random sampling."""
     oversample: bool = Field(True, title="Oversample positives")
@@ -114,8 +117,9 @@ class NegativesConfig(Section):
     as_triplets: bool = False
     """Add the negatives as a column instead of as rows labeled 0."""
     refresh_epochs: int | None = Field(None, ge=1)
-    """Mine the negatives again with the model in training after so many epochs. Rows and labels stay, only the negative
-    documents change; the run folder stores them. None: the negatives of the reference encoder are used throughout."""
+    """Number of epochs after which negatives are mined again with the current model. Rows and labels do not change,
+    only the negative documents; the run folder stores them. none: the negatives of the reference encoder are used for
+    the entire run."""
 
     @model_validator(mode="after")
     def _usable_window(self) -> NegativesConfig:
@@ -141,8 +145,8 @@ class NLIConfig(Section):
     """Additional NLI pairs for the supervised contrastive loss."""
 
     augment: bool = False
-    """For each entailed pair, add pairs of its premise with other hypotheses: those of the same premise with their
-    class, those of other premises as neutral."""
+    """For each entailed pair, add pairs of its premise with other hypotheses. Hypotheses of the same premise keep their
+    class; hypotheses of other premises are added as neutral."""
     negatives: int = Field(1, ge=1, le=64, title="Added pairs")
     """Number of added pairs per entailed pair; their class is neutral or contradiction."""
     seed: int = Field(0, ge=0, lt=2**31)
@@ -159,7 +163,7 @@ class Columns(Section):
     label: str | None = None
     """Column of the graded label; none: every pair is positive."""
     query_id: str | None = None
-    """Column that is equal for rows of one query; none: the query's text."""
+    """Column whose value is the same for all rows of a query; none: the text of the query."""
     document_id: str | None = None
     """Column that joins pairs to the corpus; none: the text."""
     split: str | None = None
@@ -216,16 +220,16 @@ class DataConfig(Section):
     filters: tuple[FilterName, ...] = ()
     """Filters applied to the rows, in this order; see docs/data.md."""
     text_identity: Literal["exact", "normalized"] = "exact"
-    """normalized: texts that differ only in case, punctuation, quotation marks or spaces are one text, the first of
-    them, everywhere: in duplicates, batches, masks, mining and evaluation, where every copy of a right document is
-    right."""
+    """exact: texts are equal if their characters are the same. normalized: texts that differ only in case, punctuation,
+    quotation marks or spaces are also equal, and the first of them replaces the others. This applies to duplicates,
+    batches, masks, mining, and evaluation, where every copy of a relevant document is relevant."""
     separate_sides: bool = False
-    """Encode queries and documents separately, so that a text that is both has two vectors. Set by the prompts of the
-    encoder."""
+    """Encode queries and documents separately, so that a text that is both a query and a document has two vectors. Set
+    automatically if the encoder has prompts."""
     false_negatives: str | None = Field(None, title="Decisions about false negatives")
-    """File with the columns query, document and decision (positive, drop or true_negative; drop where the column is
-    missing). Positive and dropped pairs are never negatives, and their rows are not in one batch. A positive pair
-    becomes a training row. No mask removes a true negative."""
+    """File with the columns query, document and decision (positive, drop or true_negative; drop if the column is
+    missing). Positive and dropped pairs are never negatives: the rows of the query and of the document are not in the
+    same batch. A positive pair becomes a training row. A true negative is not removed by a mask."""
     examples: ExamplesConfig | None = Field(None, title="Examples from sentences")
     """Generate pairs or triplets from classified sentences."""
     negatives: NegativesConfig | None = None

@@ -31,20 +31,20 @@ class EncoderConfig(Section):
     max_seq_length: int = Field(90, ge=2, le=8192, title="Maximum sequence length")
     """Tokens per text; longer texts are truncated. The BSC paper uses 90."""
     query_prompt: str | None = Field(None, max_length=2000)
-    """Text put before each query, such as "query: ", or the name of one of the model's prompts, such as query; none:
-    the model's default prompt."""
+    """Text that is prepended to each query, such as "query: ", or the name of one of the model's prompts, such as
+    query; none: the model's default prompt."""
     document_prompt: str | None = Field(None, max_length=2000)
-    """The same for each document."""
+    """Text that is prepended to each document, or the name of a prompt; none: the model's default prompt."""
     lora: LoRAConfig | None = Field(None, title="LoRA")
     """Train low-rank adapters instead of all weights; merged when saved."""
     reinit_layers: int = Field(0, ge=0, le=1000, title="Re-initialized layers")
-    """Number of upper transformer layers that start from random weights, with the pooler, sampled with training.seed
+    """Number of upper transformer layers that start, like the pooler, from random weights sampled with training.seed
     (Zhang et al. 2021); 0: none. The metrics before training are those of the encoder with these weights."""
     freeze_layers: int = Field(0, ge=0, le=1000, title="Frozen layers")
-    """Number of lower transformer layers that are not trained, with the embeddings; 0: everything is trained. A step
-    takes less time and memory, and the model stays closer to its start."""
+    """Number of lower transformer layers that, like the embedding layer, are not trained; 0: all layers are trained. A
+    step takes less time and memory, and the model stays closer to the initial encoder."""
     unpadded: bool = Field(False, title="No padding")
-    """Padding-free attention on a GPU; not yet verified on one."""
+    """Padding-free attention on a GPU; not yet verified on a GPU."""
 
     @property
     def has_prompts(self) -> bool:

@@ -42,10 +42,10 @@ class SoftmaxOverBatch(LossSection):
     temperature_parameter: Literal["log", "linear"] = "log"
     """Parameter that is trained. log: log tau (usual). linear: 1 / tau, as in the released BSC code."""
     temperature_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Change of a temperature that is not learned over the steps of training, from `temperature` to
-    `temperature_end`. cosine: half a cosine wave."""
+    """How a temperature that is not learned changes during training, from `temperature` to `temperature_end`. cosine:
+    half a cosine wave."""
     temperature_end: float | None = Field(None, title="Final temperature")
-    """tau of the last step with a schedule; none: `temperature`."""
+    """tau at the last step of the temperature schedule; none: `temperature`."""
 
     @field_validator("temperature", "temperature_end")
     @classmethod
@@ -80,25 +80,30 @@ class InBatchSection(SoftmaxOverBatch):
     """Fields shared by the losses whose negatives are the other pairs of the batch."""
 
     mask: Literal["none", "self", "guide"] = Field("none", title="False-negative mask")
-    """Remove likely false negatives from the denominator: documents that a judge scores above the positive's
-    similarity minus `mask_margin`. self: the model that is trained. guide: the encoder `mask_guide`."""
+    """Remove likely false negatives from the denominator: documents whose similarity to the query, computed by a judge,
+    is above that of the positive minus `mask_margin`. The judge is the trained model (self) or the encoder `mask_guide`
+    (guide)."""
     mask_margin: float = Field(0.0, ge=-2, le=2)
-    """Margin of the mask; a larger one removes more. -0.1 removes only what is clearly closer than the positive."""
+    """Margin of the mask; a larger margin removes more documents. -0.1 removes only documents that are clearly closer
+    than the positive."""
     mask_margin_kind: Literal["absolute", "relative"] = Field("absolute", title="Kind of mask margin")
-    """absolute: limit s - margin, with s the similarity of the positive. relative: s - margin * |s|."""
+    """absolute: documents above s - margin are removed, where s is the similarity of the positive. relative: documents
+    above s - margin * |s|."""
     mask_guide: str = Field("bundled", min_length=1, title="Guide encoder")
-    """Encoder that judges with `mask = "guide"`: bundled, static, a folder, a hub id or run:RUN. Not trained."""
+    """Encoder that is the judge if `mask = "guide"`: bundled, static, a folder, a hub id or run:RUN. It is not
+    trained."""
     hardness: Literal["none", "in_batch_negatives", "hard_negatives", "all_negatives"] = Field(
         "none", title="Hardness weights"
     )
-    """Negatives whose logit is raised by `hardness_strength` times their cosine, without gradient, with the query as
-    anchor. hard_negatives: the query's documents from a negative column."""
+    """Negatives of a query whose logit is increased by `hardness_strength` times their cosine, without gradient.
+    in_batch_negatives: documents of other rows. hard_negatives: the query's documents from a negative column.
+    all_negatives: both."""
     hardness_strength: float = Field(5.0, ge=0, le=100)
     """Strength of the hardness weights; 9 in LLaVE for in-batch negatives, 5 in EmbeddingGemma for hard negatives."""
     decoupled: bool = False
     """Leave the positive out of the denominator (DCL)."""
     debiased_prior: float = Field(0.0, ge=0, lt=1)
-    """tau plus of the debiased loss: the assumed share of false negatives among the negatives; 0: off."""
+    """Assumed share of false negatives among the negatives (tau+ in the paper on the debiased loss); 0: off."""
 
     @model_validator(mode="after")
     def _bounded_cosine(self) -> InBatchSection:
@@ -125,10 +130,12 @@ class DirectedSection(InBatchSection):
     """Fields shared by the in-batch losses of pairs."""
 
     directions: tuple[DirectionName, ...] = ()
-    """Similarities in the denominators: of a query with the documents, of a document with the queries, of a query
-    with the other queries, of a document with the other documents."""
+    """Similarities in the denominators. query_to_doc: of a query with the documents. doc_to_query: of a document with
+    the queries. query_to_query: of a query with the other queries. doc_to_doc: of a document with the other
+    documents."""
     partition: Literal["joint", "per_direction"] = "joint"
-    """joint: one softmax of a pair over all directions. per_direction: one softmax for each, averaged."""
+    """joint: one softmax over the candidates of all directions. per_direction: one softmax for each direction,
+    averaged."""
 
     @field_validator("directions")
     @classmethod
@@ -160,20 +167,21 @@ class BSCLossConfig(DirectedSection):
     """l2: scale each vector to length 1 (cosine). l2_columns, range_columns (released code) and minmax_columns: scale
     each coordinate over the batch. none: raw dot products."""
     detach_statistics: bool = Field(False, title="Detach column statistics")
-    """Stop the gradient through the column ranges and norms; the released code does not."""
+    """Do not backpropagate through the column ranges and norms; the released code backpropagates through them."""
     symmetric: bool = True
-    """Add the loss of each document over the queries (L1 of equation 1); unless `directions` is set."""
+    """Add the loss of each document over the queries (L1 of equation 1). Ignored if `directions` is set."""
     partition: Literal["joint", "per_direction"] = "per_direction"
-    """joint: one softmax of a pair over all directions. per_direction: one softmax for each (equation 1)."""
+    """joint: one softmax over the candidates of all directions. per_direction: one softmax for each direction (equation
+    1)."""
     reduction: Literal["mean", "sum"] = "mean"
-    """mean of L0 and L1, as in the released code, or their sum, as in equation 1."""
+    """mean: mean of L0 and L1, as in the released code. sum: their sum, as in equation 1."""
     average: Literal["batch", "positives"] = Field("batch", title="Average over")
     """batch: all pairs (equation 5). positives: only the positive pairs."""
     labeled_negatives: bool = True
     """Include pairs labeled negative in every denominator (equation 5)."""
     duplicates: Literal["keep", "merge", "multi_positive"] = "keep"
-    """keep: a duplicate text is a negative like any other. merge: count it once. multi_positive: treat it as another
-    positive (equations 3 and 4)."""
+    """keep: a duplicate of a text is a negative like any other. merge: count equal texts once. multi_positive: treat it
+    as another positive (equations 3 and 4)."""
     threshold: Threshold = None
 
 
@@ -187,8 +195,9 @@ class MNRLConfig(DirectedSection):
     temperature: float = 0.05
     """tau; 0.05 is scale=20 in sentence-transformers."""
     directions: tuple[DirectionName, ...] = ("query_to_doc",)
-    """Similarities in the denominators: of a query with the documents, of a document with the queries, of a query
-    with the other queries, of a document with the other documents."""
+    """Similarities in the denominators. query_to_doc: of a query with the documents. doc_to_query: of a document with
+    the queries. query_to_query: of a query with the other queries. doc_to_doc: of a document with the other
+    documents."""
 
 
 class SimCSEConfig(InBatchSection):
@@ -243,7 +252,7 @@ class SupConLossConfig(SoftmaxOverBatch):
     normalization: Literal["l2", "none"] = "l2"
     """l2: cosine, with tau 0.02 to 0.5. none: dot product with tau 1, as in the SCL code."""
     mix: float = Field(0.5, gt=0, le=1)
-    """lambda, the weight of SCL; at 1 the classifier is not trained."""
+    """lambda, the weight of SCL; with 1, the classifier is not trained."""
     anchor: Literal["row", "premise"] = "row"
     """row: each entailed row, as in the released code. premise: each premise once, as in the paper."""
     max_positives: int | None = Field(None, ge=1, title="Maximum positives")
@@ -262,16 +271,16 @@ class SupConLossConfig(SoftmaxOverBatch):
 
 
 class SigmoidLossConfig(SoftmaxOverBatch):
-    """Sigmoid pair loss (SigLIP): each query-document cell of the batch is a binary decision."""
+    """Sigmoid loss (SigLIP): binary classification of each pair of a query and a document of the batch."""
 
     takes_negatives: ClassVar[bool] = True
 
     name: Literal["sigmoid"] = Field("sigmoid", title="Loss")
-    """Binary cross-entropy of every cell of the batch."""
+    """Binary cross-entropy of every pair of a query and a document of the batch."""
     learn_temperature: bool = True
     """Train the temperature together with the encoder; `temperature` is its initial value."""
     bias: float = -10.0
-    """Added to all logits; balances the many negatives at the start. -10 in SigLIP."""
+    """Added to all logits; balances the large number of negatives at the start of training. -10 in SigLIP."""
     learn_bias: bool = True
     """Train the bias; `bias` is its initial value."""
     threshold: Threshold = None
@@ -296,7 +305,7 @@ class PearsonLossConfig(LossSection):
 
 
 class CoSENTLossConfig(SoftmaxOverBatch):
-    """CoSENT: pairs with a higher label get a higher cosine than pairs with a lower one."""
+    """CoSENT: pairs with a higher label get a higher cosine than pairs with a lower label."""
 
     needs: ClassVar[frozenset[str]] = frozenset({"labels"})
 
@@ -348,7 +357,8 @@ class TripletLossConfig(MarginSection):
     name: Literal["triplet"] = Field("triplet", title="Loss")
     """Positive closer than negative by a margin."""
     margin: float = Field(0.1, gt=0)
-    """Margin lambda; 0.1 was best in the margins paper. With the cosine, all margins from 2 give equal gradients."""
+    """Margin lambda; 0.1 was best in the margins paper. With the cosine distance, all margins of 2 or more give equal
+    gradients."""
     reduction: Literal["mean", "sum"] = "mean"
     """Mean or sum over the triplets of the batch."""
 
@@ -375,7 +385,7 @@ class OnlineContrastiveLossConfig(MarginSection):
     name: Literal["online_contrastive"] = Field("online_contrastive", title="Loss")
     """Contrastive loss on the hard pairs of the batch."""
     reduction: Literal["mean", "sum"] = "sum"
-    """sum, as in the released code (grows with the batch), or mean over the hard pairs."""
+    """sum, as in the released code (it grows with the batch), or mean over the hard pairs."""
     threshold: Threshold = None
 
 
@@ -418,7 +428,7 @@ class CombinedLossConfig(MatryoshkaSection):
     name: Literal["combined"] = Field("combined", title="Loss")
     """Weighted sum of other losses."""
     preset: Literal["bsc_mse", "bsc_pearson", "custom"] = Field("bsc_mse", title="Terms")
-    """bsc_mse: mu * bsc + (1 - mu) * mse (equation 6). bsc_pearson: the same with pearson. custom: the terms in
+    """bsc_mse: mu * bsc + (1 - mu) * mse (equation 6). bsc_pearson: mu * bsc + (1 - mu) * pearson. custom: the terms in
     `parts`."""
     mu: float = Field(0.5, gt=0, lt=1, title="mu")
     """Weight of bsc in a preset; the paper uses 0.1, 0.5 and 0.9."""

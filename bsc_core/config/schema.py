@@ -28,8 +28,8 @@ class EvaluationConfig(Section):
     """Number of texts whose vectors are saved after each epoch for the animated map; 0: none."""
 
     general: bool = Field(False, title="General score")
-    """Also evaluate a general suite, the sample data's questions and premises, to see what training loses elsewhere. A
-    task whose texts are in the data of the run is left out."""
+    """Also evaluate a general suite, the questions and premises of the sample data, to show whether training makes the
+    encoder worse on other tasks. A task is left out if the data of the run contain its queries."""
 
     @field_validator("k")
     @classmethod

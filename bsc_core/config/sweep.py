@@ -33,14 +33,14 @@ CONFIRM_ABOVE = 100
 
 
 class SweepConfig(Section):
-    """Keys of a config with their values, run as a grid or as a random sample of it."""
+    """Config keys with lists of values; one run per combination of values, or per combination in a random sample."""
 
     over: dict[str, tuple[Any, ...]]
     """Lists of values by key, such as "loss.temperature" = [0.05, 0.1]."""
     method: Literal["grid", "random"] = "grid"
     """grid: all combinations. random: `runs` distinct combinations."""
     runs: int | None = Field(None, ge=1)
-    """Number of combinations sampled by the method random; each is trained once per seed of training.seeds."""
+    """Number of combinations that the method random samples; each is trained once per seed in training.seeds."""
     seed: int = Field(0, ge=0, lt=2**31, title="Sweep seed")
     """Seed of the random sample; not the seed of the runs."""
 

@@ -35,12 +35,12 @@ class TrainingConfig(Section):
     warmup_ratio: float = Field(0.1, ge=0, lt=1)
     """Fraction of the steps with a linearly increasing learning rate."""
     schedule: Schedule = "linear"
-    """linear: decays to 0. To reproduce released code: ends_early (SBERT article) reaches 0 too early, by the number of
-    warmup steps; restarts (margins paper) warms up over 10,000 steps in each epoch."""
+    """linear: decays to 0. The others reproduce released code. ends_early (SBERT article): reaches 0 too early, by the
+    number of warmup steps. restarts (margins paper): warms up over 10,000 steps in each epoch."""
     head_learning_rate: float | None = Field(None, gt=0, lt=10)
     """Learning rate of the classifier head; none: learning_rate."""
     layer_decay: float = Field(1.0, gt=0, le=1, title="Layer-wise decay")
-    """Factor of each layer's learning rate relative to the layer above; 1: equal rates."""
+    """Ratio of a layer's learning rate to that of the layer above it; 1: equal rates."""
     bias_correction: bool = True
     """Adam's bias correction; false in the BSC paper's code."""
     weight_decay: float = Field(0.01, ge=0)
@@ -56,28 +56,30 @@ class TrainingConfig(Section):
     activation_memory: int | None = Field(None, ge=16)
     """Memory for stored activations, in MiB; none: chosen for the device."""
     gradient_accumulation_steps: int = Field(1, ge=1, title="Gradient accumulation")
-    """Number of batches whose gradients are averaged per step; negatives come from each batch alone."""
+    """Number of batches whose gradients are averaged per step. The in-batch negatives of a query are those of its batch
+    only."""
     compile: bool = False
-    """Apply torch.compile to the encoder: slower first steps, possibly faster later ones."""
+    """Apply torch.compile to the encoder. The first steps are slower; later steps may be faster."""
     micro_tokens: int | None = Field(None, ge=64, title="Tokens per forward pass")
     """Maximum number of padded tokens per forward pass; none: chosen for the device."""
     seed: int = Field(0, ge=0, lt=2**31)
     """Random seed. On a CPU, runs with the same config, data, machine and number of threads and processes are
     bit-identical."""
     seeds: tuple[int, ...] = ()
-    """Seeds of a group of runs, reported with mean, standard deviation and best; empty: one run."""
+    """Train one run per seed, and report the mean, standard deviation and best value; empty: one run with `seed`."""
     early_stopping_patience: int | None = Field(None, ge=1)
-    """Epochs without improvement of the dev metric before training stops; none: off."""
-    early_stopping_general_loss: float | None = Field(None, gt=0, le=1, title="Tolerated general loss")
-    """Training stops when the general score is lower than before training by more than this, and that model is not
-    saved unless it is the first; none: off. Needs evaluation.general."""
+    """Number of epochs without improvement of the dev metric after which training stops; none: off."""
+    early_stopping_general_loss: float | None = Field(None, gt=0, le=1, title="Tolerated decrease of the general score")
+    """Maximum decrease of the general score relative to before training. If it decreases more, training stops, and the
+    model of that epoch is not saved, unless it is the first epoch; none: off. Needs evaluation.general."""
     merge_with_start: float | None = Field(None, gt=0, le=1, title="Merge with the start")
-    """Share alpha of the trained weights in the model that is evaluated and saved: (1 - alpha) * start + alpha *
-    trained (WiSE-FT, Wortsman et al. 2021). 1 or none: the trained model. A lower alpha stays closer to the start."""
+    """Weight alpha of the trained weights in the model that is evaluated and saved: (1 - alpha) * start + alpha *
+    trained, where start are the weights before training (WiSE-FT, Wortsman et al. 2021). 1 or none: the trained model.
+    The lower alpha, the closer the model is to the initial encoder."""
     save_total_limit: int = Field(2, ge=1, title="Checkpoints to keep")
-    """Number of newest checkpoints; older ones are deleted."""
+    """Number of checkpoints that are kept; older checkpoints are deleted."""
     report_to: tuple[Literal["trackio", "mlflow", "tensorboard", "wandb"], ...] = ()
-    """Experiment trackers that receive every step and evaluation; must be installed."""
+    """Experiment trackers to which every step and evaluation is reported; their packages must be installed."""
     save_steps: int | None = Field(None, ge=1)
     """Steps between checkpoints; none: only at the end of each epoch."""
     threads: int | None = Field(None, ge=1)

@@ -19,8 +19,9 @@ from bsc_core.reproduction.subsets import Subset
 SPLITS: tuple[Literal["dev", "test"], ...] = ("dev", "test")
 ARM = "best"
 SELECTION = (
-    "Loss, batching and learning rate were selected on the training queries only: trained on one half, evaluated on "
-    "the other, with a separate seed. The evaluation rows were not used for this selection or for choosing an epoch."
+    "Loss, batching and learning rate were selected on the training queries only: candidates were trained on one half "
+    "of these queries and evaluated on the other half, with a separate seed. The evaluation rows were not used for "
+    "this selection or for choosing an epoch."
 )
 
 

@@ -26,7 +26,7 @@ STATEMENT_HEADS = (
     "statement",
     "in the paper",
     "here",
-    "interval of 95%",
+    "95% interval",
     "detectable",
     "n / seeds",
     "p, corrected",
@@ -80,12 +80,12 @@ def summary_lines(findings: Mapping[str, Finding]) -> list[str]:
     lines = [
         *_table(["claim", "verdict", "statements", *end], claims),
         "",
-        "Recommended settings, each compared with the untrained encoder on rows that had no part in its choice:",
+        "Recommended settings, each compared with the untrained encoder on rows that were not used to select it:",
         "",
         *_table(["data", "metric", "untrained", "trained", "difference (95% interval)", "verdict", *end], recommended),
     ]
-    missing = [f"`{claim.name}` ({claim.title})" for claim in CLAIMS.values() if claim.name not in findings]
-    return lines + (["", f"Not run in full yet: {', '.join(missing)}."] if missing else [])
+    missing = [f"- `{claim.name}`: {claim.title}" for claim in CLAIMS.values() if claim.name not in findings]
+    return lines + (["", "These claims have not been run in full yet:", "", *missing] if missing else [])
 
 
 def _recommended_cells(finding: Finding) -> Iterable[str]:

@@ -29,16 +29,18 @@ A statement "A > B" is
 - **supported** if the 95% interval of A - B is above 0 and p is below 0.05;
 - **smaller than claimed** if it is supported and the paper's difference is above the interval;
 - **contradicted** if the interval is below 0 and p is below 0.05;
-- **ruled out** if none of these applies, the interval excludes the paper's difference, and all of it is between minus
-  and plus the smallest difference of interest (0.005 for correlations, 0.01 for other metrics);
+- **ruled out** if none of these applies, the interval excludes the paper's difference, the entire interval is between
+  minus and plus the smallest difference of interest (0.005 for correlations, 0.01 for other metrics), and the p-value
+  of these two conditions is below 0.05;
 - **inconclusive** otherwise.
 
 A statement "A and B differ by at most a margin" is supported if the interval is inside the margin, and contradicted if
-it is entirely outside. p is corrected over the statements of a claim (Holm). Statements that the paper does not make
-are informational and corrected separately.
+it is entirely outside, in both cases with a p-value below 0.05. All p-values are corrected over the statements of a
+claim (Holm). Statements that the paper does not make are informational and corrected separately.
 
-A claim is contradicted if one of its statements is, else ruled out if one is. It is supported if all statements are,
-smaller than claimed if all are supported or smaller than claimed, and inconclusive otherwise."""
+A claim is contradicted if at least one of its statements is contradicted; otherwise, it is ruled out if at least one
+statement is ruled out. It is supported if all statements are supported, smaller than claimed if all are supported or
+smaller than claimed, and inconclusive otherwise."""
 
 
 @dataclass(frozen=True)
