@@ -51,8 +51,11 @@ def start(folder: Path, module: str, request: Any, environment: Mapping[str, str
     If the maximum number of tasks is running, the task is not started, its progress contains an error, and the next
     call tries again.
 
-    folder: created if missing. module: its main function calls `run_task`, which reads the request. environment:
-    variables added to those of this process.
+    Args:
+        folder: Folder of the task, created if missing.
+        module: Name of a module whose main function calls `run_task`.
+        request: JSON-serializable request, which `run_task` reads.
+        environment: Variables added to those of this process.
     """
     with _children_lock:
         if folder in _children:
@@ -137,8 +140,12 @@ def read_result(folder: Path) -> dict[str, Any] | None:
 def run_task(perform: Callable[[Path, Any], object], arguments: Sequence[str]) -> int:
     """Perform the request of a task; the main function of its process.
 
-    perform: called with the folder and the request. arguments: command-line arguments, the folder. Returns the exit
-    status: 0 done, 1 failed or canceled, 2 invalid input; the reason is in the progress file.
+    Args:
+        perform: Called with the folder and the request.
+        arguments: Command-line arguments: the folder.
+
+    Returns:
+        The exit status: 0 done, 1 failed or canceled, 2 invalid input; the reason is in the progress file.
     """
     folder = Path(arguments[0])
     if threading.current_thread() is threading.main_thread():

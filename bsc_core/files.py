@@ -54,7 +54,9 @@ def sync(path: Path) -> None:
 def atomic_write(path: Path, content: str | bytes | Callable[[Any], object]) -> None:
     """Write a file so that readers never see it incomplete; an existing one is replaced, parent folders are created.
 
-    content: text (written as UTF-8), bytes, or a function that writes to the binary file it is given.
+    Args:
+        path: The file to write.
+        content: Text (written as UTF-8), bytes, or a function that writes to the binary file it is given.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as draft, draft.open("xb") as file:
@@ -107,7 +109,12 @@ def check_regular(path: Path, start_byte: int = 0) -> None:
 
 
 def check_arrays(path: Path) -> None:
-    """Check that an .npz file does not hold far more data than its size. Raises ValueError, zipfile.BadZipFile."""
+    """Check that an .npz file does not hold far more data than its size.
+
+    Raises:
+        ValueError: The arrays are far larger than the file.
+        zipfile.BadZipFile: The file is not a ZIP archive.
+    """
     with zipfile.ZipFile(path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
     if size > max(RATIO_ABOVE, MAX_RATIO * path.stat().st_size):

@@ -72,7 +72,14 @@ Documents = Vectors | TextRows
 
 
 def unit_rows(vectors: Vectors) -> Vectors:
-    """Scale each row to length 1; a zero row stays zero and NaN stays NaN. vectors: (T, D). Returns float32 (T, D)."""
+    """Scale each row to length 1; a zero row stays zero and NaN stays NaN.
+
+    Args:
+        vectors: (T, D).
+
+    Returns:
+        (T, D) float32.
+    """
     unit = np.empty(vectors.shape, dtype=np.float32)
     for start in range(0, len(unit), ROWS_AT_ONCE):
         rows = np.asarray(vectors[start : start + ROWS_AT_ONCE], dtype=np.float32).astype(np.float64)
@@ -103,7 +110,10 @@ def paired_cosines(left: Vectors, right: Vectors) -> Numbers:
     """Return the cosine of each row of `left` (N, D) with the same row of `right` (N, D): (N,).
 
     Computed in float64 so that equal vectors have a cosine of exactly 1 on every processor: metrics of pairs rank by
-    it, and rounding would order ties. A zero vector has cosine 0. Raises DataError for a number that is not finite.
+    it, and rounding would order ties. A zero vector has cosine 0.
+
+    Raises:
+        DataError: A number is not finite.
     """
     cosines = np.zeros(len(left))
     for start in range(0, len(left), ROWS_AT_ONCE):
@@ -160,7 +170,11 @@ def nearest_others(vectors: Vectors, rows: NDArray[np.integer[Any]], k: int) -> 
 
 
 def query_units(queries: Vectors, documents: Documents) -> Vectors:
-    """Return the unit vectors of the queries (Q, D). Raises DataError as `top_k` does."""
+    """Return the unit vectors of the queries (Q, D).
+
+    Raises:
+        DataError: As `top_k`.
+    """
     if queries.shape[1] != documents.shape[1]:
         sizes = f"{queries.shape[1]} numbers for the queries and of {documents.shape[1]} for the documents"
         raise DataError(f"retrieval: vectors of {sizes}; encode both with one model")
@@ -207,7 +221,13 @@ class TopK:
         self._keys = np.full((rows, width), EMPTY, dtype=np.int64)  # each row is descending
 
     def add(self, rows: slice, first: int, scores: Vectors) -> None:
-        """Add a block. rows: its rows; first: position of its first column; scores: (B, C), all finite."""
+        """Add a block of scores.
+
+        Args:
+            rows: Rows of the block.
+            first: Position of the first column of the block.
+            scores: (B, C), all finite.
+        """
         collected = self._keys[rows]
         if not collected.size:
             return
@@ -249,7 +269,11 @@ def tie_starts(scores: Vectors) -> Mask:
 
 
 def first_highest(scores: NDArray[np.floating[Any]]) -> int:
-    """Return the first index whose score is within `TIE` of the highest. scores: (N,), N >= 1."""
+    """Return the first index whose score is within `TIE` of the highest.
+
+    Args:
+        scores: (N,), N >= 1.
+    """
     return int(np.argmax(scores >= scores.max() - TIE))
 
 
@@ -356,7 +380,13 @@ class NeighborSearch:
         distance and squared length of the query. Beyond the n-th, `SPARE` vectors are searched for ties, so that the
         order does not depend on the processor. The recall of approximate search is that of a sample of the queries.
 
-        queries: (Q, D). progress: called with (queries searched, Q). Returns (Q, n).
+        Args:
+            queries: (Q, D).
+            n: Number of neighbors of a query.
+            progress: Called with (queries searched, Q).
+
+        Returns:
+            (Q, n) indices of the searched vectors.
         """
         ranked = np.empty((len(queries), min(n, self.size)), dtype=np.int32)
         searched = min(n + SPARE, self.size)
@@ -388,7 +418,12 @@ class NeighborSearch:
     def others(self, indices: Ids, n: int) -> Ids:
         """Find the n (at most T - 1) nearest other vectors of some of the vectors, nearest first.
 
-        indices: (Q,) into the searched vectors. Returns (Q, n); no row contains its own query.
+        Args:
+            indices: (Q,) indices of the searched vectors that are the queries.
+            n: Number of neighbors of a query.
+
+        Returns:
+            (Q, n) indices of the searched vectors; no row contains its own query.
         """
         return _without(indices, self._search(self._take(indices), min(n + 1, self.size))[0])
 

@@ -115,8 +115,10 @@ def load_training_data(
 ) -> TrainingData:
     """Read, filter and generate the data of a run, and select the rows that the loss trains on.
 
-    say: called with messages for the log. progress: called with (texts done, texts in total) while texts are encoded to
-    generate rows.
+    Args:
+        config: Config of the run.
+        say: Called with messages for the log.
+        progress: Called with (texts done, texts in total) while texts are encoded to generate rows.
     """
     say("Reading the data")
     stream = PairStream(config) if is_streamed(config) else None

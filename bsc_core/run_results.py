@@ -143,7 +143,11 @@ def _from_vectors(run: Run, split: str, when: When, data: DatasetSplits | None) 
 
 
 def run_data(run: Run) -> DatasetSplits:
-    """Load the data of the run's config. Raises RunError if they are missing or have changed."""
+    """Load the data of the run's config.
+
+    Raises:
+        RunError: The data are missing or have changed.
+    """
     config = run.config().data
     try:
         data = load_experiment(config)

@@ -191,7 +191,11 @@ _STATUS: TypeAdapter[RunStatus] = TypeAdapter(RunStatus)
 
 @lru_cache(maxsize=8192)  # a page reads the statuses of many unchanged runs several times
 def status_from_json(content: bytes) -> RunStatus:
-    """Parse a status; unknown fields are ignored. Raises ValueError if the content is not a valid status."""
+    """Parse a status; unknown fields are ignored.
+
+    Raises:
+        ValueError: The content is not a valid status.
+    """
     if "state" not in _parse(content, _OBJECT):
         raise ValueError("it contains no state of a run")
     return _checked(content, _STATUS)
@@ -368,7 +372,10 @@ class Run:
     def rewind_metrics(self, *, step: int, epoch: int, ends_epoch: bool) -> None:
         """Remove the metrics after a step, which a resumed run writes again, and unreadable lines.
 
-        epoch: epoch of the step. ends_epoch: whether it is the last step of the epoch.
+        Args:
+            step: Last step whose metrics are not removed.
+            epoch: Epoch of the step.
+            ends_epoch: Whether it is the last step of the epoch.
         """
         last = {"step": step, "evaluation": epoch - (not ends_epoch), "plan": epoch}
 
@@ -410,7 +417,8 @@ class Run:
     def read_json(self, name: str) -> Any:
         """Return the object that `write_json` wrote under a name, or a previous version; None if there is none.
 
-        Raises RunError if the file is damaged or its values have other types.
+        Raises:
+            RunError: The file is damaged or its values have other types.
         """
         return self._read_json(name, _SCHEMAS.get(name, _OBJECT))
 
@@ -442,7 +450,8 @@ class Run:
     def array(self, name: str) -> NDArray[Any] | None:
         """Return an array that `write_array` wrote, memory-mapped and read-only; None if it does not exist.
 
-        Raises RunError if the file is damaged.
+        Raises:
+            RunError: The file is damaged.
         """
         path = self._inside(name, ".npy")
         if not path.exists():
@@ -517,7 +526,11 @@ class RunStore:
         return run
 
     def get(self, run_id: str) -> Run:
-        """Return the run with an id. Raises RunNotFoundError if there is none."""
+        """Return the run with an id.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+        """
         run = self._run(run_id)
         if not run.exists:
             known = ", ".join(other.id for other in self.list()[:3]) or "none"

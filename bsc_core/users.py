@@ -102,7 +102,11 @@ OWNER = User(name="owner", role="owner")
 
 
 def read_users(root: Path) -> dict[str, User]:
-    """Return the users by name; empty if there is no file of users. Raises ConfigError if the file is invalid."""
+    """Return the users by name; empty if there is no file of users.
+
+    Raises:
+        ConfigError: The file is invalid.
+    """
     path = root / USERS_FILE
     try:
         stat = path.stat()
@@ -150,7 +154,11 @@ def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str
 
 
 def remove_user(root: Path, name: str) -> None:
-    """Remove a user but not their runs. Raises InputError if there is no user of this name."""
+    """Remove a user but not their runs.
+
+    Raises:
+        InputError: There is no user of this name.
+    """
     users = read_users(root)
     if users.pop(name, None) is None:
         raise InputError(f"there is no user {name}; see `bsc users list`")
@@ -220,7 +228,11 @@ class UserRuns(RunStore):
         self.user = user
 
     def create(self, config: RunConfig, run_id: str | None = None, fill: Callable[[Run], object] | None = None) -> Run:
-        """Create a run of this user; see `RunStore.create`. Raises RunNotFoundError if another user has the id."""
+        """Create a run of this user; see `RunStore.create`.
+
+        Raises:
+            RunNotFoundError: Another user has the id.
+        """
 
         def fill_owned(draft: Run) -> None:
             if not self.user.is_owner:
@@ -232,7 +244,11 @@ class UserRuns(RunStore):
         return self.get(run.id)
 
     def get(self, run_id: str) -> Run:
-        """Return a run. Raises RunNotFoundError if there is none of this id that the user sees."""
+        """Return a run.
+
+        Raises:
+            RunNotFoundError: There is no run of this id that the user sees.
+        """
         run = self._run(run_id)
         if not (run.exists and self._is_visible(run)):
             raise RunNotFoundError(f"run {run_id}: there is no such run, or it is not shared with you")
@@ -249,13 +265,16 @@ class UserRuns(RunStore):
 
 
 def check_quota(store: RunStore, user: User, number: int, *, threads: int) -> None:
-    """Check the quota of a member before runs are launched. Raises InputError that names the limit.
+    """Check the quota of a member before runs are launched.
 
     Args:
         store: All runs.
         user: The user who launches.
         number: How many runs.
         threads: Number of threads of a run whose config does not set it.
+
+    Raises:
+        InputError: The user may not launch runs, or a limit is exceeded; the message names it.
     """
     if not user.may_launch:
         raise InputError("students cannot launch runs; ask the owner of this app for the role of a member")
@@ -277,7 +296,11 @@ def check_quota(store: RunStore, user: User, number: int, *, threads: int) -> No
 
 
 def check_disk(store: RunStore, user: User, additional_bytes: int = 0) -> None:
-    """Check the disk quota of a member before a file is written. Raises InputError that names the limit."""
+    """Check the disk quota of a member before a file is written.
+
+    Raises:
+        InputError: A limit is exceeded; the message names it.
+    """
     if user.is_owner:
         return
     used = (disk_bytes(store, user) + additional_bytes) / 1e9

@@ -30,11 +30,19 @@ class KnownPairs:
             self._negative[0] = np.union1d(self._negative[0], decided[:, 0] * len(dataset.texts) + decided[:, 1])
 
     def positive(self, rows: Ids) -> Mask:
-        """Return bool (B, B): document j is a known positive of query i, diagonal included. rows: (B,)."""
+        """Return bool (B, B): document j is a known positive of query i, diagonal included.
+
+        Args:
+            rows: (B,) rows of the batch.
+        """
         return self._matrix(rows, self._positive)
 
     def negative(self, rows: Ids) -> Mask:
-        """Return bool (B, B): document j is labeled negative for query i, diagonal included. rows: (B,)."""
+        """Return bool (B, B): document j is labeled negative for query i, diagonal included.
+
+        Args:
+            rows: (B,) rows of the batch.
+        """
         return self._matrix(rows, self._negative) & ~self.positive(rows)
 
     def collisions(self, rows: Ids) -> Mask:

@@ -131,7 +131,12 @@ class BatchPlan:
 
     @classmethod
     def load(cls, path: Path | str) -> BatchPlan:
-        """Load a plan written by `save`. Raises PathError if it is missing, FileFormatError if it is not a plan."""
+        """Load a plan written by `save`.
+
+        Raises:
+            PathError: The file is missing.
+            FileFormatError: The file is not a plan.
+        """
         path = Path(path)
         if not path.is_file():
             raise PathError(f"{path}: no such batch plan; build it again")

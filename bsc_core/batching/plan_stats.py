@@ -96,7 +96,11 @@ class PlanStats:
 
     @classmethod
     def load(cls, path: Path) -> PlanStats:
-        """Load a file written by `save`. Raises FileFormatError for another file."""
+        """Load a file written by `save`.
+
+        Raises:
+            FileFormatError: The file is not one of plan statistics.
+        """
         try:
             check_arrays(path)
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:

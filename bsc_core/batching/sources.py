@@ -50,7 +50,11 @@ class BatchOrder:
         return [np.flatnonzero(self.source == number).astype(np.int32) for number in np.unique(self.source)]
 
     def arrange(self, batches: list[list[Ids]]) -> list[Ids]:
-        """Return all batches in order. batches: the batches of each part, in the order of `parts`."""
+        """Return all batches in order.
+
+        Args:
+            batches: The batches of each part, in the order of `parts`.
+        """
         generator = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.epoch, BATCH_STREAM)))
         if self.shuffled:
             batches = [[part[number] for number in generator.permutation(len(part))] for part in batches]

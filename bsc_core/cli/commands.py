@@ -48,7 +48,14 @@ def app(arguments: argparse.Namespace) -> Outcome:
 def app_command(
     runs: Path, *, host: str | None = None, port: int | None = None, browser: bool = True
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command line and environment that open the app on a runs folder; host: address of a shared app."""
+    """Return the command line and environment that open the app on a runs folder.
+
+    Args:
+        runs: The runs folder.
+        host: Address of a shared app; None for an app on this machine only.
+        port: Port of the server; None for its default.
+        browser: Whether to open the app in a browser.
+    """
     from bsc_core.paths import app_folder
 
     folder = app_folder()

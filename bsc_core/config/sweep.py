@@ -177,7 +177,11 @@ def _read_sweep(
 
 
 def make_sweep(values: Mapping[str, Any], *, source: str = "sweep") -> SweepConfig:
-    """Validate plain values and return the sweep. Raises ConfigError as `make_config` does."""
+    """Validate plain values and return the sweep.
+
+    Raises:
+        ConfigError: As `make_config`.
+    """
     try:
         return SweepConfig.model_validate(dict(values))
     except ValidationError as error:

@@ -55,7 +55,8 @@ class TextTable:
     def subset(self, ids: Ids) -> tuple[TextTable, Ids]:
         """Return a table of these texts, and (U,) the new id of each text of this one, -1 for those left out.
 
-        ids: text ids; of a table with a number of queries, queries before documents.
+        Args:
+            ids: Text ids; if the table has a number of queries, queries before documents.
         """
         new_ids = np.full(len(self), -1, dtype=np.int32)
         new_ids[ids] = np.arange(len(ids), dtype=np.int32)
@@ -174,7 +175,11 @@ class PairDataset:
 
     @property
     def class_ids(self) -> Ids:
-        """(N,) `classes`. Raises DataError for rows without classes."""
+        """(N,) `classes`.
+
+        Raises:
+            DataError: The rows have no classes.
+        """
         if self.classes is None:
             raise DataError(f"{self.report.source}: these rows have no classes; read them as classified sentences")
         return self.classes
@@ -192,7 +197,9 @@ class PairDataset:
     def has_pair(self, pairs: Ids, document: Ids | None = None) -> Mask:
         """Return bool (N,): the row's query and document are one of the pairs.
 
-        pairs: (F, 2) text ids. document: (N,) text ids; None for the documents of the rows.
+        Args:
+            pairs: (F, 2) text ids of query and document.
+            document: (N,) text ids; None for the documents of the rows.
         """
         keys = pairs.astype(np.int64) @ [len(self.texts), 1]
         rows = self.query.astype(np.int64) * len(self.texts) + (self.document if document is None else document)
@@ -271,7 +278,11 @@ class PairDataset:
         classes: Sequence[int] | None = None,
         threshold: float = 0.5,
     ) -> PairDataset:
-        """Build pairs from lists in memory, with labels in [0, 1]. Raises DataError when the lists differ in length."""
+        """Build pairs from lists in memory, with labels in [0, 1].
+
+        Raises:
+            DataError: The lists differ in length.
+        """
         given = [queries, documents, *(c for c in (labels, query_ids, negatives, classes) if c is not None)]
         if len({len(column) for column in given}) != 1:
             raise DataError(

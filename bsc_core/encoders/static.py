@@ -96,8 +96,15 @@ def piece_vectors(folder: Path) -> Vectors:
 def principal_axes(vectors: Vectors, dimensions: int) -> Numbers:
     """Center vectors, project them onto their first principal axes and half-whiten them.
 
-    Half-whitening divides each axis by the square root of its singular value, halfway between no and full whitening,
-    so that a few axes do not dominate. vectors: (V, D). Returns (V, K), scaled to a mean length of 1.
+    Half-whitening divides each axis by the square root of its singular value, halfway between no and full whitening, so
+    that a few axes do not dominate.
+
+    Args:
+        vectors: (V, D) vectors of the word pieces.
+        dimensions: Number of principal axes, K.
+
+    Returns:
+        (V, K), scaled to a mean length of 1.
     """
     centered = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     _, singular_values, axes = np.linalg.svd(centered, full_matrices=False)

@@ -58,7 +58,8 @@ def compare_results(
 def setting_interval(results: Sequence[EvalResult], metric: str, *, seed: int = INTERVAL_SEED) -> Interval:
     """Return the mean of a metric over the training seeds of a setting, with its interval over seeds and queries.
 
-    Raises DataError as `compare_results` does.
+    Raises:
+        DataError: As `compare_results`.
     """
     distinct = _distinct(results)
     check_same_data(distinct)

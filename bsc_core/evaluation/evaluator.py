@@ -49,7 +49,8 @@ class Evaluator:
 
         The thresholds of F1 and of accuracy are chosen on dev and applied to test.
 
-        vectors: (U, D), row i for text i of the experiment.
+        Args:
+            vectors: (U, D), row i for text i of the experiment.
         """
         corpus, k = self.data.corpus, self.config.k
         results = {"dev": evaluate(vectors, self.data.dev, corpus, k=k)}
@@ -102,13 +103,21 @@ class EvalResult:
         return self.queries is not None and metric in self.queries.values
 
     def per_query(self, metric: str) -> Numbers:
-        """Return a ranking metric (Q,), ordered by the first row of each query. Raises DataError if it is missing."""
+        """Return a ranking metric (Q,), ordered by the first row of each query.
+
+        Raises:
+            DataError: The metric is missing.
+        """
         if self.queries is None or metric not in self.queries.values:
             raise self._missing(metric)
         return self.queries.values[metric][np.argsort(np.asarray(self.queries.query), kind="stable")]
 
     def scored_pairs(self, metric: str) -> ScoredPairs:
-        """Return the scored pairs. Raises DataError unless they define this metric."""
+        """Return the scored pairs.
+
+        Raises:
+            DataError: The pairs do not define this metric.
+        """
         if self.pairs is None or self.pairs.metrics.get(metric) is None:
             raise self._missing(metric)
         return self.pairs

@@ -74,7 +74,8 @@ class GeneralSuite:
     def evaluate(self, encode: Callable[[TextTable], Vectors]) -> Metrics:
         """Return the metrics of the tasks and their mean.
 
-        encode: Returns the vectors (U, D) of the texts of a table.
+        Args:
+            encode: Called with a table of texts; returns their vectors (U, D).
         """
         result: Metrics = {}
         vectors: dict[str, Vectors] = {}

@@ -21,8 +21,10 @@ MAX_TICKS = 10  # values of a logarithmic setting up to which each has a tick
 def metric_table(setting: Sequence[float], metrics: Mapping[str, Sequence[float | Sequence[float]]]) -> pd.DataFrame:
     """Return one row per metric and value of a setting, with columns setting, metric, value, low and high.
 
-    metrics: for each value of the setting one number, or the numbers of S repetitions; value is their mean, low and
-    high their smallest and largest.
+    Args:
+        setting: Values of the setting.
+        metrics: Metric name to its values. For each value of the setting one number, or the numbers of S repetitions;
+            `value` is their mean, `low` and `high` their smallest and largest.
     """
     rows = [
         {"setting": one, "metric": name, "value": np.mean(value), "low": np.min(value), "high": np.max(value)}
@@ -44,7 +46,14 @@ def metrics_figure(
 ) -> alt.LayerChart:
     """Plot metrics (output of `metric_table`) over a setting, with a vertical rule at its selected value.
 
-    baseline: name and value, for each value of the setting, of a dashed gray line.
+    Args:
+        table: Output of `metric_table`.
+        selected: Value of the setting at which the rule is drawn.
+        title: Title of the figure.
+        axis: Title of the x-axis, the setting.
+        baseline: Name of a dashed gray line, and its value for each value of the setting.
+        logarithmic: Whether the x-axis is logarithmic.
+        height: Height in pixels.
     """
     scale = alt.Scale(type="log" if logarithmic else "linear", nice=False)
     settings = list(dict.fromkeys(table["setting"]))

@@ -61,7 +61,11 @@ class BatchLoss(nn.Module):
         self.loss = build_loss(self.config, threshold=threshold, dimensions=model.get_embedding_dimension())
 
     def forward(self, sentence_features: Iterable[Features], labels: Tensor | None) -> Tensor:
-        """Compute the loss of a batch of the trainer. Raises InputError if a column is missing."""
+        """Compute the loss of a batch of the trainer.
+
+        Raises:
+            InputError: A column is missing.
+        """
         total: Tensor = self.parts(list(sentence_features), labels).total
         return total
 
@@ -212,7 +216,11 @@ class LossCheckpoint(TrainerCallback):  # type: ignore[misc]
         save_loss(self.loss, self._folder(args, state))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Restore the loss of the checkpoint that training resumes from. Raises CheckpointError if it is missing."""
+        """Restore the loss of the checkpoint that training resumes from.
+
+        Raises:
+            CheckpointError: The checkpoint has no loss.
+        """
         if state.global_step:
             saved = load_loss(self._folder(args, state))
             self.loss.load_state_dict(saved.state_dict())

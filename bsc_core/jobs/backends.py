@@ -67,7 +67,11 @@ BACKENDS: Mapping[str, str] = {
 
 
 def get_backend(name: str) -> Backend:
-    """Return the backend of a name. Raises ConfigError if the name is unknown."""
+    """Return the backend of a name.
+
+    Raises:
+        ConfigError: The name is unknown.
+    """
     if name not in BACKENDS:
         raise ConfigError(f"backend is {name!r}; it must be one of {', '.join(BACKENDS)}")
     module, _, symbol = BACKENDS[name].partition(":")
@@ -75,5 +79,9 @@ def get_backend(name: str) -> Backend:
 
 
 def backend_of(run: Run) -> Backend:
-    """Return the backend that executes a run. Raises ConfigError if its name is unknown."""
+    """Return the backend that executes a run.
+
+    Raises:
+        ConfigError: The name of the backend is unknown.
+    """
     return get_backend(run.status().backend)

@@ -135,7 +135,11 @@ class Queue:
         self._set("paused", 0)
 
     def set_slots(self, slots: int | None) -> None:
-        """Set the number of parallel runs; None: one, or one per GPU. Raises InputError below 1."""
+        """Set the number of parallel runs; None: one, or one per GPU.
+
+        Raises:
+            InputError: The number is below 1 or too large.
+        """
         if slots is not None and not 1 <= slots <= _MAX_SLOTS:
             raise InputError(f"slots is {slots}; it must be >= 1 and <= {_MAX_SLOTS} (pause the queue to start no run)")
         self._set("slots", slots)

@@ -27,7 +27,10 @@ def reconcile(
 ) -> list[Run]:
     """Update the states of all runs from their processes, and start a supervisor if runs wait.
 
-    A heartbeat older than `stale_seconds` is stale. Returns the runs that were found to have ended.
+    A heartbeat older than `stale_seconds` is stale.
+
+    Returns:
+        The runs whose processes have ended.
 
     Raises:
         JobError: A state cannot be written or the queue cannot be read; raised after all other runs are updated.
@@ -51,16 +54,28 @@ def reconcile(
 
 
 def requeue(store: RunStore, *, stale_seconds: float = STALE_SECONDS) -> None:
-    """Queue the waiting runs that are in no queue, as after damage to its file. Raises JobError."""
+    """Queue the waiting runs that are in no queue, as after damage to its file.
+
+    Raises:
+        JobError: The queue fails.
+    """
     for run in reversed(store.list()):
         if run.status().state in ("queued", "starting"):
             _requeue(store, run, stale_seconds)
 
 
 def refresh_status(run: Run, backend: Backend | None = None, *, stale_seconds: float = STALE_SECONDS) -> RunStatus:
-    """Give an active run its final state if its process has ended or its heartbeat is stale; returns the status.
+    """Give an active run its final state if its process has ended or its heartbeat is stale.
 
-    A run that is being started is left to its supervisor. backend: that of the run; None: created here.
+    A run that is being started is left to its supervisor.
+
+    Args:
+        run: The run to update.
+        backend: Backend of the run; None to create it.
+        stale_seconds: Seconds after which a heartbeat is stale.
+
+    Returns:
+        The status of the run, updated or not.
     """
     before = run.status()
     if before.is_finished or before.state == "queued":

@@ -123,7 +123,13 @@ def _stored(name: str, folder: Path) -> NDArray[np.float32]:
 
 
 def rows_batch(title: str, dataset: PairDataset, vectors: NDArray[np.float32]) -> LabBatch:
-    """Return a batch of 4 to 16 pairs. vectors: (U, D), row t for text t of the dataset."""
+    """Return a batch of 4 to 16 pairs.
+
+    Args:
+        title: Title of the batch.
+        dataset: The pairs; without labels, all are positive.
+        vectors: (U, D), row t for text t of the dataset.
+    """
     return LabBatch(
         title=title,
         queries=vectors[dataset.query].astype(np.float64),

@@ -90,7 +90,11 @@ def promoted(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_batch(queries: Tensor, documents: Tensor, labels: Tensor | None, *, min_pairs: int = 1) -> None:
-    """Check the shapes and values of a batch; see `Loss`. Raises InputError for one that cannot be used."""
+    """Check the shapes and values of a batch; see `Loss`.
+
+    Raises:
+        InputError: A shape or value cannot be used.
+    """
     if queries.ndim != 2 or documents.ndim != 2 or queries.shape[1] != documents.shape[1]:
         raise InputError(
             f"queries are {tuple(queries.shape)} and documents {tuple(documents.shape)};"
@@ -117,7 +121,11 @@ def check_batch(queries: Tensor, documents: Tensor, labels: Tensor | None, *, mi
 
 
 def require_labels(labels: Tensor | None, name: str) -> Tensor:
-    """Return the labels. Raises InputError where there are none."""
+    """Return the labels.
+
+    Raises:
+        InputError: There are no labels.
+    """
     if labels is None:
         raise InputError(f"{name} needs a label in [0, 1] for each pair; give labels, or choose a loss without them")
     return labels

@@ -18,7 +18,10 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"none": nn.Identity, "tanh": nn.Tanh,
 def pair_features(left: Tensor, right: Tensor, features: tuple[str, ...]) -> Tensor:
     """Concatenate pair features, (B, F): any of u, v, |u - v| ("difference") and u * v ("product").
 
-    left, right: (B, D). F is D times the number of features.
+    Args:
+        left: (B, D) vectors u.
+        right: (B, D) vectors v.
+        features: Names of the features, in order; F is D times their number.
     """
     known = {"u": left, "v": right, "difference": (left - right).abs(), "product": left * right}
     return torch.cat([known[name] for name in features], dim=1)
@@ -65,7 +68,12 @@ class SoftmaxLoss(Loss):
         return LossParts(total, {"softmax": total.detach()})
 
     def predict(self, queries: Tensor, documents: Tensor) -> Tensor:
-        """Return the probability of each class for each pair, (B, C). queries, documents: (B, D)."""
+        """Return the probability of each class for each pair, (B, C).
+
+        Args:
+            queries: (B, D) embeddings.
+            documents: (B, D) embeddings.
+        """
         check_batch(queries, documents, None)
         with torch.no_grad(), torch.autocast(queries.device.type, enabled=False):
             return self._logits(queries, documents).softmax(dim=1)
@@ -88,7 +96,10 @@ class SoftmaxLoss(Loss):
 def class_accuracy(loss: nn.Module, dataset: PairDataset, vectors: NDArray[np.float32]) -> float | None:
     """Return the accuracy of the loss's head on a dataset, in [0, 1]; None without a head or without classes.
 
-    vectors: (U, D), row t for text t of the dataset.
+    Args:
+        loss: Any loss; the first `SoftmaxLoss` in it has the head.
+        dataset: Pairs with classes.
+        vectors: (U, D), row t for text t of the dataset.
     """
     heads = [module for module in loss.modules() if isinstance(module, SoftmaxLoss)]
     if not heads or dataset.classes is None or not len(dataset):
@@ -102,7 +113,14 @@ def class_accuracy(loss: nn.Module, dataset: PairDataset, vectors: NDArray[np.fl
 def class_ids(labels: Tensor | None, ids: dict[str, Tensor], pairs: int, number: int) -> Tensor:
     """Return the class of each pair, long (B,), from `classes` or from integer labels.
 
-    number: Classes of the head. Raises InputError if classes are missing or out of range.
+    Args:
+        labels: (B,) labels, used if there are no `classes`.
+        ids: Tensors by name, with key `classes` where they are given.
+        pairs: Number of pairs, B.
+        number: Number of classes of the head.
+
+    Raises:
+        InputError: Classes are missing or out of range.
     """
     given = ids.get("classes", labels)
     if given is None or given.is_floating_point():

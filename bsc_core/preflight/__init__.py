@@ -53,7 +53,11 @@ class Preflight:
 
     @classmethod
     def from_report(cls, report: dict[str, Any]) -> Preflight:
-        """Create a preflight from the output of `as_report`. Raises TypeError if a field is missing or unknown."""
+        """Create a preflight from the output of `as_report`.
+
+        Raises:
+            TypeError: A field is missing or unknown.
+        """
         values = {name: value for name, value in report.items() if name not in ("total_seconds", "odd")}
         return cls(**values, warnings=tuple(report["odd"]))
 

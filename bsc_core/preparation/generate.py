@@ -319,7 +319,12 @@ def _lowest(candidates: Candidates, scores: Vectors) -> Vectors:
 
 
 def positive_cosines(dataset: PairDataset, unit: Vectors) -> Vectors:
-    """Return the cosine of each pair, (N,). unit: (U, D) vectors of length 1."""
+    """Return the cosine of each pair, (N,).
+
+    Args:
+        dataset: N pairs.
+        unit: (U, D) vectors of length 1, row t for text t of the dataset.
+    """
     cosines: Vectors = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document])
     return cosines
 

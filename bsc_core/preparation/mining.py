@@ -157,7 +157,14 @@ class MiningSearch:
 def mining_report(
     data: DatasetSplits, candidates: Candidates, mined: MinedNegatives, positives: Vectors
 ) -> dict[str, Any]:
-    """Return the report of `mine_file` without `output`. positives: (N,) cosine of each pair."""
+    """Return the report of `mine_file` without `output`.
+
+    Args:
+        data: The data whose training pairs were mined.
+        candidates: Documents that may be negatives.
+        mined: Mined negatives of each distinct query.
+        positives: (N,) cosine of each pair.
+    """
     texts, count = data.train.texts.texts, mined.count
     numbers, queries = np.unique(count, return_counts=True)
     gap = mined.cosines - mined.positive[:, None]

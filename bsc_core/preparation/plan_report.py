@@ -17,7 +17,9 @@ from bsc_core.types import Vectors
 def plan_report(config: RunConfig, *, epoch: int = 0) -> dict[str, Any]:
     """Return counts, group sizes and hardness of the batches of an epoch, for the encoder that the run starts from.
 
-    epoch: counts from 0.
+    Args:
+        config: Config of the run.
+        epoch: Epoch of the plan, from 0.
     """
     data = load_experiment(config.data)
     train = select_training_rows(config, data.train)

@@ -123,13 +123,21 @@ PRESETS: dict[str, Preset] = {name: preset for family in FAMILIES.values() for n
 
 
 def family_of(name: str) -> str:
-    """Return the family of a preset. Raises KeyError for an unknown preset."""
+    """Return the family of a preset.
+
+    Raises:
+        KeyError: The preset is unknown.
+    """
     families = {preset: family for family, presets in FAMILIES.items() for preset in presets}
     return families[name]
 
 
 def preset_config(name: str, data: DataConfig) -> RunConfig:
-    """Return the config of a preset on these data. Raises KeyError for an unknown preset."""
+    """Return the config of a preset on these data.
+
+    Raises:
+        KeyError: The preset is unknown.
+    """
     return make_config({**PRESETS[name].values, "data": data.model_dump()})
 
 

@@ -35,7 +35,12 @@ SEEDS = range(5)
 def make_thumbnails(data: DatasetSplits, vectors: NDArray[np.float32], *, seed: int = 0) -> dict[str, Any]:
     """Return a small matrix of easily confused questions, and the hardness of two strategies.
 
-    vectors: (U, D), row t for text t of data.texts. The values are JSON-serializable, rounded to 4 decimals.
+    The values are JSON-serializable, rounded to 4 decimals.
+
+    Args:
+        data: The data; questions and batches are of its training pairs.
+        vectors: (U, D), row t for text t of data.texts.
+        seed: Seed of the batches.
     """
     rows = confusable_rows(data.train, vectors, QUESTIONS)
     texts = data.train.texts

@@ -31,7 +31,11 @@ class VectorFile:
     texts: Path | None = None
 
     def vectors(self, ids: Ids) -> Vectors:
-        """Return the unit vectors (N, D) of texts (N,). Raises InputError when the file lacks one of them."""
+        """Return the unit vectors (N, D) of texts (N,).
+
+        Raises:
+            InputError: The file lacks one of the texts.
+        """
         array = np.load(self.path, mmap_mode="r", allow_pickle=False)
         if self.texts is None:
             return unit_rows(array[ids])

@@ -83,7 +83,11 @@ CLAIMS = PAPER_CLAIMS | {name: setting.claim(name) for name, setting in RECOMMEN
 
 
 def select_claims(names: Sequence[str]) -> list[Claim]:
-    """Return the claims of these names; `all` selects every claim. Raises ConfigError for an unknown name."""
+    """Return the claims of these names; `all` selects every claim.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
     if "all" in names:
         return list(CLAIMS.values())
     unknown = [name for name in names if name not in CLAIMS]

@@ -109,7 +109,11 @@ class Claim(_Record):
         return self.arms[arm].data or next(iter(self.subsets))
 
     def untrained_arm(self, subset: str) -> str:
-        """Return an arm on the subset whose runs start from the untrained encoder. Raises ConfigError without one."""
+        """Return an arm on the subset whose runs start from the untrained encoder.
+
+        Raises:
+            ConfigError: There is no such arm.
+        """
         for name, arm in self.arms.items():
             if self.subset_of(name) == subset and arm.after is None:
                 return name

@@ -115,7 +115,11 @@ class _Planned:
             self._row_variance = max(0.0, error**2 - self._seed_part(self._stored))
 
     def detectable(self, seeds: int | None) -> float | None:
-        """Return the detectable difference; None if it is unknown. seeds: their number; None: infinitely many."""
+        """Return the detectable difference; None if it is unknown.
+
+        Args:
+            seeds: Number of seeds; None: infinitely many.
+        """
         if self._seed_variance is None:
             return None
         seed_part = 0.0 if seeds is None else self._seed_part(seeds)

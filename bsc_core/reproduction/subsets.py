@@ -109,11 +109,14 @@ class Subset:
 def prepare_subset(subset: Subset, data: Path | None, runs: Path) -> dict[str, Any]:
     """Write the files of a subset into the runs folder, unless they exist, and return its `data` section.
 
-    data: the folder of datasets; None: the sample data, for the small form.
+    Args:
+        subset: The subset to sample.
+        data: The folder of datasets; None: the sample data, for the small form.
+        runs: The runs folder.
 
     Raises:
-        PathError: the dataset is missing.
-        ConfigError: one of its splits has no rows left.
+        PathError: The dataset is missing.
+        ConfigError: One of its splits has no rows left.
     """
     source, path, corpus = _locate(subset, data)
     folder = runs / SUBSETS_FOLDER / f"{subset.folder}-{_digest(subset, [path, corpus])}"
@@ -139,7 +142,12 @@ def setfit_pairs(rows: Rows, rounds: int, *, seed: int) -> Rows:
 
     Tunstall et al. 2022, "Efficient Few-Shot Learning Without Prompts", section 3.1, as the released code samples them.
     A sentence is never paired with itself; a pair is left out where no other sentence of the class, or no other class,
-    exists. rows: sentences with `text`, `label` and `query_id`. rounds: pairs per sentence and label.
+    exists.
+
+    Args:
+        rows: Sentences with `text`, `label` and `query_id`.
+        rounds: Number of pairs per sentence and label.
+        seed: Seed of the sampling.
     """
     generator = np.random.default_rng(seed)
     classes = np.asarray([row["label"] for row in rows])

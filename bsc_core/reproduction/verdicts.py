@@ -130,7 +130,11 @@ def smallest_detectable(error: float | None, tests: int = 1) -> float | None:
     """Return the smallest true difference that is significant with a probability of POWER.
 
     It is (z(1 - alpha / 2) + z(POWER)) * error, where alpha is (1 - LEVEL) / tests, the strictest step of Holm's
-    correction. error: standard error of the difference.
+    correction.
+
+    Args:
+        error: Standard error of the difference; None if it is unknown, as is the result then.
+        tests: Number of tests that are corrected together.
     """
     if error is None:
         return None

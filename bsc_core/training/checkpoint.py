@@ -154,7 +154,11 @@ def _step_of(checkpoint: Path) -> int:
 def last_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpoint | None:
     """Return the newest readable checkpoint under `folder`; None if there is no checkpoint.
 
-    Unreadable ones are reported on standard error and skipped. fingerprints: see `read_checkpoint`.
+    Unreadable ones are reported on standard error and skipped.
+
+    Args:
+        folder: Folder of the run's checkpoints.
+        fingerprints: Accepted fingerprints of the config, see `read_checkpoint`.
 
     Raises:
         CheckpointError: There are checkpoints and none can be read.
@@ -173,7 +177,9 @@ def last_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
 def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint.
 
-    fingerprints: accepted fingerprints of the config; not checked if empty, or if the checkpoint has none.
+    Args:
+        folder: Folder of the checkpoint.
+        fingerprints: Accepted fingerprints of the config; not checked if empty, or if the checkpoint has none.
 
     Raises:
         CheckpointError: A file is damaged, or the checkpoint is of another config.

@@ -80,7 +80,11 @@ class Embeddings:
         self._current = None
 
     def encode(self, texts: Ids) -> Vectors:
-        """Encode some texts with the model as it is now, (U, D); rows of other texts are 0. texts: unique ids."""
+        """Encode some texts with the model as it is now, (U, D); rows of other texts are 0.
+
+        Args:
+            texts: Text ids, each once.
+        """
         vectors = self._zeros()
         vectors[texts] = self._encode(texts)
         return vectors
@@ -88,7 +92,9 @@ class Embeddings:
     def of_texts(self, texts: TextTable, encoder: EncoderConfig | None = None) -> Vectors:
         """Encode texts of another table with the model as it is now, (len(texts), D).
 
-        encoder: The encoder that the model still equals, whose vectors are cached; None after training has started.
+        Args:
+            texts: The other table.
+            encoder: The encoder that the model still equals, whose vectors are cached; None after training has started.
         """
         if encoder is not None and not encoder.reinit_layers:
             return get_or_compute(encoder, texts, lambda _: self.of_texts(texts), precision=self.precision)

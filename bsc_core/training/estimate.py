@@ -35,7 +35,10 @@ def characters(data: DatasetSplits) -> tuple[int, int]:
 def measured_speed(summary: dict[str, Any], data: DatasetSplits, folder: Path) -> dict[str, Any]:
     """Return the speed of a finished run in characters per second, its startup time, and the size of its folder.
 
-    summary: the result of `RunLogger.summary`.
+    Args:
+        summary: Result of `RunLogger.summary`.
+        data: Data of the run.
+        folder: Folder of the run.
     """
     seconds, (per_epoch, distinct) = summary["seconds"], characters(data)
     training = seconds.get("train", 0.0) + seconds.get("plan", 0.0) + seconds.get("checkpoint", 0.0)

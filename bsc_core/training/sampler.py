@@ -37,7 +37,11 @@ class Miner(Protocol):
     texts: Ids  # (T,) the texts whose vectors are compared
 
     def negatives(self, vectors: Vectors) -> Ids:
-        """Return the text id of the negative of each row, (N,). vectors: (U, D)."""
+        """Return the text id of the negative of each row, (N,).
+
+        Args:
+            vectors: (U, D) current vectors of the texts.
+        """
         ...
 
 
@@ -52,7 +56,16 @@ def make_sampler(
 ) -> Sampler:
     """Return the sampler of a run: shards where the data are streamed, else one plan per epoch.
 
-    guide: (U, G) vectors of the guide of the loss. miner: of `data.negatives.refresh_epochs`. No streamed run has them.
+    A streamed run has neither guide nor miner.
+
+    Args:
+        config: Config of the run.
+        data: Training data, streamed or in memory.
+        embeddings: Vectors of the model in training, from which batches are planned.
+        log: Receives the plans.
+        resume: State of the checkpoint that training resumes from; None for a new run.
+        guide: (U, G) vectors of the guide of the loss; None without one.
+        miner: Mines negatives again every `data.negatives.refresh_epochs` epochs; None for fixed negatives.
     """
     if data.stream is not None:
         return ShardSampler(data.stream, embeddings.model)

@@ -95,7 +95,12 @@ class RequestGuard:
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
-        """Wrap an ASGI application. hosts: allowed host names in lower case, without port."""
+        """Wrap an ASGI application.
+
+        Args:
+            app: The application.
+            hosts: Allowed host names in lower case, without port.
+        """
         self.app = app
         self.hosts = hosts
 
@@ -126,7 +131,12 @@ class SessionLimit:
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
-        """Wrap an ASGI application. sessions: highest number of pages that may be open."""
+        """Wrap an ASGI application.
+
+        Args:
+            app: The application.
+            sessions: Highest number of pages that may be open.
+        """
         self.app = app
         self.sessions = sessions
         self._open = 0  # websockets
@@ -270,7 +280,12 @@ class SignIn:
     """
 
     def __init__(self, app: ASGIApp, root: Path) -> None:
-        """Wrap an ASGI application. root: the runs folder with the file of users."""
+        """Wrap an ASGI application.
+
+        Args:
+            app: The application.
+            root: The runs folder with the file of users.
+        """
         self.app = app
         self.root = root
         self._last_refusal = 0.0
@@ -404,7 +419,8 @@ def _source(text: str) -> str:
 def allowed_hosts(address: str = "") -> frozenset[str]:
     """Return the host names under which the app may be opened, in lower case.
 
-    address: the address that the server listens on, if not localhost; 0.0.0.0 and :: are all addresses of the machine.
+    Args:
+        address: Address that the server listens on, if not localhost; 0.0.0.0 and :: are all addresses of the machine.
     """
     names = [*os.environ.get(ALLOWED_HOSTS, "").split(","), address]
     if address in ANY_ADDRESS:

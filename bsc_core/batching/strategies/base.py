@@ -46,7 +46,11 @@ class StrategyInput:
         return self._grouped[1]
 
     def required_embeddings(self) -> Vectors:
-        """Return the embeddings. Raises InputError if none were given."""
+        """Return the embeddings.
+
+        Raises:
+            InputError: No embeddings were given.
+        """
         if self.embeddings is None:
             raise InputError(
                 f"the strategy {self.config.strategy} compares embeddings, and none were given; encode the texts first"

@@ -51,7 +51,11 @@ def clusters(inputs: StrategyInput) -> StrategyResult:
 def fit_centroids(vectors: Vectors, clusters: int, *, seed: int, start: Vectors | None = None) -> Vectors:
     """Fit centroids by mini-batch k-means (Sculley, 2010) to at most 256 vectors for each cluster, (C, D).
 
-    vectors: (T, D), T >= clusters. start: (C, D), initial centroids; None for k-means++.
+    Args:
+        vectors: (T, D), T >= clusters.
+        clusters: Number of clusters, C.
+        seed: Seed of the sample and of k-means.
+        start: (C, D) initial centroids; None for k-means++.
     """
     from sklearn.cluster import MiniBatchKMeans
 

@@ -70,7 +70,11 @@ class _Grouping:
         self.rewind(np.zeros(len(shuffled), dtype=np.bool_))
 
     def rewind(self, used: np.typing.NDArray[np.bool_]) -> None:
-        """Reset to a state in which these rows are used. used: bool (N,)."""
+        """Reset to a state in which these rows are used.
+
+        Args:
+            used: bool (N,), true for used rows.
+        """
         self.used = bytearray(used.tobytes())
         self.unused = np.bincount(self.text_of_row[~used], minlength=len(self.ends))  # (T,), number of unused rows
         self.first = [0, *self.ends[:-1]]  # rows of a text before this index are used
@@ -91,7 +95,12 @@ class _Grouping:
         return np.array(order, dtype=np.int32), np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
 
     def group(self, anchor: int, near: Ids) -> list[int]:
-        """Return the anchor and the rows of its group. near: (n,), the nearest other texts, nearest first."""
+        """Return the anchor and the rows of its group.
+
+        Args:
+            anchor: Row that the group starts with.
+            near: (n,) nearest other texts, nearest first.
+        """
         group: list[int] = []
         texts: set[int] = set()
         self._take(anchor, group, texts)

@@ -67,7 +67,15 @@ def group_by_shingle(
     group_size: int | None = None,
     centroids: Vectors | None = None,
 ) -> StrategyResult:
-    """Return the groups of `form_groups` for all rows of a dataset. group_size: None for that of the config."""
+    """Return the groups of `form_groups` for all rows of a dataset.
+
+    Args:
+        inputs: Dataset, settings, seed and epoch.
+        shingles: (N,) shingle of each row; ALONE for a row that is a group by itself.
+        facts: Values shown next to the plan.
+        group_size: Maximum number of rows in a group; None for that of the config.
+        centroids: (C, D) centroids from which the next epoch can start.
+    """
     rows = np.arange(len(inputs.dataset), dtype=np.int64)
     size = group_size or inputs.config.group_size
     order, groups = form_groups(shingles, rows, group_size=size, seed=inputs.seed, epoch=inputs.epoch)
@@ -110,8 +118,16 @@ def sample_shingles(
 ) -> Ids:
     """Sample t words of each row without replacement, by Floyd's algorithm.
 
-    text_of_row: (N,), positions in `words`. rows: (N,), row numbers, which key the random numbers. size: t. Returns
-    (N, t) word ids, ascending in each row; a text with fewer words gives all of them, padded with -1 in front.
+    Args:
+        words: Word lists of the texts.
+        text_of_row: (N,) positions in `words`.
+        rows: (N,) row numbers, which key the random numbers.
+        size: Number of words to sample, t.
+        seed: Seed of the run.
+        epoch: Epoch of the plan.
+
+    Returns:
+        (N, t) word ids, ascending in each row; a text with fewer words gives all of them, padded with -1 in front.
     """
     starts = words.starts[text_of_row]  # (N,)
     lengths = words.starts[text_of_row + np.int64(1)] - starts
@@ -132,7 +148,11 @@ def sample_shingles(
 
 
 def shingle_ids(sampled: Ids) -> Indices:
-    """Number the distinct shingles, (N,); ALONE if empty. sampled: (N, t), from `sample_shingles`."""
+    """Number the distinct shingles, (N,); ALONE if empty.
+
+    Args:
+        sampled: (N, t) word ids from `sample_shingles`.
+    """
     ids = sampled[:, 0].astype(np.int64)
     base = int(sampled.max(initial=0)) + 2
     for column in sampled.T[1:]:
@@ -146,8 +166,17 @@ def form_groups(shingles: Indices, rows: Indices, *, group_size: int, seed: int,
     """Group rows with equal shingles; groups have `group_size` rows, the last of each shingle may have fewer.
 
     Rows are sorted by (shingle, random number of the row) and cut where the shingle changes or the group is full
-    (Algorithm 2); the groups are then shuffled by a random number of their first row. shingles, rows: (N,). Returns
-    the positions of the rows in plan order (N,), and group ids (N,) from 0 in that order.
+    (Algorithm 2); the groups are then shuffled by a random number of their first row.
+
+    Args:
+        shingles: (N,) shingle of each row.
+        rows: (N,) row numbers, which key the random numbers.
+        group_size: Maximum number of rows in a group.
+        seed: Seed of the run.
+        epoch: Epoch of the plan.
+
+    Returns:
+        The positions of the rows in plan order (N,), and group ids (N,) from 0 in that order.
     """
     if not len(rows):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)

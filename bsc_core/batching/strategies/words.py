@@ -74,7 +74,12 @@ def stop_words(lists: WordLists, names: Sequence[str], config: BatchingConfig) -
 
 
 def without(lists: WordLists, stopped: NDArray[np.bool_]) -> WordLists:
-    """Return the lists without the stopped words. stopped: bool (V,)."""
+    """Return the lists without the stopped words.
+
+    Args:
+        lists: Word lists with V different words.
+        stopped: bool (V,), true for words to remove.
+    """
     if not stopped.any():
         return lists
     remaining = ~stopped[lists.flat]

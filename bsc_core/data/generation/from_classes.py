@@ -46,7 +46,11 @@ class Neighbors:
         return cls(sorted_ids, np.take_along_axis(scores, order, axis=1).astype(np.float32), sorted_ids >= 0, note)
 
     def where(self, passed: Mask) -> Neighbors:
-        """Return the neighbors that also pass. passed: (N, K)."""
+        """Return the neighbors that also pass.
+
+        Args:
+            passed: bool (N, K), true for neighbors that pass.
+        """
         return replace(self, mask=self.mask & passed)
 
 

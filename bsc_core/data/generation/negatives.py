@@ -114,9 +114,15 @@ def at_ranks(ranked: npt.NDArray[np.integer], excluded: Mask, available: Indices
 
 
 def hardest_below(ranked: npt.NDArray[np.integer], allowed: Mask, count: int) -> tuple[Ids, Indices]:
-    """Return (P, C) the first `count` allowed documents of each row, -1 where there are fewer, and (P,) their number.
+    """Return the first `count` allowed documents of each row and their number.
 
-    ranked: (P, n) documents, nearest first; allowed: (P, n) those below the positive by the margin and not excluded.
+    Args:
+        ranked: (P, n) documents, nearest first.
+        allowed: bool (P, n), true for those below the positive by the margin and not excluded.
+        count: Maximum number of documents of a row, C.
+
+    Returns:
+        (P, C) documents, -1 where there are fewer, and (P,) their number.
     """
     order = np.argsort(~allowed, axis=1, kind="stable")[:, :count]
     result = np.full((len(ranked), count), -1, dtype=np.int32)
@@ -260,7 +266,12 @@ def with_negative_rows(dataset: PairDataset, negatives: Ids, corpus: Corpus | No
 
 
 def with_negative_column(dataset: PairDataset, negatives: Ids) -> PairDataset:
-    """Return each row once per negative, in the negative column. negatives: (N, C) text ids, -1 for none."""
+    """Return each row once per negative, in the negative column.
+
+    Args:
+        dataset: N pairs.
+        negatives: (N, C) text ids, -1 for none.
+    """
     row, column = np.nonzero(negatives >= 0)
     return replace(dataset.take(row), negative=negatives[row, column].astype(np.int32))
 
@@ -273,7 +284,12 @@ def row_negatives(dataset: PairDataset) -> Ids:
 
 
 def with_negatives(dataset: PairDataset, negatives: Ids) -> PairDataset:
-    """Return the rows with other negatives in place of those of `row_negatives`. negatives: (N,) text ids."""
+    """Return the rows with other negatives in place of those of `row_negatives`.
+
+    Args:
+        dataset: N rows with negatives, in the negative column or as rows labeled negative.
+        negatives: (N,) text ids, -1 for none.
+    """
     if dataset.negative is not None:
         return replace(dataset, negative=negatives)
     return replace(dataset, document=np.where(negatives < 0, dataset.document, negatives), document_key=None)

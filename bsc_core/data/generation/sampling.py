@@ -31,7 +31,11 @@ class SampledExamples:
     table: Indices | None
 
     def spread_all(self, counts: Indices) -> tuple[Indices, Indices]:
-        """Return the anchors and indices of three of all examples. counts: (N,) examples of each anchor."""
+        """Return the anchors and indices of three of all examples.
+
+        Args:
+            counts: (N,) number of examples of each anchor.
+        """
         return locate_examples(spread(int(counts.sum())), counts)
 
     def spread_capped(self) -> tuple[Indices, Indices]:

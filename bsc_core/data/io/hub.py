@@ -60,7 +60,12 @@ def load_from_hub(path: str) -> Splits:
 
 
 def load_saved(path: str, folder: Path) -> Splits:
-    """Load a saved dataset. Raises InputError without the package `datasets`, FileFormatError when it is incomplete."""
+    """Load a saved dataset.
+
+    Raises:
+        InputError: The package `datasets` is not installed.
+        FileFormatError: The dataset is incomplete.
+    """
     datasets = _package(path)
     try:
         return _by_split(datasets.load_from_disk(str(folder)))

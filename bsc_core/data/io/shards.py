@@ -166,7 +166,11 @@ def write_part(folder: Path | str, number: int, table: pyarrow.Table) -> Shard:
 
 
 def write_manifest(folder: Path | str, parts: Sequence[Shard], columns: dict[str, str], about: dict[str, Any]) -> None:
-    """Write the manifest, the last file of the folder. Raises RunError when the disk is full."""
+    """Write the manifest, the last file of the folder.
+
+    Raises:
+        RunError: The disk is full.
+    """
     manifest = {"format": FORMAT, "columns": columns, "about": about, "parts": [asdict(part) for part in parts]}
     with _disk_errors(MANIFEST):
         atomic_write(Path(folder) / MANIFEST, json.dumps(manifest, indent=1))

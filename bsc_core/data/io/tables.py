@@ -130,7 +130,12 @@ def read_chunks(
 
 
 def read_text(path: Path | str) -> str:
-    """Read a plain text file as UTF-8. Raises PathError or FileFormatError."""
+    """Read a plain text file as UTF-8.
+
+    Raises:
+        PathError: The path cannot be read.
+        FileFormatError: The file is empty or unusable.
+    """
     with _open_text(str(path), check_path(path), "text", gzipped=False) as (_, text):
         content = text.read()
     if not content.strip():
@@ -295,7 +300,13 @@ class _CheckedStream(io.BufferedIOBase):
     """Bytes of a file; raises FileFormatError for a line above the limit or a decompression bomb."""
 
     def __init__(self, stream: io.BufferedIOBase, raw: io.BufferedReader, source: str) -> None:
-        """Wrap a stream. raw: the file that it reads, compressed or not."""
+        """Wrap a stream.
+
+        Args:
+            stream: Uncompressed bytes.
+            raw: The file that `stream` reads, compressed or not.
+            source: Name of the file in error messages.
+        """
         self.stream, self.raw, self.name = stream, raw, source
         self.limit, self.line, self.line_bytes, self.bytes = _max_line(), 1, 0, 0
 

@@ -114,7 +114,12 @@ class RowChecks:
         return sides + ([] if roles.negative is None else [self.texts(roles.negative)]), labels
 
     def classes(self, column: str, *, numbered: bool | None = None) -> list[str]:
-        """Return R cells that name classes; reject unusable ones. numbered: None to decide by these cells."""
+        """Return R cells that name classes; reject unusable ones.
+
+        Args:
+            column: Name of the column of classes.
+            numbered: Whether the column numbers its classes; None to decide by these cells.
+        """
         cells = self.table.columns[column]
         numbered = are_numbered(cells) if numbered is None else numbered
         for row, cell in enumerate(cells):
@@ -133,7 +138,11 @@ class RowChecks:
         return tuple(sorted([*self.table.rejected, *self._faults.values()], key=lambda rejection: rejection.line))
 
     def report(self, roles: Columns | CorpusColumns | SentenceColumns, *, guessed: bool) -> ReadReport:
-        """Return the outcome of reading the table. Raises DataError when no row is left."""
+        """Return the outcome of reading the table.
+
+        Raises:
+            DataError: No row is left.
+        """
         table, rejected = self.table, self.rejected
         rows_read, rows_valid = len(table) + len(table.rejected), len(table) - len(self._faults)
         if not rows_valid:
@@ -173,7 +182,13 @@ def check_label_range(
 
 
 def no_valid_row(source: str, rows_read: int, first: str) -> DataError:
-    """Return the error for a source without a valid row. first: the first rejection as a sentence."""
+    """Return the error for a source without a valid row.
+
+    Args:
+        source: Name of the source.
+        rows_read: Number of rows read, all rejected.
+        first: The first rejection as a sentence.
+    """
     return DataError(
         f"{source}: none of its rows can be used ({rows_read:,} read); the first: "
         f"{first}; correct the rows or map other columns"

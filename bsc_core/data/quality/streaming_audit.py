@@ -32,7 +32,12 @@ class TaggedHashes:
         self._chunks: list[Hashes] = []
 
     def add(self, hashes: Hashes, tags: npt.NDArray[np.uint8]) -> None:
-        """Add a chunk of rows. tags: below TAGS."""
+        """Add a chunk of n rows.
+
+        Args:
+            hashes: (n,) hashes of the rows, whose lowest bits are replaced by the tags.
+            tags: (n,) tags below TAGS.
+        """
         self._chunks.append((hashes & ~np.uint64(TAGS - 1)) | tags.astype(np.uint64))
 
     def counts(self) -> tuple[int, int]:

@@ -44,7 +44,12 @@ def are_numbered(cells: Iterable[str]) -> bool:
 
 
 def class_fault(cell: str, *, numbered: bool) -> str:
-    """Return why a cell gives no class, "" where it does. numbered: whether the column numbers its classes."""
+    """Return why a cell gives no class, "" where it does.
+
+    Args:
+        cell: A cell of the column of classes.
+        numbered: Whether the column numbers its classes.
+    """
     word = cell.strip()
     if word in UNLABELED:
         return NO_CLASS

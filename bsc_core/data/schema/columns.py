@@ -62,7 +62,11 @@ def guess_columns(names: Sequence[str], examples: Examples | None = None) -> Col
 
 
 def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None) -> CorpusColumns:
-    """Guess the column of each role of a corpus. Raises ColumnError when no column looks like the document."""
+    """Guess the column of each role of a corpus.
+
+    Raises:
+        ColumnError: No column looks like the document.
+    """
     known = _by_plain_name(names)
     document = _joined(known, DOCUMENT_PARTS) or _first(known, CORPUS_DOCUMENT)
     if document is None:

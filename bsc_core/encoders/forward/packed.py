@@ -72,7 +72,11 @@ class PackedForward(Forward):
         self._is_model_outdated = False
 
     def use_tokens(self, tokens: TokenTable) -> None:
-        """Replace the token table. Raises ValueError with `fixed_tokens`."""
+        """Replace the token table.
+
+        Raises:
+            ValueError: The forward pass has `fixed_tokens`.
+        """
         if self._fixed:
             raise ValueError("this forward pass trains the word pieces of one token table; use fixed_tokens=False")
         super().use_tokens(tokens)

@@ -92,7 +92,8 @@ class Forward:
     def activation_bytes(self, lengths: TextIds) -> int:
         """Estimate the bytes that the graph of `embed` stores for backward, without weights and their casts.
 
-        lengths: (n,) tokens of each text.
+        Args:
+            lengths: (n,) number of tokens of each text.
         """
         if self._bytes_per_area is None:
             self._bytes_per_area = self._measure_cost()

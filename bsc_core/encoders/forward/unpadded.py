@@ -110,12 +110,16 @@ def trial_failure(
     vectors: Callable[[bool, TextIds], Tensor],
     tolerance: float = TOLERANCE,
 ) -> str:
-    """Return as `unsupported` why texts have to be padded, after a trial on three texts.
+    """Return why texts have to be padded, as `unsupported` does, after a trial on three texts.
 
     Without dropout, vectors and gradients must equal those of padded texts with both kernels. Random generators and
     gradients are not changed.
 
-    vectors: called with `flat` and text ids; returns the vectors (n, D) with a graph. tolerance: a relative difference.
+    Args:
+        model: The encoder.
+        tokens: Tokens of the texts from which the three are chosen.
+        vectors: Called with `flat` and text ids; returns the vectors (n, D) with a graph.
+        tolerance: Largest relative difference of vectors and gradients that counts as equal.
     """
     order = np.argsort(tokens.lengths, kind="stable")
     ids = order[[0, len(order) // 2, len(order) - 1]]  # the shortest, the median and the longest
@@ -181,8 +185,21 @@ def attend(
 ) -> tuple[Tensor, None]:
     """Compute attention within each text; called by the models of transformers.
 
-    query, key, value: (1, h, T, d). options: bounds of the texts, and other options of the model. Returns (1, T, h, d),
-    and None for the weights. Raises ValueError if the model needs an attention that is not supported.
+    Args:
+        module: The attention layer.
+        query: (1, h, T, d) queries of h heads for the T tokens of all texts.
+        key: (1, h, T, d) keys.
+        value: (1, h, T, d) values.
+        attention_mask: Not supported, so it must be None.
+        dropout: Probability of dropping an attention weight.
+        scaling: Factor of the scores; None for 1 / sqrt(d).
+        **options: Bounds of the texts, and other options of the model.
+
+    Returns:
+        (1, T, h, d), and None for the weights.
+
+    Raises:
+        ValueError: The model needs an attention that is not supported.
     """
     needed = sorted(
         name for name in options.keys() - SUPPORTED_OPTIONS if options[name] is not None and options[name] is not False

@@ -64,7 +64,8 @@ def anisotropy(vectors: Vectors) -> float | None:
     It is (||sum of units||^2 - N) / (N (N - 1)): about 0 if directions cancel, 1 if all vectors are equal. Cosines of
     the model should be read relative to this baseline. A zero vector has cosine 0. None for fewer than two texts.
 
-    vectors: (N, D), one row per distinct text.
+    Args:
+        vectors: (N, D), one row per distinct text.
     """
     units = finite_unit_rows(vectors)
     count, total = len(units), units.sum(axis=0, dtype=np.float64)

@@ -30,8 +30,10 @@ class QueryValues:
     def means(self, *, skip_without_positive: bool = False) -> Metrics:
         """Return the mean of each metric over queries; None if there are no queries.
 
-        If no query has a positive, only nDCG is defined. skip_without_positive: exclude queries without a positive
-        instead of counting them as 0.
+        If no query has a positive, only nDCG is defined.
+
+        Args:
+            skip_without_positive: Exclude queries without a positive instead of counting them as 0.
         """
         positive = self.positives > 0
         counted = positive if skip_without_positive else np.ones(len(positive), dtype=bool)
@@ -45,7 +47,8 @@ class QueryValues:
     def padded_precision(self, k: int) -> Numbers:
         """Return precision@k (Q,) divided by k as in trec_eval, even if fewer than k documents were ranked.
 
-        k: one of the evaluated cutoffs.
+        Args:
+            k: One of the evaluated cutoffs.
         """
         return np.asarray(self.values[f"precision@{k}"] * np.minimum(self.length, k) / k)
 

@@ -93,7 +93,8 @@ def sts_result(similarities: ArrayLike, task: StsTask) -> StsResult:
 def weighted_spearman(similarities: ArrayLike, scores: ArrayLike, subset: Sequence[str]) -> StsResult:
     """Compute Spearman of similarities (N,) and human scores (N,) within each subset, given by name (N,).
 
-    Raises DataError if a value is NaN, the lengths differ, or there is no pair.
+    Raises:
+        DataError: A value is NaN, the lengths differ, or there is no pair.
     """
     given, gold, names = np.asarray(similarities), np.asarray(scores), np.asarray(subset, dtype=object)
     if not len(given) == len(gold) == len(names):

@@ -67,7 +67,11 @@ class ProbeTask:
     def features(self, vectors: Vectors) -> Vectors:
         """Return the features: (N, D) vectors of texts, or (N, 2 D) |u - v| and u * v of pairs.
 
-        vectors: (U, D), row i for text i. Raises DataError if their number is wrong, or one is not finite.
+        Args:
+            vectors: (U, D), row i for text i.
+
+        Raises:
+            DataError: The number of vectors is wrong, or one is not finite.
         """
         if len(vectors) != len(self.texts):
             raise DataError(f"{self.name}: {len(vectors)} vectors for {len(self.texts)} texts; give one for each")

@@ -45,8 +45,11 @@ class SentenceMap:
 def sentence_map(vectors: Vectors) -> SentenceMap:
     """Compute the similarities of the ten sentences.
 
-    vectors: (S, D), row i for TEN_SENTENCES[i]; they need not be normalized. Raises DataError if their number is wrong,
-    or one is not finite.
+    Args:
+        vectors: (S, D), row i for TEN_SENTENCES[i]; they need not be normalized.
+
+    Raises:
+        DataError: The number of vectors is wrong, or one is not finite.
     """
     if len(vectors) != len(TEN_SENTENCES):
         raise DataError(

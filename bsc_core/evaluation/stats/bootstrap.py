@@ -54,7 +54,8 @@ class SeededInterval:
 def bootstrap_mean(values: ArrayLike, *, seed: int, n_resamples: int = RESAMPLES) -> Interval:
     """Return the mean of values (Q,) with its percentile interval; one value has no interval.
 
-    Raises DataError without values or for one that is not finite.
+    Raises:
+        DataError: There are no values, or one is not finite.
     """
     numbers = _checked(values)
     means = resample_means(numbers, n_resamples, seed) if len(numbers) > 1 else None
@@ -66,7 +67,10 @@ def bootstrap_seeds(values: ArrayLike, *, seed: int, n_resamples: int = RESAMPLE
 
     Every seed is evaluated on the same queries, so the two are crossed: value = mean + seed + query + residual. A
     resample of `both` takes Q queries, averaged over the seeds, and adds S seed effects, see `seed_effects`. With one
-    seed `both` covers queries alone. Raises DataError unless the values are a finite table.
+    seed `both` covers queries alone.
+
+    Raises:
+        DataError: The values are not a finite table.
     """
     table = seed_table(values)
     mean, per_seed = float(table.mean()), table.mean(axis=1)
@@ -201,7 +205,11 @@ def mean_interval(values: Numbers, resamples: Numbers | None, *, seed: int) -> I
 
 
 def seed_table(values: ArrayLike) -> Numbers:
-    """Return values as (S, Q), one row for each seed. Raises DataError for another shape or a value not finite."""
+    """Return values as (S, Q), one row for each seed.
+
+    Raises:
+        DataError: The values have another shape, or one is not finite.
+    """
     table = np.atleast_2d(np.asarray(values, dtype=np.float64))
     if table.ndim != 2 or not table.size:
         raise DataError(

@@ -94,7 +94,8 @@ def compare(first: ArrayLike, second: ArrayLike, *, seed: int, n_resamples: int 
 def compare_queries(first: QueryValues, second: QueryValues, metric: str, *, seed: int) -> Comparison:
     """Run `compare` on a metric by name, matching queries by id.
 
-    Raises DataError if the runs were evaluated on different queries, or lack the metric.
+    Raises:
+        DataError: The runs were evaluated on different queries, or lack the metric.
     """
     index = {query: position for position, query in enumerate(second.query)}
     if len(first.query) != len(second.query) or any(query not in index for query in first.query):

@@ -165,7 +165,14 @@ def best_and_last(curve: Points) -> BestAndLast | None:
 def step_curve(
     settings: Settings, field: str, view: CurveView = DEFAULT_VIEW, *, colors: Sequence[str] = theme.RUNS
 ) -> alt.LayerChart:
-    """Plot a field of STEP_FIELDS for each setting. colors: one per setting."""
+    """Plot a field of STEP_FIELDS for each setting.
+
+    Args:
+        settings: Setting name to the metric rows of each of its runs.
+        field: A key of STEP_FIELDS, such as the loss.
+        view: Smoothing and axes.
+        colors: One per setting.
+    """
     noun, axis, unit, unit_name = STEP_FIELDS[field]
     curves = {
         name: mean_curve([series(rows, field, unit=unit) for rows in runs], across="step")
@@ -210,7 +217,14 @@ def dimension_curve(
     split: str = "dev",
     colors: Sequence[str] = theme.RUNS,
 ) -> alt.LayerChart:
-    """Plot a metric of vectors truncated to d coordinates. settings: name to the values by d of each run."""
+    """Plot a metric of vectors truncated to d coordinates.
+
+    Args:
+        settings: Setting name to the values by d of each of its runs.
+        metric: Name of the metric.
+        split: Split on which the metric was computed, for the titles.
+        colors: One per setting.
+    """
     curves = {
         name: mean_curve(
             [[{"dimensions": one, "value": value} for one, value in values.items()] for values in runs],
@@ -225,7 +239,10 @@ def dimension_curve(
 def merge_curve(points: Sequence[Mapping[str, Any]], metric: str, alpha: float) -> alt.LayerChart:
     """Plot the dev metric and the general score of models merged with their start, with a rule at `alpha`.
 
-    points: with keys alpha, dev and general_score, which may be None.
+    Args:
+        points: One per merged model, with keys alpha, dev and general_score, which may be None.
+        metric: Name of the dev metric.
+        alpha: Weight of the trained model at which the rule is drawn, in [0, 1].
     """
     names = {f"{metric} on dev": "dev", "general score": "general_score"}
     series = {

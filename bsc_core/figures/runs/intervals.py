@@ -22,7 +22,13 @@ def intervals_figure(
 ) -> alt.LayerChart:
     """Plot settings (output of `intervals_table`) with their intervals, in order; the untrained encoder is gray.
 
-    A dashed line marks the untrained encoder. colors: one per other setting.
+    A dashed line marks the untrained encoder.
+
+    Args:
+        table: Output of `intervals_table`.
+        title: Title of the figure.
+        metric: Name of the metric, the title of the x-axis.
+        colors: One per setting other than the untrained encoder.
     """
     names = table["setting"].tolist()
     trained = [name for name in names if name != UNTRAINED]

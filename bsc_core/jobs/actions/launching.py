@@ -87,7 +87,9 @@ def default_backend() -> str:
 def enqueue(store: RunStore, runs: Iterable[Run], description: str, *, start: Start) -> None:
     """Queue created runs and start a supervisor.
 
-    Raises JobError with the description of the runs, and the advice not to launch them again.
+    Raises:
+        JobError: The queue or the supervisor failed; the message has the description of the runs and advises not to
+            launch them again.
     """
     state, suggestion = "created but not queued yet", "queues it automatically after a minute"
     try:
@@ -134,6 +136,10 @@ def ensure_supervisor(store: RunStore, *, start: Start = start_supervisor) -> No
 
 
 def unpause(store: RunStore, *, start: Start = start_supervisor) -> None:
-    """Start the waiting runs of a paused queue again. Raises JobError if the queue fails."""
+    """Start the waiting runs of a paused queue again.
+
+    Raises:
+        JobError: The queue fails.
+    """
     Queue(store.root).unpause()
     ensure_supervisor(store, start=start)

@@ -59,7 +59,12 @@ def trash(store: RunStore, run: Run) -> None:
 
 
 def restore(store: RunStore, run_id: str) -> Run:
-    """Restore a deleted run. Raises RunNotFoundError if it was removed for good, InputError if its id is in use."""
+    """Restore a deleted run.
+
+    Raises:
+        RunNotFoundError: The run was removed for good.
+        InputError: The id is in use.
+    """
     deleted = next((deleted for deleted in list_trash(store) if deleted.id == run_id), None)
     if deleted is None:
         raise RunNotFoundError(f"run {run_id} is not in the trash; it was removed for good or never deleted")

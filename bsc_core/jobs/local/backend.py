@@ -31,7 +31,11 @@ class LocalBackend:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, run: Run, environment: Mapping[str, str]) -> None:
-        """Start a worker; its output goes to the run's log file. Raises JobError if the system starts no process."""
+        """Start a worker; its output goes to the run's log file.
+
+        Raises:
+            JobError: The system starts no process.
+        """
         child = start_detached([*self._command, str(run.folder)], run.log_file, environment)
         self._children[run.id] = child
         identity = process_fields(child.pid) | {"pulse": time.monotonic()}

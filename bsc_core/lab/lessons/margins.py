@@ -33,7 +33,9 @@ def negatives(batch: LabBatch) -> NDArray[np.float64]:
 def triplet_distances(batch: LabBatch, distance: str = "cosine") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (B,) distances of each query from its document and from its negative.
 
-    distance: `cosine`, in [0, 2], or `euclidean`, of vectors of length LENGTH, in [0, 2 * LENGTH].
+    Args:
+        batch: B pairs; `negatives` chooses the negatives.
+        distance: `cosine`, in [0, 2], or `euclidean`, of vectors of length LENGTH, in [0, 2 * LENGTH].
     """
     near, far = (1 - (batch.queries * other).sum(axis=1) for other in (batch.documents, negatives(batch)))
     if distance == "euclidean":  # |q - a|^2 = 2 - 2 q . a for points of length 1

@@ -90,8 +90,9 @@ class ParaphraseResult:
 def graded_results(mu: float | None, *, held_out: bool = False) -> tuple[GradedResult, ...]:
     """Return the results of maps trained with mu * BSC + (1 - mu) * MSE, one for each seed.
 
-    mu: of MUS; 0 and 1 are the losses alone; None is untrained. held_out: evaluated on rows of other questions instead
-    of the training rows.
+    Args:
+        mu: One of MUS; 0 and 1 are the losses alone; None is untrained.
+        held_out: Evaluate on rows of other questions instead of the training rows.
     """
     return _stored_results(GradedResult, _key("grades", mu, held_out))
 
@@ -99,8 +100,9 @@ def graded_results(mu: float | None, *, held_out: bool = False) -> tuple[GradedR
 def question_results(*, matryoshka: bool | None, held_out: bool = False) -> tuple[CutResult, ...]:
     """Return the results of maps trained with BSC, one for each seed, that rank the documents with cut vectors.
 
-    matryoshka: with the sum of the losses of the first DIMENSIONS; None is untrained. held_out: the documents of other
-    questions are ranked instead of those of the training questions.
+    Args:
+        matryoshka: Whether to train with the sum of the losses of the first DIMENSIONS; None is untrained.
+        held_out: Rank the documents of other questions instead of those of the training questions.
     """
     return _stored_results(CutResult, _key("questions", matryoshka, held_out))
 
@@ -108,7 +110,9 @@ def question_results(*, matryoshka: bool | None, held_out: bool = False) -> tupl
 def class_results(mix: float | None, *, held_out: bool = False) -> tuple[ClassResult, ...]:
     """Return the results of maps trained with (1 - mix) * cross-entropy + mix * SCL, one for each seed.
 
-    mix: of MIXES; None is untrained. held_out: evaluated on rows of other premises instead of the training rows.
+    Args:
+        mix: One of MIXES; None is untrained.
+        held_out: Evaluate on rows of other premises instead of the training rows.
     """
     return _stored_results(ClassResult, _key("classes", mix, held_out))
 
@@ -116,7 +120,8 @@ def class_results(mix: float | None, *, held_out: bool = False) -> tuple[ClassRe
 def paraphrase_results(*, excluded: bool) -> ParaphraseResult:
     """Return the training of batches in which two differently worded questions have the same answer.
 
-    excluded: the right answer of the other pair is excluded from the softmax instead of counting as a negative.
+    Args:
+        excluded: Exclude the right answer of the other pair from the softmax instead of counting it as a negative.
     """
     return _stored_results(ParaphraseResult, _key("paraphrases", excluded))[0]
 

@@ -27,7 +27,14 @@ class Cosines:
     right: Tensor | None = None
 
     def tile(self, scores: Tensor, scale: float, rows: slice, columns: slice) -> Tensor:
-        """Return the cosines of a tile, (r, c). scores: (r, c) of the loss, scale times the cosines."""
+        """Return the cosines of a tile, (r, c).
+
+        Args:
+            scores: (r, c) scores of the loss.
+            scale: Factor between cosines and scores, used if there are no vectors.
+            rows: Rows of the tile.
+            columns: Columns of the tile.
+        """
         if self.left is None or self.right is None:
             return scores / scale
         return self.left[rows] @ self.right[columns].T

@@ -61,7 +61,12 @@ def l2(vectors: Tensor, detach: bool = False) -> Tensor:
 
 
 def l2_columns(vectors: Tensor, detach: bool = False) -> Tensor:
-    """Divide each column by its norm over the batch, (B, D). detach: no gradient through the norms."""
+    """Divide each column by its norm over the batch, (B, D).
+
+    Args:
+        vectors: (B, D).
+        detach: Compute no gradient through the norms.
+    """
     size = _sizes(vectors.detach(), 0)  # so that no square is infinite
     return vectors * _inverse(torch.linalg.vector_norm(vectors / size, dim=0) * size[0], vectors, detach)
 
@@ -69,7 +74,9 @@ def l2_columns(vectors: Tensor, detach: bool = False) -> Tensor:
 def range_columns(vectors: Tensor, detach: bool = False) -> Tensor:
     """Divide each column by its range, max - min, without centering, (B, D): the BSC paper's released code.
 
-    detach: no gradient through the ranges.
+    Args:
+        vectors: (B, D).
+        detach: Compute no gradient through the ranges.
     """
     return vectors * _inverse(vectors.amax(dim=0) - vectors.amin(dim=0), vectors, detach)
 
@@ -77,7 +84,9 @@ def range_columns(vectors: Tensor, detach: bool = False) -> Tensor:
 def minmax_columns(vectors: Tensor, detach: bool = False) -> Tensor:
     """Shift and scale each column to [0, 1] over the batch, (B, D): the BSC paper's text.
 
-    detach: no gradient through minima and ranges.
+    Args:
+        vectors: (B, D).
+        detach: Compute no gradient through minima and ranges.
     """
     lowest = vectors.amin(dim=0)
     scale = _inverse(vectors.amax(dim=0) - lowest, vectors, detach)

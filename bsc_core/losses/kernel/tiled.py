@@ -33,7 +33,15 @@ class _Direction:
     def __init__(
         self, rule: Rule, axis: int, paired: Tensor, shape: tuple[int, int], negatives: Negatives | None
     ) -> None:
-        """Initialize. axis: 1 if rows are the anchors, else 0. paired: (P,) scores of the diagonal."""
+        """Initialize the sums over the candidates of each anchor.
+
+        Args:
+            rule: Which cells of the scores are candidates and positives.
+            axis: 1 if rows are the anchors, else 0.
+            paired: (P,) scores of the diagonal.
+            shape: Rows and columns of the scores.
+            negatives: How candidates are treated; None: no negatives are counted.
+        """
         self.rule, self.axis, self.treatment = rule, axis, negatives or Negatives()
         self.hardness = self.treatment.hardness if axis == 1 else None
         size = shape[1 - axis]

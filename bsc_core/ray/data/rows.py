@@ -112,7 +112,9 @@ class RowSource:
 def parquet_pieces(path: str) -> list[Piece]:
     """List the row groups of a Parquet file, or of the .parquet files of a folder in the order of their names.
 
-    Raises PathError for a missing path or a folder without such files, FileFormatError for another format.
+    Raises:
+        PathError: The path is missing, or a folder without such files.
+        FileFormatError: The file is of another format.
     """
     resolved = check_path(path)
     files = sorted(resolved.glob("*.parquet")) if resolved.is_dir() else [resolved]
@@ -134,7 +136,9 @@ def parquet_pieces(path: str) -> list[Piece]:
 def row_source(config: DataConfig, pieces: Sequence[Piece], *, positives_only: bool) -> RowSource:
     """Choose the columns from the names and first rows of the first file.
 
-    Raises ColumnError if a file lacks a column, ConfigError for settings that need all rows at once.
+    Raises:
+        ColumnError: A file lacks a column.
+        ConfigError: A setting needs all rows at once.
     """
     files = list(dict.fromkeys(piece.path for piece in pieces))
     with pyarrow.parquet.ParquetFile(files[0]) as file:

@@ -61,7 +61,11 @@ class Job:
 
     @classmethod
     def read(cls, run: Run) -> Job | None:
-        """Read the job of a run; None if it has none yet. Raises JobError if the record is damaged."""
+        """Read the job of a run; None if it has none yet.
+
+        Raises:
+            JobError: The record is damaged.
+        """
         try:
             values = run.read_json(_JOB_FILE)
             return None if values is None else cls(**values)
@@ -84,7 +88,9 @@ class RayBackend:
     def start(self, run: Run, environment: Mapping[str, str]) -> None:
         """Submit a run, once; Ray starts it when and where resources are free.
 
-        Raises BackendUnavailableError while the cluster or storage does not answer, JobError if it refuses the run.
+        Raises:
+            BackendUnavailableError: The cluster or storage does not answer.
+            JobError: The cluster refuses the run.
         """
         with _job_lock(run, _START_SECONDS):
             settings = RaySettings.for_run(run)
@@ -133,7 +139,8 @@ class RayBackend:
     def send_signal(self, run: Run, number: signal.Signals) -> None:
         """End the run's job; Ray always sends SIGTERM at once and SIGKILL some seconds later.
 
-        Raises BackendUnavailableError while the cluster does not answer.
+        Raises:
+            BackendUnavailableError: The cluster does not answer.
         """
         job = Job.read(run)
         if job is not None:

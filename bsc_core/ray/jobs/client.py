@@ -40,7 +40,11 @@ class RayClient:
     """Jobs of one cluster. Calls raise BackendUnavailableError while it does not answer, JobError if it refuses."""
 
     def __init__(self, address: str) -> None:
-        """Connect to the dashboard at `address`, such as http://10.0.0.1:8265. Raises JobError if it is malformed."""
+        """Connect to the dashboard at `address`, such as http://10.0.0.1:8265.
+
+        Raises:
+            JobError: The address is malformed.
+        """
         self.address = job_address(address)
         self._client = self._call(lambda: _connect(self.address))
 

@@ -44,14 +44,19 @@ class RaySettings:
     def for_run(cls, run: Run) -> RaySettings:
         """Read the environment of the run's launcher, or of this process if that has no BSC_RAY_ADDRESS.
 
-        Raises JobError, naming the variable.
+        Raises:
+            JobError: A variable is not valid; the message names it.
         """
         launched = run.read_json(LAUNCHED) or {}
         return cls.read(launched if launched.get("BSC_RAY_ADDRESS") else {**os.environ, **launched})
 
     @classmethod
     def read(cls, variables: Mapping[str, str]) -> RaySettings:
-        """Read environment variables. Raises JobError, naming the variable that is not valid."""
+        """Read environment variables.
+
+        Raises:
+            JobError: A variable is not valid; the message names it.
+        """
         address = variables.get("BSC_RAY_ADDRESS", "").strip()
         if not address:
             raise JobError(
@@ -90,7 +95,11 @@ class RaySettings:
 
 
 def job_address(address: str) -> str:
-    """Return the address of a dashboard as a URL. Raises JobError if it is malformed."""
+    """Return the address of a dashboard as a URL.
+
+    Raises:
+        JobError: The address is malformed.
+    """
     url = address if "://" in address else f"http://{address}"
     try:
         parts = urlsplit(url)

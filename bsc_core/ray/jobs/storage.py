@@ -57,7 +57,11 @@ class Storage:
         return Storage("/".join([self.url.rstrip("/"), *names]))
 
     def put(self, source: Path, name: str) -> None:
-        """Store a file atomically. Raises FileNotFoundError if it no longer exists."""
+        """Store a file atomically.
+
+        Raises:
+            FileNotFoundError: The file no longer exists.
+        """
         if not source.is_file():
             raise FileNotFoundError(source)
         self._write_atomically(name, lambda system, target: system.put_file(str(source), target))
@@ -67,7 +71,11 @@ class Storage:
         self._write_atomically(name, lambda system, target: system.pipe_file(target, content))
 
     def get(self, name: str, target: Path) -> None:
-        """Download a file to a path, atomically. Raises FileNotFoundError."""
+        """Download a file to a path, atomically.
+
+        Raises:
+            FileNotFoundError: The storage has no such file.
+        """
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(target) as draft:
             self._call(lambda system, folder: system.get_file(f"{folder}/{name}", str(draft)))
@@ -159,7 +167,11 @@ class Downloader:
     def pull(self) -> dict[str, Any] | None:
         """Download the changes since the last pull and remove deleted files; files that exist only here stay.
 
-        Returns the stored status, or None if it did not change. Raises StorageError also for a damaged manifest.
+        Returns:
+            The stored status, or None if it did not change.
+
+        Raises:
+            StorageError: The storage does not answer, or the manifest is damaged.
         """
         manifest = self._manifest()
         files = _without_launcher_files(manifest["files"])
@@ -283,7 +295,11 @@ def pack(run: Run, storage: Storage, shared: Storage, roots: tuple[Path, ...]) -
 def unpack(storage: Storage, shared: Storage, scratch: Path) -> tuple[Run, Files]:
     """Restore what `pack` stored under a local folder, and set the config's paths to the restored files.
 
-    Returns the run and the stamps of its files, as stored. Raises JobError if the storage contains no complete run.
+    Returns:
+        The run and the stamps of its files, as stored.
+
+    Raises:
+        JobError: The storage contains no complete run.
     """
     content, manifest = storage.get_bytes(PACKAGE), storage.get_bytes(MANIFEST)
     if content is None or manifest is None:

@@ -44,8 +44,13 @@ def main(url: str, job: str) -> int:
 def perform(shared: Storage, job: str, scratch: Path, *, start: Start | None = None) -> int:
     """Unpack a job's run under `scratch`, start its worker, and upload changes until it has ended.
 
-    A run that was stopped before is not started. Returns the worker's exit status. Raises StorageError if the last
-    changes cannot be stored.
+    A run that was stopped before is not started.
+
+    Returns:
+        The worker's exit status.
+
+    Raises:
+        StorageError: The last changes cannot be stored.
     """
     storage = shared.at(job)
     run, files = unpack(storage, shared, scratch)

@@ -56,7 +56,11 @@ class NLIMetrics:
     def compare(
         self, first: Sequence[Run], second: Sequence[Run], metric: str, split: str, *, when: tuple[When, When]
     ) -> Comparison:
-        """Compare two settings, second minus first. Raises DataError for a metric that is not available."""
+        """Compare two settings, second minus first.
+
+        Raises:
+            DataError: The metric is not available.
+        """
         if split != "test" or metric not in NLI_METRICS:
             raise DataError(f"{metric!r} on {split} is not available; choose among {', '.join(NLI_METRICS)} on test")
         one, two = (_distinct(runs, when) for runs, when in zip((first, second), when, strict=True))

@@ -55,7 +55,8 @@ class PolarityMetrics:
     ) -> Comparison:
         """Compare two settings, second minus first; settings trained on the same batches are compared seed by seed.
 
-        Raises DataError for a metric that is not available.
+        Raises:
+            DataError: The metric is not available.
         """
         if split != "test" or metric not in POLARITY_METRICS:
             raise DataError(

@@ -32,11 +32,16 @@ class MetricsSource(Protocol):
     ) -> Comparison:
         """Compare two settings, each given by the runs of its seeds: the difference is second minus first.
 
-        when: which encoder of the first and of the second runs is compared.
+        Args:
+            first: Runs of the first setting.
+            second: Runs of the second setting.
+            metric: Name of the metric.
+            split: Split on which the runs are evaluated.
+            when: Which encoder of the first and of the second runs is compared.
 
         Raises:
-            DataError: the metric is not available.
-            RunError: a run lacks the data or the vectors to compute it.
+            DataError: The metric is not available.
+            RunError: A run lacks the data or the vectors to compute it.
         """
 
     def details(self, runs: Sequence[Run], when: When) -> dict[str, Any]:

@@ -52,7 +52,11 @@ def cpu_gains_from_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinf
 
 
 def resolve_precision(wanted: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> Precision:
-    """Return the precision that `auto` selects on this device. Raises ConfigError for fp16 on a CPU."""
+    """Return the precision that `auto` selects on this device.
+
+    Raises:
+        ConfigError: fp16 is requested on a CPU.
+    """
     if wanted == "fp16" and device.type == "cpu":
         raise ConfigError("training.precision is fp16, which needs a GPU, and this run is on a CPU; use auto")
     if wanted != "auto":

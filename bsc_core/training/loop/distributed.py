@@ -62,8 +62,12 @@ class Distributed:
     def assign(self, pieces: list[NDArray[np.int64]], tokens: NDArray[np.int64]) -> list[list[int]]:
         """Divide micro-batches among the processes, with nearly equal numbers of tokens.
 
-        pieces: positions of the texts in each micro-batch. tokens: (E,) tokens of each text. Returns, for each process,
-        the ascending numbers of its micro-batches.
+        Args:
+            pieces: Positions of the texts in each micro-batch.
+            tokens: (E,) number of tokens of each text.
+
+        Returns:
+            For each process, the ascending numbers of its micro-batches.
         """
         cost = np.array([int(tokens[piece].sum()) for piece in pieces])
         load = [0] * self.count
@@ -83,7 +87,12 @@ class Distributed:
         return [part for piece in pieces for part in np.array_split(piece, min(each, len(piece)))]
 
     def gather(self, local: Tensor, sizes: list[int]) -> list[Tensor]:
-        """Return the rows of every process, (size, D) each, without gradient. local: (sizes[rank], D)."""
+        """Return the rows of every process, (size, D) each, without gradient.
+
+        Args:
+            local: (sizes[rank], D) rows of this process.
+            sizes: Number of rows of each process.
+        """
         if self.count == 1:
             return [local.detach()]
         padded = local.new_zeros((max(sizes), local.shape[1]))

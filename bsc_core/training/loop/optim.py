@@ -47,7 +47,9 @@ def make_optimizer(model: HasParameters, loss: nn.Module, config: TrainingConfig
 
     where m' = m / (1 - 0.9^t), v' = v / (1 - 0.999^t) and eps = 1e-8 (Loshchilov and Hutter 2019), or with
     `bias_correction = False` m' = m, v' = v and eps = 1e-6, as in the BSC paper's code: its first steps are larger.
-    Raises ConfigError if `layer_decay` is below 1 and the encoder has no layers.
+
+    Raises:
+        ConfigError: `layer_decay` is below 1 and the encoder has no layers.
     """
     of_loss = [(name, parameter) for name, parameter in loss.named_parameters() if parameter.requires_grad]
     head = [(name, parameter) for name, parameter in of_loss if not _is_temperature(name)]
@@ -70,7 +72,10 @@ def layer_rates(names: Iterable[str], config: TrainingConfig) -> dict[str, float
     """Return the learning rate of each of an encoder's parameters.
 
     The top layer and the modules after it have `learning_rate`, each layer below has `layer_decay` times the rate of
-    the layer above, and the embeddings `layer_decay` times that of the first layer. Raises ConfigError without layers.
+    the layer above, and the embeddings `layer_decay` times that of the first layer.
+
+    Raises:
+        ConfigError: The encoder has no layers.
     """
     layers = {name: int(result[1]) for name in names if (result := LAYER.search(name))}
     if not layers and config.layer_decay < 1:

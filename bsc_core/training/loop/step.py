@@ -206,7 +206,10 @@ def batch_hardness(
 def cells_of_pairs(pairs: Ids, query: Ids, document: Ids) -> npt.NDArray[np.int64]:
     """Return the cells (row, column) of the score matrix that have the texts of one of the pairs, (n, 2).
 
-    pairs: (F, 2) text ids. query: (B,) and document: (B + K,) text ids of the batch.
+    Args:
+        pairs: (F, 2) text ids of query and document.
+        query: (B,) text ids of the queries of the batch, the rows of the matrix.
+        document: (B + K,) text ids of the documents of the batch, its columns.
     """
     present = np.isin(pairs[:, 0], query) & np.isin(pairs[:, 1], document)
     cells = [np.argwhere((query == first)[:, None] & (document == second)) for first, second in pairs[present]]
@@ -223,7 +226,11 @@ class GradientCachedEncoder:
         self.distributed = distributed or Distributed()
 
     def encode(self, ids: TextIds) -> Encoding:
-        """Encode texts. ids: (E,); a repeated text is encoded each time, with different dropout."""
+        """Encode texts.
+
+        Args:
+            ids: (E,) text ids; a repeated text is encoded each time, with different dropout.
+        """
         pieces = self.forward.micro_batches(ids, self.config.micro_tokens)
         if self.config.micro_tokens is None:
             pieces = self.distributed.split(pieces)

@@ -201,7 +201,11 @@ class Trainer:
         self.ending = self.ending or ending
 
     def __iter__(self) -> Iterator[StepReport]:
-        """Train to the end, one report per step. Raises TrainingError where the loss is not finite."""
+        """Train to the end, one report per step.
+
+        Raises:
+            TrainingError: The loss is not finite.
+        """
         config, resume = self.config, self.resume
         first = self.sampler.batches(0)
         steps_per_epoch = math.ceil(len(first) / config.gradient_accumulation_steps)

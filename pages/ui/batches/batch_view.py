@@ -65,7 +65,12 @@ class BatchView:
     pinned: PinnedPair
 
     def text(self, side: str, row: int) -> str:
-        """Return the text of a dataset row. side: query, document or negative."""
+        """Return the text of a dataset row.
+
+        Args:
+            side: `query`, `document` or `negative`.
+            row: Number of the row.
+        """
         return _text(self.dataset, side, row)
 
     @property

@@ -41,7 +41,12 @@ class PlanRequest:
     saved: Path | None = None
 
     def task_item(self, vectors_key: str, vectors: np.ndarray | None) -> PlanItem:
-        """Return the request for a background task. vectors_key: identifies the vectors of the statistics."""
+        """Return the request for a background task.
+
+        Args:
+            vectors_key: Identifies the vectors of the statistics.
+            vectors: (U, D) vectors of the texts; the task opens the file that they are mapped from, if any.
+        """
         if self.saved is None:
             config, source = self.config.model_dump(mode="json"), self.config.model_dump_json()
         else:
@@ -160,7 +165,11 @@ def _refusal(request: Path, name: str) -> InputError | None:
 
 
 def load_vectors(source: BatchSource, pairs: PairDataset) -> np.ndarray:
-    """Return the vectors of the texts, which exist once a plan is built. Raises InputError if they were deleted."""
+    """Return the vectors of the texts, which exist once a plan is built.
+
+    Raises:
+        InputError: The vectors were deleted.
+    """
     if source.vectors is not None:
         return source.vectors
     vectors = cached_vectors(source.encoder, pairs.texts)

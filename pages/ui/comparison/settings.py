@@ -128,7 +128,14 @@ def select_view(runs: list[Run]) -> ComparisonView:
 def select(label: str, names: Mapping[str, str], key: str, about: str | None = None) -> str:
     """Draw a select box stored in the URL; an unknown value in the URL is replaced by the first option.
 
-    names: option -> its display name.
+    Args:
+        label: Label of the select box.
+        names: Display name of each option.
+        key: Session key, which is also the name of the URL parameter.
+        about: Help text.
+
+    Returns:
+        The selected option.
     """
     if st.session_state.get(key) not in names:
         st.session_state.pop(key, None)
@@ -270,7 +277,11 @@ def _compare(
 
 
 def query_changes(first: Setting, second: Setting, split: str, metric: str) -> QueryDifferences:
-    """Return the queries or pairs behind a difference. Raises DataError if the settings are not comparable."""
+    """Return the queries or pairs behind a difference.
+
+    Raises:
+        DataError: The settings are not comparable.
+    """
     sides = eval_results(first, split), eval_results(second, split)
     check_same_data([*sides[0], *sides[1]])
     return query_differences(*sides, metric)

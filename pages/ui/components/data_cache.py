@@ -116,7 +116,11 @@ def dataset_of_file(train: str) -> str | None:
 
 
 def data_config(key: str) -> DataConfig:
-    """Return how a dataset is read, with its marked false negatives. Raises InputError when it does not exist."""
+    """Return how a dataset is read, with its marked false negatives.
+
+    Raises:
+        InputError: The dataset does not exist.
+    """
     choices = datasets()
     if key not in choices:
         raise InputError(f"dataset {key} does not exist; choose another in the bar at the top")
@@ -255,8 +259,13 @@ def _table(path: str, stamps: FileStamps) -> Table:
 def vectors(key: str, encoder: str, *, seed: int = 0) -> np.ndarray:
     """Return the vectors of the distinct texts of a dataset, from memory, the disk cache, or encoded now.
 
-    encoder: `bundled`, `static`, a folder, a Hub id, or `run:<id>` for the model that a run saved. Returns (U, D)
-    float32, aligned with `dataset_splits(key).texts`.
+    Args:
+        key: Key of the dataset.
+        encoder: `bundled`, `static`, a folder, a Hub id, or `run:<id>` for the model that a run saved.
+        seed: Seed of the splits.
+
+    Returns:
+        (U, D) float32, aligned with `dataset_splits(key).texts`.
     """
     data, config = dataset_splits(key, seed=seed), encoder_config(encoder)
     return shared_value("vectors", vectors_key(config, data.texts.digest), lambda: _encode(config, data))

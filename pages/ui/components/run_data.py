@@ -49,7 +49,11 @@ class Model:
         return f"{self.key} {data_cache.file_stamps(self.run.folder / f'embeddings_{self.part}.npy')}"
 
     def vectors(self) -> np.ndarray:
-        """Return the (U, D) float32 vectors, mapped from disk. Raises RunError when the run has none yet."""
+        """Return the (U, D) float32 vectors, mapped from disk.
+
+        Raises:
+            RunError: The run has no vectors yet.
+        """
         array = self.run.embeddings(self.part)
         if array is None:
             raise RunError(f"run {self.run.id} has no vectors from {PARTS[self.part]} yet; wait until it is evaluated")
@@ -150,7 +154,11 @@ def runs_on_same_texts(run: Run) -> list[Run]:
 
 
 def load_splits(run: Run) -> DatasetSplits:
-    """Return the rows of the run with its marked false negatives. Raises RunError if the data files have changed."""
+    """Return the rows of the run with its marked false negatives.
+
+    Raises:
+        RunError: The data files have changed.
+    """
 
     data = data_cache.load_splits(run.data_config(run.config().data))
     known = run.read_json(TEXTS)

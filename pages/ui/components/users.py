@@ -80,7 +80,11 @@ def record(action: str, subject: str = "", **details: Any) -> None:
 
 
 def check_source(source: str) -> None:
-    """Check that the user may read a path or a dataset of the Hub. Raises InputError."""
+    """Check that the user may read a path or a dataset of the Hub.
+
+    Raises:
+        InputError: The user may not read it.
+    """
     user, name = current_user(), source.strip()
     if user.is_owner or (user.may_launch and is_hub_id(name) and is_hub_name(name.removeprefix(HUB))):
         return
@@ -88,7 +92,11 @@ def check_source(source: str) -> None:
 
 
 def check_encoder(name: str) -> None:
-    """Check that the user may load an encoder: a built-in one, that of a run, or from the Hub. Raises InputError."""
+    """Check that the user may load an encoder: a built-in one, that of a run, or from the Hub.
+
+    Raises:
+        InputError: The user may not load it.
+    """
     user, run_id = current_user(), parent_run_id(name)
     if user.is_owner or name in BUILT_IN_ENCODERS:
         return
@@ -110,7 +118,11 @@ def is_hub_name(name: str) -> bool:
 
 
 def check_encoders(config: BaseModel) -> None:
-    """Check all encoders of a config or of a section. Raises InputError."""
+    """Check all encoders of a config or of a section.
+
+    Raises:
+        InputError: The user may not load one of them.
+    """
     for name, value in config:
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, BaseModel):
@@ -122,12 +134,15 @@ def check_encoders(config: BaseModel) -> None:
 
 
 def admit_launch(run_id: str, number: int, threads: int | None) -> None:
-    """Check the user's quota and write the launch to the audit log. Raises InputError.
+    """Check the user's quota and write the launch to the audit log.
 
     Args:
         run_id: Id of the run or group.
         number: Number of runs.
         threads: Threads of a run; None: all of the machine.
+
+    Raises:
+        InputError: The user may not launch runs, or a limit is exceeded; the message names it.
     """
     if is_shared():
         check_quota(RunStore(), current_user(), number, threads=threads or os.cpu_count() or 1)
@@ -135,7 +150,11 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> None:
 
 
 def check_upload(size: int) -> None:
-    """Check the user's quota before a file of `size` bytes is stored. Raises InputError."""
+    """Check the user's quota before a file of `size` bytes is stored.
+
+    Raises:
+        InputError: The user may not upload files, or the file exceeds the quota.
+    """
     user = current_user()
     if not user.may_launch:
         raise InputError("students cannot upload files; ask the owner of this app for the role of a member")
@@ -149,7 +168,11 @@ def check_upload(size: int) -> None:
 
 
 def set_dataset_owner(folder: Path) -> None:
-    """Store the user as the owner of a new dataset. Raises InputError if it belongs to another user."""
+    """Store the user as the owner of a new dataset.
+
+    Raises:
+        InputError: The dataset belongs to another user.
+    """
     user, access = current_user(), dataset_access(folder)
     if user.is_owner or access.owner == user.name:
         return

@@ -89,7 +89,12 @@ def fitting(data: DataConfig, rows: DatasetSplits) -> str | None:
 def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: str = "bundled") -> None:
     """Draw the settings of a generator, its button and the result.
 
-    kind: a key of FORMS. values: settings for DataConfig. label: name of the source dataset.
+    Args:
+        kind: A key of FORMS.
+        values: Settings for DataConfig.
+        label: Name of the source dataset.
+        key: Prefix of the session keys.
+        encoder: Default encoder of the generator.
     """
     generator, section = FORMS[kind], f"data.{kind}"
     st.markdown(f"**{generator.title}**", help=help_text(section))

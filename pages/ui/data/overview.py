@@ -29,7 +29,12 @@ EXPORT_PREVIEW = 5
 
 
 def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
-    """Draw four cards: source, columns, audit and shape. findings: of the rows as read."""
+    """Draw four cards: source, columns, audit and shape.
+
+    Args:
+        data: The dataset.
+        findings: Audit findings of the rows as read, before the filters.
+    """
     rejected = sum(len(report.rejected) for report in data.reports)
     counts = Counter(finding.severity for finding in findings if not is_filtered(data, finding))
     counted = [formatting.plural(counts[name], noun) for name, noun in SEVERITIES.items() if counts[name]]
@@ -136,7 +141,13 @@ def finding_text(finding: AuditFinding, *, filtered: bool = False) -> None:
 
 
 def finding_rows(rows: DatasetSplits, finding: AuditFinding, number: int) -> None:
-    """Draw the rows of a finding in an expander. rows: as read, which the finding's row numbers refer to."""
+    """Draw the rows of a finding in an expander.
+
+    Args:
+        rows: The rows as read, which the finding's row numbers refer to.
+        finding: The finding; without rows, nothing is drawn.
+        number: Number of the finding on the page, for the session keys.
+    """
     if not len(finding.rows):
         return
     label = f"{formatting.plural(len(finding.rows), 'row')} of {finding.split}"

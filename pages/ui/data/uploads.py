@@ -22,7 +22,10 @@ COMPRESSION = {".gz": 4, ".parquet": 4}  # bytes in memory per byte of the file
 def save_file(name: str, content: bytes) -> Path:
     """Save an uploaded file in its folder, named after the file and its content, and return its path.
 
-    The same file uploaded twice has one path. Raises FileFormatError when it is empty.
+    The same file uploaded twice has one path.
+
+    Raises:
+        FileFormatError: The file is empty.
     """
     if not content:
         raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
@@ -47,7 +50,9 @@ def _user_part() -> str:
 def check_source(source: str) -> str:
     """Return a Hub id, or the path of a file or folder after checking that it is readable and not too large.
 
-    Raises PathError or InputError.
+    Raises:
+        PathError: The path is missing or may not be read.
+        InputError: The user may not read it, or it has too many rows for a page.
     """
     source = source.strip()
     users.check_source(source)
@@ -79,7 +84,12 @@ def _existing_path(source: str) -> Path:
 
 
 def folder_for(path: Path | str, *others: str) -> Path:
-    """Return the folder of a dataset whose files are elsewhere; others: what else identifies it."""
+    """Return the folder of a dataset whose files are elsewhere.
+
+    Args:
+        path: File, folder or Hub id of the training pairs.
+        *others: What else identifies the dataset, such as its settings.
+    """
     digest = hashlib.sha256(("\n".join([str(path), *others]) + _user_part()).encode()).hexdigest()[:6]
     return data_cache.run_store().uploads_folder / f"{_stem(str(path).rstrip('/').rpartition('/')[2])}-{digest}"
 
@@ -89,7 +99,11 @@ def _stem(name: str) -> str:
 
 
 def validate(values: dict[str, Any]) -> DataConfig:
-    """Return the settings as a config. Raises ConfigError when they are invalid."""
+    """Return the settings as a config.
+
+    Raises:
+        ConfigError: The settings are invalid.
+    """
     try:
         config = DataConfig.model_validate(values)
     except ValidationError as error:

@@ -61,7 +61,11 @@ def _update(**changes: Any) -> None:
 
 
 def select_batch(context: page_layout.Context) -> LabBatch:
-    """Draw the batch selection and return the batch. Raises InputError when the source has no valid batch."""
+    """Draw the batch selection and return the batch.
+
+    Raises:
+        InputError: The source has no valid batch.
+    """
     source_cell, settings_cell = display.columns(2, min_width=330)
     source = source_cell.segmented_control(
         "Batch", list(SOURCES), format_func=SOURCES.get, default=link().source, required=True, key=_key("source")

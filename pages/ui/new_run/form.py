@@ -190,7 +190,11 @@ def is_active(section: str, field: str) -> bool:
 
 
 def read_config(context: page_layout.Context) -> RunConfig:
-    """Build the config of the form; for a sweep, that of its first run. Raises ConfigError."""
+    """Build the config of the form; for a sweep, that of its first run.
+
+    Raises:
+        ConfigError: A setting is invalid.
+    """
     values = read_values()
     data = data_cache.data_config(context.dataset_key).model_dump() | values.pop("data")
     name = st.session_state.get(f"{PAGE}.name", "")

@@ -39,7 +39,11 @@ def check(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits) -> 
 
 
 def run_configs(config: RunConfig, sweep: SweepConfig | None) -> list[RunConfig]:
-    """Return the configs of all runs, one per cell and seed. Raises ConfigError that names the cell."""
+    """Return the configs of all runs, one per cell and seed.
+
+    Raises:
+        ConfigError: A setting is invalid; the message names the cell.
+    """
     return sweep_configs(config.model_dump(mode="json"), sweep, source=sweep_form.SOURCE)
 
 

@@ -37,7 +37,12 @@ def changed() -> dict[str, str] | None:
 
 
 def read(given: dict[str, str], values: config_form.Values) -> None:
-    """Send the settings of a link to the form; an invalid one is reported and not used. values: those of the preset."""
+    """Send the settings of a link to the form; an invalid one is reported and not used.
+
+    Args:
+        given: Parameters of the link.
+        values: Values of the preset, which the link changes.
+    """
     st.session_state[f"{PAGE}.name"] = given.get(NAME, "")
     st.session_state[LINKED_SWEEP] = _sweep(given)
     sent: config_form.Values = {}

@@ -41,7 +41,10 @@ def load_preflight(config: RunConfig) -> Preflight | None:
 def draw(config: RunConfig, runs: int, time_factor: float) -> None:
     """Draw the result of the preflight, its progress, or the button that starts it.
 
-    time_factor: how many times as long all runs take as the first, which has this config.
+    Args:
+        config: Config of the first run.
+        runs: Number of runs to launch.
+        time_factor: How many times as long all runs take as the first.
     """
     folder = preflight_folder(config)
     is_running = st.session_state.get(STATE) == str(folder)

@@ -13,7 +13,11 @@ RETENTION = "7 days"
 
 
 def delete(run: Run) -> None:
-    """Move a run to the trash. Raises InputError while the run is active."""
+    """Move a run to the trash.
+
+    Raises:
+        InputError: The run is active.
+    """
     jobs.trash(data_cache.run_store(), run)
     st.session_state[LAST_DELETED] = run.id
     page_layout.switch_page("runs", run=page_layout.NO_RUN)

@@ -56,9 +56,12 @@ _MAP = mount("bsc_lab_text_map", "map", *(HERE / name for name in _MAP_SCRIPTS))
 def matrix_canvas(data: dict[str, Any], *, key: str, on_pin: Callable[[], None]) -> None:
     """Draw the matrix of a large batch on a canvas: one image that is zoomed and pinned without a rerun.
 
-    data: see `bsc_core.figures.batches.similarity.canvas_data`, with `pinned` [row, column] and `label`.
-
     A click, or Enter on the cell selected with the arrow keys, sets `st.session_state[key]["cell"]` to [row, column].
+
+    Args:
+        data: Output of `bsc_core.figures.batches.similarity.canvas_data`, with `pinned` [row, column] and `label`.
+        key: Session key of the component.
+        on_pin: Called when a cell is pinned.
     """
     _MATRIX(data=data, key=key, on_cell_change=on_pin)
 
@@ -68,10 +71,15 @@ def map_canvas(
 ) -> np.ndarray | None:
     """Draw maps on a canvas, with texts as pixels that are moved, zoomed and selected without a rerun.
 
-    Returns the indices, 0 to N - 1, of newly selected texts; None when nothing was selected.
+    Args:
+        picture: Output of `figures.evaluation.maps.map_picture`.
+        texts: Table whose column `text` is shown in the tooltip.
+        key: Session key of the component.
+        label: Description of the maps for screen readers.
+        moving: Draw one map whose points move from the first to the last frame, instead of all maps side by side.
 
-    picture: see `figures.evaluation.maps.map_picture`. texts: shown in the tooltip, in column `text`. moving: one map
-    whose points move from the first to the last frame, instead of all maps side by side.
+    Returns:
+        The indices, 0 to N - 1, of newly selected texts; None when nothing was selected.
     """
     start = len(picture["names"]) - 1 if moving else 0
     data = {**picture, "texts": texts, "label": label, "moving": moving, "start": start}
