@@ -146,7 +146,10 @@ def _add_evaluation(commands: Any) -> None:
         help="with one run: only this share of the trained weights, 0 and 1",
     )
     command.add_argument(
-        "--tolerance", type=_share, default=0.005, help="decrease of the general score that the suggested alpha may have (default: 0.005)"
+        "--tolerance",
+        type=_share,
+        default=0.005,
+        help="decrease of the general score that the suggested alpha may have (default: 0.005)",
     )
     command.add_argument(
         "--last-checkpoints", type=_at_least_one, metavar="K", help="average the last K checkpoints of one run"
