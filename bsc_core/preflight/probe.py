@@ -24,7 +24,7 @@ from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.forward import autocast
 from bsc_core.files import folder_bytes
 from bsc_core.pipeline import guide_vectors, init_loss, load_model, load_training_data, validate
-from bsc_core.preflight import Preflight, Say
+from bsc_core.preflight.report import Preflight, Say
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
 from bsc_core.training.checkpoint import save_checkpoint

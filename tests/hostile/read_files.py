@@ -32,12 +32,13 @@ def peak_bytes() -> int:
 
 def main() -> None:
     start = peak_bytes()
-    results = {}
-    for path in map(str, sorted(Path(sys.argv[1]).iterdir())):
+    results, seconds = {}, {}
+    for path in sorted(Path(sys.argv[1]).iterdir()):
         before = time.process_time()
-        results[Path(path).name] = [outcome(path, in_chunks=in_chunks) for in_chunks in (False, True)]
-        sys.stderr.write(f"{path}: {peak_bytes() - start:,} bytes, {time.process_time() - before:.1f} s\n")
-    sys.stdout.write(json.dumps({"outcomes": results, "bytes": peak_bytes() - start}))
+        results[path.name] = [outcome(str(path), in_chunks=in_chunks) for in_chunks in (False, True)]
+        seconds[path.name] = time.process_time() - before
+        sys.stderr.write(f"{path}: {peak_bytes() - start:,} bytes\n")
+    sys.stdout.write(json.dumps({"outcomes": results, "bytes": peak_bytes() - start, "seconds": seconds}))
 
 
 if __name__ == "__main__":

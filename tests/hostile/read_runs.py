@@ -43,13 +43,14 @@ def outcome(read: Callable[[Run], object], run: Run) -> str:
 def main() -> None:
     root = Path(sys.argv[1])
     start = peak_bytes()
-    listed, results = {run.id for run in RunStore(root).list()}, {}
+    listed, results, seconds = {run.id for run in RunStore(root).list()}, {}, {}
     for path in sorted(root.iterdir()):
         before, run = time.process_time(), Run(path)
         results[path.name] = {"listed": str(path.name in listed)}
         results[path.name] |= {name: outcome(read, run) for name, read in READERS.items()}
-        sys.stderr.write(f"{path}: {peak_bytes() - start:,} bytes, {time.process_time() - before:.1f} s\n")
-    sys.stdout.write(json.dumps({"outcomes": results, "bytes": peak_bytes() - start}))
+        seconds[path.name] = time.process_time() - before
+        sys.stderr.write(f"{path}: {peak_bytes() - start:,} bytes\n")
+    sys.stdout.write(json.dumps({"outcomes": results, "bytes": peak_bytes() - start, "seconds": seconds}))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.hostile.test_files import MAX_BYTES
+from tests.hostile.test_files import MAX_BYTES, MAX_SECONDS
 from tests.hostile.test_models import EXECUTED, RunsCode
 
 ROOT = Path(__file__).parents[2]
@@ -229,6 +229,7 @@ def test_a_tampered_run_has_its_stated_outcome(report: dict[str, Any], name: str
         assert "\n" not in outcome
 
 
-def test_no_run_needs_a_gibibyte_or_executes_code(report: dict[str, Any]) -> None:
+def test_no_run_needs_a_gibibyte_or_ten_seconds_or_executes_code(report: dict[str, Any]) -> None:
     assert report["bytes"] < MAX_BYTES, report["log"]
+    assert max(report["seconds"].values()) < MAX_SECONDS, report["seconds"]
     assert report["executed"] == []
