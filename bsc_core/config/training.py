@@ -70,8 +70,8 @@ class TrainingConfig(Section):
     early_stopping_patience: int | None = Field(None, ge=1)
     """Number of epochs without improvement of the dev metric after which training stops; none: off."""
     early_stopping_general_loss: float | None = Field(None, gt=0, le=1, title="Tolerated decrease of the general score")
-    """Maximum decrease (absolute) of the general score since before training. If it decreases more, training stops, and the
-    model of that epoch is not saved, unless it is the first epoch; none: off. Needs evaluation.general."""
+    """Maximum decrease (absolute) of the general score since before training. If it decreases more, training stops,
+    and the model of that epoch is not saved, unless it is the first epoch; none: off. Needs evaluation.general."""
     merge_with_start: float | None = Field(None, gt=0, le=1, title="Merge with the start")
     """Weight alpha of the trained weights in the model that is evaluated and saved: (1 - alpha) * start + alpha *
     trained, where start are the weights before training (WiSE-FT, Wortsman et al. 2021). 1 or none: the trained model.
