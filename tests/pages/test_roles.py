@@ -166,7 +166,9 @@ def test_only_the_owner_opens_paths(
         uploads.check_source(path)
 
 
-@pytest.mark.parametrize("name", ["/etc", "./model", "../model", "~/model", "tests/data", "C:\\model", "a/../../b"])
+@pytest.mark.parametrize(
+    "name", ["/etc", "./model", "../model", "~/model", "tests/data", "C:\\model", "a/../../b", "x?/../model", "x?y"]
+)
 def test_only_the_owner_loads_models_from_folders(
     sign_in: SignIn, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

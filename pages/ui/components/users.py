@@ -82,7 +82,9 @@ def record(action: str, subject: str = "", **details: Any) -> None:
 def check_source(source: str) -> None:
     """Check that the user may read a path or a dataset of the Hub. Raises InputError."""
     user, name = current_user(), source.strip()
-    if user.is_owner or (user.may_launch and is_hub_id(name) and is_hub_name(name.removeprefix(HUB))):
+    if user.is_owner:
+        return
+    if user.may_launch and is_hub_id(name) and is_hub_name(name.removeprefix(HUB).partition("?")[0]):
         return
     raise InputError("only the owner of this app may read files of the server by path; upload the file instead")
 
@@ -105,7 +107,7 @@ def check_encoder(name: str) -> None:
 
 def is_hub_name(name: str) -> bool:
     """Whether a name has the form of a Hub id, such as `owner/name`, and is not a local folder or file."""
-    parts = name.partition("?")[0].split("/")
+    parts = name.split("/")
     return all(HUB_NAME_PART.fullmatch(part) for part in parts) and not Path(parts[0]).exists()
 
 
