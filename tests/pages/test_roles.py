@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
 from bsc_core.errors import InputError
+from bsc_core.files import atomic_write
 from bsc_core.runs import Run, RunStore
 from bsc_core.users import (
     ACCESS,
@@ -36,6 +37,7 @@ ADA = User(name="ada", role="owner")
 BEN = User(name="ben", role="member")
 EVA = User(name="eva", role="member")
 STUDENT = User(name="class", role="student")
+DECISIONS = "query\tdocument\tdecision\n"
 PAIRS = "query\tdocument\nhow to bake\tuse an oven\nhow to swim\tmove your arms\n" * 3
 
 SignIn = Callable[[User], None]
@@ -218,10 +220,10 @@ def test_no_setting_names_a_run_that_is_not_shared(sign_in: SignIn, finished: Ru
 
 
 def test_decisions_about_another_users_run_do_not_change_its_file(
-    sign_in: SignIn, finished: Run, tmp_path: Path
+    sign_in: SignIn, runs: RunStore, finished: Run
 ) -> None:
-    marked = tmp_path / "decisions.tsv"
-    marked.write_text("query\tdocument\tdecision\n")
+    marked = runs.false_negatives_file("eva/sample")
+    atomic_write(marked, DECISIONS)
     config = finished.config()
     values = config.model_copy(update={"data": config.data.model_copy(update={"false_negatives": str(marked)})})
     finished.write_json("config", values.model_dump(mode="json"))
@@ -229,6 +231,43 @@ def test_decisions_about_another_users_run_do_not_change_its_file(
     for user, expected in ((EVA, marked), (BEN, None)):
         sign_in(user)
         assert source._false_negatives_file(finished, "sample") == expected
+    own(finished, BEN)  # a run on a dataset of eva
+    assert source._false_negatives_file(finished, "sample") is None
+
+
+def test_a_file_with_the_folder_name_of_another_users_upload_is_refused(
+    sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "_user_part", str)  # the users' files then have the same name, as with a collision
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    assert uploads.save_file("pairs.tsv", PAIRS.encode()) == path
+    sign_in(BEN)
+    with pytest.raises(InputError, match="belongs to another user"):
+        uploads.save_file("pairs.tsv", PAIRS.encode())
+
+
+def test_a_shared_run_gives_no_access_to_the_files_of_its_dataset(
+    sign_in: SignIn, runs: RunStore, finished: Run
+) -> None:
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    marked = runs.false_negatives_file(path.parent.name)
+    atomic_write(marked, DECISIONS)
+    data = uploads.validate({"train": str(path), "false_negatives": str(marked)})
+    assert uploads.register(path.parent, "pairs", data) == path.parent.name
+    own(finished, EVA, "ben")
+    sign_in(BEN)
+    with pytest.raises(InputError, match=r"pairs\.tsv is not shared with you"):
+        uploads.register(uploads.folder_for(path), "copy", data)
+    write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
+    key = uploads.register(uploads.folder_for(path), "copy", data)
+    copy = data_cache.false_negatives_file(key)
+    assert copy != marked
+    assert copy.read_text() == DECISIONS
+    for other in ("/etc/passwd", str(path.parent / ".." / "x" / "pairs.tsv"), str(runs.root / "users.toml")):
+        with pytest.raises(InputError, match="is not shared with you"):
+            uploads.register(uploads.folder_for(other), "other", uploads.validate({"train": other}))
 
 
 def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: RunStore) -> None:
@@ -248,7 +287,7 @@ def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: Ru
     with pytest.raises(InputError, match="only the owner of this dataset"):
         uploads.save_filters(keys["ben"], ("short",))
     with pytest.raises(InputError, match="belongs to another user"):
-        uploads.register(folder, "mine now", uploads.validate({"train": "x"}))
+        uploads.register(folder, "mine now", uploads.validate({"train": str(folder / "pairs.tsv")}))
     sign_in(ADA)
     assert set(keys.values()) <= set(data_cache.datasets())
     assert actions(runs) == ["upload", "upload"]
