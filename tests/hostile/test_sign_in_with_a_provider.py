@@ -80,6 +80,7 @@ def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
     [
         {"email": "eva@example.org"},
         {"email": "ada@example.org", "email_verified": False},
+        {"email": "ada@example.org", "email_verified": "false"},
         {"email": "ada@example.org.evil.example"},
         {"email": ""},
         {"name": "ada"},
