@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from bsc_core.users import (
     dataset_access,
     run_access,
     share_run,
+    write_audit,
     write_dataset_access,
 )
 from pages.ui.batches import source
@@ -147,6 +149,39 @@ def test_a_launched_run_belongs_to_its_user_and_counts_against_the_quota(sign_in
     assert data_cache.run_store().list() == []
     app = open_page("runs")
     assert run.id not in page_text(app)
+
+
+def test_launches_at_the_same_time_do_not_exceed_the_quota(sign_in: SignIn, runs: RunStore, trained: Run) -> None:
+    sign_in(BEN.model_copy(update={"quota": Quota(active_runs=1)}))
+    barrier, refused = threading.Barrier(4), []
+
+    def launch(number: int) -> None:
+        barrier.wait()
+        try:
+            with users.admit_launch(f"run-{number}", 1, 1):
+                jobs.launch(data_cache.run_store(), trained.config(), f"run-{number}", start=lambda store: None)
+        except InputError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=launch, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(queued_configs(runs)) == 1
+    assert len(refused) == 3
+
+
+def test_a_run_is_shared_with_users_of_the_list_only(sign_in: SignIn, runs: RunStore, finished: Run) -> None:
+    own(finished, EVA)
+    sign_in(EVA)
+    app = open_page("runs", run=finished.id)
+    [share] = app.multiselect
+    share._value = ["ben", "\x9b31m", "ada"]  # as a client other than a browser can send
+    share.run()
+    assert run_access(finished).shared_with == ("ben",)
+    write_audit(runs.root, "ben", "upload", "\x9b31m\u202e")
+    assert (runs.root / AUDIT_FILE).read_bytes().isascii()
 
 
 def test_the_command_line_gives_no_run_an_owner(runs: RunStore, finished: Run) -> None:

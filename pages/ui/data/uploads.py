@@ -32,13 +32,14 @@ def save_file(name: str, content: bytes) -> Path:
     digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:6]
     folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{digest}"
     path = folder / safe
-    is_new = not path.exists()
-    if is_new:
-        users.check_upload(len(content))
-    users.set_dataset_owner(folder)  # also of an existing file: other content can have the same name of the folder
-    if is_new:
-        atomic_write(path, content)
-        users.record("upload", folder.name, file=safe, bytes=len(content))
+    with users.quota_lock:
+        is_new = not path.exists()
+        if is_new:
+            users.check_upload(len(content))
+        users.set_dataset_owner(folder)  # also of an existing file: other content can have the same name of the folder
+        if is_new:
+            atomic_write(path, content)
+            users.record("upload", folder.name, file=safe, bytes=len(content))
     return path
 
 
