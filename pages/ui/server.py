@@ -49,6 +49,7 @@ from bsc_core.users import (
     SHARED,
     USER_HEADER,
     User,
+    key_hash,
     read_users,
     user_with_email,
     user_with_key,
@@ -126,7 +127,7 @@ class SessionLimit:
     """ASGI middleware that limits the number of open pages; further ones get a message.
 
     A page counts from its request until its websocket closes. A page that was sent can always open its websocket, and
-    reopen it after an interruption, so open pages continue to work.
+    reopen it after an interruption, so open pages continue to work; all websockets are at most twice as many.
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
@@ -148,7 +149,8 @@ class SessionLimit:
         return await self.app(scope, receive, send)
 
     async def _serve_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._is_full() and not self._opening and not _is_reconnecting(scope):
+        may_reconnect = _is_reconnecting(scope) and self._open < 2 * self.sessions  # a client can name any session
+        if self._is_full() and not self._opening and not may_reconnect:
             reason = "The server is full."
             return await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": reason})
         if self._opening:
@@ -279,6 +281,7 @@ class SignIn:
         self.app = app
         self.root = root
         self._last_refusal = 0.0
+        self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -291,12 +294,16 @@ class SignIn:
             return await response(scope, receive, send)
         if path in OPEN_PATHS:
             return await self.app(scope, receive, send)
-        user, email = self._user(HTTPConnection(scope).cookies)
+        cookies = HTTPConnection(scope).cookies
+        user, email = self._user(cookies)
         if user is None or (path.startswith(UPLOAD_PATH) and not user.may_launch):
             if scope["type"] == "websocket":
                 return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "Sign in first."})
             response = PlainTextResponse("Students cannot upload files.", 403) if user else self._page(scope, email)
             return await response(scope, receive, send)
+        if email and (digest := key_hash(cookies[USER_COOKIE_NAME])) not in self._confirmed:
+            self._confirmed.add(digest)
+            write_audit(self.root, user.name, "sign in")
         if path == METRICS_PATH and not user.is_owner:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
