@@ -105,6 +105,8 @@ def check_folder(folder: Path) -> None:
         raise ModelError(f"{adapter}: adapters of another model are not loaded; merge the adapter and save the model")
     for path in folder.rglob("sentence_*_config.json"):
         _check_arguments(path)
+    for path in folder.rglob("config.json"):
+        _check_kernels(path)
     for module in _modules(folder):
         kind = str(module.get("type", "")) if isinstance(module, dict) else ""
         if not kind.startswith("sentence_transformers."):
@@ -146,6 +148,17 @@ def _check_arguments(path: Path) -> None:
         named += [f"{section}.{name}" for name in sorted(names)]
     if named:
         raise ModelError(f"{path}: {named[0]} may name files or code outside of the model's folder; remove it")
+
+
+def _check_kernels(path: Path) -> None:
+    """Check that a config, or a part of it, names no attention or other kernel of the Hub, which is code."""
+    parts = [_json_of(path)]
+    while parts:
+        part = parts.pop()
+        for name, value in part.items() if isinstance(part, dict) else ():
+            if name.endswith("_implementation") and "/" in str(value):
+                raise ModelError(f"{path}: {name} is {str(value)[:40]}, code from outside the library; remove it")
+            parts.append(value)
 
 
 def _check_sizes(part: Path) -> None:

@@ -128,6 +128,11 @@ CASES: dict[str, tuple[Change, str]] = {
     "tokenizer elsewhere": (foreign_tokenizer, "tokenizer_name_or_path may name files or code"),
     "arguments list": (write("sentence_bert_config.json", '{"model_args": [1]}'), "model_args may name files or code"),
     "settings list": (write("sentence_bert_config.json", "[]"), "not a JSON object"),
+    "kernel of the hub": (edit_json("config.json", attn_implementation="evil/kernel"), "code from outside the library"),
+    "kernel of a part": (
+        edit_json("config.json", text_config={"_attn_implementation": "evil/kernel"}),
+        "code from outside the library",
+    ),
     "million labels": (edit_json("config.json", num_labels=10**6), "num_labels is 1000000"),
     "no model": (remove("modules.json", "config.json"), "not a model folder"),
 }
