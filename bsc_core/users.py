@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from bsc_core.config import RunConfig
 from bsc_core.config.messages import first_problem
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write, folder_bytes, read_regular
+from bsc_core.files import as_json, atomic_write, folder_bytes, read_regular, to_jsonable
 from bsc_core.runs import Run, RunStore
 
 USERS_FILE = "users.toml"
@@ -202,7 +202,8 @@ def write_audit(root: Path, user: str, action: str, subject: str = "", **details
     event = {"time": round(time.time(), 3), "user": user, "action": action, "subject": subject, **details}
     handle = os.open(root / AUDIT_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        os.write(handle, as_json(event) + b"\n")  # one write, so that lines of several processes do not mix
+        line = json.dumps(to_jsonable(event), allow_nan=False)  # ASCII: a terminal shows no control character of a name
+        os.write(handle, f"{line}\n".encode())  # one write, so that lines of several processes do not mix
     finally:
         os.close(handle)
 

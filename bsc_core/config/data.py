@@ -241,6 +241,11 @@ class DataConfig(Section):
     label_max: float = Field(1.0, title="Maximum label")
     """Label in the file that is mapped to 1, such as 5 for STSb."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Paths and Hub ids of the rows and of the corpus."""
+        return tuple(path for path in (self.train, self.dev, self.test, self.corpus, *self.mix) if path)
+
     @model_validator(mode="after")
     def _ordered_labels(self) -> DataConfig:
         if self.label_max <= self.label_min:

@@ -30,8 +30,14 @@ print(model.similarity(vectors, vectors))"""
 LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "num_hidden_groups")
 DIMENSIONS = (
     *("vocab_size", "hidden_size", "intermediate_size", "embedding_size", "type_vocab_size", "num_attention_heads"),
-    *("dim", "hidden_dim", "n_heads", "d_model", "d_ff"),
+    *("dim", "hidden_dim", "n_heads", "d_model", "d_ff", "num_labels"),
 )
+ARGUMENTS = ("model_args", "model_kwargs", "config_args", "config_kwargs", "tokenizer_args", "processor_kwargs")
+HARMLESS = (  # arguments that name no file, device or package
+    *("torch_dtype", "dtype", "add_pooling_layer", "model_max_length", "padding_side", "truncation_side"),
+    *("do_lower_case", "add_prefix_space", "use_fast"),
+)
+ADAPTER = "adapter_config.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -84,8 +90,8 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
 def check_folder(folder: Path) -> None:
     """Raise ModelError, naming the file, if a folder is not a model that is safe to load.
 
-    That is: no model files, only pickled weights, modules from outside the library, a damaged tokenizer file, or sizes
-    in the config that the weights do not have.
+    That is: no model files, only pickled weights, modules from outside the library, a damaged tokenizer file, sizes in
+    the config that the weights do not have, an adapter of another model, or arguments that may name other files.
     """
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
@@ -95,6 +101,12 @@ def check_folder(folder: Path) -> None:
                 raise ModelError(
                     f"{path}: pickled weights can run code, so they are not loaded; save them as safetensors"
                 )
+    if adapter := next(folder.rglob(ADAPTER), None):
+        raise ModelError(f"{adapter}: adapters of another model are not loaded; merge the adapter and save the model")
+    for path in folder.rglob("sentence_*_config.json"):
+        _check_arguments(path)
+    for path in folder.rglob("config.json"):
+        _check_kernels(path)
     for module in _modules(folder):
         kind = str(module.get("type", "")) if isinstance(module, dict) else ""
         if not kind.startswith("sentence_transformers."):
@@ -122,6 +134,31 @@ def _check_tokenizer_file(path: Path, *, is_needed: bool) -> None:
         _json_of(path)
     elif is_needed:
         raise ModelError(f"{path.parent}: the tokenizer {path.name} is missing; save the encoder again with it")
+
+
+def _check_arguments(path: Path) -> None:
+    """Check that the settings of a transformer module name no file, device or package outside of the model's folder."""
+    settings = _json_of(path)
+    if not isinstance(settings, dict):
+        raise ModelError(f"{path}: not a JSON object; save the encoder again")
+    named = [name for name in ("tokenizer_name_or_path", "cache_dir", "backend") if settings.get(name)]
+    for section in ARGUMENTS:
+        values = settings.get(section) or {}
+        names = set(values) - set(HARMLESS) if isinstance(values, dict) else {section}
+        named += [f"{section}.{name}" for name in sorted(names)]
+    if named:
+        raise ModelError(f"{path}: {named[0]} may name files or code outside of the model's folder; remove it")
+
+
+def _check_kernels(path: Path) -> None:
+    """Check that a config, or a part of it, names no attention or other kernel of the Hub, which is code."""
+    parts = [_json_of(path)]
+    while parts:
+        part = parts.pop()
+        for name, value in part.items() if isinstance(part, dict) else ():
+            if name.endswith("_implementation") and "/" in str(value):
+                raise ModelError(f"{path}: {name} is {str(value)[:40]}, code from outside the library; remove it")
+            parts.append(value)
 
 
 def _check_sizes(part: Path) -> None:

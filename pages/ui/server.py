@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import socket
 import sys
 import threading
@@ -22,7 +23,7 @@ from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import psutil
 import streamlit as st
@@ -48,6 +49,7 @@ from bsc_core.users import (
     SHARED,
     USER_HEADER,
     User,
+    key_hash,
     read_users,
     user_with_email,
     user_with_key,
@@ -58,6 +60,8 @@ APP = Path(__file__).parents[2] / "app.py"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = ("0.0.0.0", "::")
 ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host names, separated by commas
+HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
+OTHER_SITES = ("cross-site", "same-site")  # `Sec-Fetch-Site`; other ports of this machine are the same site
 RESPONSE_HEADERS = {
     "Content-Security-Policy": "frame-ancestors 'self'",
     "X-Frame-Options": "SAMEORIGIN",
@@ -91,7 +95,7 @@ class RequestGuard:
 
     A page of another site whose host name resolves to this machine (DNS rebinding) sends that name as host. A page
     of another origin, also of another port of this machine, sends its origin with each websocket and cross-origin
-    request.
+    request. Browsers also mark frames, images and scripts that another site loads; a link of another site is followed.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
@@ -115,10 +119,11 @@ class RequestGuard:
         return await PlainTextResponse(reason, status_code=403)(scope, receive, _with_headers(send))
 
     def _refusal(self, headers: Headers) -> str | None:
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
         if _host_name(host) not in self.hosts:
             return f"This host is not allowed. Add its name to {ALLOWED_HOSTS} to open the app under it."
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        is_foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
+        if is_foreign or (headers.get("sec-fetch-site") in OTHER_SITES and headers.get("sec-fetch-dest") != "document"):
             return "Requests from another origin are not allowed."
         return None
 
@@ -127,7 +132,7 @@ class SessionLimit:
     """ASGI middleware that limits the number of open pages; further ones get a message.
 
     A page counts from its request until its websocket closes. A page that was sent can always open its websocket, and
-    reopen it after an interruption, so open pages continue to work.
+    reopen it after an interruption, so open pages continue to work; all websockets are at most twice as many.
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
@@ -154,7 +159,8 @@ class SessionLimit:
         return await self.app(scope, receive, send)
 
     async def _serve_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._is_full() and not self._opening and not _is_reconnecting(scope):
+        may_reconnect = _is_reconnecting(scope) and self._open < 2 * self.sessions  # a client can name any session
+        if self._is_full() and not self._opening and not may_reconnect:
             reason = "The server is full."
             return await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": reason})
         if self._opening:
@@ -204,8 +210,11 @@ class CompressedAssets:
 @lru_cache(maxsize=512)
 def _compressed(path: str) -> Response | None:
     """Return the compressed file of a path such as `/static/js/index.js`; None if there is none."""
-    file = (STATIC_FOLDER / path.lstrip("/")).resolve()
-    if not file.is_relative_to(STATIC_FOLDER / "static") or not file.is_file():
+    try:
+        file = (STATIC_FOLDER / path.lstrip("/")).resolve()
+        if not file.is_relative_to(STATIC_FOLDER / "static") or not file.is_file():
+            return None
+    except (OSError, ValueError):  # a name that is too long or contains a zero byte
         return None
     headers = {  # names of these files contain their hash
         "Cache-Control": "public, immutable, max-age=31536000",
@@ -216,11 +225,9 @@ def _compressed(path: str) -> Response | None:
 
 
 def _host_name(host: str) -> str | None:
-    """Return the name in a Host header without its port; None if the header is malformed."""
-    try:
-        return None if "@" in host else urlsplit(f"//{host}").hostname
-    except ValueError:  # an invalid IPv6 address
-        return None
+    """Return the name in a Host header in lower case, without its port; None if the header is malformed."""
+    match = HOST.fullmatch(host)
+    return match and match["name"].strip("[]").lower()
 
 
 def _with_headers(send: Send) -> Send:
@@ -236,7 +243,7 @@ def _with_headers(send: Send) -> Send:
 
 SIGN_IN, SIGN_OUT, PROVIDER_SIGN_OUT = "/sign-in", "/sign-out", "/auth/logout"
 OPEN_PATHS = ("/_stcore/health", "/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
-UPLOAD_PATH = "/_stcore/upload_file"
+UPLOAD_PATH, METRICS_PATH = "/_stcore/upload_file", "/_stcore/metrics"
 KEY_COOKIE = "bsc_key"
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
@@ -289,6 +296,7 @@ class SignIn:
         self.app = app
         self.root = root
         self._last_refusal = 0.0
+        self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -301,12 +309,18 @@ class SignIn:
             return await response(scope, receive, send)
         if path in OPEN_PATHS:
             return await self.app(scope, receive, send)
-        user, email = self._user(HTTPConnection(scope).cookies)
+        cookies = HTTPConnection(scope).cookies
+        user, email = self._user(cookies)
         if user is None or (path.startswith(UPLOAD_PATH) and not user.may_launch):
             if scope["type"] == "websocket":
                 return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "Sign in first."})
             response = PlainTextResponse("Students cannot upload files.", 403) if user else self._page(scope, email)
             return await response(scope, receive, send)
+        if email and (digest := key_hash(cookies[USER_COOKIE_NAME])) not in self._confirmed:
+            self._confirmed.add(digest)
+            write_audit(self.root, user.name, "sign in")
+        if path == METRICS_PATH and not user.is_owner:
+            return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
         return await self.app(scope, receive, send)
 
@@ -401,7 +415,7 @@ def confirmed_email(cookies: Mapping[str, str]) -> str | None:
     except ValueError:
         return None
     is_current = values.get("is_logged_in") is True and values.get("origin") == get_origin_from_redirect_uri()
-    is_confirmed = values.get("email_verified") is not False
+    is_confirmed = str(values.get("email_verified", True)).lower() == "true"  # some providers send it as text
     return str(values["email"]) if is_current and is_confirmed and values.get("email") else None
 
 

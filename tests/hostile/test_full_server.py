@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import http.client
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,11 @@ def test_new_pages_get_a_message_until_one_is_closed(server: AppServer) -> None:
             pass
         with open_session(server, "token", "session-of-an-open-page"):  # its connection was interrupted
             pass
+        with ExitStack() as others:
+            for number in range(2):
+                others.enter_context(open_session(server, "token", f"invented-{number}"))
+            with pytest.raises(InvalidStatus), open_session(server, "token", "invented"):
+                pass
     wait_until(lambda: get(server, "/lessons", **PAGE)[0].status == 200, "no page is free")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import save_file
 
 from bsc_core.config import EncoderConfig
 from bsc_core.encoders import load_encoder
@@ -68,6 +69,27 @@ def custom_code(folder: Path) -> None:
     edit_json("config.json", auto_map=names, model_type="custom")(folder)
 
 
+def adapter(folder: Path) -> None:
+    """An adapter whose weights are added to those of a model in another folder."""
+    shutil.copytree(folder, folder.parent / "base")
+    (folder / "model.safetensors").unlink()
+    values = {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["query"]}
+    values["base_model_name_or_path"] = str(folder.parent / "base")
+    (folder / "adapter_config.json").write_text(json.dumps(values), encoding="utf-8")
+    save_file({}, folder / "adapter_model.safetensors")
+
+
+def offloaded(folder: Path) -> None:
+    """Settings of the library that write the weights to a folder elsewhere."""
+    values = {"device_map": {"": "disk"}, "offload_folder": str(folder.parent / EXECUTED)}
+    write("sentence_bert_config.json", json.dumps({"model_kwargs": values}))(folder)
+
+
+def foreign_tokenizer(folder: Path) -> None:
+    shutil.copytree(folder, folder.parent / "other")
+    write("sentence_bert_config.json", json.dumps({"tokenizer_name_or_path": str(folder.parent / "other")}))(folder)
+
+
 def remove(*names: str) -> Change:
     return lambda folder: [(folder / name).unlink() for name in names]
 
@@ -101,6 +123,17 @@ CASES: dict[str, tuple[Change, str]] = {
     "pickle as weights": (write("model.safetensors", pickle.dumps(1)), "damaged weights"),
     "broken tokenizer": (write("tokenizer.json", "{"), "not JSON"),
     "tokenizer of another form": (write("tokenizer.json", '{"model": 1}'), "cannot be loaded"),
+    "adapter of another model": (adapter, "adapters of another model are not loaded"),
+    "weights written elsewhere": (offloaded, "model_kwargs.device_map may name files or code"),
+    "tokenizer elsewhere": (foreign_tokenizer, "tokenizer_name_or_path may name files or code"),
+    "arguments list": (write("sentence_bert_config.json", '{"model_args": [1]}'), "model_args may name files or code"),
+    "settings list": (write("sentence_bert_config.json", "[]"), "not a JSON object"),
+    "kernel of the hub": (edit_json("config.json", attn_implementation="evil/kernel"), "code from outside the library"),
+    "kernel of a part": (
+        edit_json("config.json", text_config={"_attn_implementation": "evil/kernel"}),
+        "code from outside the library",
+    ),
+    "million labels": (edit_json("config.json", num_labels=10**6), "num_labels is 1000000"),
     "no model": (remove("modules.json", "config.json"), "not a model folder"),
 }
 

@@ -45,6 +45,12 @@ def respond(server: AppServer, path: str, headers: dict[str, str]) -> http.clien
         ("localhost.evil.example:{port}", 403),
         ("evil.example:80@localhost", 403),
         ("[::1", 403),
+        ("[::1]evil.example", 403),
+        ("localhost#x", 403),
+        ("localhost/x", 403),
+        ("localhost?x", 403),
+        ("localhost:{port}.evil.example", 403),
+        ("localhost:evil", 403),
         ("", 403),
     ],
 )
@@ -62,6 +68,8 @@ def test_only_allowed_hosts_are_served(server: AppServer, path: str, host: str, 
         ("http://evil.example", 403),
         ("http://localhost.evil.example:{port}", 403),
         ("null", 403),
+        ("http://[", 403),
+        ("//localhost:{port}", 403),
         ("", 403),
     ],
 )
@@ -82,3 +90,22 @@ def test_no_other_site_can_frame_the_app_or_guess_types(server: AppServer, path:
     assert headers["X-Frame-Options"] == "SAMEORIGIN"
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "same-origin"
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(
+    ("destination", "status"), [("document", 200), ("iframe", 403), ("image", 403), ("script", 403)]
+)
+def test_another_site_can_link_to_the_app_but_not_load_it(
+    server: AppServer, site: str, destination: str, status: int
+) -> None:
+    headers = {"Host": f"localhost:{server.port}", "Sec-Fetch-Site": site, "Sec-Fetch-Dest": destination}
+    assert respond(server, "/", headers).status == status
+    assert respond(server, "/", {**headers, "Sec-Fetch-Site": "same-origin"}).status == 200
+
+
+@pytest.mark.parametrize("name", ["%00", "a" * 5000])
+def test_an_invalid_name_of_a_script_is_no_error_of_the_server(server: AppServer, name: str) -> None:
+    headers = {"Host": f"localhost:{server.port}", "Accept-Encoding": "gzip"}
+    assert respond(server, f"/static/{name}.js", headers).status < 500
+    assert "Traceback" not in server.log()

@@ -89,6 +89,11 @@ def test_a_user_with_a_key_is_signed_in(server: AppServer, keys: dict[str, str],
     assert (upload.status == 403 and "Students" in upload.text) == (name == "class")  # type: ignore[attr-defined]
 
 
+def test_only_the_owner_reads_the_metrics_of_the_server(server: AppServer, keys: dict[str, str]) -> None:
+    for name, status in (("ada", 200), ("ben", 403), ("class", 403)):
+        assert respond(server, "GET", "/_stcore/metrics", cookie(keys[name])).status == status
+
+
 def test_the_health_of_the_server_is_public(server: AppServer) -> None:
     assert respond(server, "GET", "/_stcore/health").status == 200
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import urllib.error
 import urllib.request
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bsc_core.users import add_user, remove_user
+from bsc_core.users import AUDIT_FILE, add_user, remove_user
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.identity_provider import IdentityProvider
@@ -65,6 +66,8 @@ def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
     assert client.sign_in()[0] == 200
     assert client.get("/runs")[0] == 200
     root = Path(server.store.root)
+    events = [json.loads(line) for line in (root / AUDIT_FILE).read_text().splitlines()]
+    assert [(event["user"], event["action"]) for event in events] == [("ada", "sign in")]  # one line for two requests
     remove_user(root, "ada")
     status, page = client.get("/runs")
     assert status == 401
@@ -80,6 +83,7 @@ def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
     [
         {"email": "eva@example.org"},
         {"email": "ada@example.org", "email_verified": False},
+        {"email": "ada@example.org", "email_verified": "false"},
         {"email": "ada@example.org.evil.example"},
         {"email": ""},
         {"name": "ada"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
 from bsc_core.errors import InputError
+from bsc_core.files import atomic_write
 from bsc_core.runs import Run, RunStore
 from bsc_core.users import (
     ACCESS,
@@ -24,6 +26,7 @@ from bsc_core.users import (
     dataset_access,
     run_access,
     share_run,
+    write_audit,
     write_dataset_access,
 )
 from pages.ui.batches import source
@@ -36,6 +39,7 @@ ADA = User(name="ada", role="owner")
 BEN = User(name="ben", role="member")
 EVA = User(name="eva", role="member")
 STUDENT = User(name="class", role="student")
+DECISIONS = "query\tdocument\tdecision\n"
 PAIRS = "query\tdocument\nhow to bake\tuse an oven\nhow to swim\tmove your arms\n" * 3
 
 SignIn = Callable[[User], None]
@@ -147,6 +151,39 @@ def test_a_launched_run_belongs_to_its_user_and_counts_against_the_quota(sign_in
     assert run.id not in page_text(app)
 
 
+def test_launches_at_the_same_time_do_not_exceed_the_quota(sign_in: SignIn, runs: RunStore, trained: Run) -> None:
+    sign_in(BEN.model_copy(update={"quota": Quota(active_runs=1)}))
+    barrier, refused = threading.Barrier(4), []
+
+    def launch(number: int) -> None:
+        barrier.wait()
+        try:
+            with users.admit_launch(f"run-{number}", 1, 1):
+                jobs.launch(data_cache.run_store(), trained.config(), f"run-{number}", start=lambda store: None)
+        except InputError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=launch, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(queued_configs(runs)) == 1
+    assert len(refused) == 3
+
+
+def test_a_run_is_shared_with_users_of_the_list_only(sign_in: SignIn, runs: RunStore, finished: Run) -> None:
+    own(finished, EVA)
+    sign_in(EVA)
+    app = open_page("runs", run=finished.id)
+    [share] = app.multiselect
+    share._value = ["ben", "\x9b31m", "ada"]  # as a client other than a browser can send
+    share.run()
+    assert run_access(finished).shared_with == ("ben",)
+    write_audit(runs.root, "ben", "upload", "\x9b31m\u202e")
+    assert (runs.root / AUDIT_FILE).read_bytes().isascii()
+
+
 def test_the_command_line_gives_no_run_an_owner(runs: RunStore, finished: Run) -> None:
     assert run_access(finished) == Access()
     assert not (finished.folder / f"{ACCESS}.json").exists()
@@ -166,7 +203,9 @@ def test_only_the_owner_opens_paths(
         uploads.check_source(path)
 
 
-@pytest.mark.parametrize("name", ["/etc", "./model", "../model", "~/model", "tests/data", "C:\\model", "a/../../b"])
+@pytest.mark.parametrize(
+    "name", ["/etc", "./model", "../model", "~/model", "tests/data", "C:\\model", "a/../../b", "x?/../model", "x?y"]
+)
 def test_only_the_owner_loads_models_from_folders(
     sign_in: SignIn, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,10 +255,10 @@ def test_no_setting_names_a_run_that_is_not_shared(sign_in: SignIn, finished: Ru
 
 
 def test_decisions_about_another_users_run_do_not_change_its_file(
-    sign_in: SignIn, finished: Run, tmp_path: Path
+    sign_in: SignIn, runs: RunStore, finished: Run
 ) -> None:
-    marked = tmp_path / "decisions.tsv"
-    marked.write_text("query\tdocument\tdecision\n")
+    marked = runs.false_negatives_file("eva/sample")
+    atomic_write(marked, DECISIONS)
     config = finished.config()
     values = config.model_copy(update={"data": config.data.model_copy(update={"false_negatives": str(marked)})})
     finished.write_json("config", values.model_dump(mode="json"))
@@ -227,6 +266,43 @@ def test_decisions_about_another_users_run_do_not_change_its_file(
     for user, expected in ((EVA, marked), (BEN, None)):
         sign_in(user)
         assert source._false_negatives_file(finished, "sample") == expected
+    own(finished, BEN)  # a run on a dataset of eva
+    assert source._false_negatives_file(finished, "sample") is None
+
+
+def test_a_file_with_the_folder_name_of_another_users_upload_is_refused(
+    sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "_user_part", str)  # the users' files then have the same name, as with a collision
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    assert uploads.save_file("pairs.tsv", PAIRS.encode()) == path
+    sign_in(BEN)
+    with pytest.raises(InputError, match="belongs to another user"):
+        uploads.save_file("pairs.tsv", PAIRS.encode())
+
+
+def test_a_shared_run_gives_no_access_to_the_files_of_its_dataset(
+    sign_in: SignIn, runs: RunStore, finished: Run
+) -> None:
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    marked = runs.false_negatives_file(path.parent.name)
+    atomic_write(marked, DECISIONS)
+    data = uploads.validate({"train": str(path), "false_negatives": str(marked)})
+    assert uploads.register(path.parent, "pairs", data) == path.parent.name
+    own(finished, EVA, "ben")
+    sign_in(BEN)
+    with pytest.raises(InputError, match=r"pairs\.tsv is not shared with you"):
+        uploads.register(uploads.folder_for(path), "copy", data)
+    write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
+    key = uploads.register(uploads.folder_for(path), "copy", data)
+    copy = data_cache.false_negatives_file(key)
+    assert copy != marked
+    assert copy.read_text() == DECISIONS
+    for other in ("/etc/passwd", str(path.parent / ".." / "x" / "pairs.tsv"), str(runs.root / "users.toml")):
+        with pytest.raises(InputError, match="is not shared with you"):
+            uploads.register(uploads.folder_for(other), "other", uploads.validate({"train": other}))
 
 
 def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: RunStore) -> None:
@@ -246,7 +322,7 @@ def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: Ru
     with pytest.raises(InputError, match="only the owner of this dataset"):
         uploads.save_filters(keys["ben"], ("short",))
     with pytest.raises(InputError, match="belongs to another user"):
-        uploads.register(folder, "mine now", uploads.validate({"train": "x"}))
+        uploads.register(folder, "mine now", uploads.validate({"train": str(folder / "pairs.tsv")}))
     sign_in(ADA)
     assert set(keys.values()) <= set(data_cache.datasets())
     assert actions(runs) == ["upload", "upload"]

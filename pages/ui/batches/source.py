@@ -86,10 +86,10 @@ def _run_source(run: Run, dataset_key: str) -> BatchSource:
 def _false_negatives_file(run: Run, dataset_key: str) -> Path | None:
     """Return the marked false negatives of a run: the file of its config, else of the dataset with the same config.
 
-    A run of another user has no file that this user may change.
+    The file of another user, or of a run of another user, is not returned, since this user may not change it.
     """
     data = run.config().data
-    if data.false_negatives and not users.may_change(run):
+    if data.false_negatives and not (users.may_change(run) and data_cache.may_change_decisions(data.false_negatives)):
         return None
     if data.false_negatives:
         return Path(data.false_negatives)

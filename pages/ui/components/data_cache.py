@@ -133,10 +133,22 @@ def data_config(key: str) -> DataConfig:
 def false_negatives_file(key: str) -> Path:
     """Return the file of the pairs marked as false negatives; it exists from the first marked pair on."""
     user, choice = users.current_user(), datasets().get(key)
-    if choice is not None and choice.data.false_negatives and choice.may_change:
-        return Path(choice.data.false_negatives)
+    if choice is not None and choice.may_change and may_change_decisions(choice.data.false_negatives):
+        return Path(str(choice.data.false_negatives))
     is_own = user.is_owner or (key not in SAMPLES and choice is not None and choice.may_change)
     return run_store().false_negatives_file(key if is_own else f"{user.name}/{key}")
+
+
+def may_change_decisions(path: str | None) -> bool:
+    """Whether a file of decisions exists in a config and belongs to the user or to a dataset that they may change."""
+    user = users.current_user()
+    if path is None or user.is_owner:
+        return path is not None
+    key, choices = Path(path).stem, datasets()
+    names = [f"{user.name}/{key}"] + (
+        [key] if key not in SAMPLES and key in choices and choices[key].may_change else []
+    )
+    return Path(path) in map(run_store().false_negatives_file, names)
 
 
 def dataset_splits(key: str, *, seed: int = 0) -> DatasetSplits:
@@ -172,7 +184,7 @@ def source_splits(key: str, *, filtered: bool = False) -> DatasetSplits:
 
 def data_stamps(data: DataConfig) -> FileStamps:
     """Return the stamps of the files of a dataset, without its marked false negatives."""
-    return file_stamps(data.train, data.dev, data.test, data.corpus, *data.mix)
+    return file_stamps(*data.files)
 
 
 def file_stamps(*paths: Path | str | None) -> FileStamps:

@@ -2,7 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ HUB_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 BUILT_IN_ENCODERS = ("bundled", "static")
 NO_SHARED_RUN = "No finished run is shared with you yet."
 SIGN_OUT = """<a href="/sign-out" target="_self" style="color: inherit; font-size: 0.875rem">Sign out</a>"""
+quota_lock = threading.RLock()  # held from the check of a quota until the runs or files that it admits exist
 ENCODER_FIELDS = ("encoder", "mask_guide", "second_opinion")  # fields of a config with an encoder
 
 
@@ -86,7 +89,9 @@ def check_source(source: str) -> None:
         InputError: The user may not read it.
     """
     user, name = current_user(), source.strip()
-    if user.is_owner or (user.may_launch and is_hub_id(name) and is_hub_name(name.removeprefix(HUB))):
+    if user.is_owner:
+        return
+    if user.may_launch and is_hub_id(name) and is_hub_name(name.removeprefix(HUB).partition("?")[0]):
         return
     raise InputError("only the owner of this app may read files of the server by path; upload the file instead")
 
@@ -113,7 +118,7 @@ def check_encoder(name: str) -> None:
 
 def is_hub_name(name: str) -> bool:
     """Whether a name has the form of a Hub id, such as `owner/name`, and is not a local folder or file."""
-    parts = name.partition("?")[0].split("/")
+    parts = name.split("/")
     return all(HUB_NAME_PART.fullmatch(part) for part in parts) and not Path(parts[0]).exists()
 
 
@@ -133,8 +138,9 @@ def check_encoders(config: BaseModel) -> None:
             check_encoder(value)
 
 
-def admit_launch(run_id: str, number: int, threads: int | None) -> None:
-    """Check the user's quota and write the launch to the audit log.
+@contextmanager
+def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None]:
+    """Check the user's quota and write the launch to the audit log; launch the runs in the block.
 
     Args:
         run_id: Id of the run or group.
@@ -144,9 +150,13 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> None:
     Raises:
         InputError: The user may not launch runs, or a limit is exceeded; the message names it.
     """
-    if is_shared():
+    if not is_shared():
+        yield
+        return
+    with quota_lock:
         check_quota(RunStore(), current_user(), number, threads=threads or os.cpu_count() or 1)
         record("launch", run_id, runs=number)
+        yield
 
 
 def check_upload(size: int) -> None:
@@ -198,8 +208,9 @@ def draw_share_button(subject: str, access: Access, share: Callable[[list[str]],
     choices = [EVERYONE, *sorted(others)]
 
     def save() -> None:
-        record("share", subject, shared_with=st.session_state[key])
-        share(st.session_state[key])
+        names = [name for name in st.session_state[key] if name in choices]  # a client can send any text
+        record("share", subject, shared_with=names)
+        share(names)
 
     with st.popover("Share", icon=":material/group:", help="Selects who else may open this. They cannot change it."):
         st.multiselect(

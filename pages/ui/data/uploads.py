@@ -10,8 +10,9 @@ from pydantic import ValidationError
 from bsc_core.config import DataConfig, validation_message
 from bsc_core.data.io.hub import is_hub_id
 from bsc_core.errors import ConfigError, FileFormatError, InputError, PathError
-from bsc_core.files import as_json, atomic_write
-from bsc_core.paths import check_path
+from bsc_core.files import as_json, atomic_write, read_regular
+from bsc_core.paths import check_path, sample_data_folder
+from bsc_core.users import dataset_access
 from pages.ui.components import data_cache, users
 
 SUFFIXES = ("csv", "tsv", "jsonl", "parquet", "gz")
@@ -26,6 +27,7 @@ def save_file(name: str, content: bytes) -> Path:
 
     Raises:
         FileFormatError: The file is empty.
+        InputError: The user may not upload it, or the folder belongs to another user.
     """
     if not content:
         raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
@@ -33,11 +35,14 @@ def save_file(name: str, content: bytes) -> Path:
     digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:6]
     folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{digest}"
     path = folder / safe
-    if not path.exists():
-        users.check_upload(len(content))
-        users.set_dataset_owner(folder)
-        atomic_write(path, content)
-        users.record("upload", folder.name, file=safe, bytes=len(content))
+    with users.quota_lock:
+        is_new = not path.exists()
+        if is_new:
+            users.check_upload(len(content))
+        users.set_dataset_owner(folder)  # also of an existing file: other content can have the same name of the folder
+        if is_new:
+            atomic_write(path, content)
+            users.record("upload", folder.name, file=safe, bytes=len(content))
     return path
 
 
@@ -113,10 +118,33 @@ def validate(values: dict[str, Any]) -> DataConfig:
 
 
 def register(folder: Path, label: str, data: DataConfig) -> str:
-    """Write how a dataset is read, so that the context bar offers it, and return its key."""
+    """Write how a dataset is read, so that the context bar offers it, and return its key.
+
+    Decisions about false negatives that belong to another user are copied. Raises InputError if the dataset belongs to
+    another user, or the user may not read its files.
+    """
+    _check_files(data)
     users.set_dataset_owner(folder)
+    if data.false_negatives and not data_cache.may_change_decisions(data.false_negatives):
+        copy = data_cache.run_store().false_negatives_file(folder.name)
+        if Path(data.false_negatives).is_file() and not copy.exists():
+            atomic_write(copy, read_regular(Path(data.false_negatives)))
+        data = data.model_copy(update={"false_negatives": str(copy)})
     atomic_write(folder / "dataset.json", as_json({"label": label, "data": data.model_dump(mode="json")}, indent=1))
     return folder.name
+
+
+def _check_files(data: DataConfig) -> None:
+    """Check that each file is in a dataset that the user sees, the sample data or the Hub, or was uploaded by them."""
+    user, uploaded = users.current_user(), data_cache.run_store().uploads_folder
+    if user.is_owner:
+        return
+    seen = {path for choice in data_cache.datasets().values() for path in choice.data.files}
+    for path in data.files:
+        folder = Path(path).parent
+        is_readable = folder.parent == uploaded and dataset_access(folder).may_read(user)
+        if not (path in seen or is_readable or is_hub_id(path) or folder == sample_data_folder()):
+            raise InputError(f"{Path(path).name} is not shared with you; ask the owner of its dataset to share that")
 
 
 def save_filters(key: str, filters: tuple[str, ...]) -> None:

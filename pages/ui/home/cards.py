@@ -75,8 +75,8 @@ def launch(runs: RunStore, config: RunConfig) -> None:
     def start(run_id: str) -> dict[str, str]:
         from bsc_core.jobs import launch as launch_job
 
-        users.admit_launch(run_id, 1, config.training.threads)
-        launch_job(runs, config, run_id)
+        with users.admit_launch(run_id, 1, config.training.threads):
+            launch_job(runs, config, run_id)
         return {"dataset": data_cache.SAMPLE, "run": run_id}
 
     launch_once.launch(RUN_ID, clicked, config, config.model_dump_json(), start)

@@ -160,10 +160,10 @@ def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[st
     configs = run_configs(config, sweep)
     for run_config in configs:
         encoder_picker.check(run_config)
-    users.admit_launch(run_id, len(configs), config.training.threads)
-    preflight.cancel()
-    if len(configs) == 1:
-        jobs.launch(data_cache.run_store(), configs[0], run_id)
-        return {"run": run_id}
-    jobs.launch_group(data_cache.run_store(), configs, run_id, over=tuple(sweep.over) if sweep else ())
-    return {"group": run_id}
+    with users.admit_launch(run_id, len(configs), config.training.threads):
+        preflight.cancel()
+        if len(configs) == 1:
+            jobs.launch(data_cache.run_store(), configs[0], run_id)
+            return {"run": run_id}
+        jobs.launch_group(data_cache.run_store(), configs, run_id, over=tuple(sweep.over) if sweep else ())
+        return {"group": run_id}

@@ -77,8 +77,8 @@ def _stop(run: Run) -> None:
 
 
 def _resume(run: Run) -> None:
-    users.admit_launch(run.id, 1, run.config().training.threads)
-    resumed = jobs.resume(data_cache.run_store(), run)
+    with users.admit_launch(run.id, 1, run.config().training.threads):
+        resumed = jobs.resume(data_cache.run_store(), run)
     table.save_group(resumed.status().group)
     page_layout.switch_page("runs", run=resumed.id)
 
