@@ -12,7 +12,7 @@ import numpy as np
 
 from bsc_core.config import ContrastiveLossConfig, OnlineContrastiveLossConfig
 from bsc_core.data import PairDataset
-from bsc_core.data.quality.audit import RARE_SHARE
+from bsc_core.data.quality.audit import RARE_SHARE, Severity
 from bsc_core.data.quality.filters import duplicates
 from bsc_core.data.text_quality import estimate_tokens
 from bsc_core.diagnosis.findings import Evidence, Finding
@@ -24,11 +24,11 @@ from bsc_core.runs import FIRST_BATCH
 from bsc_core.types import Ids, Indices
 
 LEAKED_SHARE = 0.02  # a smaller share of pairs moves a metric in [0, 1] by at most 0.02, less than its usual interval
-OPPOSITE_LABELS = -0.2  # correlation that tasks with hard negatives do not reach, and reversed labels exceed
+OPPOSITE_LABELS = -0.2  # agreement (2 AUC - 1): hard negatives make it small, reversed labels clearly negative
 RANDOM_SHARE = 0.5  # half of the pairs random; a smaller estimate may be a harder train split
 CLEAR_SIGNAL = 0.3  # of the start encoder on dev, from which a missing signal on train is a contradiction
-NO_SIGNAL = 0.1  # correlation of a hundred random pairs is below this in two of three samples
-MIN_PAIRS = 30  # below it, a correlation is too uncertain (standard error 0.18)
+NO_SIGNAL = 0.1  # agreement of random labels is below this in most samples of a hundred pairs of each kind
+MIN_PAIRS = 30  # of each kind; with fewer, the standard error of the agreement is above 0.15
 LOST_SHARE = 0.5  # of tokens: more is cut off than is read
 SWAPPED_SHARE = 0.5  # of the texts of a side that are on the other side in dev or the corpus
 LENGTH_FACTOR = 2.0  # ratio of the median lengths of both sides, from which queries and documents are distinguishable
@@ -98,7 +98,7 @@ def loss_data(run: RunEvidence) -> Findings:
 
 def label_direction(run: RunEvidence) -> Findings:
     """Labels that decrease with similarity."""
-    if run.config.data.negatives is not None or len(run.train) < MIN_PAIRS:
+    if run.config.data.negatives is not None or not _has_both_kinds(run.train):
         return
     signal = run.label_signal(run.train)
     if signal <= OPPOSITE_LABELS:
@@ -108,7 +108,9 @@ def label_direction(run: RunEvidence) -> Findings:
             "Training labels are high where texts are dissimilar; they are probably distances, or reversed.",
             (
                 Evidence(
-                    "correlation of training labels and cosines before training", signal, f"above {OPPOSITE_LABELS:g}"
+                    "agreement of training labels and cosines before training, -1 to 1",
+                    signal,
+                    f"above {OPPOSITE_LABELS:g}",
                 ),
             ),
             "Reverse the labels in the file (highest label - label), so that 1 means similar.",
@@ -120,7 +122,7 @@ def labels_random(run: RunEvidence) -> Findings:
     train, dev = run.data.train, run.data.dev
     if min(len(train), len(dev)) < MIN_PAIRS or run.config.data.negatives is not None:
         return
-    both_labeled = all(rows.label is not None and np.ptp(rows.label) > 0 for rows in (train, dev))
+    both_labeled = _has_both_kinds(train) and _has_both_kinds(dev)
     signal, what = (run.label_signal, "labels") if both_labeled else (run.pair_signal, "pairs")
     on_train, on_dev = signal(train), signal(dev)
     evidence = [
@@ -131,6 +133,7 @@ def labels_random(run: RunEvidence) -> Findings:
     if on_train <= OPPOSITE_LABELS and both_labeled:
         return  # reported by label_direction
     share = 1 - on_train / on_dev if on_dev >= CLEAR_SIGNAL else 0.0
+    severity: Severity = "error" if share >= RANDOM_SHARE else "warning"  # without a signal on dev, it is less certain
     if share >= RANDOM_SHARE:
         evidence.append(Evidence(f"estimated share of random {what}", min(share, 1.0), f"below {RANDOM_SHARE:g}"))
     elif max(abs(on_train), abs(on_dev)) < NO_SIGNAL and abs(after := signal(dev, when="after")) < NO_SIGNAL:
@@ -139,7 +142,7 @@ def labels_random(run: RunEvidence) -> Findings:
         return
     yield Finding(
         "labels_random",
-        "error",
+        severity,
         f"The training {what} look random: they do not agree with the similarity of their texts.",
         tuple(evidence),
         "Check that the columns belong to the same row, for example that no column was sorted or shuffled alone.",
@@ -209,7 +212,7 @@ def repeated_rows(run: RunEvidence) -> Findings:
     if share >= REPEATED_SHARE:
         yield Finding(
             "repeated_rows",
-            "info" if run.improved else "warning",
+            "info" if run.state == "better" else "warning",
             f"{percent(share)} of the training rows repeat another row.",
             (Evidence("share of repeated training rows", share, f"below {REPEATED_SHARE:g}"),),
             "Add drop_duplicates to data.filters.",
@@ -233,7 +236,7 @@ def other_distribution(run: RunEvidence) -> Findings:
     if share >= SAME_SPLIT_SHARE:
         yield Finding(
             "other_distribution",
-            "info" if run.improved else "warning",
+            "info" if run.state == "better" else "warning",
             "The training queries are from another distribution than the dev queries.",
             (Evidence("share of dev queries whose nearest query is in dev", share, "0.5 if both are from one source"),),
             "Train on rows like those of dev, or add some to the training file.",
@@ -250,11 +253,16 @@ def prompts(run: RunEvidence) -> Findings:
     if unused and not run.config.encoder.has_prompts and not settings.get("default_prompt_name"):
         yield Finding(
             "prompts",
-            "info" if run.improved else "warning",
+            "info" if run.state == "better" else "warning",
             f"The model has the prompts {', '.join(unused)}, and the run uses none.",
             (Evidence("prompts of the model", float(len(unused)), "0 used by the run"),),
             "Set encoder.query_prompt and encoder.document_prompt to the prompts that the model was trained with.",
         )
+
+
+def _has_both_kinds(rows: PairDataset) -> bool:
+    """Return whether there are enough positive and negative rows to compare their cosines."""
+    return min(int(rows.positive.sum()), int((~rows.positive).sum())) >= MIN_PAIRS
 
 
 def _pair_keys(rows: PairDataset) -> Indices:

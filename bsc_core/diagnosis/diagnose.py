@@ -9,7 +9,7 @@ from typing import Any
 from bsc_core.data.quality.audit import SEVERITIES
 from bsc_core.diagnosis import data_checks, training_checks
 from bsc_core.diagnosis.findings import Finding
-from bsc_core.diagnosis.run_evidence import RunEvidence
+from bsc_core.diagnosis.run_evidence import RunEvidence, State
 from bsc_core.errors import BscError
 from bsc_core.evaluation import Comparison
 from bsc_core.formatting import metric, signed
@@ -42,6 +42,13 @@ CHECKS: dict[str, Callable[[RunEvidence], Iterator[Finding]]] = {
 """The checks by name, causes before their symptoms: findings of equal severity have this order."""
 
 
+START: dict[State, str] = {
+    "worse": "The run got worse",
+    "better": "The run got better",
+    "noise": "No clear difference",
+}
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """Result of all checks of a run.
@@ -55,7 +62,7 @@ class Diagnosis:
     """
 
     run: str
-    state: str
+    state: State
     verdict: str
     findings: tuple[Finding, ...]
     skipped: dict[str, str]
@@ -91,22 +98,13 @@ def diagnose(run: Run, *, say: Say = lambda done, total, name: None) -> Diagnosi
     return Diagnosis(run.id, state, verdict, tuple(findings), skipped)
 
 
-def _verdict(evidence: RunEvidence) -> tuple[str, str]:
+def _verdict(evidence: RunEvidence) -> tuple[State, str]:
     try:
         results = {split: evidence.compare(split) for split in dict.fromkeys((evidence.split, "dev"))}
     except BscError as error:
         return "unknown", f"Whether the run got worse is unknown: {error}."
-    states = {split: _state(result) for split, result in results.items()}
-    state = states[evidence.split]
     parts = [f"{evidence.metric} on {split} {_change(evidence, split, result)}" for split, result in results.items()]
-    start = {"worse": "The run got worse", "better": "The run got better", "noise": "No clear difference"}[state]
-    return state, f"{start}: {'; '.join(parts)}."
-
-
-def _state(result: Comparison) -> str:
-    if result.difference.contains_zero:
-        return "noise"
-    return "better" if result.difference.value > 0 else "worse"
+    return evidence.state, f"{START[evidence.state]}: {'; '.join(parts)}."
 
 
 def _change(evidence: RunEvidence, split: str, result: Comparison) -> str:

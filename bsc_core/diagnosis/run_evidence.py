@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from bsc_core.data import DatasetSplits, PairDataset
 from bsc_core.errors import BscError, RunError
 from bsc_core.evaluation import Comparison
 from bsc_core.evaluation.evaluator import main_metric
-from bsc_core.evaluation.metrics.pairs import area_under_curve, average_ranks
+from bsc_core.evaluation.metrics.pairs import area_under_curve
 from bsc_core.neighbors import paired_cosines
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.run_results import When, compare_runs
+from bsc_core.run_results import WHEN, When, compare_runs
 from bsc_core.runs import TEXTS, Run, epoch_name
 from bsc_core.training.data import streams, training_rows
 from bsc_core.types import Ids, Numbers, Vectors
@@ -27,6 +27,8 @@ MAX_STEPS = 5000  # step lines that are read
 MAX_ROWS = 1024  # rows of the first batches that are inspected
 MAX_PAIRS = 5000  # pairs of a split whose cosines are computed
 SEED = 0  # of all samples
+
+State = Literal["worse", "better", "noise", "unknown"]
 
 
 class RunEvidence:
@@ -88,12 +90,25 @@ class RunEvidence:
         return compare_runs([self.run], [self.run], self.metric, split, first_when="before")
 
     @cached_property
-    def improved(self) -> bool:
-        """Whether the metric rose by more than noise; False if that is unknown."""
+    def state(self) -> State:
+        """Whether the run got worse: "noise" if the interval of the difference contains 0."""
         try:
-            return self.comparison.difference.value > 0 and not self.comparison.difference.contains_zero
+            return state_of(self.comparison)
         except BscError:
-            return False
+            return "unknown"
+
+    @cached_property
+    def unchanged(self) -> float:
+        """Median cosine of a training text after training with itself before; of any text if the data are missing."""
+        before, after = (self.vectors(when) for when in WHEN)
+        if before.shape != after.shape:
+            raise RunError("the vectors before and after training have different sizes")
+        try:
+            ids = np.unique(np.concatenate(self.train.text_columns))
+        except BscError:
+            ids = np.arange(len(before), dtype=np.int32)
+        ids = np.sort(np.random.default_rng(SEED).permutation(ids)[:MAX_PAIRS])
+        return float(np.median(paired_cosines(before[ids], after[ids])))
 
     @cached_property
     def data(self) -> DatasetSplits:
@@ -135,14 +150,14 @@ class RunEvidence:
         return batches
 
     def label_signal(self, rows: PairDataset, *, when: When = "before") -> float:
-        """Return how well cosines follow labels, from -1 to 1: Spearman's correlation of both."""
+        """Return how well cosines distinguish positive from negative pairs, from -1 to 1: 2 AUC - 1.
+
+        Unlike a correlation with the labels, it does not depend on the share of positive pairs.
+        """
         rows = _sample(rows)
         vectors = self.vectors(when)
-        cosines = paired_cosines(vectors[rows.query], vectors[rows.document])
-        if rows.label is None or not np.ptp(rows.label) > 0 or not np.ptp(cosines) > 0:
-            raise RunError("the labels or the cosines of a split are all equal")
-        ranks = np.stack([average_ranks(cosines), average_ranks(rows.label.astype(np.float64))])
-        return float(np.asarray(np.corrcoef(ranks))[0, 1])
+        area = area_under_curve(paired_cosines(vectors[rows.query], vectors[rows.document]), rows.positive)
+        return 0.0 if area is None else 2 * area - 1
 
     def pair_signal(self, rows: PairDataset, *, when: When = "before") -> float:
         """Return how well cosines distinguish positive from random pairs, from -1 to 1: 2 AUC - 1."""
@@ -157,6 +172,13 @@ class RunEvidence:
         scores = np.concatenate([positives, negatives])
         area = area_under_curve(scores, np.arange(len(scores)) < len(rows))
         return 0.0 if area is None else 2 * area - 1
+
+
+def state_of(comparison: Comparison) -> State:
+    """Return whether the second model is worse or better; "noise" if the interval contains 0."""
+    if comparison.difference.contains_zero:
+        return "noise"
+    return "better" if comparison.difference.value > 0 else "worse"
 
 
 def _sample(rows: PairDataset) -> PairDataset:

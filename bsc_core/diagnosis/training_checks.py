@@ -19,7 +19,7 @@ from bsc_core.diagnosis.run_evidence import MAX_PAIRS, MAX_ROWS, SEED, RunEviden
 from bsc_core.errors import RunError
 from bsc_core.evaluation.metrics.geometry import anisotropy, sample_vectors
 from bsc_core.formatting import metric, percent, signed
-from bsc_core.neighbors import paired_cosines
+from bsc_core.run_results import WHEN
 from bsc_core.runs import BEST_EPOCH, GENERAL, GENERAL_SCORE
 from bsc_core.types import Ids, Matrix, Numbers
 
@@ -31,8 +31,9 @@ BOUND_FACTOR = 1.02  # distance to a bound of the learned temperature that round
 SOLVED = 0.9  # in-batch accuracy before training, with which nine of ten anchors have little gradient
 USUAL_BATCH = 32  # smallest usual batch of in-batch losses; SimCSE and SBERT use 64 and more
 COLLIDING_SHARE = 0.1  # of the anchors; each of them is pushed away from a right document in every batch
-DIVERGED = 1.2  # ratio of last and first losses; sampled batches differ by less
-END_SHARE = 0.1  # of the steps at each end whose losses are averaged
+DIVERGED = 3.0  # standard errors by which the last losses exceed the first; chance reaches them once in 700 runs
+END_SHARE = 0.2  # of the steps at each end whose losses are averaged
+MIN_END_STEPS = 5  # at each end; with fewer, the standard error is itself uncertain
 COLLAPSED = 0.9  # mean cosine of two random texts; pretrained encoders have up to 0.6 (Ethayarajh 2019)
 COLLAPSE_RISE = 0.3  # of that mean, since some encoders start high
 TURNED = 0.3  # median cosine of a text with itself before training; usual fine-tuning stays above 0.6
@@ -46,12 +47,8 @@ Findings = Iterator[Finding]
 class _InBatch:
     """The softmax of the first batches with the vectors before training."""
 
-    def __init__(self, run: RunEvidence) -> None:
-        losses = [loss for loss in run.losses if isinstance(loss, DirectedSection)]
-        if not losses:
-            raise RunError(f"{run.config.loss.name} has no in-batch negatives")
-        self.run, self.loss = run, losses[0]
-        self.temperature = self.loss.temperature
+    def __init__(self, run: RunEvidence, loss: DirectedSection) -> None:
+        self.run, self.loss, self.temperature = run, loss, loss.temperature
 
     def accuracy(self, batches: list[Ids]) -> float:
         """Return the share of anchors whose document is closer than every negative."""
@@ -104,10 +101,16 @@ class _InBatch:
         return np.asarray((left @ right.T).numpy())
 
 
+def _in_batch(run: RunEvidence) -> _InBatch | None:
+    """Return the in-batch softmax of a run; None if its loss has none."""
+    losses = [loss for loss in run.losses if isinstance(loss, DirectedSection)]
+    return _InBatch(run, losses[0]) if losses else None
+
+
 def false_negatives(run: RunEvidence) -> Findings:
     """Anchors whose batch contains another right document, counted as a negative."""
-    loss = _InBatch(run).loss
-    if getattr(loss, "duplicates", "keep") != "keep" or loss.mask != "none":
+    batch = _in_batch(run)
+    if batch is None or getattr(batch.loss, "duplicates", "keep") != "keep" or batch.loss.mask != "none":
         return
     train, vectors = run.train, run.vectors("before")
     colliding: set[int] = set()
@@ -135,8 +138,8 @@ def false_negatives(run: RunEvidence) -> Findings:
 
 def temperature(run: RunEvidence) -> Findings:
     """Temperatures that leave the gradient on one negative, or spread it evenly."""
-    batch = _InBatch(run)
-    if batch.negatives < MIN_NEGATIVES:
+    batch = _in_batch(run)
+    if batch is None or batch.negatives < MIN_NEGATIVES:
         return
     hardest = np.concatenate([weights.max(axis=1) for weights in batch.weights])
     on_one = float(np.mean(hardest >= ONE_NEGATIVE))
@@ -201,8 +204,8 @@ def temperature_bound(run: RunEvidence) -> Findings:
 
 def batch_small(run: RunEvidence) -> Findings:
     """Batches whose few negatives are distinguished before training."""
-    batch, size = _InBatch(run), run.config.training.batch_size
-    if batch.negatives >= MIN_NEGATIVES:
+    batch, size = _in_batch(run), run.config.training.batch_size
+    if batch is None or batch.negatives >= MIN_NEGATIVES:
         return
     accuracy = batch.accuracy(run.batches)
     if accuracy < SOLVED:
@@ -231,7 +234,7 @@ def normalization(run: RunEvidence) -> Findings:
     if variation >= 0.1:  # a tenth of the score is then length, which the cosine ignores
         yield Finding(
             "normalization",
-            "info" if run.improved else "warning",
+            "info" if run.state == "better" else "warning",
             "The loss trains dot products, and the metrics compare cosines.",
             (Evidence("standard deviation / mean of the lengths of vectors", variation, "below 0.1"),),
             'Set loss.normalization = "l2" and loss.temperature = 0.05.',
@@ -247,20 +250,21 @@ def learning_rate_high(run: RunEvidence) -> Findings:
     if not np.isfinite(losses).all() or "the loss is" in error or "the gradient is" in error:
         evidence.append(Evidence("steps with a finite loss", float(np.isfinite(losses).sum()), f"{len(losses)} logged"))
     else:
-        ends = max(1, int(len(losses) * END_SHARE))
-        first, last = losses[:ends].mean(), losses[-ends:].mean()
-        if len(losses) >= 2 * ends and first > 0 and last >= DIVERGED * first:
-            evidence.append(Evidence("mean loss of the last steps", float(last), f"{first:.3g} of the first steps"))
+        ends = int(len(losses) * END_SHARE)
+        first, last = losses[:ends], losses[len(losses) - ends :]
+        if ends >= MIN_END_STEPS:
+            error_of_difference = np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / ends)
+            if last.mean() - first.mean() > DIVERGED * error_of_difference:
+                what = f"{first.mean():.3g} of the first"
+                evidence.append(Evidence(f"mean loss of the last {ends} steps", float(last.mean()), what))
     if run.run.embeddings("before") is not None and run.run.embeddings("after") is not None:
-        before, after = (sample_vectors(run.vectors(when), MAX_PAIRS, SEED) for when in ("before", "after"))
-        cosines = [anisotropy(vectors) or 0.0 for vectors in (before, after)]
-        if cosines[1] >= COLLAPSED and cosines[1] - cosines[0] >= COLLAPSE_RISE:
-            evidence.append(
-                Evidence("mean cosine of random texts after training", cosines[1], f"{cosines[0]:.2f} before")
-            )
-        kept = float(np.median(paired_cosines(before, after))) if before.shape == after.shape else 1.0
-        if kept <= TURNED:
-            evidence.append(Evidence("median cosine of a text after and before training", kept, f"above {TURNED:g}"))
+        start, end = (anisotropy(sample_vectors(run.vectors(when), MAX_PAIRS, SEED)) or 0.0 for when in WHEN)
+        if end >= COLLAPSED and end - start >= COLLAPSE_RISE:
+            evidence.append(Evidence("mean cosine of random texts after training", end, f"{start:.2f} before"))
+        kept = run.unchanged
+        if kept <= TURNED and run.state == "worse":
+            what = "median cosine of a training text after and before training"
+            evidence.append(Evidence(what, kept, f"above {TURNED:g}"))
     if evidence:
         yield Finding(
             "learning_rate_high",
@@ -274,17 +278,14 @@ def learning_rate_high(run: RunEvidence) -> Findings:
 
 def learning_rate_low(run: RunEvidence) -> Findings:
     """Vectors that training hardly changed."""
-    before, after = (sample_vectors(run.vectors(when), MAX_PAIRS, SEED) for when in ("before", "after"))
-    if before.shape != after.shape:
-        raise RunError("the vectors before and after training have different sizes")
-    kept, rate = float(np.median(paired_cosines(before, after))), run.config.training.learning_rate
-    if kept >= UNCHANGED and not run.improved:
+    kept, rate = run.unchanged, run.config.training.learning_rate
+    if kept >= UNCHANGED:
         yield Finding(
             "learning_rate_low",
             "error",
             f"Training changed hardly anything: the learning rate {rate:g} is too low, or the steps are too few.",
             (
-                Evidence("median cosine of a text after and before training", kept, f"below {UNCHANGED:g}"),
+                Evidence("median cosine of a training text after and before training", kept, f"below {UNCHANGED:g}"),
                 Evidence("training steps", float(run.run.status().step), "at least 100 are usual"),
             ),
             f"Set training.learning_rate to {rate * 10:g}, or train for more epochs.",
