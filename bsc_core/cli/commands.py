@@ -144,6 +144,16 @@ def merge(arguments: argparse.Namespace) -> Outcome:
     return 0, merge_curve(runs[0], alphas, alpha=alpha, tolerance=tolerance, output=output, say=progress)
 
 
+def diagnose(arguments: argparse.Namespace) -> Outcome:
+    """Explain why a run got worse: findings with their evidence, the most likely cause first."""
+    from bsc_core.diagnosis import diagnose as diagnose_run
+    from bsc_core.runs import Run
+
+    is_folder = Path(arguments.run, "status.json").is_file()
+    run = Run(Path(arguments.run).resolve()) if is_folder else run_store(arguments).get(arguments.run)
+    return 0, diagnose_run(run).as_report()
+
+
 def _encoder_config(arguments: argparse.Namespace, run: Run | None) -> EncoderConfig:
     """Return the config of the named model or of the run's model."""
     from bsc_core.config import EncoderConfig

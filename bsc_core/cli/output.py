@@ -75,6 +75,9 @@ def lines(report: Report) -> Iterator[str]:
     """Yield a report as text: one line per value, with its path; runs as a table."""
     from bsc_core.config import flatten
 
+    if "skipped" in report:
+        yield from _diagnosis(report)
+        return
     for run in report.pop("runs", []):
         steps = f"{run['step']}/{run['steps']}" if run["steps"] else "-"
         yield f"{run['run']:<50} {run['state']:<9} {steps:>12}  {run.get('error') or run['message']}"
@@ -129,6 +132,20 @@ def _audit_finding(finding: Report) -> Iterator[str]:
     suggestion = f" Suggestion: {finding['suggestion']}" if finding["suggestion"] else ""
     row_filter = f" Filter: {finding['filter']}" if finding["filter"] else ""
     yield f"{finding['severity']}: {finding['title']}{rows}.{suggestion}{row_filter}"
+
+
+def _diagnosis(report: Report) -> Iterator[str]:
+    """Yield the lines of a diagnosis: its verdict, each finding with its evidence, and the checks that were skipped."""
+    yield report["verdict"]
+    if not report["findings"]:
+        yield "No check found a cause."
+    for position, finding in enumerate(report["findings"], start=1):
+        yield f"{position}. {finding['severity']}: {finding['title']} [{finding['code']}]"
+        for one in finding["evidence"]:
+            yield f"    {one['name']}: {one['value']:.3g} (compared with: {one['compared_with']})"
+        yield f"    Suggestion: {finding['suggestion']}"
+    for name, reason in report["skipped"].items():
+        yield f"not checked: {name}: {reason}"
 
 
 class RunProgressPrinter:

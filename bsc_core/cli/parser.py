@@ -7,7 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from bsc_core import __version__
-from bsc_core.cli.commands import Outcome, app, audit, check, convert, evaluate, merge, mine, plan, shard, users
+from bsc_core.cli.commands import (
+    Outcome,
+    app,
+    audit,
+    check,
+    convert,
+    diagnose,
+    evaluate,
+    merge,
+    mine,
+    plan,
+    shard,
+    users,
+)
 from bsc_core.cli.run_commands import queue, reproduce, resume, runs, stop, sweep, train, worker
 from bsc_core.errors import ColumnError, InputError
 
@@ -155,6 +168,9 @@ def _add_evaluation(commands: Any) -> None:
         "--last-checkpoints", type=_at_least_one, metavar="K", help="average the last K checkpoints of one run"
     )
     command.add_argument("--output", metavar="FOLDER", help="a new folder for the merged model (default: report only)")
+
+    command = _command(commands, "diagnose", diagnose)
+    command.add_argument("run", metavar="RUN", help="id or folder of a run, see `bsc runs`")
 
     command = _command(commands, "plan", plan)
     _add_config(command)
