@@ -20,7 +20,7 @@ from bsc_core.neighbors import paired_cosines
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.run_results import WHEN, When, compare_runs
 from bsc_core.runs import TEXTS, Run, epoch_name
-from bsc_core.training.data import streams, training_rows
+from bsc_core.training.data import is_streamed, select_training_rows
 from bsc_core.types import Ids, Numbers, Vectors
 
 MAX_STEPS = 5000  # step lines that are read
@@ -113,7 +113,7 @@ class RunEvidence:
     @cached_property
     def data(self) -> DatasetSplits:
         """Data of the run, read as the run read them."""
-        if streams(self.config):
+        if is_streamed(self.config):
             raise RunError("the training pairs are streamed from shards, which the diagnosis does not read")
         data = load_experiment(self.run.data_config(self.config.data))
         stored = self.run.read_json(TEXTS)
@@ -124,7 +124,7 @@ class RunEvidence:
     @cached_property
     def train(self) -> PairDataset:
         """Rows that the loss trained on."""
-        return training_rows(self.config, self.data.train)
+        return select_training_rows(self.config, self.data.train)
 
     def vectors(self, when: When) -> Vectors:
         """Return the vectors of all texts before or after training, (U, D)."""

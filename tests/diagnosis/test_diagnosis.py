@@ -21,7 +21,7 @@ from bsc_core.evaluation import Evaluator
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.run_results import save_results
 from bsc_core.runs import BEST_EPOCH, GENERAL, Run, RunStore
-from bsc_core.training.data import training_rows
+from bsc_core.training.data import select_training_rows
 
 WIDTH, TRAIN, DEV = 32, 96, 60
 PREVIOUS = Path(__file__).parents[1] / "fixtures" / "previous_version"
@@ -90,9 +90,9 @@ def diagnosed(tmp_path: Path) -> Callable[..., Diagnosis]:
         for when, encode in (("before", before), ("after", after)):
             run.write_embeddings(when, encode(data.texts.texts))
             run.write_evaluation(when, evaluator.evaluate(encode(data.texts.texts)))
-        run.update_status(metric_name=evaluator.main(run.evaluation("after"))[0], state="done", epoch=2, step=4)
+        run.update_status(metric_name=evaluator.main_metric(run.evaluation("after"))[0], state="done", epoch=2, step=4)
         save_results(run, data)
-        rows = training_rows(config, data.train)
+        rows = select_training_rows(config, data.train)
         run.plans_folder.mkdir()
         build_plan(config.batching, rows, np.array(run.embeddings("before")), seed=0, epoch=0).save(run.plan_file(1))
         for step, loss in enumerate(losses, start=1):
