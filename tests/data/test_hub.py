@@ -1,6 +1,7 @@
 """Datasets of Hugging Face `datasets`: saved folders read as files do, and errors of hub ids."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -160,12 +161,43 @@ def test_without_the_package_the_extra_is_named(monkeypatch, tmp_path):
     ],
 )
 def test_a_hub_id_requests_the_named_dataset(monkeypatch, name, expected):
-    def load(path, config, *, split):
-        assert (path, config, split) == expected
-        return datasets.Dataset.from_dict(ROWS)
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
+    builders = set_builder(monkeypatch, ["hf://datasets/owner/name@0123/pairs.csv"])
     assert read_table(name).columns["query"] == ROWS["query"]
+    assert [(builder.name, builder.config_name, builder.split) for builder in builders] == [expected]
+
+
+@pytest.mark.parametrize(
+    "file", ["/runs/uploads/pairs.tsv", "https://evil.example/x.csv", "hf://datasets/owner/private@0123/x.csv"]
+)
+def test_a_hub_dataset_that_names_files_elsewhere_is_refused(monkeypatch, file):
+    """The card of a dataset can name files of this machine, which `datasets` then reads."""
+    builders = set_builder(monkeypatch, ["hf://datasets/owner/name@0123/pairs.csv", file])
+    with pytest.raises(DataError, match="outside of its repository"):
+        read_table("hf://owner/name")
+    assert not builders[0].is_prepared
+
+
+def set_builder(monkeypatch, files):
+    """Let `datasets` return a builder of these files, and return the list of the builders that are requested."""
+    builders = []
+
+    class Builder:
+        is_prepared = False
+        config = SimpleNamespace(data_files={"train": files})
+
+        def __init__(self, name, config):
+            self.name, self.config_name = name, config
+            builders.append(self)
+
+        def download_and_prepare(self):
+            self.is_prepared = True
+
+        def as_dataset(self, split):
+            self.split = split
+            return datasets.Dataset.from_dict(ROWS)
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", Builder)
+    return builders
 
 
 @pytest.mark.parametrize(("offline", "words"), [("1", "HF_HUB_OFFLINE"), ("0", "check the name, the config")])
@@ -175,7 +207,7 @@ def test_an_unreachable_hub_is_reported_in_one_sentence(monkeypatch, offline, wo
 
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.setenv(name, offline)
-    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr(datasets, "load_dataset_builder", load)
     with pytest.raises(DataError, match=words) as caught:
         read_table("hf://owner/name")
     assert "\n" not in str(caught.value)

@@ -5,7 +5,8 @@ The package `datasets` is imported only when such a source is read.
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -41,12 +42,17 @@ def load_from_hub(path: str) -> Splits:
 
     Raises:
         InputError: The package `datasets` is not installed.
-        DataError: The id is malformed or the dataset cannot be loaded.
+        DataError: The id is malformed, the dataset cannot be loaded, or it names files outside of its repository.
     """
     datasets = _package(path)
     name, config, options = _parse_hub_id(path)
     try:
-        return _by_split(datasets.load_dataset(name, config, split=options.get(SPLIT)))
+        builder = datasets.load_dataset_builder(name, config)
+        _check_files(path, name, builder.config.data_files)
+        builder.download_and_prepare()
+        return _by_split(builder.as_dataset(split=options.get(SPLIT)))
+    except DataError:
+        raise
     except Exception as error:  # whatever the network, the hub and the builder raise
         if _is_offline():
             raise DataError(
@@ -57,6 +63,14 @@ def load_from_hub(path: str) -> Splits:
             f"{path}: could not be loaded from the hub ({error_reason(error).rstrip('.')}); check the name, the "
             "config, the split and the network"
         ) from None
+
+
+def _check_files(path: str, name: str, files: Mapping[str, Sequence[str]] | None) -> None:
+    """Check that the card of a dataset names no files of this machine or of another repository, by split."""
+    inside = tuple(f"hf://datasets/{name}{mark}".casefold() for mark in "@/")
+    for file in chain.from_iterable((files or {}).values()):
+        if not str(file).casefold().startswith(inside):
+            raise DataError(f"{path}: the dataset names the file {file}, outside of its repository; choose another one")
 
 
 def load_saved(path: str, folder: Path) -> Splits:
