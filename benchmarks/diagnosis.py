@@ -141,7 +141,7 @@ def faulty_cases(data: Datasets) -> list[Case]:
             "another domain",
             ("forgetting",),
             data.positives("other_pairs"),
-            {"evaluation": {"general": True}, "training": {"rate": 3}},
+            {"evaluation": {"general": True}, "training": {"rate": 5, "epochs": 4}},
         ),
         Case(
             "80 epochs of 32 rows",

@@ -25,8 +25,8 @@ from bsc_core.types import Ids, Matrix, Numbers
 
 MIN_NEGATIVES = 8  # fewer always leave most of the gradient on one negative
 ONE_NEGATIVE = 0.99  # share of the gradient on one negative, with which the others do not count
-MOST_ANCHORS = 0.9  # of the anchors, so that the rest of a batch cannot balance them
-FLAT = 0.98  # effective share of the negatives, with which hard and easy ones have equal weight
+MOST_ANCHORS = 0.75  # of the anchors; temperature 0.005, below any usual one, has two thirds
+FLAT = 0.99  # effective share of the negatives; temperature 0.5, the largest usual one, has 0.985
 BOUND_FACTOR = 1.02  # distance to a bound of the learned temperature that rounding explains
 SOLVED = 0.9  # in-batch accuracy before training, with which nine of ten anchors have little gradient
 USUAL_BATCH = 32  # smallest usual batch of in-batch losses; SimCSE and SBERT use 64 and more

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -18,11 +19,12 @@ from streamlit.testing.v1 import AppTest
 from bsc_core import background_task
 from bsc_core.cli.parser import make_parser
 from bsc_core.config import RunConfig
+from bsc_core.diagnosis import task as diagnosis_task
 from bsc_core.jobs.actions import merging
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache
-from pages.ui.runs import actions, detail, merge, model_export
-from tests.helpers.pages import click, open_page, open_page_in_app, page_text
+from pages.ui.runs import actions, detail, diagnosis, merge, model_export
+from tests.helpers.pages import click, open_page, open_page_in_app, page_text, table_with
 
 PAIR = {"query": "how do i bake", "document": "heat it", "label": None}
 PAIR |= {"query_tokens": 6, "document_tokens": 4, "query_cut": False, "document_cut": False}
@@ -124,6 +126,49 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
     finished.write_json("config", {**finished.config().model_dump(mode="json"), "encoder": {"reinit_layers": 1}})
     app = open_tab(open_page("runs", run=finished.id), finished, "Model")
     assert "cannot be merged with its start" in page_text(app)
+
+
+def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
+    finished: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_here(folder: Path, module: str, request: Any, environment: dict[str, str]) -> None:
+        """Run the task in this process."""
+        assert module == diagnosis_task.__name__
+        folder.mkdir(parents=True)
+        (folder / background_task.REQUEST).write_text(json.dumps(request), encoding="utf-8")
+        diagnosis_task.perform(folder, request)
+
+    monkeypatch.setattr(background_task, "start", start_here)
+    finished.write_embeddings("after", np.array(finished.embeddings("before")))
+    app = open_tab(open_page("runs", run=finished.id), finished, "Diagnosis")
+    assert "Why did my run get worse?" in page_text(app)
+    app = click(app, f"runs.diagnosis.{diagnosis.task_folder(finished).name}")
+    report = diagnosis.read_result(diagnosis.task_folder(finished))
+    assert report is not None
+    assert report["verdict"] in page_text(app)
+    codes = [finding["code"] for finding in report["findings"]]
+    number = codes.index("learning_rate_low")
+    assert "Set training.learning_rate to 0.01" in page_text(app)
+    assert "Compared with" in table_with(app, "Evidence").columns
+    sent: list[RunConfig] = []
+    monkeypatch.setattr(actions, "start_from_config", sent.append)
+    click(app, f"runs.diagnosis.use.{finished.id}.{number}")
+    assert sent[0].training.learning_rate == pytest.approx(0.01)
+
+
+def test_a_run_that_has_not_ended_is_not_diagnosed(runs: RunStore, trained: Run) -> None:
+    run = runs.create(trained.config(), "queued")
+    app = open_tab(open_page("runs", run=run.id), run, "Diagnosis")
+    assert "appears here when the run has ended" in page_text(app)
+
+
+def test_a_change_that_does_not_fit_the_config_is_not_offered(trained: Run) -> None:
+    config = trained.config()
+    changed = diagnosis.changed_config(config, {"loss.name": "mnrl", "data.filters": ["drop_leaks"]})
+    assert changed is not None
+    assert (changed.loss.name, changed.data.filters) == ("mnrl", ("drop_leaks",))
+    assert diagnosis.changed_config(config, {"loss.margin": 1.0}) is None
+    assert diagnosis.changed_config(config, {}) is None
 
 
 def test_a_run_stopped_before_training_shows_its_message(finished: Run) -> None:

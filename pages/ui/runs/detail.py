@@ -1,4 +1,4 @@
-"""One run: its status line, actions and progress, and tabs with metrics, curves, first batch, log, config and model."""
+"""One run: status line, actions, progress, and tabs with metrics, curves, batch, diagnosis, log, config and model."""
 
 import time
 from typing import Any
@@ -12,12 +12,12 @@ from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.components import display, url, users
-from pages.ui.runs import actions, curve_controls, model_export, queue, table
+from pages.ui.runs import actions, curve_controls, diagnosis, model_export, queue, table
 
 LOG_LINES = 200
 ALL_METRICS = "runs.metrics.all"
 PARAMETERS = (ALL_METRICS, *curve_controls.PARAMETERS, "runs.part.overview", "runs.part.log", "runs.sweep.part")
-FOR_MEMBERS = ("Log", "Config", "Model")  # tabs with paths of the server, which students do not see
+FOR_MEMBERS = ("Diagnosis", "Log", "Config", "Model")  # tabs with paths of the server, which students do not see
 
 
 def draw(run: Run) -> None:
@@ -32,6 +32,7 @@ def _draw(run: Run) -> None:
         "Overview": _draw_overview,
         "Curves": _draw_curves,
         "First batch": _draw_first_batch,
+        "Diagnosis": diagnosis.draw,
         "Log": _draw_log,
         "Config": _draw_config,
         "Model": model_export.draw,

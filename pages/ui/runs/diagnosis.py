@@ -1,0 +1,122 @@
+"""Why a run got worse: the findings of its diagnosis, computed in a background task, each with a changed setting."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from bsc_core import background_task
+from bsc_core.config import RunConfig, make_config
+from bsc_core.config.reading import put
+from bsc_core.errors import BscError
+from bsc_core.jobs.local.processes import worker_environment
+from bsc_core.paths import cache_folder
+from bsc_core.runs import Run, RunStatus
+from pages.ui.components import data_cache, display, users
+from pages.ui.data import overview
+from pages.ui.runs import actions
+
+POLL_INTERVAL = "1s"
+MAX_FOLDERS = 40
+MODULE = "bsc_core.diagnosis.task"
+LABEL = "Find the causes"
+NO_FINDING = "No check found a cause. The settings and data of this run look usual."
+INPUTS = ("config.json", "metrics.jsonl", "status.json", "evaluation/after.json", "evaluation/general.json")
+
+
+def draw(run: Run, status: RunStatus) -> None:
+    """Draw the diagnosis of a run, its progress, or the button that starts it."""
+    st.markdown("**Why did my run get worse?**")
+    if not status.is_finished:
+        st.caption("The diagnosis appears here when the run has ended.")
+        return
+    folder = task_folder(run)
+    report = read_result(folder)
+    if report is not None:
+        _draw_report(run, report)
+    elif (folder / background_task.REQUEST).is_file():
+        _start_task(run, folder)  # again if the app was restarted meanwhile
+        st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder)
+    else:
+        st.caption("Checks data, labels, loss, batches and training of this run, each with its evidence.")
+        key = f"runs.diagnosis.{folder.name}"
+        st.button(LABEL, key=key, icon=":material/troubleshoot:", on_click=_start, args=(run, folder))
+
+
+def task_folder(run: Run) -> Path:
+    """Return the folder of the task that diagnoses the run as it is now."""
+    stamps = data_cache.file_stamps(*(run.folder / name for name in INPUTS))
+    return cache_folder() / "diagnosis" / hashlib.sha256(repr((run.folder, stamps)).encode()).hexdigest()[:20]
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """Return the report of a finished task; None if it is not finished."""
+    try:
+        report: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return report
+
+
+def changed_config(config: RunConfig, change: dict[str, Any]) -> RunConfig | None:
+    """Return the config with the change of a finding; None if there is none or it does not fit the config."""
+    values = config.model_dump()
+    if "loss.name" in change:  # the other settings of the previous loss do not apply
+        values["loss"] = {}
+    try:
+        for key, value in change.items():
+            put(values, key, value, "diagnosis")
+        return make_config(values, source="diagnosis") if change else None
+    except BscError:
+        return None
+
+
+def _draw_report(run: Run, report: dict[str, Any]) -> None:
+    st.text(report["verdict"])
+    if not report["findings"]:
+        st.caption(NO_FINDING)
+    for number, finding in enumerate(report["findings"]):
+        _draw_finding(run, finding, number)
+    if report["skipped"]:
+        with st.expander(f"Checks that were not possible ({len(report['skipped'])})"):
+            for name, reason in report["skipped"].items():
+                st.text(f"{name}: {reason}")
+
+
+def _draw_finding(run: Run, finding: dict[str, Any], number: int) -> None:
+    with st.container(border=True):
+        st.markdown(f"{overview.ICONS[finding['severity']]} **{display.escaped(finding['title'])}**")
+        rows = [
+            {"Evidence": one["name"], "This run": f"{one['value']:.3g}", "Compared with": one["compared_with"]}
+            for one in finding["evidence"]
+        ]
+        alt = f"Evidence of the finding {finding['code']}"
+        st.dataframe(rows, hide_index=True, key=f"runs.evidence.{run.id}.{number}", alt=alt)
+        st.text(finding["suggestion"])
+        config = changed_config(run.config(), finding["change"])
+        if config is not None and users.current_user().may_launch:
+            changes = ", ".join(f"{key} = {value}" for key, value in finding["change"].items())
+            about = f"Opens the New run page with the settings of this run and {changes}."
+            key = f"runs.diagnosis.use.{run.id}.{number}"
+            if st.button("Use in a new run", key=key, icon=":material/content_copy:", help=display.escaped(about)):
+                actions.start_from_config(config)
+
+
+def _start(run: Run, folder: Path) -> None:
+    background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
+    background_task.reset(folder)
+    users.record("diagnose", run.id)
+    _start_task(run, folder)
+
+
+def _start_task(run: Run, folder: Path) -> None:
+    background_task.start(folder, MODULE, {"run": str(run.folder)}, worker_environment(run.config().training.threads))
+
+
+def _draw_progress(folder: Path) -> None:
+    """Draw the progress; rerun the page when the task has ended."""
+    if read_result(folder) is not None or not (folder / background_task.REQUEST).is_file():
+        st.rerun(scope="app")
+    display.task_progress(folder, LABEL, failed="The diagnosis failed", key=f"runs.diagnosis.again.{folder.name}")
