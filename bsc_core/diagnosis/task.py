@@ -8,16 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bsc_core.background_task import run_task, write_progress
+from bsc_core.background_task import run_task, write_progress, write_result
 from bsc_core.diagnosis import diagnose
-from bsc_core.files import as_json, atomic_write
 from bsc_core.runs import Run
 
 
 def perform(folder: Path, request: Any) -> None:
     """Diagnose the run of a request and write the report."""
     diagnosis = diagnose(Run(Path(request["run"])), say=partial(write_progress, folder))
-    atomic_write(folder / "result.json", as_json(diagnosis.as_report()))
+    write_result(folder, diagnosis.as_report())
 
 
 if __name__ == "__main__":

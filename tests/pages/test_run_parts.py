@@ -143,7 +143,7 @@ def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
     app = open_tab(open_page("runs", run=finished.id), finished, "Diagnosis")
     assert "Why did my run get worse?" in page_text(app)
     app = click(app, f"runs.diagnosis.{diagnosis.task_folder(finished).name}")
-    report = diagnosis.read_result(diagnosis.task_folder(finished))
+    report = background_task.read_result(diagnosis.task_folder(finished))
     assert report is not None
     assert report["verdict"] in page_text(app)
     codes = [finding["code"] for finding in report["findings"]]

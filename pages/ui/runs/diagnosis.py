@@ -1,7 +1,6 @@
 """Why a run got worse: the findings of its diagnosis, computed in a background task, each with a changed setting."""
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ def draw(run: Run, status: RunStatus) -> None:
         st.caption("The diagnosis appears here when the run has ended.")
         return
     folder = task_folder(run)
-    report = read_result(folder)
+    report = background_task.read_result(folder)
     if report is not None:
         _draw_report(run, report)
     elif (folder / background_task.REQUEST).is_file():
@@ -49,15 +48,6 @@ def task_folder(run: Run) -> Path:
     """Return the folder of the task that diagnoses the run as it is now."""
     stamps = data_cache.file_stamps(*(run.folder / name for name in INPUTS))
     return cache_folder() / "diagnosis" / hashlib.sha256(repr((run.folder, stamps)).encode()).hexdigest()[:20]
-
-
-def read_result(folder: Path) -> dict[str, Any] | None:
-    """Return the report of a finished task; None if it is not finished."""
-    try:
-        report: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return report
 
 
 def changed_config(config: RunConfig, change: dict[str, Any]) -> RunConfig | None:
@@ -117,6 +107,6 @@ def _start_task(run: Run, folder: Path) -> None:
 
 def _draw_progress(folder: Path) -> None:
     """Draw the progress; rerun the page when the task has ended."""
-    if read_result(folder) is not None or not (folder / background_task.REQUEST).is_file():
+    if background_task.read_result(folder) is not None or not (folder / background_task.REQUEST).is_file():
         st.rerun(scope="app")
     display.task_progress(folder, LABEL, failed="The diagnosis failed", key=f"runs.diagnosis.again.{folder.name}")
