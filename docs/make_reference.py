@@ -80,7 +80,7 @@ other. The last column names the equivalent in sentence-transformers.
 - If all negatives of a row are removed, its loss is 0. Each step logs `masked_negatives` (mean number of removed
   negatives per query) and `rows_without_negatives`.
 - The judge is the trained model itself (`mask = "self"`) or a guide encoder (`mask = "guide"`), whose vectors are
-  computed once per text and cached. A similarity that exceeds the limit by at most 1e-6 does not count as above it.
+  computed once per text and cached. A document is removed only if its similarity exceeds the limit by more than 1e-6.
 - The term that `hardness` adds has no gradient.
 - `matryoshka_dims` computes the loss on truncated embeddings, as `MatryoshkaLoss` does. It works with every loss that
   has no classifier.

@@ -133,7 +133,7 @@ def test_a_loss_that_does_not_fit_the_data_is_reported_with_those_that_fit(runs:
     assert "Losses that fit these data: Batch-softmax contrastive (BSC), Combined, Cosine" in page_text(app)
     assert app.button(key="train.launch").disabled
     options = app.selectbox(key="train.loss.name").options
-    assert "Classifier (softmax): does not fit these data" in options
+    assert "Classifier (softmax) (not suited to these data)" in options
     assert "Batch-softmax contrastive (BSC)" in options
 
 
@@ -196,7 +196,7 @@ def test_the_treatment_of_the_negatives_is_in_the_sentence() -> None:
     switches = {"mask": "self", "mask_margin": 0.1, "hardness": "all_negatives", "decoupled": True}
     text = config_summary.loss_sentence(loss(name="mnrl", matryoshka_dims=[64, 384], **switches))
     expected = "false-negative mask by the model (absolute margin 0.1), hardness weights 5 on all negatives, decoupled"
-    assert text.endswith(f"query to document, {expected}, at 64, 384 dimensions")
+    assert text.endswith(f"query to document, {expected}, Matryoshka dimensions 64, 384")
 
 
 def test_every_loss_setting_has_a_glossary_entry_unless_its_name_explains_it() -> None:

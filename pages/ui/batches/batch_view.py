@@ -274,7 +274,9 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
             display.plain_text("Positive document of the query", _text(dataset, "document", query))
             _draw_mark_button(pair, source, kind, batch.number)
         if not pair.in_batch:
-            st.caption("This pair is not in the batch above, since the rows of a marked pair share no batch.")
+            st.caption(
+                "This pair is not in the batch above, because rows of a marked pair are never in the same batch."
+            )
         st.caption("Click a cell to pin it.")
 
 

@@ -29,8 +29,8 @@ COLLISIONS = "collisions"
 LIKELY = "likely false negatives"
 INTACT = "groups not split across batches"
 FACTS = {  # fact -> its label, where this is not its key
-    "as_exact": "groups as good as with exact search",
-    "groups_sample": "groups sampled for this check",
+    "as_exact": "share of sampled groups as good as with exact search",
+    "groups_sample": "sampled groups",
     "links_inside_share": "links inside a group",
 }
 EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = {  # value, whether it is a share

@@ -42,8 +42,8 @@ QUEUE, WHO, ERROR = "batches.queue", "batches.who", "batches.triage.error"
 UPLOAD, CHOICES = "batches.colleague", "batches.conflicts"
 SCOPE = "batches.triage.scope"
 ABOUT = (
-    "All training pairs: undecided documents that are closer to a query than its positive, as a mask with this encoder "
-    "as guide and margin 0 removes them, or whose pair has a nearly equal text. "
+    "All training pairs: undecided documents that are closer to a query than its positive (those that a mask with this "
+    "encoder as guide and margin 0 would remove), or that nearly repeat the text of a positive pair. "
     "Mined negatives: those most similar to the query compared with its positive. "
     "This batch: the likely false negatives of the batch above."
 )
@@ -84,7 +84,7 @@ def draw(batch: BatchView, source: BatchSource) -> None:
         data = {"id": identifier, "pairs": pairs, "saved": saved, "more": more}
         _triage(data=data, key=key, on_decisions_change=lambda: _save(key, path, pairs))
     else:
-        st.caption("No pair of these is suspected.")
+        st.caption("There are no likely false negatives among these pairs.")
     _draw_file(path)
 
 

@@ -33,7 +33,7 @@ LOSS_NAMES = {
     "online_contrastive": "online contrastive",
     "simcse": "SimCSE",
     "mnrl": "multiple negatives ranking (MNRL)",
-    "sigmoid": "sigmoid of every cell",
+    "sigmoid": "sigmoid of every query-document pair (SigLIP)",
     "cosent": "order of the cosines (CoSENT)",
     "angle": "order of the angles (AnglE)",
 }
@@ -79,9 +79,9 @@ def summarize_data(data: DatasetSplits) -> DataSummary:
 def data_sentence(summary: DataSummary) -> str:
     """Describe the data section in one sentence."""
     shape = summary.shape
-    kind = "classified" if shape.classes else "graded" if shape.labeled else "positive"
+    kind = "pair with a class" if shape.classes else "labeled pair" if shape.labeled else "positive pair"
     corpus = f", search in {plural(summary.corpus, 'document')}" if summary.corpus else ""
-    return f"Data: {plural(summary.train, f'{kind} pair')} to train, {count(summary.dev)} for dev{corpus}"
+    return f"Data: {plural(summary.train, kind)} to train, {count(summary.dev)} for dev{corpus}"
 
 
 def encoder_sentence(encoder: EncoderConfig) -> str:
@@ -107,18 +107,18 @@ def batching_sentence(batching: BatchingConfig) -> str:
 
 
 def _order(batching: BatchingConfig) -> str:
-    groups = f"groups of {batching.group_size}"
+    groups = f"groups of up to {batching.group_size}"
     sides = "queries" if batching.group_by == "query" else "documents"
     shared = plural(batching.shingle_size, "word" if batching.strategy == "words" else "neighbor")
     return {
         "random": "pairs in random order",
         "sequential": "pairs in the order of the file",
         "nearest": f"{groups} pairs with similar {sides}",
-        "words": f"{groups} whose {sides} share {shared}",
-        "clusters": f"{groups} from one of {plural(batching.clusters, 'cluster')}",
-        "neighbors": f"{groups} whose {sides} share {shared}",
+        "words": f"{groups} pairs whose {sides} share {shared}",
+        "clusters": f"{groups} pairs from the same of {plural(batching.clusters, 'cluster')}",
+        "neighbors": f"{groups} pairs whose {sides} share {shared}",
         "premises": "all rows of a query together",
-        "communities": f"{groups} pairs with documents near each other's queries",
+        "communities": f"{groups} pairs that are hard negatives of each other",
         "cuthill_mckee": "similar pairs close to each other (Cuthill-McKee)",
     }[batching.strategy]
 
@@ -204,9 +204,9 @@ def _treatment(loss: Any) -> Iterator[str]:
     if getattr(loss, "decoupled", False):
         yield "decoupled"
     if getattr(loss, "debiased_prior", 0):
-        yield f"debiased with prior {loss.debiased_prior:g}"
+        yield f"debiased for {loss.debiased_prior:.0%} false negatives"
     if loss.matryoshka_dims:
-        yield f"at {', '.join(map(str, loss.matryoshka_dims))} dimensions"
+        yield f"Matryoshka dimensions {', '.join(map(str, loss.matryoshka_dims))}"
 
 
 def fitting_sentence(shape: DataShape) -> str:
@@ -275,7 +275,9 @@ def _at_temperature(loss: LossConfig) -> str:
 
 def _schedule(training: TrainingConfig) -> str:
     rate = format_rate(training.learning_rate)
-    return f"rises to {rate} and falls to 0" if training.warmup_ratio else f"falls from {rate} to 0"
+    if training.schedule == "restarts":
+        return f"rises to {rate} in each epoch"
+    return f"rises to {rate} and decays linearly to 0" if training.warmup_ratio else f"decays linearly from {rate} to 0"
 
 
 class ConfigWarning(NamedTuple):
@@ -316,11 +318,11 @@ def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
     if steps < 20:
         yield f"Only {plural(steps, 'step')} in total: too few to learn much."
     if summary.dev < 20:
-        yield f"Only {plural(summary.dev, 'dev pair')}: the metric will vary by chance."
+        yield f"Only {plural(summary.dev, 'dev pair')}: the metric is noisy."
     if training.gradient_accumulation_steps > 1 and has_in_batch_negatives(config.loss):
         yield (
-            f"Accumulation averages {training.gradient_accumulation_steps} batches, but negatives stay within each. "
-            "Gradient caching trains on one large batch in the same memory."
+            f"Gradient accumulation adds no negatives: each of {training.gradient_accumulation_steps} batches has its "
+            "own. Gradient caching trains on one large batch in the same memory."
         )
     if patience and not config.evaluation.each_epoch:
         yield (
@@ -329,8 +331,8 @@ def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
         )
     if training.early_stopping_general_loss and not (config.evaluation.general and config.evaluation.each_epoch):
         yield (
-            "A tolerated general loss needs the general score after every epoch; turn on 'General score' and 'Evaluate "
-            "each epoch', otherwise the run fails."
+            "'Tolerated decrease of the general score' needs that score after every epoch; turn on 'General score' and "
+            "'Evaluate each epoch', otherwise the run fails."
         )
     if patience and patience >= training.epochs and not training.max_steps:
         yield f"Early stopping after {patience} epochs has no effect in a run of {plural(training.epochs, 'epoch')}."

@@ -80,7 +80,7 @@ def override(preset: config_form.Values, sent: config_form.Values) -> config_for
 def draw(shape: DataShape) -> None:
     """Draw the choice of a loss, its purpose, and its fields."""
     fitting = suitable_losses(shape)
-    unfit = ": does not fit these data"
+    unfit = " (not suited to these data)"
     titles = {name: loss.title if name in fitting else loss.title + unfit for name, loss in CATALOG.items()}
     selected = st.selectbox(
         "Loss",

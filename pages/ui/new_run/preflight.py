@@ -132,7 +132,13 @@ def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: f
 
 def time_sentence(result: Preflight) -> str:
     """Return the three largest shares of the time."""
-    names = {"start": "start", "encode": "evaluation", "plan": "plans", "train": "steps", "checkpoint": "checkpoints"}
+    names = {
+        "start": "startup",
+        "encode": "evaluation",
+        "plan": "batch plans",
+        "train": "training",
+        "checkpoint": "checkpoints",
+    }
     parts = sorted(result.seconds.items(), key=lambda part: -part[1])
     shares = [f"{names[name]} {seconds / result.total_seconds:.0%}" for name, seconds in parts]
-    return f"Share of the time: {', '.join(shares[:3])}."
+    return f"Share of the total time: {', '.join(shares[:3])}."

@@ -27,5 +27,5 @@ def select_view() -> CurveView:
         )
         axis = st.segmented_control("Horizontal axis", AXES, default="step", required=True, **url.bound(AXIS, AXES))
         about = "Curves with values of 0 or below keep a linear axis."
-        log = st.toggle("Logarithmic", help=about, **url.flag(LOGARITHMIC))
+        log = st.toggle("Logarithmic axis", help=about, **url.flag(LOGARITHMIC))
     return CurveView(smoothing, log=log, by_time=axis == "time")

@@ -106,7 +106,9 @@ def _draw_metrics(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.toggle("All metrics", **url.flag(ALL_METRICS))
         if run.evaluation("after"):
-            st.caption("Brackets: 95% bootstrap intervals over queries. p: a paired test over queries.")
+            st.caption(
+                "Brackets: 95% bootstrap intervals over queries. p: p-value of a paired permutation test over queries."
+            )
 
 
 def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, str]]:

@@ -34,7 +34,7 @@ def _draw(group: str, runs: list[Run]) -> None:
         st.header(headline(group, summary), anchor=False)
         _draw_best_against_next(runs, summary)
         tabs = {
-            "Parallel axes": _draw_axes,
+            "Parallel coordinates": _draw_axes,
             "Curves": _draw_curves,
             "Settings": _draw_settings,
             "Best setting": _draw_best_setting,
@@ -120,7 +120,7 @@ def setting_rows(summary: Summary, intervals_: list[str]) -> list[dict[str, Any]
             "Seeds": parallel.format_value(cell["seeds"]),
             f"{metric}, mean": _metric(cell["mean"], "not done"),
             "95% interval": interval,
-            "Std. dev.": _metric(cell["deviation"], "one value" if cell["mean"] is not None else ""),
+            "Std. dev.": _metric(cell["deviation"], "one run" if cell["mean"] is not None else ""),
             "Best": _metric(cell["best"], ""),
         }
         for cell, interval in zip(summary["settings"], intervals_, strict=True)

@@ -129,7 +129,9 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         column_config={
             "Run": st.column_config.TextColumn(width=240),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
-            "Dev by epoch": st.column_config.LineChartColumn(width=110, help="The best metric after each epoch."),
+            "Dev by epoch": st.column_config.LineChartColumn(
+                width=110, help="The dev metric before training and after each epoch."
+            ),
         },
     )
     shared = run_settings.equal_settings(settings)
