@@ -308,18 +308,18 @@ def forgetting(run: RunEvidence) -> Findings:
     if before is None or after is None:
         raise RunError("the run has no general score; set evaluation.general = true in the next run")
     if before - after >= FORGOTTEN:
-        rate = run.config.training.learning_rate
-        change = run.comparison.difference.value
+        rate, change = run.config.training.learning_rate, run.comparison.difference.value
+        is_merged = run.config.training.merges or run.config.encoder.reinit_layers > 0  # or cannot be
         yield Finding(
             "forgetting",
             "warning",
             "Training lost general abilities of the encoder that this data does not exercise.",
             (
                 Evidence("general score after training", after, f"{metric(before)} before"),
-                Evidence(f"change of {run.metric} on {run.split}", change, "the price is worth it only above 0"),
+                Evidence(f"change of {run.metric} on {run.split}", change, "above 0 is a gain"),
             ),
-            "Set training.merge_with_start to 0.5, lower the learning rate, or mix in general pairs.",
-            {"training.merge_with_start": 0.5, "training.learning_rate": rate / 3},
+            f"Set training.merge_with_start to 0.5, or training.learning_rate to {rate / 3:.2g}, or add general pairs.",
+            {"training.learning_rate": rate / 3} if is_merged else {"training.merge_with_start": 0.5},
         )
 
 
