@@ -98,7 +98,8 @@ def loss_data(run: RunEvidence) -> Findings:
 
 def label_direction(run: RunEvidence) -> Findings:
     """Labels that decrease with similarity."""
-    if run.config.data.negatives is not None or not _has_both_kinds(run.train):
+    generated = run.config.data.negatives is not None or run.config.data.examples is not None
+    if generated or not _has_both_kinds(run.train):  # hard negatives may be closer than positives
         return
     signal = run.label_signal(run.train)
     if signal <= OPPOSITE_LABELS:
@@ -246,10 +247,11 @@ def other_distribution(run: RunEvidence) -> Findings:
 def prompts(run: RunEvidence) -> Findings:
     """Prompts of the model that the run does not use."""
     path = run.run.model_folder / "config_sentence_transformers.json"
-    if not path.is_file():
-        raise RunError("the run has no model")
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    unused = [name for name, text in (settings.get("prompts") or {}).items() if text]
+    try:
+        settings = dict(json.loads(path.read_text(encoding="utf-8")))
+        unused = [name for name, text in dict(settings.get("prompts") or {}).items() if text]
+    except (OSError, ValueError, TypeError):
+        raise RunError("the run has no model, or its settings are damaged") from None
     if unused and not run.config.encoder.has_prompts and not settings.get("default_prompt_name"):
         yield Finding(
             "prompts",

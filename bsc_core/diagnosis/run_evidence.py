@@ -36,6 +36,7 @@ class RunEvidence:
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._comparisons: dict[str, Comparison] = {}
 
     @cached_property
     def config(self) -> RunConfig:
@@ -87,7 +88,10 @@ class RunEvidence:
 
     def compare(self, split: str) -> Comparison:
         """Compare the model before and after training on a split."""
-        return compare_runs([self.run], [self.run], self.metric, split, first_when="before")
+        if split not in self._comparisons:
+            compared = compare_runs([self.run], [self.run], self.metric, split, first_when="before")
+            self._comparisons[split] = compared
+        return self._comparisons[split]
 
     @cached_property
     def state(self) -> State:
@@ -117,7 +121,10 @@ class RunEvidence:
             raise RunError("the training pairs are streamed from shards, which the diagnosis does not read")
         data = load_experiment(self.run.data_config(self.config.data))
         stored = self.run.read_json(TEXTS)
-        if stored and stored["digest"] != data.texts.digest:
+        vectors = self.run.embeddings("before")
+        if (stored and stored["digest"] != data.texts.digest) or (
+            vectors is not None and len(vectors) != len(data.texts)
+        ):
             raise RunError("the data files have changed since the run was evaluated")
         return data
 
@@ -135,7 +142,7 @@ class RunEvidence:
 
     @cached_property
     def batches(self) -> list[Ids]:
-        """Rows of the first batches of the first epoch, at most about MAX_ROWS rows."""
+        """Rows of the first batches of the first epoch, at most MAX_ROWS; of a larger batch, its first rows."""
         path = self.run.plan_file(1)
         if not path.is_file():
             raise RunError("the run has no batch plan of its first epoch")
@@ -143,7 +150,7 @@ class RunEvidence:
         rows = 0
         for batch in BatchPlan.load(path).batches(self.config.training.batch_size):
             if len(batch) >= 2 and (not batches or rows + len(batch) <= MAX_ROWS):
-                batches.append(batch)
+                batches.append(batch[:MAX_ROWS])
                 rows += len(batch)
         if not batches or max(int(batch.max()) for batch in batches) >= len(self.train):
             raise RunError("the batch plan does not belong to the data of the run")

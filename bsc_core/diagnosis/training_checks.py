@@ -39,6 +39,7 @@ COLLAPSE_RISE = 0.3  # of that mean, since some encoders start high
 TURNED = 0.3  # median cosine of a text with itself before training; usual fine-tuning stays above 0.6
 UNCHANGED = 0.999  # the same where nothing was learned: an angle of 2.6 degrees
 FORGOTTEN = 0.03  # of the general score: its paired noise with 560 queries is about 0.025
+LENGTH_VARIATION = 0.1  # of vectors: a tenth of a dot product is then length, which the cosine ignores
 LEARNED = 0.9  # ratio of the training losses of the last and the best epoch, from which training went on
 
 Findings = Iterator[Finding]
@@ -73,7 +74,7 @@ class _InBatch:
     def _scores(self, batches: list[Ids]) -> Iterator[tuple[Matrix, Matrix]]:
         """Yield the scores of the positives (A,) and of the negatives (A, K); known positives have score -inf."""
         train, vectors = self.run.train, self.run.vectors("before")
-        known = KnownPairs(train)
+        known, scored = KnownPairs(train), False
         for rows in batches:
             anchors = train.positive[rows]
             documents = train.document[rows]
@@ -87,7 +88,10 @@ class _InBatch:
             negatives = scores[keep].reshape(len(scores), scores.shape[1] - 1)
             usable = np.isfinite(negatives).any(axis=1)
             if usable.any():
+                scored = True
                 yield positive[usable], negatives[usable]
+        if not scored:
+            raise RunError("no query of the first batches has a negative")
 
     def _similarities(self, queries: Any, documents: Any) -> Matrix:
         import torch
@@ -231,12 +235,16 @@ def normalization(run: RunEvidence) -> Findings:
         return
     lengths = np.linalg.norm(sample_vectors(run.vectors("after"), MAX_PAIRS, SEED), axis=1)
     variation = float(lengths.std() / max(lengths.mean(), 1e-9))
-    if variation >= 0.1:  # a tenth of the score is then length, which the cosine ignores
+    if variation >= LENGTH_VARIATION:
         yield Finding(
             "normalization",
             "info" if run.state == "better" else "warning",
             "The loss trains dot products, and the metrics compare cosines.",
-            (Evidence("standard deviation / mean of the lengths of vectors", variation, "below 0.1"),),
+            (
+                Evidence(
+                    "standard deviation / mean of the lengths of vectors", variation, f"below {LENGTH_VARIATION:g}"
+                ),
+            ),
             'Set loss.normalization = "l2" and loss.temperature = 0.05.',
             {"loss.normalization": "l2", "loss.temperature": 0.05},
         )
@@ -300,18 +308,18 @@ def forgetting(run: RunEvidence) -> Findings:
     if before is None or after is None:
         raise RunError("the run has no general score; set evaluation.general = true in the next run")
     if before - after >= FORGOTTEN:
-        rate = run.config.training.learning_rate
-        change = run.comparison.difference.value
+        rate, change = run.config.training.learning_rate, run.comparison.difference.value
+        is_merged = run.config.training.merges or run.config.encoder.reinit_layers > 0  # or cannot be
         yield Finding(
             "forgetting",
             "warning",
             "Training lost general abilities of the encoder that this data does not exercise.",
             (
                 Evidence("general score after training", after, f"{metric(before)} before"),
-                Evidence(f"change of {run.metric} on {run.split}", change, "the price is worth it only above 0"),
+                Evidence(f"change of {run.metric} on {run.split}", change, "above 0 is a gain"),
             ),
-            "Set training.merge_with_start to 0.5, lower the learning rate, or mix in general pairs.",
-            {"training.merge_with_start": 0.5, "training.learning_rate": rate / 3},
+            f"Set training.merge_with_start to 0.5, or training.learning_rate to {rate / 3:.2g}, or add general pairs.",
+            {"training.learning_rate": rate / 3} if is_merged else {"training.merge_with_start": 0.5},
         )
 
 
@@ -340,7 +348,7 @@ def overfitting(run: RunEvidence) -> Findings:
                 Evidence("training rows", float(len(run.train)), "more rows delay overfitting"),
             ),
             f"Set training.epochs to {best} and training.early_stopping_patience to 2, or add training rows.",
-            {"training.epochs": best, "training.early_stopping_patience": 2},
+            {"training.epochs": best, "training.max_steps": None, "training.early_stopping_patience": 2},
         )
 
 

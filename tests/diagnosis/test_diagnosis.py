@@ -236,6 +236,11 @@ def test_a_damaged_file_skips_the_checks_that_need_it(diagnosed: Callable[..., D
     assert diagnosis.state == "better"
 
 
+def test_batches_without_negatives_skip_the_checks_of_negatives(diagnosed: Callable[..., Diagnosis]) -> None:
+    diagnosis = diagnosed(train=[(f"query {number}", "document 1") for number in range(40)])
+    assert diagnosis.skipped["temperature"] == "no query of the first batches has a negative"
+
+
 @pytest.mark.parametrize("run_id", ["20261101-100000-finished-0001", "20261101-120000-stopped-bert-0003"])
 def test_a_run_of_an_earlier_version_is_diagnosed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_id: str) -> None:
     shutil.copytree(PREVIOUS, tmp_path / "previous")
