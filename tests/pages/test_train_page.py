@@ -217,7 +217,7 @@ def test_an_ordinary_plan_has_no_warning() -> None:
         ({"encoder": {"name": "static"}}, "low for static vectors"),
         ({"training": {"max_steps": 5}}, "Only 5 steps"),
         ({"loss": {"labeled_negatives": False}}, "leaves them out"),
-        ({"training": {"gradient_accumulation_steps": 4}}, "Accumulation averages 4 batches"),
+        ({"training": {"gradient_accumulation_steps": 4}}, "Gradient accumulation adds no negatives"),
         ({"training": {"early_stopping_patience": 3}}, "has no effect in a run of 3 epochs"),
         ({"training": {"early_stopping_patience": 1}, "evaluation": {"each_epoch": False}}, "otherwise the run fails"),
         ({"encoder": {"lora": {}}}, "low for LoRA"),
@@ -232,7 +232,7 @@ def test_unusual_settings_give_a_warning(changes: dict[str, dict[str, object]], 
     [
         ({"batch_size": 30}, ["29 in-batch negatives", "60 steps", "rises"]),
         ({"batch_size": 10**12}, ["in batches of 600, so each query has 599 in-batch negatives"]),
-        ({"warmup_ratio": 0.0}, ["with a learning rate that falls from 2e-5 to 0"]),
+        ({"warmup_ratio": 0.0}, ["with a learning rate that decays linearly from 2e-5 to 0"]),
     ],
 )
 def test_the_plan_counts_negatives_and_steps(training: dict[str, object], texts: list[str]) -> None:
