@@ -140,7 +140,7 @@ def test_a_preflight_is_shown_for_its_config_only(runs: RunStore) -> None:
     write_preflight(config)
     app = open_page("train")
     text = page_text(app)
-    for words in ("673", "1 min 2 s", "1.4 GB", "600 MB", "12% of the texts reach 90 tokens", "steps 81%"):
+    for words in ("673", "1 min 2 s", "1.4 GB", "600 MB", "12% of the texts reach 90 tokens", "training 81%"):
         assert words in text
     app.number_input(key="train.training.epochs").set_value(4).run()
     assert "12% of the texts" not in page_text(app)
