@@ -51,7 +51,8 @@ def main() -> int:
     start_with_clock(folder / "clock")
     set_clock(0.0)
     start = time.monotonic()
-    chaos = Chaos(folder / "runs", arguments.seed, make_disk(folder))
+    disk = make_disk(folder)
+    chaos = Chaos(folder / "runs", arguments.seed, disk)
     if arguments.finished_runs:
         chaos.add_finished(arguments.finished_runs)
     done = inject(chaos, arguments.faults, random.Random(arguments.seed))
@@ -70,7 +71,11 @@ def main() -> int:
     print(f"\n{time.monotonic() - start:.0f} s, seed {arguments.seed}, runs in {folder}")
     for kind, sentence in failures:
         sys.stderr.write(f"{kind}: {sentence}\n")
-    return 0 if drained and not failures else 1
+    if not drained or failures:
+        return 1
+    if disk is not None:
+        disk.unmount()
+    return 0
 
 
 def make_disk(folder: Path) -> Disk | None:
