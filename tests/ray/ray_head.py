@@ -73,10 +73,15 @@ def ray_head() -> Iterator[tuple[str, str]]:
         pytest.fail(f"no Ray head started in {HEAD_ATTEMPTS} attempts")
 
 
-def start_head(folder: Path) -> tuple[subprocess.Popen[bytes], str, str]:
-    """Start a head and wait until it answers or has ended; return its process, its address and its dashboard's."""
+def start_head(folder: Path, ports: list[int] | None = None) -> tuple[subprocess.Popen[bytes], str, str]:
+    """Start a head and wait until it answers or has ended; return its process, its address and its dashboard's.
+
+    Args:
+        folder: Created for its files.
+        ports: Five ports; None for free ones.
+    """
     folder.mkdir()
-    ports = free_ports(5)
+    ports = ports or free_ports(5)
     dashboard = f"http://127.0.0.1:{ports[1]}"
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
