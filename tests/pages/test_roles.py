@@ -11,6 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
+from bsc_core.config import make_sweep
 from bsc_core.errors import InputError
 from bsc_core.files import atomic_write
 from bsc_core.runs import Run, RunStore
@@ -33,6 +34,7 @@ from pages.ui.batches import source
 from pages.ui.components import data_cache, sidebar_jobs, users
 from pages.ui.data import uploads
 from pages.ui.findings import cards
+from pages.ui.new_run import launch
 from tests.helpers.pages import click, open_app, open_page, open_page_in_app, page_text, queued_configs
 
 ADA = User(name="ada", role="owner")
@@ -236,6 +238,41 @@ def test_a_link_cannot_name_a_folder_as_an_encoder(sign_in: SignIn, setting: str
     assert not app.exception
     assert app.button(key="train.launch").disabled or setting.startswith("data")
     assert ("only the owner" in page_text(app)) or setting.startswith("data")
+
+
+@pytest.mark.parametrize("key", ["train", "dev", "test", "corpus", "mix", "false_negatives"])
+def test_a_sweep_in_a_link_cannot_name_files_of_the_server(
+    sign_in: SignIn, runs: RunStore, tmp_path: Path, key: str
+) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text(PAIRS * 10)
+    value = json.dumps([[str(file)] if key == "mix" else str(file)])
+    for user in (BEN, ADA):
+        sign_in(user)
+        app = open_page("train", dataset="sample", **{f"sweep.data.{key}": value})
+        assert ("pairs.tsv is not shared with you" in page_text(app)) != user.is_owner
+        assert app.button(key="train.launch").disabled != user.is_owner
+    assert not queued_configs(runs)
+
+
+def test_files_of_the_hub_and_of_parent_folders_are_checked(sign_in: SignIn) -> None:
+    sign_in(BEN)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    config = uploads.validate({"train": str(path), "mix": ("hf://owner/name",)})
+    uploads.check_files(config)
+    for other in ("hf://../name", f"{path.parent}/.."):
+        with pytest.raises(InputError, match=r"only the owner|is not shared with you"):
+            uploads.check_files(config.model_copy(update={"mix": (other,)}))
+
+
+def test_a_sweep_above_the_quota_is_refused_before_its_configs_are_built(
+    sign_in: SignIn, trained: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_in(BEN)
+    monkeypatch.setattr(launch, "run_configs", lambda *_: pytest.fail("built the configs"))
+    sweep = make_sweep({"over": {"training.seed": list(range(1000)), "training.epochs": list(range(1, 1001))}})
+    with pytest.raises(InputError, match="may have 8"):
+        launch.launch(trained.config(), sweep, "group")
 
 
 def test_no_setting_names_a_run_that_is_not_shared(sign_in: SignIn, finished: Run) -> None:

@@ -138,6 +138,12 @@ def check_encoders(config: BaseModel) -> None:
             check_encoder(value)
 
 
+def check_launch(number: int, threads: int | None) -> None:
+    """Check the user's quota before runs are launched; arguments and errors as `admit_launch`."""
+    if is_shared():
+        check_quota(RunStore(), current_user(), number, threads=threads or os.cpu_count() or 1)
+
+
 @contextmanager
 def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None]:
     """Check the user's quota and write the launch to the audit log; launch the runs in the block.
@@ -154,7 +160,7 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None
         yield
         return
     with quota_lock:
-        check_quota(RunStore(), current_user(), number, threads=threads or os.cpu_count() or 1)
+        check_launch(number, threads)
         record("launch", run_id, runs=number)
         yield
 

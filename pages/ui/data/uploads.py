@@ -123,7 +123,7 @@ def register(folder: Path, label: str, data: DataConfig) -> str:
     Decisions about false negatives that belong to another user are copied. Raises InputError if the dataset belongs to
     another user, or the user may not read its files.
     """
-    _check_files(data)
+    check_files(data)
     users.set_dataset_owner(folder)
     if data.false_negatives and not data_cache.may_change_decisions(data.false_negatives):
         copy = data_cache.run_store().false_negatives_file(folder.name)
@@ -134,17 +134,37 @@ def register(folder: Path, label: str, data: DataConfig) -> str:
     return folder.name
 
 
-def _check_files(data: DataConfig) -> None:
-    """Check that each file is in a dataset that the user sees, the sample data or the Hub, or was uploaded by them."""
+def check_files(data: DataConfig) -> None:
+    """Check that each file is in a dataset that the user sees, the sample data or the Hub, or was uploaded by them.
+
+    Raises:
+        InputError: The user may not read a file.
+    """
     user, uploaded = users.current_user(), data_cache.run_store().uploads_folder
     if user.is_owner:
         return
     seen = {path for choice in data_cache.datasets().values() for path in choice.data.files}
     for path in data.files:
+        if is_hub_id(path):
+            users.check_source(path)
+            continue
         folder = Path(path).parent
-        is_readable = folder.parent == uploaded and dataset_access(folder).may_read(user)
-        if not (path in seen or is_readable or is_hub_id(path) or folder == sample_data_folder()):
+        is_uploaded = folder.parent == uploaded and ".." not in Path(path).parts
+        is_readable = is_uploaded and dataset_access(folder).may_read(user)
+        if not (path in seen or is_readable or folder == sample_data_folder()):
             raise InputError(f"{Path(path).name} is not shared with you; ask the owner of its dataset to share that")
+
+
+def check_decisions(path: str | None) -> None:
+    """Check that a file of decisions belongs to the user or to a dataset that they see.
+
+    Raises:
+        InputError: The user may not read it.
+    """
+    if path is None or users.current_user().is_owner or data_cache.may_change_decisions(path):
+        return
+    if path not in {choice.data.false_negatives for choice in data_cache.datasets().values()}:
+        raise InputError(f"{Path(path).name} is not shared with you; ask the owner of its dataset to share that")
 
 
 def save_filters(key: str, filters: tuple[str, ...]) -> None:
