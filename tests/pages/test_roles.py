@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -30,7 +32,7 @@ from bsc_core.users import (
     write_audit,
     write_dataset_access,
 )
-from pages.ui.batches import source
+from pages.ui.batches import source, triage
 from pages.ui.components import data_cache, sidebar_jobs, users
 from pages.ui.data import uploads
 from pages.ui.findings import cards
@@ -381,6 +383,58 @@ def test_an_upload_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) 
     sign_in(STUDENT)
     with pytest.raises(InputError, match="students cannot upload"):
         uploads.save_file("pairs.tsv", PAIRS.encode())
+
+
+def test_a_run_without_a_number_of_threads_counts_with_all_cores(
+    sign_in: SignIn, runs: RunStore, finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users.os, "cpu_count", lambda: 4)
+    own(finished, BEN)
+    values = finished.config().model_dump(mode="json")
+    finished.write_json("config", values | {"training": values["training"] | {"threads": None}})
+    now = time.time()
+    finished.update_status(started=now - 3600, finished=now)
+    sign_in(BEN.model_copy(update={"quota": Quota(processor_hours=2)}))
+    with pytest.raises(InputError, match=r"used 4\.0 of 2 processor hours"), users.admit_launch("other", 1, 1):
+        pass
+    sign_in(EVA)
+    with pytest.raises(InputError, match="is 5 and this machine has 4 cores"), users.admit_launch("other", 1, 5):
+        pass
+
+
+def test_the_owners_upload_never_gets_the_folder_of_other_content(sign_in: SignIn, runs: RunStore) -> None:
+    content = {BEN: b"query\tdocument\nevil\t18529154\n", ADA: b"query\tdocument\npublic\tfile\n"}
+    paths = []
+    for user, text in content.items():  # the digests of these folders have the same first 6 digits
+        sign_in(user)
+        paths.append(uploads.save_file("pairs.tsv", text))
+        assert paths[-1].read_bytes() == text
+    assert paths[0].parent != paths[1].parent
+
+
+def test_removing_a_run_from_the_queue_is_in_the_audit_log(sign_in: SignIn, runs: RunStore, trained: Run) -> None:
+    run = jobs.launch(RunStore(runs.root), trained.config(), "run-of-eva", start=lambda store: None)
+    own(run, EVA)
+    sign_in(EVA)
+    click(open_page("runs"), f"runs.queue.take-out.{run.id}")
+    assert run.status().state == "stopped"
+    assert actions(runs) == ["stop"]
+
+
+def test_a_removed_user_saves_no_decisions_in_an_open_page(
+    runs: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "current_user", lambda: pytest.fail("removed"))
+    monkeypatch.setattr(triage.st, "session_state", {"key": {"decisions": {"0": "drop"}}})
+    with pytest.raises(pytest.fail.Exception):
+        triage._save("key", tmp_path / "decisions.tsv", [{"query": "a", "document": "b"}])
+    assert not list(tmp_path.glob("*.tsv"))
+
+
+def test_a_file_of_decisions_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) -> None:
+    sign_in(BEN.model_copy(update={"quota": Quota(upload_mb=1)}))
+    with pytest.raises(InputError, match="you may upload 1 MB"):
+        triage._uploaded(SimpleNamespace(name="decisions.tsv", size=2_000_000))
 
 
 def test_only_the_owner_controls_the_queue(sign_in: SignIn, runs: RunStore, trained: Run) -> None:

@@ -140,8 +140,14 @@ def check_encoders(config: BaseModel) -> None:
 
 def check_launch(number: int, threads: int | None) -> None:
     """Check the user's quota before runs are launched; arguments and errors as `admit_launch`."""
-    if is_shared():
-        check_quota(RunStore(), current_user(), number, threads=threads or os.cpu_count() or 1)
+    if not is_shared():
+        return
+    user, cores = current_user(), os.cpu_count() or 1
+    if threads and threads > cores and not user.is_owner:
+        raise InputError(
+            f"training.threads is {threads} and this machine has {cores} processor cores; set at most that"
+        )
+    check_quota(RunStore(), user, number, threads=cores)
 
 
 @contextmanager
@@ -151,7 +157,7 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None
     Args:
         run_id: Id of the run or group.
         number: Number of runs.
-        threads: Threads of a run; None: all of the machine.
+        threads: Highest number of threads of a run; None: all of the machine.
 
     Raises:
         InputError: The user may not launch runs, or a limit is exceeded; the message names it.

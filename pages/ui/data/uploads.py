@@ -17,6 +17,7 @@ from pages.ui.components import data_cache, users
 
 SUFFIXES = ("csv", "tsv", "jsonl", "parquet", "gz")
 MAX_MEBIBYTES = 512  # of an uncompressed file that a page reads
+DIGITS = 16  # of the digest in the name of a folder; with 6, a user found other content with the same name in 40 s
 COMPRESSION = {".gz": 4, ".parquet": 4}  # bytes in memory per byte of the file
 
 
@@ -32,7 +33,7 @@ def save_file(name: str, content: bytes) -> Path:
     if not content:
         raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\0", "")).name).strip("._")[-80:] or "pairs.csv"
-    digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:6]
+    digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:DIGITS]
     folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{digest}"
     path = folder / safe
     with users.quota_lock:
@@ -95,7 +96,7 @@ def folder_for(path: Path | str, *others: str) -> Path:
         path: File, folder or Hub id of the training pairs.
         *others: What else identifies the dataset, such as its settings.
     """
-    digest = hashlib.sha256(("\n".join([str(path), *others]) + _user_part()).encode()).hexdigest()[:6]
+    digest = hashlib.sha256(("\n".join([str(path), *others]) + _user_part()).encode()).hexdigest()[:DIGITS]
     return data_cache.run_store().uploads_folder / f"{_stem(str(path).rstrip('/').rpartition('/')[2])}-{digest}"
 
 

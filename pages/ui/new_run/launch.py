@@ -170,7 +170,8 @@ def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[st
     _check_files(configs := run_configs(config, sweep))
     for run_config in configs:
         encoder_picker.check(run_config)
-    with users.admit_launch(run_id, len(configs), config.training.threads):
+    threads = max(run_config.training.threads or 0 for run_config in configs) or None
+    with users.admit_launch(run_id, len(configs), threads):
         preflight.cancel()
         if len(configs) == 1:
             jobs.launch(data_cache.run_store(), configs[0], run_id)
