@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
 from bsc_core.config import make_sweep
+from bsc_core.data import load_data
 from bsc_core.errors import InputError
 from bsc_core.files import atomic_write
 from bsc_core.runs import Run, RunStore
@@ -208,7 +209,19 @@ def test_only_the_owner_opens_paths(
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc", "./model", "../model", "~/model", "tests/data", "C:\\model", "a/../../b", "x?/../model", "x?y"]
+    "name",
+    [
+        "/etc",
+        "./model",
+        "../model",
+        "~/model",
+        "tests/data",
+        "C:\\model",
+        "a/../../b",
+        "x?/../model",
+        "x?y",
+        "runs/x/model",
+    ],
 )
 def test_only_the_owner_loads_models_from_folders(
     sign_in: SignIn, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -275,6 +288,15 @@ def test_a_sweep_above_the_quota_is_refused_before_its_configs_are_built(
     sweep = make_sweep({"over": {"training.seed": list(range(1000)), "training.epochs": list(range(1, 1001))}})
     with pytest.raises(InputError, match="may have 8"):
         launch.launch(trained.config(), sweep, "group")
+
+
+def test_a_page_checks_one_of_a_million_seeds(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = trained.config()
+    config = config.model_copy(update={"training": config.training.model_copy(update={"seeds": tuple(range(10**6))})})
+    checked: list[object] = []
+    monkeypatch.setattr(launch.encoder_picker, "check", checked.append)
+    launch.check(config, None, load_data(config.data))
+    assert len(checked) == 1
 
 
 def test_no_setting_names_a_run_that_is_not_shared(sign_in: SignIn, finished: Run) -> None:

@@ -108,7 +108,7 @@ def check_encoder(name: str) -> None:
     if run_id is not None:
         UserRuns(user).get(run_id)
         return
-    if user.may_launch and is_hub_name(name):
+    if user.may_launch and is_hub_name(name) and name.count("/") < 2:  # a longer name is a path, also in other folders
         return
     raise InputError(
         f"{name}: only the owner of this app may load models from folders of the server; choose a built-in encoder, a "

@@ -31,11 +31,14 @@ def check(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits) -> 
     from bsc_core.training.data import select_training_rows
 
     select_training_rows(config, data.train)
-    parts = [sweep]
-    if sweep is not None and count_runs(sweep, config.training.seeds) > CONFIRM_ABOVE:
-        parts = [SweepConfig(over={key: values[:MAX_VALUES_CHECKED]}) for key, values in sweep.over.items()]
+    parts, first = [sweep], config
+    if count_runs(sweep, config.training.seeds) > CONFIRM_ABOVE:
+        training = config.training.model_copy(update={"seeds": config.training.seeds[:1]})
+        first = config.model_copy(update={"training": training})
+        over = {} if sweep is None else sweep.over
+        parts = [SweepConfig(over={key: values[:MAX_VALUES_CHECKED]}) for key, values in over.items()] or [None]
     for part in parts:
-        _check_files(configs := run_configs(config, part))
+        _check_files(configs := run_configs(first, part))
         for run_config in configs:
             encoder_picker.check(run_config)
 
