@@ -13,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
-from bsc_core.config import make_sweep
+from bsc_core.config import make_config, make_sweep
 from bsc_core.data import load_data
 from bsc_core.errors import InputError
 from bsc_core.files import atomic_write
@@ -38,7 +38,7 @@ from pages.ui.components import data_cache, sidebar_jobs, users
 from pages.ui.data import uploads
 from pages.ui.findings import cards
 from pages.ui.new_run import launch
-from tests.helpers.pages import click, open_app, open_page, open_page_in_app, page_text, queued_configs
+from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
 
 ADA = User(name="ada", role="owner")
 BEN = User(name="ben", role="member")
@@ -256,18 +256,21 @@ def test_a_link_cannot_name_a_folder_as_an_encoder(sign_in: SignIn, setting: str
 
 
 @pytest.mark.parametrize("key", ["train", "dev", "test", "corpus", "mix", "false_negatives"])
-def test_a_sweep_in_a_link_cannot_name_files_of_the_server(
-    sign_in: SignIn, runs: RunStore, tmp_path: Path, key: str
-) -> None:
-    file = tmp_path / "pairs.tsv"
-    file.write_text(PAIRS * 10)
-    value = json.dumps([[str(file)] if key == "mix" else str(file)])
-    for user in (BEN, ADA):
-        sign_in(user)
-        app = open_page("train", dataset="sample", **{f"sweep.data.{key}": value})
-        assert ("pairs.tsv is not shared with you" in page_text(app)) != user.is_owner
-        assert app.button(key="train.launch").disabled != user.is_owner
-    assert not queued_configs(runs)
+def test_a_sweep_cannot_name_files_of_the_server(sign_in: SignIn, tmp_path: Path, key: str) -> None:
+    sign_in(BEN)
+    file = str(tmp_path / "pairs.tsv")
+    config = make_config({"data": data_cache.data_config("sample").model_dump()})
+    sweep = make_sweep({"over": {f"data.{key}": [[file] if key == "mix" else file]}})
+    with pytest.raises(InputError, match=r"pairs\.tsv is not shared with you"):
+        launch.launch(config, sweep, "group")
+
+
+@pytest.mark.parametrize("key", ["data.train", "data.negatives.encoder", "data", "x.y", "loss", "training.steps"])
+def test_a_link_cannot_sweep_over_keys_without_a_field(sign_in: SignIn, tmp_path: Path, key: str) -> None:
+    sign_in(BEN)
+    app = open_page("train", dataset="sample", **{f"sweep.{key}": json.dumps([str(tmp_path)])})
+    assert f"{key} is not a setting of this form" in page_text(app)
+    assert str(tmp_path) not in str(config_file(app))
 
 
 def test_files_of_the_hub_and_of_parent_folders_are_checked(sign_in: SignIn) -> None:
