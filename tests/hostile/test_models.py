@@ -142,6 +142,10 @@ CASES: dict[str, tuple[Change, str]] = {
         edit_json("config.json", text_config={"_attn_implementation": "evil/kernel"}),
         "code from outside the library",
     ),
+    "kernel of an internal setting": (
+        edit_json("config.json", _attn_implementation_internal="evil/kernel"),
+        "code from outside the library",
+    ),
     "million labels": (edit_json("config.json", num_labels=10**6), "num_labels is 1000000"),
     "no model": (remove("modules.json", "config.json"), "not a model folder"),
 }
