@@ -392,6 +392,23 @@ def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: Ru
     assert actions(runs) == ["upload", "upload"]
 
 
+def test_a_member_launches_runs_with_their_own_decisions(sign_in: SignIn, runs: RunStore) -> None:
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", (PAIRS * 5).encode())
+    key = uploads.register(path.parent, "pairs", uploads.validate({"train": str(path)}))
+    write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
+    for user in (EVA, BEN):
+        sign_in(user)
+        for dataset in ("sample", key):
+            atomic_write(data_cache.false_negatives_file(dataset), DECISIONS)
+            data = data_cache.data_config(dataset)
+            assert data.false_negatives
+            uploads.check_decisions(data.false_negatives)
+        other = runs.false_negatives_file(f"{'ben' if user is EVA else 'eva'}/sample")
+        with pytest.raises(InputError, match=r"sample\.tsv is not shared with you"):
+            uploads.check_decisions(str(other))
+
+
 def test_each_user_has_separate_marks_and_filters_of_sample_data(sign_in: SignIn) -> None:
     files = {}
     for user in (ADA, BEN, EVA):
