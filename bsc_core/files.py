@@ -165,8 +165,13 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the size of all files of a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Return the size of all files of a folder; a file that another process removes meanwhile has none."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += Path(parent, name).lstat().st_size
+    return total
 
 
 def _draft(path: Path) -> Path:

@@ -268,10 +268,14 @@ class Run:
         self.write_array(f"plans/negatives-{epoch:03d}", negatives)
 
     def mined_negatives(self, epoch: int) -> NDArray[np.int32] | None:
-        """Return the negatives that an epoch trains on, counted from 1; None for those of the data."""
-        paths = sorted(self.plans_folder.glob("negatives-*.npy"))
-        earlier = [path for path in paths if int(path.stem.rpartition("-")[2]) <= epoch]
-        return np.load(earlier[-1], allow_pickle=False) if earlier else None
+        """Return the negatives that an epoch trains on, counted from 1; None for those of the data.
+
+        Raises:
+            RunError: The file is damaged.
+        """
+        names = sorted(path.stem for path in self.plans_folder.glob("negatives-*.npy"))
+        earlier = [name for name in names if (number := name.rpartition("-")[2]).isdecimal() and int(number) <= epoch]
+        return self.array(f"plans/{earlier[-1]}") if earlier else None
 
     def config(self) -> RunConfig:
         """Return the config of the run.

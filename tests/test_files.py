@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bsc_core.files import atomic_folder, atomic_path, atomic_write, save_arrays, to_jsonable
+from bsc_core.files import atomic_folder, atomic_path, atomic_write, folder_bytes, save_arrays, to_jsonable
 
 
 @pytest.mark.parametrize("content", ["größe", "größe".encode(), lambda file: file.write("größe".encode())])
@@ -52,3 +53,20 @@ def test_a_folder_replaces_the_previous_one_only_when_it_is_complete(tmp_path: P
 def test_values_become_json_types() -> None:
     value = {"path": Path("a"), "numbers": np.array([1.0, np.inf]), 1: np.float32(2)}
     assert to_jsonable(value) == {"path": "a", "numbers": [1.0, None], "1": 2.0}
+
+
+def test_the_size_of_a_folder_ignores_a_file_that_is_removed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).write_bytes(b"12345")
+    read = Path.stat
+
+    def read_and_remove(path: Path, **options: bool) -> os.stat_result:
+        facts = read(path, **options)
+        if path.name == "second":
+            path.unlink()
+        return facts
+
+    monkeypatch.setattr(Path, "stat", read_and_remove)
+    assert folder_bytes(tmp_path) in (5, 10)

@@ -59,7 +59,7 @@ class SweepConfig(Section):
                 raise ValueError("over has the key training.seeds; list the seeds in [training] instead")
             if not values:
                 raise ValueError(f"over.{key} is empty; give at least one value")
-            if any(values.count(one) > 1 for one in values):
+            if len(set(map(_hashable, values))) < len(values):
                 raise ValueError(f"over.{key} is {list(values)}; its values must be distinct")
         return value
 
@@ -186,6 +186,13 @@ def make_sweep(values: Mapping[str, Any], *, source: str = "sweep") -> SweepConf
         return SweepConfig.model_validate(dict(values))
     except ValidationError as error:
         raise ConfigError(f"{source}: {validation_message(error)}") from None
+
+
+def _hashable(value: Any) -> Any:
+    """Return an equal hashable value for each list and mapping."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _hashable(item)) for key, item in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _flatten(values: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
 from bsc_core.errors import ConfigError, ModelError
@@ -37,6 +37,7 @@ HARMLESS = (  # arguments that name no file, device or package
     *("torch_dtype", "dtype", "add_pooling_layer", "model_max_length", "padding_side", "truncation_side"),
     *("do_lower_case", "add_prefix_space", "use_fast"),
 )
+VOCABULARY = ("vocab", "merges", "init_inputs")  # settings of a tokenizer that its class may open as files
 ADAPTER = "adapter_config.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
@@ -91,7 +92,7 @@ def check_folder(folder: Path) -> None:
     """Raise ModelError, naming the file, if a folder is not a model that is safe to load.
 
     That is: no model files, only pickled weights, modules from outside the library, a damaged tokenizer file, sizes in
-    the config that the weights do not have, an adapter of another model, or arguments that may name other files.
+    the config that the weights do not have, an adapter of another model, or settings that may name other files.
     """
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
@@ -105,6 +106,10 @@ def check_folder(folder: Path) -> None:
         raise ModelError(f"{adapter}: adapters of another model are not loaded; merge the adapter and save the model")
     for path in folder.rglob("sentence_*_config.json"):
         _check_arguments(path)
+    for path in folder.rglob("tokenizer_config.json"):
+        _check_vocabulary(path)
+    for path in folder.rglob("*.index.json"):
+        _check_shards(path)
     for path in folder.rglob("config.json"):
         _check_kernels(path)
     for module in _modules(folder):
@@ -150,13 +155,33 @@ def _check_arguments(path: Path) -> None:
         raise ModelError(f"{path}: {named[0]} may name files or code outside of the model's folder; remove it")
 
 
+def _check_vocabulary(path: Path) -> None:
+    """Check that the settings of a tokenizer do not give its vocabulary, which the library reads from any path."""
+    settings = _json_of(path)
+    if not isinstance(settings, dict):
+        raise ModelError(f"{path}: not a JSON object; save the encoder again")
+    if named := next((name for name in VOCABULARY if settings.get(name)), None):
+        raise ModelError(f"{path}: {named} may name files outside of the model's folder; remove it")
+
+
+def _check_shards(path: Path) -> None:
+    """Check that an index of weights names files next to it only."""
+    index = _json_of(path)
+    shards = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(shards, dict):
+        raise ModelError(f"{path}: not an index of weights; save the encoder again")
+    for shard in set(map(str, shards.values())):
+        if PureWindowsPath(shard).name != shard:  # also with the separator of POSIX
+            raise ModelError(f"{path}: names the weights {shard[:80]}, outside of its folder; save the encoder again")
+
+
 def _check_kernels(path: Path) -> None:
     """Check that a config, or a part of it, names no attention or other kernel of the Hub, which is code."""
     parts = [_json_of(path)]
     while parts:
         part = parts.pop()
         for name, value in part.items() if isinstance(part, dict) else ():
-            if name.endswith("_implementation") and "/" in str(value):
+            if "_implementation" in name and "/" in str(value):
                 raise ModelError(f"{path}: {name} is {str(value)[:40]}, code from outside the library; remove it")
             parts.append(value)
 

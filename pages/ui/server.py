@@ -27,6 +27,7 @@ from urllib.parse import parse_qs
 
 import psutil
 import streamlit as st
+from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import HTTPConnection, Request
@@ -38,6 +39,7 @@ from streamlit.auth_util import (
     get_origin_from_redirect_uri,
     get_secrets_auth_section,
 )
+from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.starlette import App
 from streamlit.web.server.server_util import get_cookie_secret
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
@@ -244,6 +246,7 @@ def _with_headers(send: Send) -> Send:
 SIGN_IN, SIGN_OUT, PROVIDER_SIGN_OUT = "/sign-in", "/sign-out", "/auth/logout"
 OPEN_PATHS = ("/_stcore/health", "/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
 UPLOAD_PATH, METRICS_PATH = "/_stcore/upload_file", "/_stcore/metrics"
+GLOBAL_REQUESTS = ("clear_cache", "load_git_info")  # messages of a websocket that no page of this app sends
 KEY_COOKIE = "bsc_key"
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
@@ -322,6 +325,7 @@ class SignIn:
         if path == METRICS_PATH and not user.is_owner:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
+        receive = _without_global_requests(receive) if scope["type"] == "websocket" else receive
         return await self.app(scope, receive, send)
 
     def _user(self, cookies: Mapping[str, str]) -> tuple[User | None, str | None]:
@@ -399,6 +403,26 @@ class SignIn:
         )
         headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
         return HTMLResponse(page, status_code=status, headers=headers)
+
+
+def _without_global_requests(receive: Receive) -> Receive:
+    """Leave out the messages of a client that clear the caches of all users or request the files of the checkout."""
+
+    async def receive_others() -> Message:
+        while _is_global_request(message := await receive()):
+            pass
+        return message
+
+    return receive_others
+
+
+def _is_global_request(message: Message) -> bool:
+    parsed = BackMsg()
+    try:
+        parsed.ParseFromString(message.get("bytes") or b"")
+    except DecodeError:  # Streamlit closes the connection
+        return False
+    return parsed.WhichOneof("type") in GLOBAL_REQUESTS
 
 
 def confirmed_email(cookies: Mapping[str, str]) -> str | None:

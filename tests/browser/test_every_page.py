@@ -9,6 +9,7 @@ from conftest import Visit
 from playwright.sync_api import expect
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+FAST = {"resultTypes": ["violations"], "selectors": False, "preload": False}  # only what the report needs
 EXCLUDED = "[data-testid=stSidebarNav]"  # Streamlit's menu has group titles inside its list; see docs/architecture.md
 PAGES = ("", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
 DARK = "rgb(18, 23, 29)"  # background of the dark theme
@@ -17,7 +18,7 @@ PAGES_WITHOUT_ACTION = ("findings",)
 
 def violations(visit: Visit, page: str, **options: object) -> list[str]:
     result = visit.page.evaluate(
-        "options => axe.run({exclude: [[options.excluded]]}, options)", {**options, "excluded": EXCLUDED}
+        "options => axe.run({exclude: [[options.excluded]]}, options)", {**FAST, **options, "excluded": EXCLUDED}
     )
     return [
         f"{page or 'start'}: {violation['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"

@@ -143,3 +143,22 @@ def test_read_config_refuses_a_sweep(tmp_path: Path) -> None:
     path.write_text('[data]\ntrain = "pairs.tsv"\n[sweep]\nover = 3\n')
     with pytest.raises(ConfigError, match="over is 3; write"):
         read_sweep(path)
+
+
+class Counted(int):
+    """An integer that counts its comparisons."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.comparisons += 1
+        return super().__eq__(other)
+
+    __hash__ = int.__hash__
+
+
+def test_the_comparisons_of_values_do_not_grow_quadratically() -> None:
+    make_sweep({"over": {"training.seed": list(map(Counted, range(1000)))}})
+    assert Counted.comparisons < 10_000
+    with pytest.raises(ConfigError, match="its values must be distinct"):
+        make_sweep({"over": {"evaluation.k": [[1], [2], [1]]}})

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bsc_core.batching import BatchPlan
 from bsc_core.errors import BscError
+from bsc_core.jobs.actions.resuming import _checkpoint_position
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.checkpoint import last_checkpoint
 from bsc_core.users import run_access
@@ -26,6 +27,8 @@ READERS: dict[str, Callable[[Run], object]] = {
     "vectors": lambda run: None if (vectors := run.embeddings("after")) is None else vectors.shape,
     "plan": lambda run: len(BatchPlan.load(run.plan_file(1)).order),
     "checkpoint": lambda run: (state := last_checkpoint(run.checkpoints_folder)) and state.step,
+    "negatives": lambda run: None if (rows := run.mined_negatives(1)) is None else rows.shape,
+    "resuming": _checkpoint_position,
     "access": run_access,
 }
 

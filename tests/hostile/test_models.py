@@ -90,6 +90,10 @@ def foreign_tokenizer(folder: Path) -> None:
     write("sentence_bert_config.json", json.dumps({"tokenizer_name_or_path": str(folder.parent / "other")}))(folder)
 
 
+def shards(file: str) -> Change:
+    return write("model.safetensors.index.json", json.dumps({"weight_map": {"embeddings.weight": file}}))
+
+
 def remove(*names: str) -> Change:
     return lambda folder: [(folder / name).unlink() for name in names]
 
@@ -126,11 +130,20 @@ CASES: dict[str, tuple[Change, str]] = {
     "adapter of another model": (adapter, "adapters of another model are not loaded"),
     "weights written elsewhere": (offloaded, "model_kwargs.device_map may name files or code"),
     "tokenizer elsewhere": (foreign_tokenizer, "tokenizer_name_or_path may name files or code"),
+    "vocabulary elsewhere": (edit_json("tokenizer_config.json", vocab="/etc/passwd"), "vocab may name files outside"),
+    "vocabulary by position": (edit_json("tokenizer_config.json", init_inputs=["/x"]), "init_inputs may name files"),
+    "shards elsewhere": (shards("../other/model.safetensors"), "names the weights ../other/model.safetensors, outside"),
+    "shards by path": (shards("/etc/model.safetensors"), "names the weights /etc/model.safetensors, outside"),
+    "index list": (write("model.safetensors.index.json", "[]"), "not an index of weights"),
     "arguments list": (write("sentence_bert_config.json", '{"model_args": [1]}'), "model_args may name files or code"),
     "settings list": (write("sentence_bert_config.json", "[]"), "not a JSON object"),
     "kernel of the hub": (edit_json("config.json", attn_implementation="evil/kernel"), "code from outside the library"),
     "kernel of a part": (
         edit_json("config.json", text_config={"_attn_implementation": "evil/kernel"}),
+        "code from outside the library",
+    ),
+    "kernel of an internal setting": (
+        edit_json("config.json", _attn_implementation_internal="evil/kernel"),
         "code from outside the library",
     ),
     "million labels": (edit_json("config.json", num_labels=10**6), "num_labels is 1000000"),

@@ -196,6 +196,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
         "checkpoint",
         UNREADABLE,
     ),
+    "resuming-nested": (write(f"{CHECKPOINT}/progress.json", NESTED), "resuming", "none of its checkpoints"),
+    "resuming-endless": (endless(f"{CHECKPOINT}/progress.json"), "resuming", "none of its checkpoints"),
+    "negatives-pipe": (lambda run: os.mkfifo(run / "plans/negatives-001.npy"), "negatives", "is damaged"),
+    "negatives-text": (write("plans/negatives-001.npy", b"text"), "negatives", "is damaged"),
+    "negatives-name": (write("plans/negatives-x.npy", b"text"), "negatives", "None"),
     "checkpoint-progress-pipe": (pipe(f"{CHECKPOINT}/progress.json"), "checkpoint", "None"),
 }
 

@@ -13,9 +13,10 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, add_user, remove_user
-from pages.ui.server import KEY_COOKIE, MAX_FORM_BYTES, SignIn, allowed_hosts
+from pages.ui.server import GLOBAL_REQUESTS, KEY_COOKIE, MAX_FORM_BYTES, SignIn, allowed_hosts
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.test_requests import WEBSOCKET
@@ -225,3 +226,23 @@ def test_the_names_of_this_machine_are_allowed_when_it_listens_on_all_addresses(
     assert "127.0.0.1" in allowed_hosts("0.0.0.0")
     assert allowed_hosts("lab.example") == allowed_hosts() | {"lab.example"}
     assert "evil.example" not in allowed_hosts("0.0.0.0")
+
+
+@pytest.mark.parametrize("request_type", GLOBAL_REQUESTS)
+def test_a_user_cannot_clear_the_caches_of_all_users(keys: dict[str, str], request_type: str) -> None:
+    hostile, usual = BackMsg(**{request_type: True}), BackMsg(stop_script=True)
+    unknown_field = b"\xc2\x3e\x05hello"
+    contents = [hostile.SerializeToString() + unknown_field, usual.SerializeToString(), b"\xff"]
+    messages: list[dict[str, Any]] = [{"type": "websocket.receive", "bytes": content} for content in contents]
+    received: list[Any] = []
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        received.extend([await receive(), await receive()])
+
+    headers = [(b"cookie", f"{KEY_COOKIE}={keys['class']}".encode())]
+    scope = {"type": "websocket", "path": "/_stcore/stream", "headers": headers, "query_string": b""}
+    asyncio.run(SignIn(app, Path(keys["root"]))(scope, receive, None))  # type: ignore[arg-type]
+    assert [message["bytes"] for message in received] == contents[1:]

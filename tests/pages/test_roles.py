@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
+from bsc_core.config import make_config, make_sweep
+from bsc_core.data import load_data
 from bsc_core.errors import InputError
 from bsc_core.files import atomic_write
 from bsc_core.runs import Run, RunStore
@@ -29,11 +33,12 @@ from bsc_core.users import (
     write_audit,
     write_dataset_access,
 )
-from pages.ui.batches import source
+from pages.ui.batches import source, triage
 from pages.ui.components import data_cache, sidebar_jobs, users
 from pages.ui.data import uploads
 from pages.ui.findings import cards
-from tests.helpers.pages import click, open_app, open_page, open_page_in_app, page_text, queued_configs
+from pages.ui.new_run import launch
+from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
 
 ADA = User(name="ada", role="owner")
 BEN = User(name="ben", role="member")
@@ -204,7 +209,19 @@ def test_only_the_owner_opens_paths(
 
 
 @pytest.mark.parametrize(
-    "name", ["/etc", "./model", "../model", "~/model", "tests/data", "C:\\model", "a/../../b", "x?/../model", "x?y"]
+    "name",
+    [
+        "/etc",
+        "./model",
+        "../model",
+        "~/model",
+        "tests/data",
+        "C:\\model",
+        "a/../../b",
+        "x?/../model",
+        "x?y",
+        "runs/x/model",
+    ],
 )
 def test_only_the_owner_loads_models_from_folders(
     sign_in: SignIn, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -236,6 +253,53 @@ def test_a_link_cannot_name_a_folder_as_an_encoder(sign_in: SignIn, setting: str
     assert not app.exception
     assert app.button(key="train.launch").disabled or setting.startswith("data")
     assert ("only the owner" in page_text(app)) or setting.startswith("data")
+
+
+@pytest.mark.parametrize("key", ["train", "dev", "test", "corpus", "mix", "false_negatives"])
+def test_a_sweep_cannot_name_files_of_the_server(sign_in: SignIn, tmp_path: Path, key: str) -> None:
+    sign_in(BEN)
+    file = str(tmp_path / "pairs.tsv")
+    config = make_config({"data": data_cache.data_config("sample").model_dump()})
+    sweep = make_sweep({"over": {f"data.{key}": [[file] if key == "mix" else file]}})
+    with pytest.raises(InputError, match=r"pairs\.tsv is not shared with you"):
+        launch.launch(config, sweep, "group")
+
+
+@pytest.mark.parametrize("key", ["data.train", "data.negatives.encoder", "data", "x.y", "loss", "training.steps"])
+def test_a_link_cannot_sweep_over_keys_without_a_field(sign_in: SignIn, tmp_path: Path, key: str) -> None:
+    sign_in(BEN)
+    app = open_page("train", dataset="sample", **{f"sweep.{key}": json.dumps([str(tmp_path)])})
+    assert f"{key} is not a setting of this form" in page_text(app)
+    assert str(tmp_path) not in str(config_file(app))
+
+
+def test_files_of_the_hub_and_of_parent_folders_are_checked(sign_in: SignIn) -> None:
+    sign_in(BEN)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    config = uploads.validate({"train": str(path), "mix": ("hf://owner/name",)})
+    uploads.check_files(config)
+    for other in ("hf://../name", f"{path.parent}/.."):
+        with pytest.raises(InputError, match=r"only the owner|is not shared with you"):
+            uploads.check_files(config.model_copy(update={"mix": (other,)}))
+
+
+def test_a_sweep_above_the_quota_is_refused_before_its_configs_are_built(
+    sign_in: SignIn, trained: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_in(BEN)
+    monkeypatch.setattr(launch, "run_configs", lambda *_: pytest.fail("built the configs"))
+    sweep = make_sweep({"over": {"training.seed": list(range(1000)), "training.epochs": list(range(1, 1001))}})
+    with pytest.raises(InputError, match="may have 8"):
+        launch.launch(trained.config(), sweep, "group")
+
+
+def test_a_page_checks_one_of_a_million_seeds(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = trained.config()
+    config = config.model_copy(update={"training": config.training.model_copy(update={"seeds": tuple(range(10**6))})})
+    checked: list[object] = []
+    monkeypatch.setattr(launch.encoder_picker, "check", checked.append)
+    launch.check(config, None, load_data(config.data))
+    assert len(checked) == 1
 
 
 def test_no_setting_names_a_run_that_is_not_shared(sign_in: SignIn, finished: Run) -> None:
@@ -328,6 +392,23 @@ def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: Ru
     assert actions(runs) == ["upload", "upload"]
 
 
+def test_a_member_launches_runs_with_their_own_decisions(sign_in: SignIn, runs: RunStore) -> None:
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", (PAIRS * 5).encode())
+    key = uploads.register(path.parent, "pairs", uploads.validate({"train": str(path)}))
+    write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
+    for user in (EVA, BEN):
+        sign_in(user)
+        for dataset in ("sample", key):
+            atomic_write(data_cache.false_negatives_file(dataset), DECISIONS)
+            data = data_cache.data_config(dataset)
+            assert data.false_negatives
+            uploads.check_decisions(data.false_negatives)
+        other = runs.false_negatives_file(f"{'ben' if user is EVA else 'eva'}/sample")
+        with pytest.raises(InputError, match=r"sample\.tsv is not shared with you"):
+            uploads.check_decisions(str(other))
+
+
 def test_each_user_has_separate_marks_and_filters_of_sample_data(sign_in: SignIn) -> None:
     files = {}
     for user in (ADA, BEN, EVA):
@@ -344,6 +425,58 @@ def test_an_upload_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) 
     sign_in(STUDENT)
     with pytest.raises(InputError, match="students cannot upload"):
         uploads.save_file("pairs.tsv", PAIRS.encode())
+
+
+def test_a_run_without_a_number_of_threads_counts_with_all_cores(
+    sign_in: SignIn, runs: RunStore, finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users.os, "cpu_count", lambda: 4)
+    own(finished, BEN)
+    values = finished.config().model_dump(mode="json")
+    finished.write_json("config", values | {"training": values["training"] | {"threads": None}})
+    now = time.time()
+    finished.update_status(started=now - 3600, finished=now)
+    sign_in(BEN.model_copy(update={"quota": Quota(processor_hours=2)}))
+    with pytest.raises(InputError, match=r"used 4\.0 of 2 processor hours"), users.admit_launch("other", 1, 1):
+        pass
+    sign_in(EVA)
+    with pytest.raises(InputError, match="is 5 and this machine has 4 cores"), users.admit_launch("other", 1, 5):
+        pass
+
+
+def test_the_owners_upload_never_gets_the_folder_of_other_content(sign_in: SignIn, runs: RunStore) -> None:
+    content = {BEN: b"query\tdocument\nevil\t18529154\n", ADA: b"query\tdocument\npublic\tfile\n"}
+    paths = []
+    for user, text in content.items():  # the digests of these folders have the same first 6 digits
+        sign_in(user)
+        paths.append(uploads.save_file("pairs.tsv", text))
+        assert paths[-1].read_bytes() == text
+    assert paths[0].parent != paths[1].parent
+
+
+def test_removing_a_run_from_the_queue_is_in_the_audit_log(sign_in: SignIn, runs: RunStore, trained: Run) -> None:
+    run = jobs.launch(RunStore(runs.root), trained.config(), "run-of-eva", start=lambda store: None)
+    own(run, EVA)
+    sign_in(EVA)
+    click(open_page("runs"), f"runs.queue.take-out.{run.id}")
+    assert run.status().state == "stopped"
+    assert actions(runs) == ["stop"]
+
+
+def test_a_removed_user_saves_no_decisions_in_an_open_page(
+    runs: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users, "current_user", lambda: pytest.fail("removed"))
+    monkeypatch.setattr(triage.st, "session_state", {"key": {"decisions": {"0": "drop"}}})
+    with pytest.raises(pytest.fail.Exception):
+        triage._save("key", tmp_path / "decisions.tsv", [{"query": "a", "document": "b"}])
+    assert not list(tmp_path.glob("*.tsv"))
+
+
+def test_a_file_of_decisions_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) -> None:
+    sign_in(BEN.model_copy(update={"quota": Quota(upload_mb=1)}))
+    with pytest.raises(InputError, match="you may upload 1 MB"):
+        triage._uploaded(SimpleNamespace(name="decisions.tsv", size=2_000_000))
 
 
 def test_only_the_owner_controls_the_queue(sign_in: SignIn, runs: RunStore, trained: Run) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bsc_core.errors import InputError, JobError
+from bsc_core.files import read_regular
 from bsc_core.jobs.actions.launching import default_backend, launch, write_launch_environment
 from bsc_core.jobs.actions.stopping import check_ended, has_live_process
 from bsc_core.jobs.backends import get_backend
@@ -160,8 +161,14 @@ def _checkpoint_position(run: Run) -> dict[str, Any]:
     """Return the position of the newest readable checkpoint: step, epoch, and whether it ends the epoch."""
     for name in reversed(_checkpoint_names(run)):
         try:
-            values = json.loads((run.checkpoints_folder / name / "progress.json").read_text(encoding="utf-8"))
+            values = json.loads(read_regular(run.checkpoints_folder / name / "progress.json"))
             return {key: values[key] for key in ("step", "epoch", "ends_epoch")}
-        except (OSError, ValueError, KeyError, TypeError):  # damaged: the run's process will report and skip it
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ):  # damaged: the run's process will report and skip it
             continue
     raise InputError(f"run {run.id}: none of its checkpoints can be read, so it cannot be resumed; launch a new run")

@@ -30,7 +30,7 @@ from bsc_core.data.decisions import (
 from bsc_core.errors import BscError
 from pages.ui.batches.batch_view import BatchView
 from pages.ui.batches.source import REVISION, BatchSource, revise
-from pages.ui.components import data_cache, display, url
+from pages.ui.components import data_cache, display, url, users
 from pages.ui.components.browser.mount import mount
 
 ALL, MINED, BATCH = "All training pairs", "Mined negatives", "This batch"
@@ -131,6 +131,7 @@ def _saved(path: Path) -> list[Decision]:
 
 def _save(key: str, path: Path, pairs: Sequence[dict[str, Any]]) -> None:
     """Save the decisions that the browser has taken since it last sent them; one that it has undone is removed."""
+    users.current_user()  # a callback runs before the page, which ends for a removed user
     sent = dict((st.session_state.get(key) or {}).get("decisions") or {})  # all of the queue
     previous: dict[str, Any] = st.session_state.get(f"{key}.saved", {})
     changes = {number: kind for number, kind in sent.items() if number not in previous or previous[number] != kind}
@@ -194,6 +195,7 @@ def _uploaded(file: Any) -> list[Decision]:
     """Read the uploaded decisions; an error names the file as the user knows it."""
     import tempfile
 
+    users.check_upload(file.size)
     with tempfile.TemporaryDirectory(dir=data_cache.run_store().root) as folder:
         copy = Path(folder) / f"decisions{Path(file.name).suffix.lower()}"
         copy.write_bytes(file.getvalue())
@@ -227,6 +229,7 @@ def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Deci
         new = [decision for decision in merged.decisions if decision.pair not in known]
         choices = [st.session_state.get(f"{CHOICES}.{number}.choice") for number in range(len(merged.conflicts))]
         chosen = [pair[1] for pair, name in zip(merged.conflicts, choices, strict=True) if name == "theirs"]
+        users.record("upload", path.stem, decisions=len(new) + len(chosen))
         add_decisions(path, [*new, *chosen])
         revise()
         st.rerun()

@@ -108,7 +108,7 @@ def check_encoder(name: str) -> None:
     if run_id is not None:
         UserRuns(user).get(run_id)
         return
-    if user.may_launch and is_hub_name(name):
+    if user.may_launch and is_hub_name(name) and name.count("/") < 2:  # a longer name is a path, also in other folders
         return
     raise InputError(
         f"{name}: only the owner of this app may load models from folders of the server; choose a built-in encoder, a "
@@ -138,6 +138,18 @@ def check_encoders(config: BaseModel) -> None:
             check_encoder(value)
 
 
+def check_launch(number: int, threads: int | None) -> None:
+    """Check the user's quota before runs are launched; arguments and errors as `admit_launch`."""
+    if not is_shared():
+        return
+    user, cores = current_user(), os.cpu_count() or 1
+    if threads and threads > cores and not user.is_owner:
+        raise InputError(
+            f"training.threads is {threads} and this machine has {cores} processor cores; set at most that"
+        )
+    check_quota(RunStore(), user, number, threads=cores)
+
+
 @contextmanager
 def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None]:
     """Check the user's quota and write the launch to the audit log; launch the runs in the block.
@@ -145,7 +157,7 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None
     Args:
         run_id: Id of the run or group.
         number: Number of runs.
-        threads: Threads of a run; None: all of the machine.
+        threads: Highest number of threads of a run; None: all of the machine.
 
     Raises:
         InputError: The user may not launch runs, or a limit is exceeded; the message names it.
@@ -154,7 +166,7 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None
         yield
         return
     with quota_lock:
-        check_quota(RunStore(), current_user(), number, threads=threads or os.cpu_count() or 1)
+        check_launch(number, threads)
         record("launch", run_id, runs=number)
         yield
 

@@ -17,6 +17,7 @@ from pages.ui.components import data_cache, users
 
 SUFFIXES = ("csv", "tsv", "jsonl", "parquet", "gz")
 MAX_MEBIBYTES = 512  # of an uncompressed file that a page reads
+DIGITS = 16  # of the digest in the name of a folder; with 6, a user found other content with the same name in 40 s
 COMPRESSION = {".gz": 4, ".parquet": 4}  # bytes in memory per byte of the file
 
 
@@ -32,7 +33,7 @@ def save_file(name: str, content: bytes) -> Path:
     if not content:
         raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\0", "")).name).strip("._")[-80:] or "pairs.csv"
-    digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:6]
+    digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:DIGITS]
     folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{digest}"
     path = folder / safe
     with users.quota_lock:
@@ -95,7 +96,7 @@ def folder_for(path: Path | str, *others: str) -> Path:
         path: File, folder or Hub id of the training pairs.
         *others: What else identifies the dataset, such as its settings.
     """
-    digest = hashlib.sha256(("\n".join([str(path), *others]) + _user_part()).encode()).hexdigest()[:6]
+    digest = hashlib.sha256(("\n".join([str(path), *others]) + _user_part()).encode()).hexdigest()[:DIGITS]
     return data_cache.run_store().uploads_folder / f"{_stem(str(path).rstrip('/').rpartition('/')[2])}-{digest}"
 
 
@@ -123,7 +124,7 @@ def register(folder: Path, label: str, data: DataConfig) -> str:
     Decisions about false negatives that belong to another user are copied. Raises InputError if the dataset belongs to
     another user, or the user may not read its files.
     """
-    _check_files(data)
+    check_files(data)
     users.set_dataset_owner(folder)
     if data.false_negatives and not data_cache.may_change_decisions(data.false_negatives):
         copy = data_cache.run_store().false_negatives_file(folder.name)
@@ -134,17 +135,37 @@ def register(folder: Path, label: str, data: DataConfig) -> str:
     return folder.name
 
 
-def _check_files(data: DataConfig) -> None:
-    """Check that each file is in a dataset that the user sees, the sample data or the Hub, or was uploaded by them."""
+def check_files(data: DataConfig) -> None:
+    """Check that each file is in a dataset that the user sees, the sample data or the Hub, or was uploaded by them.
+
+    Raises:
+        InputError: The user may not read a file.
+    """
     user, uploaded = users.current_user(), data_cache.run_store().uploads_folder
     if user.is_owner:
         return
     seen = {path for choice in data_cache.datasets().values() for path in choice.data.files}
     for path in data.files:
+        if is_hub_id(path):
+            users.check_source(path)
+            continue
         folder = Path(path).parent
-        is_readable = folder.parent == uploaded and dataset_access(folder).may_read(user)
-        if not (path in seen or is_readable or is_hub_id(path) or folder == sample_data_folder()):
+        is_uploaded = folder.parent == uploaded and ".." not in Path(path).parts
+        is_readable = is_uploaded and dataset_access(folder).may_read(user)
+        if not (path in seen or is_readable or folder == sample_data_folder()):
             raise InputError(f"{Path(path).name} is not shared with you; ask the owner of its dataset to share that")
+
+
+def check_decisions(path: str | None) -> None:
+    """Check that a file of decisions belongs to the user or to a dataset that they see.
+
+    Raises:
+        InputError: The user may not read it.
+    """
+    if path is None or users.current_user().is_owner or data_cache.may_change_decisions(path):
+        return
+    if path not in {choice.data.false_negatives for choice in data_cache.datasets().values()}:
+        raise InputError(f"{Path(path).name} is not shared with you; ask the owner of its dataset to share that")
 
 
 def save_filters(key: str, filters: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from bsc_core import formatting
 from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
 from bsc_core.data.decisions import applied_sentence
 from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, users
+from pages.ui.data import uploads
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE
@@ -30,12 +31,23 @@ def check(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits) -> 
     from bsc_core.training.data import select_training_rows
 
     select_training_rows(config, data.train)
-    parts = [sweep]
-    if sweep is not None and count_runs(sweep, config.training.seeds) > CONFIRM_ABOVE:
-        parts = [SweepConfig(over={key: values[:MAX_VALUES_CHECKED]}) for key, values in sweep.over.items()]
+    parts, first = [sweep], config
+    if count_runs(sweep, config.training.seeds) > CONFIRM_ABOVE:
+        training = config.training.model_copy(update={"seeds": config.training.seeds[:1]})
+        first = config.model_copy(update={"training": training})
+        over = {} if sweep is None else sweep.over
+        parts = [SweepConfig(over={key: values[:MAX_VALUES_CHECKED]}) for key, values in over.items()] or [None]
     for part in parts:
-        for run_config in run_configs(config, part):
+        _check_files(configs := run_configs(first, part))
+        for run_config in configs:
             encoder_picker.check(run_config)
+
+
+def _check_files(configs: list[RunConfig]) -> None:
+    """Check that the user may read the files of all configs; those of a sweep in a link can be any."""
+    for data in {config.data for config in configs}:
+        uploads.check_files(data)
+        uploads.check_decisions(data.false_negatives)
 
 
 def run_configs(config: RunConfig, sweep: SweepConfig | None) -> list[RunConfig]:
@@ -157,10 +169,12 @@ def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[st
     """Queue all runs and return the URL parameters that open them; a second call with the same id does nothing."""
     from bsc_core import jobs
 
-    configs = run_configs(config, sweep)
+    users.check_launch(count_runs(sweep, config.training.seeds), config.training.threads)  # before they are built
+    _check_files(configs := run_configs(config, sweep))
     for run_config in configs:
         encoder_picker.check(run_config)
-    with users.admit_launch(run_id, len(configs), config.training.threads):
+    threads = max(run_config.training.threads or 0 for run_config in configs) or None
+    with users.admit_launch(run_id, len(configs), threads):
         preflight.cancel()
         if len(configs) == 1:
             jobs.launch(data_cache.run_store(), configs[0], run_id)

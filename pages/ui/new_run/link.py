@@ -12,7 +12,7 @@ from bsc_core.config.reading import format_value, parse_value, put
 from bsc_core.errors import BscError
 from bsc_core.presets.catalog import PRESETS
 from pages.ui.components import config_form, display, page_layout, url
-from pages.ui.new_run import loss_form
+from pages.ui.new_run import loss_form, sweep_form
 from pages.ui.new_run.form import FIELDS
 from pages.ui.new_run.sweep_form import PAGE
 
@@ -44,7 +44,7 @@ def read(given: dict[str, str], values: config_form.Values) -> None:
         values: Values of the preset, which the link changes.
     """
     st.session_state[f"{PAGE}.name"] = given.get(NAME, "")
-    st.session_state[LINKED_SWEEP] = _sweep(given)
+    st.session_state[LINKED_SWEEP] = _sweep(given, given.get("loss.name") or values.get("loss", {}).get("name", "bsc"))
     sent: config_form.Values = {}
     page_layout.send_settings(sent)
     settings = [name for name in given if "." in name and not name.startswith(f"{SWEEP}.")]
@@ -112,11 +112,26 @@ def _has_widget(key: str) -> bool:
     return section != "data" or field in FIELDS["data"]
 
 
-def _sweep(given: dict[str, str]) -> dict[str, Any] | None:
+def _sweep(given: dict[str, str], loss: str) -> dict[str, Any] | None:
+    """Return the lists of values of a link, for a config with this loss; a key without a field is reported."""
     lists = {name.partition(".")[2]: parse_value(text) for name, text in given.items() if name.startswith(f"{SWEEP}.")}
+    for key in [key for key in lists if not _is_field(key, loss)]:
+        del lists[key]
+        url.report(
+            f"{SWEEP}.{key}", f"{url.shorten(key)} is not a setting of this form. Its list in this link is not used."
+        )
     if lists:
         return {key: tuple(entries) for key, entries in lists.items() if isinstance(entries, list)}
     return {} if given.get(SWEEP) == "none" else None
+
+
+def _is_field(key: str, loss: str) -> bool:
+    """Whether a config key belongs to a field of the form."""
+    try:
+        config_form.info_of(*sweep_form.form_field(key, loss))
+    except (KeyError, TypeError):
+        return False
+    return _has_widget(key)
 
 
 def _merge(first: Any, second: Any) -> Any:

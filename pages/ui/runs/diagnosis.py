@@ -95,9 +95,9 @@ def _draw_finding(run: Run, finding: dict[str, Any], number: int) -> None:
 
 
 def _start(run: Run, folder: Path) -> None:
+    users.record("diagnose", run.id)
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
     background_task.reset(folder)
-    users.record("diagnose", run.id)
     _start_task(run, folder)
 
 

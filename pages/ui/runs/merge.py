@@ -110,9 +110,9 @@ def _draw_task(run: Run, folder: Path, more: dict[str, Any], label: str, about: 
 
 
 def _start(run: Run, folder: Path, more: dict[str, Any]) -> None:
+    users.record("merge", run.id, **more)
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
     background_task.reset(folder)
-    users.record("merge", run.id, **more)
     _start_task(run, folder, more)
 
 

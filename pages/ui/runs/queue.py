@@ -80,7 +80,7 @@ def _draw_waiting_run(run_id: str, position: int, number: int) -> None:
         ("up", "Move up", ":material/arrow_upward:", lambda: queue.shift(run_id, -1), is_first),
         ("down", "Move down", ":material/arrow_downward:", lambda: queue.shift(run_id, 1), is_last),
         ("first", "Move to the front", ":material/vertical_align_top:", lambda: queue.move(run_id, 0), is_first),
-        ("take-out", "Remove from the queue", ":material/close:", lambda: jobs.stop(runs.get(run_id)), False),
+        ("take-out", "Remove from the queue", ":material/close:", lambda: _remove(runs.get(run_id)), False),
     ]
     buttons = buttons if is_owner else buttons[-1:] if may_stop else []
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -95,6 +95,11 @@ def _draw_waiting_run(run_id: str, position: int, number: int) -> None:
                 type="tertiary",
                 help=f"{label}: {run_id}",
             )
+
+
+def _remove(run: Run) -> None:
+    users.record("stop", run.id)
+    jobs.stop(run)
 
 
 def _run_line(run_id: str) -> str:

@@ -64,6 +64,7 @@ def draw_trash() -> None:
             "Empty the trash", key="runs.trash.empty", icon=icon, help=about
         ):
             with display.show_errors(stop=False):
+                users.record("empty trash")
                 jobs.empty_trash(data_cache.run_store())
                 st.session_state.pop(LAST_DELETED, None)
                 st.rerun()
