@@ -11,7 +11,7 @@ app: .venv/app.done
 test: .venv/test.done
 	$(BIN)/python tests/browser/chromium.py
 	$(BIN)/python tests/hostile/nginx.py
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

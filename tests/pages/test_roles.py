@@ -440,7 +440,10 @@ def test_a_run_without_a_number_of_threads_counts_with_all_cores(
     with pytest.raises(InputError, match=r"used 4\.0 of 2 processor hours"), users.admit_launch("other", 1, 1):
         pass
     sign_in(EVA)
-    with pytest.raises(InputError, match="is 5 and this machine has 4 cores"), users.admit_launch("other", 1, 5):
+    with (
+        pytest.raises(InputError, match="is 5 and this machine has 4 processor cores"),
+        users.admit_launch("other", 1, 5),
+    ):
         pass
 
 
