@@ -100,6 +100,12 @@ class Datasets:
             for split, size in self.sizes.items()
         }
 
+    @property
+    def label_range(self) -> tuple[float, float]:
+        """Lowest and highest label of the graded pairs."""
+        dataset, *_, highest = self.sources["graded"]
+        return (1.0 if dataset == "sick" else 0.0), float(highest)
+
     def _read(self, dataset: str) -> list[Row]:
         with gzip.open(self.folder / dataset / "pairs.tsv.gz", "rt", encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file, delimiter="\t"))
@@ -120,8 +126,7 @@ def _cut(rows: list[Row], sizes: dict[str, int]) -> Rows:
 def faulty_cases(data: Datasets) -> list[Case]:
     """Return the twelve faults."""
     pairs, graded = data.positives("pairs"), data.graded()
-    highest = float(data.sources["graded"][-1])
-    lowest = 1.0 if data.sources["graded"][0] == "sick" else 0.0
+    lowest, highest = data.label_range
     labels = {"loss": {"name": "cosent"}, "data": {"label_min": lowest, "label_max": highest}}
     reversed_rows = [{**row, "label": f"{highest + lowest - float(row['label'])}"} for row in graded["train"]]
     documents = _shuffled(pairs["train"], 1)
@@ -160,8 +165,7 @@ def faulty_cases(data: Datasets) -> list[Case]:
 
 def clean_cases(data: Datasets) -> list[Case]:
     """Return five runs without a fault."""
-    highest = float(data.sources["graded"][-1])
-    lowest = 1.0 if data.sources["graded"][0] == "sick" else 0.0
+    lowest, highest = data.label_range
     scale = {"label_min": lowest, "label_max": highest}
     return [
         Case("clean: pairs, seed 1", (), data.positives("pairs", 1), {"training": {"seed": 1}}),

@@ -38,6 +38,7 @@ from bsc_core.config.losses import (
     SupConLossConfig,
     TripletLossConfig,
     WeightedLoss,
+    single_losses,
 )
 from bsc_core.config.messages import validation_message
 from bsc_core.config.reading import make_config, read_config, to_toml
@@ -106,6 +107,7 @@ __all__ = [
     "make_sweep",
     "read_config",
     "read_sweep",
+    "single_losses",
     "sweep_configs",
     "to_toml",
     "validation_message",

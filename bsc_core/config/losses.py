@@ -485,6 +485,12 @@ LossConfig: TypeAlias = Annotated[
     _SingleLoss | Annotated[CombinedLossConfig, Tag("combined")], Discriminator(loss_name)
 ]
 
+
+def single_losses(loss: LossConfig) -> list[SingleLossConfig]:
+    """Return the losses of a weighted sum, or the loss itself."""
+    return [part.loss for part in loss.summands] if isinstance(loss, CombinedLossConfig) else [loss]
+
+
 LOSS_CONFIGS: dict[str, type[Section]] = {
     "bsc": BSCLossConfig,
     "combined": CombinedLossConfig,

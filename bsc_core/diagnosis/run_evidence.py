@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bsc_core.batching.plan import BatchPlan
-from bsc_core.config import CombinedLossConfig, RunConfig
+from bsc_core.config import RunConfig, single_losses
 from bsc_core.data import DatasetSplits, PairDataset
 from bsc_core.errors import BscError, RunError
 from bsc_core.evaluation import Comparison
@@ -46,8 +46,7 @@ class RunEvidence:
     @cached_property
     def losses(self) -> list[Any]:
         """Configs of the losses; several for a weighted sum."""
-        loss = self.config.loss
-        return [part.loss for part in loss.summands] if isinstance(loss, CombinedLossConfig) else [loss]
+        return single_losses(self.config.loss)
 
     @cached_property
     def steps(self) -> list[dict[str, Any]]:

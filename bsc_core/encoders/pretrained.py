@@ -143,9 +143,7 @@ def _check_tokenizer_file(path: Path, *, is_needed: bool) -> None:
 
 def _check_arguments(path: Path) -> None:
     """Check that the settings of a transformer module name no file, device or package outside of the model's folder."""
-    settings = _json_of(path)
-    if not isinstance(settings, dict):
-        raise ModelError(f"{path}: not a JSON object; save the encoder again")
+    settings = _object_of(path)
     named = [name for name in ("tokenizer_name_or_path", "cache_dir", "backend") if settings.get(name)]
     for section in ARGUMENTS:
         values = settings.get(section) or {}
@@ -157,9 +155,7 @@ def _check_arguments(path: Path) -> None:
 
 def _check_vocabulary(path: Path) -> None:
     """Check that the settings of a tokenizer do not give its vocabulary, which the library reads from any path."""
-    settings = _json_of(path)
-    if not isinstance(settings, dict):
-        raise ModelError(f"{path}: not a JSON object; save the encoder again")
+    settings = _object_of(path)
     if named := next((name for name in VOCABULARY if settings.get(name)), None):
         raise ModelError(f"{path}: {named} may name files outside of the model's folder; remove it")
 
@@ -189,9 +185,7 @@ def _check_kernels(path: Path) -> None:
 def _check_sizes(part: Path) -> None:
     """Compare the sizes in the config of a transformer with its weights, before a model of these sizes is built."""
     config_file = part / "config.json"
-    config = _json_of(config_file) if config_file.is_file() else {}
-    if not isinstance(config, dict):
-        raise ModelError(f"{config_file}: not a JSON object; save the encoder again")
+    config = _object_of(config_file) if config_file.is_file() else {}
     tensors, longest = _weight_sizes(part)
     if not tensors:
         return
@@ -227,6 +221,13 @@ def _modules(folder: Path) -> list[Any]:
     if not isinstance(modules, list):
         raise ModelError(f"{path}: not a list of modules; save the encoder again")
     return modules
+
+
+def _object_of(path: Path) -> dict[str, Any]:
+    values = _json_of(path)
+    if not isinstance(values, dict):
+        raise ModelError(f"{path}: not a JSON object; save the encoder again")
+    return values
 
 
 def _json_of(path: Path) -> Any:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback
 
 from bsc_core.batching import BatchPlan
-from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxOverBatch, validation_message
+from bsc_core.config import LossConfig, SoftmaxOverBatch, single_losses, validation_message
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.losses import LossParts, build_loss, load_loss, save_loss
 
@@ -246,5 +246,4 @@ def _tokens(features: Features) -> tuple[Tensor, ...]:
 
 def _compares(config: LossConfig) -> bool:
     """Return whether the loss compares a pair with the other pairs of its batch."""
-    parts = [part.loss for part in config.summands] if isinstance(config, CombinedLossConfig) else [config]
-    return any(isinstance(part, SoftmaxOverBatch) for part in parts)
+    return any(isinstance(part, SoftmaxOverBatch) for part in single_losses(config))

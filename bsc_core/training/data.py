@@ -15,12 +15,11 @@ import numpy as np
 from bsc_core.batching.shards import ShardedPlan
 from bsc_core.config import (
     BSCLossConfig,
-    CombinedLossConfig,
     MNRLConfig,
     RunConfig,
-    SingleLossConfig,
     SoftmaxLossConfig,
     SupConLossConfig,
+    single_losses,
 )
 from bsc_core.data.dataset import PairDataset
 from bsc_core.data.decisions import contradicted_rows, decided_rows, read_decisions, with_decisions
@@ -190,7 +189,8 @@ def select_training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
         _check_classes(config, train)
     if "negatives" in needs:
         train = triplets(train)
-    if any(isinstance(loss, BSCLossConfig | MNRLConfig) for loss in _losses(config)) and not train.positive.any():
+    losses = single_losses(config.loss)
+    if any(isinstance(loss, BSCLossConfig | MNRLConfig) for loss in losses) and not train.positive.any():
         raise DataError(
             f"{source}: no pair has a label above threshold {config.data.threshold:g}; "
             "lower data.threshold or check label_min and label_max"
@@ -213,7 +213,7 @@ def select_training_rows(config: RunConfig, train: PairDataset) -> PairDataset:
 
 def trains_on_negatives(config: RunConfig) -> bool:
     """Return whether rows labeled negative are trained on. Only a run with a single loss can leave them out."""
-    return any(getattr(loss, "labeled_negatives", True) for loss in _losses(config))
+    return any(getattr(loss, "labeled_negatives", True) for loss in single_losses(config.loss))
 
 
 def _check_batching(config: RunConfig, parts: Mapping[str, PairDataset]) -> None:
@@ -238,7 +238,7 @@ def _check_classes(config: RunConfig, train: PairDataset) -> None:
             "data.columns.class_label"
         )
     present, highest = np.unique(train.classes), int(train.classes.max())
-    for loss in _losses(config):
+    for loss in single_losses(config.loss):
         if isinstance(loss, SupConLossConfig) and loss.positive_class not in present:
             raise DataError(
                 f"{source}: no training pair is of class {loss.positive_class} (entailment), which supcon uses as "
@@ -254,11 +254,6 @@ def _check_classes(config: RunConfig, train: PairDataset) -> None:
                 f"{source}: class {highest} does not fit a head of {loss.num_classes} classes; "
                 "raise loss.num_classes or correct the class column"
             )
-
-
-def _losses(config: RunConfig) -> list[SingleLossConfig]:
-    loss = config.loss
-    return [part.loss for part in loss.summands] if isinstance(loss, CombinedLossConfig) else [loss]
 
 
 def with_copied_decisions(config: RunConfig, run: Run, distributed: Distributed) -> RunConfig:

@@ -163,12 +163,6 @@ def _checkpoint_position(run: Run) -> dict[str, Any]:
         try:
             values = json.loads(read_regular(run.checkpoints_folder / name / "progress.json"))
             return {key: values[key] for key in ("step", "epoch", "ends_epoch")}
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            RecursionError,
-        ):  # damaged: the run's process will report and skip it
-            continue
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue  # damaged: the run's process will report and skip it
     raise InputError(f"run {run.id}: none of its checkpoints can be read, so it cannot be resumed; launch a new run")

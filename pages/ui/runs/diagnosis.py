@@ -10,17 +10,16 @@ from bsc_core import background_task
 from bsc_core.config import RunConfig, make_config
 from bsc_core.config.reading import put
 from bsc_core.errors import BscError
-from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.paths import cache_folder
 from bsc_core.runs import Run, RunStatus
 from pages.ui.components import data_cache, display, users
 from pages.ui.data import overview
 from pages.ui.runs import actions
+from pages.ui.runs.run_task import RunTask, is_running
 
-POLL_INTERVAL = "1s"
-MAX_FOLDERS = 40
-MODULE = "bsc_core.diagnosis.task"
-LABEL = "Find the causes"
+TASK = RunTask(
+    "bsc_core.diagnosis.task", "runs.diagnosis", "diagnose", ":material/troubleshoot:", "The diagnosis failed"
+)
 NO_FINDING = "No check found a cause. The settings and data of this run look usual."
 INPUTS = ("config.json", "metrics.jsonl", "status.json", "evaluation/after.json", "evaluation/general.json")
 
@@ -35,13 +34,10 @@ def draw(run: Run, status: RunStatus) -> None:
     report = background_task.read_result(folder)
     if report is not None:
         _draw_report(run, report)
-    elif (folder / background_task.REQUEST).is_file():
-        _start_task(run, folder)  # again if the app was restarted meanwhile
-        st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder)
-    else:
+        return
+    if not is_running(folder):
         st.caption("Checks data, labels, loss, batches and training of this run, each with its evidence.")
-        key = f"runs.diagnosis.{folder.name}"
-        st.button(LABEL, key=key, icon=":material/troubleshoot:", on_click=_start, args=(run, folder))
+    TASK.draw(run, folder, "Find the causes")
 
 
 def task_folder(run: Run) -> Path:
@@ -92,21 +88,3 @@ def _draw_finding(run: Run, finding: dict[str, Any], number: int) -> None:
             key = f"runs.diagnosis.use.{run.id}.{number}"
             if st.button("Use in a new run", key=key, icon=":material/content_copy:", help=display.escaped(about)):
                 actions.start_from_config(config)
-
-
-def _start(run: Run, folder: Path) -> None:
-    users.record("diagnose", run.id)
-    background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
-    background_task.reset(folder)
-    _start_task(run, folder)
-
-
-def _start_task(run: Run, folder: Path) -> None:
-    background_task.start(folder, MODULE, {"run": str(run.folder)}, worker_environment(run.config().training.threads))
-
-
-def _draw_progress(folder: Path) -> None:
-    """Draw the progress; rerun the page when the task has ended."""
-    if background_task.read_result(folder) is not None or not (folder / background_task.REQUEST).is_file():
-        st.rerun(scope="app")
-    display.task_progress(folder, LABEL, failed="The diagnosis failed", key=f"runs.diagnosis.again.{folder.name}")

@@ -10,14 +10,12 @@ import streamlit as st
 
 from bsc_core import background_task, formatting
 from bsc_core.figures.runs import curves
-from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.paths import cache_folder
 from bsc_core.runs import GENERAL_SCORE, Run
 from pages.ui.components import display, users
+from pages.ui.runs.run_task import RunTask
 
-POLL_INTERVAL = "1s"
-MAX_FOLDERS = 40
-MODULE = "bsc_core.jobs.actions.merging"
+TASK = RunTask("bsc_core.jobs.actions.merging", "runs.merge", "merge", ":material/merge:", "Merging failed")
 ABOUT = (
     "(1 - alpha) · start + alpha · trained: a lower alpha keeps more of what the encoder could do before training and "
     "less of what it learned (WiSE-FT)."
@@ -35,7 +33,7 @@ def draw(run: Run) -> None:
     curve = background_task.read_result(folder)
     if curve is None:
         about = "Evaluates alpha = 0, 0.1, ..., 1 on dev, test and the general suite."
-        _draw_task(run, folder, {}, "Evaluate merged models", about)
+        TASK.draw(run, folder, "Evaluate merged models", about=about)
         return
     _draw_curve(run, curve)
 
@@ -87,42 +85,8 @@ def _draw_curve(run: Run, curve: dict[str, Any]) -> None:
         folder = task_folder(run, alpha)
         saved = background_task.read_result(folder)
         if saved is None or not Path(saved["model"]).is_dir():
-            _draw_task(run, folder, {"alpha": alpha}, "Save the merged model", "Writes it into the folder of the run.")
+            about = "Writes it into the folder of the run."
+            TASK.draw(run, folder, "Save the merged model", about=about, alpha=alpha)
             return
         st.caption(f"Saved: {saved['model']}")
         st.code(f"bsc evaluate {shlex.quote(saved['model'])} --data pairs.tsv", language="bash")
-
-
-def _draw_task(run: Run, folder: Path, more: dict[str, Any], label: str, about: str) -> None:
-    """Draw the button that starts a task, or its progress."""
-    if (folder / background_task.REQUEST).is_file() and background_task.read_result(folder) is None:
-        _start_task(run, folder, more)  # again if the app was restarted meanwhile
-        st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, label)
-        return
-    st.button(
-        label,
-        key=f"runs.merge.{folder.name}",
-        icon=":material/merge:",
-        help=about,
-        on_click=_start,
-        args=(run, folder, more),
-    )
-
-
-def _start(run: Run, folder: Path, more: dict[str, Any]) -> None:
-    users.record("merge", run.id, **more)
-    background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
-    background_task.reset(folder)
-    _start_task(run, folder, more)
-
-
-def _start_task(run: Run, folder: Path, more: dict[str, Any]) -> None:
-    request = {"run": str(run.folder), **more}
-    background_task.start(folder, MODULE, request, worker_environment(run.config().training.threads))
-
-
-def _draw_progress(folder: Path, label: str) -> None:
-    """Draw the progress; rerun the page when the task has ended."""
-    if background_task.read_result(folder) is not None or not (folder / background_task.REQUEST).is_file():
-        st.rerun(scope="app")
-    display.task_progress(folder, label, failed="Merging failed", key=f"runs.merge.again.{folder.name}")
