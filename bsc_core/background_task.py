@@ -26,6 +26,8 @@ REQUEST = "request.json"
 PROGRESS = "progress.json"
 LOG = "log.txt"
 RESULT = "result.json"
+OnProgress = Callable[[float, float, str], object]
+"""Called with the units done, the units in total, and the current activity, like `write_progress`."""
 _children: dict[Path, subprocess.Popen[bytes]] = {}
 _children_lock = threading.Lock()
 
@@ -43,6 +45,10 @@ class TaskProgress:
     def fraction(self) -> float:
         """Completed fraction, in [0, 1]."""
         return min(1.0, self.done / max(1, self.total))
+
+
+def no_progress(done: float, total: float, doing: str) -> None:
+    """Report nothing."""
 
 
 def start(folder: Path, module: str, request: Any, environment: Mapping[str, str] | None = None) -> None:

@@ -138,10 +138,10 @@ def merge(arguments: argparse.Namespace) -> Outcome:
         say(doing)
 
     if len(runs) > 1 or arguments.last_checkpoints:
-        return 0, average_models(runs, last=arguments.last_checkpoints, output=output, say=progress)
+        return 0, average_models(runs, last=arguments.last_checkpoints, output=output, on_progress=progress)
     alpha, tolerance = arguments.alpha, arguments.tolerance
     alphas = ALPHAS if alpha is None else sorted({0.0, alpha, 1.0})
-    return 0, merge_curve(runs[0], alphas, alpha=alpha, tolerance=tolerance, output=output, say=progress)
+    return 0, merge_curve(runs[0], alphas, alpha=alpha, tolerance=tolerance, output=output, on_progress=progress)
 
 
 def diagnose(arguments: argparse.Namespace) -> Outcome:
@@ -234,8 +234,8 @@ def audit(arguments: argparse.Namespace) -> Outcome:
 
     given = {"threshold": arguments.threshold, "max_seq_length": arguments.max_seq_length}
     chosen = {name: value for name, value in given.items() if value is not None}
-    say = ReadProgressPrinter("audit")
-    report = audit_file(arguments.file, arguments.columns, limits=_limits(arguments), on_progress=say, **chosen)
+    on_progress = ReadProgressPrinter("audit")
+    report = audit_file(arguments.file, arguments.columns, limits=_limits(arguments), on_progress=on_progress, **chosen)
     return 0, report | ({"findings": _findings(arguments)} if report["rows_read"] <= MAX_AUDIT_ROWS else {})
 
 
@@ -274,8 +274,10 @@ def convert(arguments: argparse.Namespace) -> Outcome:
     """Convert the valid rows of a file of pairs to Parquet, in bounded memory."""
     from bsc_core.data.io.convert import convert_file
 
-    say = ReadProgressPrinter("convert")
-    pairs = convert_file(arguments.file, arguments.out, arguments.columns, limits=_limits(arguments), on_progress=say)
+    on_progress = ReadProgressPrinter("convert")
+    pairs = convert_file(
+        arguments.file, arguments.out, arguments.columns, limits=_limits(arguments), on_progress=on_progress
+    )
     return 0, {**pairs.as_report(), "out": arguments.out}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bsc_core.background_task import OnProgress, no_progress
 from bsc_core.data.quality.audit import SEVERITIES
 from bsc_core.diagnosis import data_checks, training_checks
 from bsc_core.diagnosis.findings import Finding
@@ -14,9 +15,6 @@ from bsc_core.errors import BscError
 from bsc_core.evaluation import Comparison
 from bsc_core.formatting import metric, signed
 from bsc_core.runs import Run
-
-Say = Callable[[int, int, str], object]
-"""Called with (checks done, checks in total, name of the current one)."""
 
 CHECKS: dict[str, Callable[[RunEvidence], Iterator[Finding]]] = {
     "leaks": data_checks.leak,
@@ -77,18 +75,18 @@ class Diagnosis:
         return asdict(self)
 
 
-def diagnose(run: Run, *, say: Say = lambda done, total, name: None) -> Diagnosis:
+def diagnose(run: Run, *, on_progress: OnProgress = no_progress) -> Diagnosis:
     """Return why a run got worse, from its folder and its data.
 
     Args:
         run: A run that has ended, or at least one with some evidence. Checks whose evidence is missing are skipped.
-        say: Called with the progress.
+        on_progress: Called with the progress.
     """
     evidence = RunEvidence(run)
     findings: list[Finding] = []
     skipped: dict[str, str] = {}
     for done, (name, check) in enumerate(CHECKS.items()):
-        say(done, len(CHECKS), name)
+        on_progress(done, len(CHECKS), name)
         try:
             findings += check(evidence)
         except BscError as error:

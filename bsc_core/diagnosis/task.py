@@ -15,7 +15,7 @@ from bsc_core.runs import Run
 
 def perform(folder: Path, request: Any) -> None:
     """Diagnose the run of a request and write the report."""
-    diagnosis = diagnose(Run(Path(request["run"])), say=partial(write_progress, folder))
+    diagnosis = diagnose(Run(Path(request["run"])), on_progress=partial(write_progress, folder))
     write_result(folder, diagnosis.as_report())
 
 

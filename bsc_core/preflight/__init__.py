@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bsc_core.preflight.report import STEPS, Preflight, Say
+from bsc_core.background_task import OnProgress, no_progress
+from bsc_core.preflight.report import STEPS, Preflight
 
 if TYPE_CHECKING:
     from bsc_core.config import RunConfig
@@ -18,7 +19,7 @@ def preflight(
     *,
     steps: int = STEPS,
     store: RunStore | None = None,
-    say: Say = lambda done, total, description: None,
+    on_progress: OnProgress = no_progress,
 ) -> Preflight:
     """Load the data and the encoder, run a few training steps, and estimate the cost of the run.
 
@@ -29,7 +30,7 @@ def preflight(
         config: The experiment.
         steps: Number of steps to time.
         store: Where the run would be created; by default the runs folder.
-        say: Called with the progress.
+        on_progress: Called with the progress.
 
     Raises:
         InputError: The configuration or the data are invalid.
@@ -38,4 +39,4 @@ def preflight(
     from bsc_core.preflight.probe import measure
     from bsc_core.runs import RunStore
 
-    return measure(config, steps, store or RunStore(), say)
+    return measure(config, steps, store or RunStore(), on_progress)

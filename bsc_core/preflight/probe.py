@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
+from bsc_core.background_task import OnProgress
 from bsc_core.batching import NEED_VECTORS, build_plan, plan_collisions, plan_warnings
 from bsc_core.config import BatchingConfig, RunConfig
 from bsc_core.encoders import TokenTable, encode, tokenize
@@ -24,7 +25,7 @@ from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.forward import autocast
 from bsc_core.files import folder_bytes
 from bsc_core.pipeline import guide_vectors, init_loss, load_model, load_training_data, validate
-from bsc_core.preflight.report import Preflight, Say
+from bsc_core.preflight.report import Preflight
 from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
 from bsc_core.training.checkpoint import save_checkpoint
@@ -48,7 +49,7 @@ SAVINGS = {
 }
 
 
-def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflight:
+def measure(config: RunConfig, steps: int, store: RunStore, on_progress: OnProgress) -> Preflight:
     """Measure the cost of one run of a config, from loading the data to writing a checkpoint; see `preflight`."""
     training = config.training.model_copy(update={"seeds": ()})
     config = config.model_copy(update={"training": training})
@@ -56,17 +57,17 @@ def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflig
     set_threads(training.threads)
     seed_everything(training.seed)
     with _timed(took, "start"):
-        say(0, STAGES, "reading the data")
+        on_progress(0, STAGES, "reading the data")
         validate(config)
         encoder, chain_notes = store.available_encoder(config.encoder)
         notes = list(chain_notes)
         data = load_training_data(config)
-        say(1, STAGES, "loading the encoder")
+        on_progress(1, STAGES, "loading the encoder")
         model = load_model(config.model_copy(update={"encoder": encoder}), store)
         loss = init_loss(config, model, say=notes.append)
         tokens = tokenize(model, data.splits.texts, encoder.max_seq_length)
         if training.compile:
-            say(1, STAGES, "compiling the encoder")
+            on_progress(1, STAGES, "compiling the encoder")
             compile_encoder(model, tokens)
     guide = guide_vectors(config, data, store)
     batches = _batches(config, data, tokens, steps)
@@ -80,25 +81,25 @@ def measure(config: RunConfig, steps: int, store: RunStore, say: Say) -> Preflig
         training.model_copy(update={"max_steps": steps + 1}),
         without_padding=config.encoder.unpadded,
     )
-    say(2, STAGES, "timing the encoder")
+    on_progress(2, STAGES, "timing the encoder")
     with autocast(trainer.precision, model.device):
         took["encode"] = _time_encoding(model, tokens)
-    say(3, STAGES, "planning an epoch")
+    on_progress(3, STAGES, "planning an epoch")
     steps_per_epoch, took["plan"] = _time_plan(config, data, shape)
     steps_per_epoch = math.ceil(steps_per_epoch / training.gradient_accumulation_steps)
     total = training.max_steps or training.epochs * steps_per_epoch
     epochs = math.ceil(total / steps_per_epoch)
-    say(4, STAGES, f"taking {steps} steps")
+    on_progress(4, STAGES, f"taking {steps} steps")
     reports: list[StepReport] = []
 
     def store_report(report: StepReport) -> None:
         reports.append(report)
         done = 400 + 100 * report.step // (steps + 1)
-        say(done, 100 * STAGES, f"step {report.step} of {steps + 1}")
+        on_progress(done, 100 * STAGES, f"step {report.step} of {steps + 1}")
 
     trainer.fit([OnStep(store_report)])
     took["step"] = statistics.median(report.seconds for report in reports[1:])  # the first step warms up
-    say(5, STAGES, "writing a checkpoint")
+    on_progress(5, STAGES, "writing a checkpoint")
     last, device = reports[-1], trainer.accelerator.device
     store.root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".preflight-", dir=store.root) as folder, _timed(took, "checkpoint"):

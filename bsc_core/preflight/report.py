@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 STEPS = 3
 """Default number of timed steps."""
-Say = Callable[[int, int, str], object]
-"""Called with (stages done, stages in total, description of the current one)."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ def perform(folder: Path, request: Any) -> None:
     """Run the preflight of a request and write the report."""
     write_progress(folder, 0, 1, "loading the libraries")
     store, config = RunStore(request["runs"]), make_config(request["config"])
-    report = preflight(config, store=store, say=partial(write_progress, folder))
+    report = preflight(config, store=store, on_progress=partial(write_progress, folder))
     write_result(folder, report.as_report())
 
 

@@ -97,7 +97,8 @@ class RequestGuard:
 
     A page of another site whose host name resolves to this machine (DNS rebinding) sends that name as host. A page
     of another origin, also of another port of this machine, sends its origin with each websocket and cross-origin
-    request. Browsers also mark frames, images and scripts that another site loads; a link of another site is followed.
+    request. Browsers also mark frames, images and scripts that another site loads. A link of another site is followed,
+    except to sign out.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
@@ -113,19 +114,20 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
-        reason = self._refusal(Headers(scope=scope))
+        reason = self._refusal(scope["path"], Headers(scope=scope))
         if reason is None:
             return await self.app(scope, receive, _with_headers(send))
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
         return await PlainTextResponse(reason, status_code=403)(scope, receive, _with_headers(send))
 
-    def _refusal(self, headers: Headers) -> str | None:
+    def _refusal(self, path: str, headers: Headers) -> str | None:
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         if _host_name(host) not in self.hosts:
             return f"This host is not allowed. Add its name to {ALLOWED_HOSTS} to open the app under it."
         is_foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
-        if is_foreign or (headers.get("sec-fetch-site") in OTHER_SITES and headers.get("sec-fetch-dest") != "document"):
+        is_link = headers.get("sec-fetch-dest") == "document" and path not in (SIGN_OUT, PROVIDER_SIGN_OUT)
+        if is_foreign or (headers.get("sec-fetch-site") in OTHER_SITES and not is_link):
             return "Requests from another origin are not allowed."
         return None
 
@@ -275,6 +277,11 @@ PAGE = """<!doctype html>
 <body><main><h1>BSC Lab</h1>{content}</main></body>
 </html>
 """
+REPLACE_FORM = """<p>You are signed in as {current}.</p>
+<form method="post" action="{action}"><input type="hidden" name="next" value="{next}">
+<input type="hidden" name="key" value="{key}"><input type="hidden" name="replaces" value="{current}">
+<button>Sign in as {name}</button></form>
+<p><a href="/">Stay signed in as {current}</a></p>"""
 KEY_FORM = """<form method="post" action="{action}"><input type="hidden" name="next" value="{next}">
 <label for="key">Key</label>
 <input id="key" name="key" type="password" autocomplete="current-password" required>
@@ -286,7 +293,8 @@ class SignIn:
 
     A user signs in with a secret link, `/sign-in#KEY`, or with an OpenID Connect provider, through Streamlit. The
     browser sends the key in the body of a request, so no log contains it. The key is the value of the cookie, so
-    removing a user signs them out.
+    removing a user signs them out. A browser that is signed in as another user asks first, since the link may come
+    from another site.
     """
 
     def __init__(self, app: ASGIApp, root: Path) -> None:
@@ -356,6 +364,10 @@ class SignIn:
             self._write_refusal()
             error = "This key is not valid. Ask the owner of this app for a new link."
             return self._page(request.scope, None, error, target=form.get("next", "/"))
+        current, _ = self._user(request.cookies)
+        if current is not None and current.name not in (user.name, form.get("replaces")):
+            texts = {"current": current.name, "name": user.name, "key": form["key"], "next": form.get("next", "/")}
+            return _sign_in_page(REPLACE_FORM.format(action=SIGN_IN, **{n: escape(t) for n, t in texts.items()}), 200)
         write_audit(self.root, user.name, "sign in")
         response = RedirectResponse(_local_path(form.get("next", "/")), status_code=303)
         secure = request.headers.get("X-Forwarded-Proto", request.url.scheme) == "https"
@@ -396,13 +408,16 @@ class SignIn:
         query = scope.get("query_string", b"").decode("latin-1")
         requested = "/" if scope["path"] == SIGN_IN else scope["path"] + (f"?{query}" if query else "")
         parts.append(KEY_FORM.format(action=SIGN_IN, next=escape(target or requested), script=KEY_SCRIPT))
-        page = PAGE.format(style=PAGE_STYLE, content="\n".join(parts))
-        policy = (
-            f"default-src 'none'; style-src {_source(PAGE_STYLE)}; script-src {_source(KEY_SCRIPT)}; "
-            "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
-        )
-        headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
-        return HTMLResponse(page, status_code=status, headers=headers)
+        return _sign_in_page("\n".join(parts), status)
+
+
+def _sign_in_page(content: str, status: int) -> Response:
+    policy = (
+        f"default-src 'none'; style-src {_source(PAGE_STYLE)}; script-src {_source(KEY_SCRIPT)}; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+    )
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
+    return HTMLResponse(PAGE.format(style=PAGE_STYLE, content=content), status_code=status, headers=headers)
 
 
 def _without_global_requests(receive: Receive) -> Receive:

@@ -23,10 +23,8 @@ sys.path.append(str(Path(__file__).parent))  # modules of this folder
 from chromium import executable
 from serving import AppServer
 
-from bsc_core.config import make_config
-from bsc_core.data.sample_data import sample_config
-from bsc_core.jobs.states import advance
 from bsc_core.runs import Run
+from tests.browser.screenshots import train_sample_run
 from tests.helpers.waiting import PATIENCE_MS, wait_until
 
 RETRY_MS = 15_000  # until a click that had no effect, since the page was redrawn, is repeated
@@ -67,22 +65,7 @@ def private_server(tmp_path: Path, static_encoder: None) -> Iterator[AppServer]:
 @pytest.fixture(scope="session")
 def sample_run(server: AppServer) -> Run:
     """A run of the static encoder on the sample data, trained a little."""
-    training = {"epochs": 1, "batch_size": 30, "learning_rate": 0.01, "threads": 1, "precision": "fp32"}
-    from bsc_core.pipeline import run_experiment
-
-    config = make_config(
-        {
-            "data": sample_config().model_dump(mode="json"),
-            "encoder": {"name": "static"},
-            "batching": {"strategy": "random"},
-            "training": training,
-        }
-    )
-    run = server.store.create(config, "20260101-000000-search-0001")
-    advance(run, "running")
-    run_experiment(config, run)
-    advance(run, "done", exit_code=0)
-    return run
+    return train_sample_run(server.store)
 
 
 def _serve(folder: Path) -> Iterator[AppServer]:

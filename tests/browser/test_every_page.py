@@ -1,18 +1,29 @@
-"""Rules for every page: accessibility, one main action without scrolling, and a heading that names the page."""
+"""Rules for every page: accessibility, one main action without scrolling, and the look of the baseline."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import axe_playwright_python
-from conftest import Visit
+import pytest
+from conftest import WIDE, Visit
 from playwright.sync_api import expect
+
+from bsc_core.runs import Run
+from tests.browser.screenshots import (
+    BASELINE,
+    BASELINE_VIEWS,
+    PAGES,
+    PARAMETERS,
+    TOLERANCE,
+    difference,
+    screenshots,
+    train_sample_run,
+)
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 FAST = {"resultTypes": ["violations"], "selectors": False, "preload": False}  # only what the report needs
 EXCLUDED = "[data-testid=stSidebarNav]"  # Streamlit's menu has group titles inside its list; see docs/architecture.md
-PAGES = ("", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
-DARK = "rgb(18, 23, 29)"  # background of the dark theme
 PAGES_WITHOUT_ACTION = ("findings",)
 
 
@@ -27,23 +38,31 @@ def violations(visit: Visit, page: str, **options: object) -> list[str]:
     ]
 
 
-def test_every_page_is_accessible_in_both_themes_and_shows_its_main_action(visitor, server, sample_run) -> None:
-    visit = visitor(server, color_scheme="light", reduced_motion="reduce")
-    found = []
+@pytest.fixture
+def run(private_server) -> Run:
+    return train_sample_run(private_server.store)
+
+
+def test_every_page_is_accessible_in_both_themes_and_looks_like_the_baseline(private_server, visitor, run) -> None:
+    visit = visitor(private_server, color_scheme="light", reduced_motion="reduce")
+    found, differences = [], {}
     for name in PAGES:
+        visit.page.set_viewport_size(WIDE)
         visit.page.emulate_media(color_scheme="light")
-        visit.open(name, run=sample_run.id)
+        visit.open(name, run=run.id, **PARAMETERS.get(name, {}))
         primary = visit.page.get_by_test_id("stMain").get_by_test_id("stBaseButton-primary").filter(visible=True)
         if name not in PAGES_WITHOUT_ACTION:
             expect(primary).to_have_count(1)
             expect(primary).to_be_in_viewport(ratio=1)
         visit.page.add_script_tag(path=AXE)
         found += violations(visit, name)
-        visit.page.emulate_media(color_scheme="dark")  # the theme follows the system's
-        expect(visit.page.get_by_test_id("stApp")).to_have_css("background-color", DARK)
-        visit.wait()
-        found += violations(visit, name, runOnly=["color-contrast"])
+        for view, picture in screenshots(visit.page, BASELINE_VIEWS):
+            stored = BASELINE / f"{name or 'start'}-{view}.png"
+            differences[stored.stem] = difference(picture, stored)
+        found += violations(visit, name, runOnly=["color-contrast"])  # of the last view, which is dark
     assert found == []
+    changed = {name: round(share, 3) for name, share in differences.items() if share > TOLERANCE}
+    assert changed == {}, "look at the pages, then: python tests/browser/screenshots.py --baseline"
 
 
 def test_back_shows_the_dataset_and_the_encoder_of_the_link(visitor, server) -> None:

@@ -54,7 +54,7 @@ def cookie(key: str) -> dict[str, str]:
 
 
 def sign_in(server: AppServer, key: str, **options: Any) -> http.client.HTTPResponse:
-    form = {"key": key, "next": options.pop("next", "/")}
+    form = {"key": key, "next": options.pop("next", "/"), "replaces": options.pop("replaces", "")}
     headers = {"Content-Type": "application/x-www-form-urlencoded", **options.pop("headers", {})}
     return respond(server, "POST", "/sign-in", headers, urlencode(form))
 
@@ -101,6 +101,29 @@ def test_the_health_of_the_server_is_public(server: AppServer) -> None:
 
 def test_other_sites_cannot_sign_a_user_in(server: AppServer, keys: dict[str, str]) -> None:
     assert sign_in(server, keys["ben"], headers={"Origin": "http://evil.example"}).status == 403
+
+
+def test_a_browser_that_is_signed_in_asks_before_the_user_changes(server: AppServer, keys: dict[str, str]) -> None:
+    response = sign_in(server, keys["class"], headers=cookie(keys["ben"]), next="/runs?run=x")
+    assert response.status == 200
+    assert "Set-Cookie" not in response.headers
+    assert "You are signed in as ben" in response.text  # type: ignore[attr-defined]
+    assert "Sign in as class" in response.text  # type: ignore[attr-defined]
+    confirmed = sign_in(server, keys["class"], headers=cookie(keys["ben"]), next="/runs?run=x", replaces="ben")
+    assert confirmed.status == 303
+    assert confirmed.headers["Location"] == "/runs?run=x"
+    assert f"{KEY_COOKIE}={keys['class']}" in confirmed.headers["Set-Cookie"]
+    for name, headers in (("ben", cookie(keys["ben"])), ("ben", cookie("x"))):
+        assert sign_in(server, keys[name], headers=headers).status == 303
+
+
+@pytest.mark.parametrize("path", ["/sign-out", "/auth/logout"])
+def test_a_link_of_another_site_does_not_sign_out(server: AppServer, keys: dict[str, str], path: str) -> None:
+    headers = {**cookie(keys["ben"]), "Sec-Fetch-Dest": "document"}
+    response = respond(server, "GET", path, {**headers, "Sec-Fetch-Site": "cross-site"})
+    assert response.status == 403
+    assert "Set-Cookie" not in response.headers
+    assert respond(server, "GET", path, {**headers, "Sec-Fetch-Site": "same-origin"}).status != 403
 
 
 @pytest.mark.parametrize(("protocol", "secure"), [("http", False), ("https", True)])

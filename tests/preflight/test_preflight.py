@@ -82,7 +82,9 @@ def test_estimates_agree_with_the_run_and_can_be_stored(pairs: Path, tiny_encode
 def test_no_file_remains_and_the_progress_only_grows(pairs: Path, tiny_encoder: Path, store: RunStore) -> None:
     before = {path: path.stat().st_mtime_ns for path in tiny_encoder.rglob("*")}
     messages: list[tuple[int, int, str]] = []
-    preflight(config_of(pairs, tiny_encoder), steps=2, store=store, say=lambda *message: messages.append(message))
+    preflight(
+        config_of(pairs, tiny_encoder), steps=2, store=store, on_progress=lambda *message: messages.append(message)
+    )
     assert list(store.root.iterdir()) == []
     assert {path: path.stat().st_mtime_ns for path in tiny_encoder.rglob("*")} == before
     shares = [done / total for done, total, _ in messages]

@@ -21,7 +21,16 @@ from bsc_core.ray.jobs.settings import Resources
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
 HEAD_ATTEMPTS = 5
+STUB_WORKER = Path(__file__).parents[1] / "jobs" / "stub_worker.py"
 JOB_START_SECONDS = 10  # after which the head gives up on a job that waits for resources
+
+
+def stub_python(folder: Path, behavior: str) -> Path:
+    """Return a command for BSC_RAY_PYTHON that performs a run with the stub experiment."""
+    python = folder / f"python-{behavior}"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {STUB_WORKER} perform {behavior} "$4"\n', encoding="utf-8")
+    python.chmod(0o755)
+    return python
 
 
 def free_ports(count: int) -> list[int]:

@@ -28,10 +28,9 @@ from bsc_core.ray.jobs import backend as ray_jobs
 from bsc_core.ray.jobs.backend import Job, RayBackend
 from bsc_core.runs import Run, RunStore
 from tests.helpers.waiting import PATIENCE_SECONDS, final_status, wait_until
-from tests.ray.ray_head import ray_head
+from tests.ray.ray_head import STUB_WORKER, ray_head, stub_python
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:::ray\..*")  # Ray warns about its own settings
-STUB_WORKER = Path(__file__).parents[1] / "jobs" / "stub_worker.py"
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +46,7 @@ def submit(head, store, config, tmp_path, monkeypatch):
     monkeypatch.setattr(ray_jobs, "POLL_SECONDS", 0.2)
 
     def queue(behavior, run_id="one", **variables):
-        python = tmp_path / f"python-{behavior}"
-        python.write_text(f'#!/bin/sh\nexec {sys.executable} {STUB_WORKER} perform {behavior} "$4"\n', encoding="utf-8")
-        python.chmod(0o755)
+        python = stub_python(tmp_path, behavior)
         with pytest.MonkeyPatch.context() as patch:
             for name, value in {"BSC_RAY_ADDRESS": head, "BSC_RAY_PYTHON": str(python), **variables}.items():
                 patch.setenv(name, value)

@@ -25,9 +25,7 @@ from bsc_core.jobs.supervisor import supervise
 from bsc_core.ray.jobs import backend as ray_jobs
 from bsc_core.runs import Run, RunStore
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
-from tests.ray.ray_head import HEAD_ATTEMPTS, end, free_ports, start_head
-
-STUB_WORKER = Path(__file__).parents[1] / "jobs" / "stub_worker.py"
+from tests.ray.ray_head import HEAD_ATTEMPTS, end, free_ports, start_head, stub_python
 
 
 def main() -> int:
@@ -69,10 +67,7 @@ def start(folder: Path, ports: list[int]) -> subprocess.Popen[bytes]:
 
 def queue(store: RunStore, folder: Path, run_id: str, behavior: str) -> Run:
     """Queue a run of the stub experiment in the cluster."""
-    python = folder / f"python-{behavior}"
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {STUB_WORKER} perform {behavior} "$4"\n', encoding="utf-8")
-    python.chmod(0o755)
-    os.environ["BSC_RAY_PYTHON"] = str(python)
+    os.environ["BSC_RAY_PYTHON"] = str(stub_python(folder, behavior))
     return launch(store, RunConfig(data=DataConfig(train="pairs.tsv")), run_id, backend="ray", start=lambda store: None)
 
 

@@ -7,14 +7,14 @@ of `merge_curve` to result.json; `{"run": folder, "alpha": number}` saves the me
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bsc_core.background_task import run_task, write_progress, write_result
+from bsc_core.background_task import OnProgress, no_progress, run_task, write_progress, write_result
 from bsc_core.config import EncoderConfig, RunConfig, flatten
 from bsc_core.encoders import encode, load_encoder, model_card, save_model, tokenize
 from bsc_core.encoders.forward import autocast
@@ -38,11 +38,6 @@ FREE = ("name", "training.seed", "training.seeds", "training.threads", "training
 """Settings that may differ between averaged runs."""
 
 Point = dict[str, Any]
-Say = Callable[[float, float, str], object]
-
-
-def no_progress(done: float, total: float, doing: str) -> None:
-    """Report nothing."""
 
 
 class Candidates:
@@ -127,7 +122,7 @@ def merge_curve(
     alpha: float | None = None,
     tolerance: float = TOLERANCE,
     output: Path | None = None,
-    say: Say = no_progress,
+    on_progress: OnProgress = no_progress,
 ) -> dict[str, Any]:
     """Evaluate (1 - alpha) * start + alpha * trained of a run for each alpha (WiSE-FT, Wortsman et al. 2021).
 
@@ -139,7 +134,7 @@ def merge_curve(
         alpha: The one of them to save; None: the suggested one, see `suggest`.
         tolerance: Loss of the general score that the suggested alpha may have.
         output: Folder in which the merged model is saved; None: nothing is saved.
-        say: Called with the progress: done, total, activity.
+        on_progress: Called with the progress.
 
     Returns:
         run, metric, `points` with alpha, `dev`, `test` (if the run has one) and `general_score` (None where the data
@@ -150,10 +145,10 @@ def merge_curve(
         InputError: The run has no model, or its data or encoder cannot be read.
     """
     check_mergeable(run.config())
-    say(0, len(alphas) + 1, "loading the model")
+    on_progress(0, len(alphas) + 1, "loading the model")
     candidates, points = Candidates(run), []
     for number, value in enumerate(sorted(alphas), start=1):
-        say(number, len(alphas) + 1, f"evaluating alpha = {value:g}")
+        on_progress(number, len(alphas) + 1, f"evaluating alpha = {value:g}")
         merged = interpolate(candidates.start, candidates.trained, value)
         points.append({"alpha": value, **candidates.evaluate(merged)})
     suggested = suggest(points, tolerance)
@@ -185,7 +180,7 @@ def suggest(points: Sequence[Point], tolerance: float) -> Point:
 
 
 def average_models(
-    runs: Sequence[Run], *, last: int | None = None, output: Path | None = None, say: Say = no_progress
+    runs: Sequence[Run], *, last: int | None = None, output: Path | None = None, on_progress: OnProgress = no_progress
 ) -> dict[str, Any]:
     """Average the models of runs that differ only in their seed, or the last checkpoints of one run.
 
@@ -195,7 +190,7 @@ def average_models(
         runs: Runs with models; one run with `last`.
         last: Number of the newest checkpoints to average.
         output: Folder in which the average is saved; None: nothing is saved.
-        say: Called with the progress: done, total, activity.
+        on_progress: Called with the progress.
 
     Returns:
         metric, `points` of each model and of the average, as in `merge_curve` with `model` instead of alpha.
@@ -205,13 +200,13 @@ def average_models(
             or encoder cannot be read.
     """
     folders = _models(runs, last)
-    say(0, len(folders) + 2, "loading the models")
+    on_progress(0, len(folders) + 2, "loading the models")
     candidates, points, models = Candidates(runs[0]), [], []
     for number, (name, folder) in enumerate(folders.items(), start=1):
-        say(number, len(folders) + 2, f"evaluating {name}")
+        on_progress(number, len(folders) + 2, f"evaluating {name}")
         models.append(candidates.weights_of(folder))
         points.append({"model": name, **candidates.evaluate(models[-1])})
-    say(len(folders) + 1, len(folders) + 2, "evaluating the average")
+    on_progress(len(folders) + 1, len(folders) + 2, "evaluating the average")
     average = average_weights(models)
     points.append({"model": "average", **candidates.evaluate(average)})
     if output is not None:
@@ -267,12 +262,12 @@ def _settings(run: Run) -> dict[str, Any]:
 def perform(folder: Path, request: Any) -> None:
     """Compute the curve of a run, or save the merged model of one alpha."""
     write_progress(folder, 0, 1, "loading the libraries")
-    run, say = Run(Path(request["run"])), partial(write_progress, folder)
+    run, on_progress = Run(Path(request["run"])), partial(write_progress, folder)
     alpha = request.get("alpha")
     if alpha is None:
-        report = merge_curve(run, say=say)
+        report = merge_curve(run, on_progress=on_progress)
     else:
-        report = merge_curve(run, (alpha,), alpha=alpha, output=merged_folder(run, alpha), say=say)
+        report = merge_curve(run, (alpha,), alpha=alpha, output=merged_folder(run, alpha), on_progress=on_progress)
     write_result(folder, report)
 
 
