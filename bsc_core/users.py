@@ -13,6 +13,7 @@ import secrets
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -64,6 +65,8 @@ class User(BaseModel):
     email: str | None = None
     key_sha256: str | None = None
     quota: Quota = Quota()
+    hub: tuple[str, ...] = ()
+    """Models and datasets of the Hugging Face Hub that a member may open; `*` stands for any characters."""
 
     @property
     def is_owner(self) -> bool:
@@ -74,6 +77,11 @@ class User(BaseModel):
     def may_launch(self) -> bool:
         """Whether the user may import data and launch runs."""
         return self.role != "student"
+
+    def may_open_hub(self, name: str) -> bool:
+        """Whether the user may open a model or dataset of the Hub, which the server downloads."""
+        allowed = self.may_launch and any(fnmatchcase(name.casefold(), pattern.casefold()) for pattern in self.hub)
+        return self.is_owner or allowed
 
     @property
     def signed_in_as(self) -> str:
@@ -144,7 +152,7 @@ def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str
     key = None if email else secrets.token_urlsafe(_KEY_BYTES)
     values: dict[str, Any] = {"name": name, "role": role, "email": email, "key_sha256": key and key_hash(key)}
     if name in users:
-        values["quota"] = users[name].quota
+        values |= {"quota": users[name].quota, "hub": users[name].hub}
     try:
         user = User.model_validate(values)
     except ValidationError as error:

@@ -41,7 +41,7 @@ from pages.ui.new_run import launch
 from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
 
 ADA = User(name="ada", role="owner")
-BEN = User(name="ben", role="member")
+BEN = User(name="ben", role="member", hub=("owner/*",))
 EVA = User(name="eva", role="member")
 STUDENT = User(name="class", role="student")
 DECISIONS = "query\tdocument\tdecision\n"
@@ -239,11 +239,24 @@ def test_only_the_owner_loads_models_from_folders(
 
 def test_members_use_models_of_the_hub_and_of_runs_that_they_see(sign_in: SignIn, finished: Run) -> None:
     sign_in(BEN)
-    assert data_cache.encoder_config("owner/model").name == "owner/model"
+    assert data_cache.encoder_config("Owner/model").name == "Owner/model"
     with pytest.raises(InputError, match="not shared with you"):
         data_cache.encoder_config(f"run:{finished.id}")
     share_run(finished, ["ben"])
     assert data_cache.encoder_config(f"run:{finished.id}").name == str(finished.model_folder)
+
+
+def test_members_open_only_the_models_and_datasets_of_the_hub_that_the_owner_allows(sign_in: SignIn) -> None:
+    for user in (EVA, BEN.model_copy(update={"hub": ("owner/other", "*/model-2")})):
+        sign_in(user)
+        for name in ("owner/model", "model"):
+            with pytest.raises(InputError, match="ask the owner of this app to add it"):
+                data_cache.encoder_config(name)
+        for name in ("hf://owner/name", "hf://owner/name/config", "hf://owner/name?split=train"):
+            with pytest.raises(InputError, match="owner/name: not among the models and datasets of the Hub"):
+                uploads.check_source(name)
+    assert data_cache.encoder_config("someone/model-2").name == "someone/model-2"
+    uploads.check_source("hf://owner/other/config?split=train")
 
 
 @pytest.mark.parametrize("setting", ["encoder.name", "loss.mask_guide", "data.negatives.encoder"])

@@ -18,11 +18,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from bsc_core.data.io.hub import dataset_batches, load_from_hub, load_saved
+from bsc_core.data.io.hub import dataset_batches, load_saved
+from bsc_core.data.io.hub_dataset import SPLIT, class_name, open_hub_dataset
 from bsc_core.data.io.shards import open_shards
 from bsc_core.data.io.sources import Source, check_signature, check_text_start, open_source
 from bsc_core.data.read_report import Rejection
-from bsc_core.errors import FileFormatError, PathError
+from bsc_core.errors import DataError, FileFormatError, PathError
 from bsc_core.files import error_reason
 from bsc_core.paths import check_path
 
@@ -114,8 +115,10 @@ def read_chunks(
     """
     source = open_source(path)
     rows = rows or CHUNK_ROWS
-    if source.format in ("saved", "hub"):
-        splits = load_saved(source.name, source.path) if source.format == "saved" else load_from_hub(source.name)
+    if source.format == "hub":
+        yield from _hub_chunks(source, columns, rows, on_progress)
+    elif source.format == "saved":
+        splits = load_saved(source.name, source.path)
         total = sum(len(split) for split in splits.values())
         yield from _value_chunks(source, dataset_batches(source.name, splits, rows), total, columns, on_progress)
     elif source.format == "shards":
@@ -158,6 +161,60 @@ def _concatenate(tables: list[Table]) -> Table:
         rejected=tuple(rejection for table in tables for rejection in table.rejected),
         nested=frozenset().union(*(table.nested for table in tables)),
     )
+
+
+def _hub_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress) -> Iterator[Table]:
+    """Yield the rows of the files of a dataset; several splits get a column of split names."""
+    splits = open_hub_dataset(source.name)
+    several = len(splits) > 1
+    total = sum(file.path.stat().st_size for split in splits for file in split.files)
+    done = lines = count = 0
+    for split in splits:
+        position = 0  # in the split
+        for file in split.files:
+            wanted = None if columns is None else [name for name in columns if not (several and name == SPLIT)]
+            last = 0
+            for read in read_chunks(file, wanted, rows=rows):
+                if several and columns is None and SPLIT in read.names:
+                    raise DataError(
+                        f"{source.name}: has several splits and also a column {SPLIT!r}; choose one split, as with "
+                        "?split=train"
+                    )
+                last = max([last, *read.line[-1:], *(rejection.line for rejection in read.rejected)])
+                table = _slice(read, split.start - position, None if split.stop is None else split.stop - position)
+                position, count = position + len(read), count + len(table)
+                cells = {
+                    name: [class_name(cell, split.class_names[name]) for cell in column]
+                    if name in split.class_names
+                    else column
+                    for name, column in table.columns.items()
+                }
+                cells |= {SPLIT: [split.name] * len(table)} if several else {}
+                yield replace(
+                    table,
+                    source=source.name,
+                    names=tuple(cells),
+                    columns=cells,
+                    line=[lines + line for line in table.line],
+                    rejected=tuple(replace(one, line=lines + one.line) for one in table.rejected),
+                )
+                if split.stop is not None and position >= split.stop:
+                    break
+            lines, done = lines + last, done + file.path.stat().st_size
+            on_progress(ReadProgress(count, done, total))
+            if split.stop is not None and position >= split.stop:
+                break
+    if not count:
+        raise FileFormatError(f"{source.name}: it has no rows; choose another split or dataset")
+
+
+def _slice(table: Table, start: int, stop: int | None) -> Table:
+    """Return the rows from `start` to `stop`, which may lie before or after the table."""
+    rows = slice(max(0, start), None if stop is None else max(0, stop))
+    if rows == slice(0, None):
+        return table
+    columns = {name: cells[rows] for name, cells in table.columns.items()}
+    return replace(table, columns=columns, line=table.line[rows])
 
 
 def _text_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress) -> Iterator[Table]:

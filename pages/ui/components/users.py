@@ -91,7 +91,9 @@ def check_source(source: str) -> None:
     user, name = current_user(), source.strip()
     if user.is_owner:
         return
-    if user.may_launch and is_hub_id(name) and is_hub_name(name.removeprefix(HUB).partition("?")[0]):
+    hub_name = name.removeprefix(HUB).partition("?")[0]
+    if user.may_launch and is_hub_id(name) and is_hub_name(hub_name):
+        _check_hub(user, "/".join(hub_name.split("/")[:2]))
         return
     raise InputError("only the owner of this app may read files of the server by path; upload the file instead")
 
@@ -109,11 +111,20 @@ def check_encoder(name: str) -> None:
         UserRuns(user).get(run_id)
         return
     if user.may_launch and is_hub_name(name) and name.count("/") < 2:  # a longer name is a path, also in other folders
+        _check_hub(user, name)
         return
     raise InputError(
         f"{name}: only the owner of this app may load models from folders of the server; choose a built-in encoder, a "
         "run, or a model of the Hub"
     )
+
+
+def _check_hub(user: User, name: str) -> None:
+    if not user.may_open_hub(name):
+        raise InputError(
+            f"{name}: not among the models and datasets of the Hub that you may open; ask the owner of this app to add "
+            "it to `hub` in users.toml"
+        )
 
 
 def is_hub_name(name: str) -> bool:

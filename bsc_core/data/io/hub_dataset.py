@@ -1,0 +1,275 @@
+"""Datasets on the Hub: the files of a repository, chosen by its card, are read like other files.
+
+The package `datasets` is not used for them: the card of a dataset, written by its author, sets any option of its
+readers, among them regular expressions, other protocols and paths. Here, a card can only choose files of its repository
+and name classes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import parse_qsl
+
+from bsc_core.config.reading import HUB
+from bsc_core.data.io.sources import FORMATS, Format, Source
+from bsc_core.errors import DataError, InputError
+from bsc_core.files import error_reason
+from bsc_core.hub_download import Repository, open_repository
+
+SPLIT = "split"
+CARD = "README.md"
+HUB_FORMS = "write it as hf://owner/name, hf://owner/name/config or hf://owner/name?split=train"
+SLICE = re.compile(r"(?P<split>[^\[\]]+)(\[(?P<start>\d*):(?P<stop>\d*)\])?")
+SPLIT_WORDS = {  # words in the path of a file of a split, as in `datasets`
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "dev", "val"),
+    "train": ("train", "training"),
+}
+NO_DATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+MAX_CARD_BYTES = 1 << 20
+MAX_PATTERNS = 1_000
+MAX_PATTERN_PARTS = 20
+NO_CLASS = "-"
+
+
+@dataclass(frozen=True)
+class HubSplit:
+    """One split of a dataset on the Hub.
+
+    Attributes:
+        name: Name of the split.
+        files: Its files in the local cache, in order.
+        class_names: Names of the classes of each column with class numbers.
+        start: Number of rows to skip.
+        stop: Number of rows to read, including the skipped ones; None: all.
+    """
+
+    name: str
+    files: tuple[Source, ...]
+    class_names: Mapping[str, Sequence[str]]
+    start: int = 0
+    stop: int | None = None
+
+
+def open_hub_dataset(path: str) -> list[HubSplit]:
+    """Download the files of a dataset, if they are not in the cache, and return its splits.
+
+    Args:
+        path: `hf://owner/name`, optionally with `/config` and `?split=NAME` or `?split=NAME[START:STOP]`.
+
+    Raises:
+        DataError: The id is malformed, or the dataset cannot be loaded or has no files that can be read.
+        InputError: The files are larger than the limit.
+    """
+    name, config, options = _parse_hub_id(path)
+    chosen = SLICE.fullmatch(options.get(SPLIT, "*"))
+    if chosen is None:
+        raise DataError(f"{path}: {options[SPLIT]} is not a split; write NAME, or NAME[0:1000] for its first rows")
+    try:
+        repository = open_repository(name, "dataset")
+        card = _read_card(repository)
+        files = _files_by_split(path, repository, card, config)
+        names = list(files) if chosen["split"] == "*" else [chosen["split"]]
+        if unknown := [one for one in names if one not in files]:
+            raise DataError(f"{path}: has no split {unknown[0]}; its splits are {', '.join(files)}")
+        folder = repository.download([file for one in names for file in files[one]])
+    except (DataError, InputError):
+        raise
+    except Exception as error:  # whatever the network and the Hub raise
+        if _is_offline():
+            raise DataError(
+                f"{path}: not in the cache of this machine, and HF_HUB_OFFLINE forbids the network; unset it, or "
+                "download the files and give them"
+            ) from None
+        raise DataError(
+            f"{path}: could not be loaded from the hub ({error_reason(error).rstrip('.')}); check the name, the "
+            "config, the split and the network"
+        ) from None
+    start, stop = int(chosen["start"] or 0), int(chosen["stop"]) if chosen["stop"] else None
+    return [
+        HubSplit(
+            one,
+            tuple(_source(path, folder, file) for file in files[one]),
+            _card_classes(card, config) | _file_classes(folder / files[one][0]),
+            start,
+            stop,
+        )
+        for one in names
+    ]
+
+
+def _parse_hub_id(path: str) -> tuple[str, str | None, dict[str, str]]:
+    """Parse `hf://owner/name/config?split=train` into name, config and options."""
+    location, _, query = path.removeprefix(HUB).partition("?")
+    parts = location.strip("/").split("/")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if not 2 <= len(parts) <= 3 or not all(parts):
+        raise DataError(f"{path}: a dataset on the hub has an owner and a name; {HUB_FORMS}")
+    if set(options) - {SPLIT} or not all(options.values()) or (query and not options):
+        raise DataError(f"{path}: split is the only option of a dataset; {HUB_FORMS}")
+    return "/".join(parts[:2]), parts[2] if len(parts) == 3 else None, options
+
+
+def _read_card(repository: Repository) -> dict[str, Any]:
+    """Return the metadata of the card of a dataset; empty if it has none."""
+    from huggingface_hub import metadata_load
+
+    if not 0 <= repository.sizes.get(CARD, -1) <= MAX_CARD_BYTES:
+        return {}
+    folder = repository.download([CARD])
+    try:
+        return metadata_load(folder / CARD) or {}
+    except Exception:  # whatever the reader of YAML raises
+        return {}
+
+
+def _files_by_split(
+    path: str, repository: Repository, card: Mapping[str, Any], config: str | None
+) -> dict[str, list[str]]:
+    """Return the readable files of a config by split."""
+    readable = sorted(file for file in repository.sizes if _format(file) is not None)
+    configs = {str(one["config_name"]): one for one in _objects(card.get("configs")) if one.get("config_name")}
+    if config is None and len(configs) > 1:
+        config = next((name for name, one in configs.items() if name == "default" or one.get("default") is True), None)
+        if config is None:
+            raise DataError(
+                f"{path}: has several configs; choose one of {', '.join(configs)}, as in {HUB}owner/name/config"
+            )
+    if config is not None and configs and config not in configs:
+        raise DataError(f"{path}: has no config {config}; its configs are {', '.join(configs)}")
+    settings = configs.get(config, {}) if config is not None else next(iter(configs.values()), {})
+    folder = str(settings.get("data_dir") or (config if config is not None and not configs else "")).strip("/")
+    if settings.get("data_files"):
+        patterns = _patterns(settings["data_files"])
+        files = {
+            split: [file for file in readable if any(_matches(f"{folder}/{one}".strip("/"), file) for one in wanted)]
+            for split, wanted in patterns.items()
+        }
+    else:
+        inside = [file for file in readable if file.startswith(f"{folder}/" if folder else "")]
+        formats = [_format(file) for file in inside]
+        inside = [file for file in inside if _format(file) == max(formats, key=formats.count)]  # the most common one
+        found = {split: [file for file in inside if _split_of(file) == split] for split in reversed(SPLIT_WORDS)}
+        files = found if any(found.values()) else {"train": inside}
+    files = {split: found for split, found in files.items() if found}
+    if not files:
+        raise DataError(
+            f"{path}: has no files that can be read ({', '.join(FORMATS)}); download it and convert its files"
+        )
+    return files
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _patterns(value: Any) -> dict[str, list[str]]:
+    """Return the patterns of files by split: text, a list of texts, or a list of objects with split and path."""
+    entries = value if isinstance(value, list) else [value]
+    texts = [one for one in entries if isinstance(one, str)]
+    patterns = {"train": texts} if texts else {}
+    for one in _objects(entries):
+        paths = one.get("path")
+        patterns.setdefault(str(one.get("split", "train")), []).extend(
+            [paths] if isinstance(paths, str) else [path for path in paths or () if isinstance(path, str)]
+        )
+    return {split: found[:MAX_PATTERNS] for split, found in patterns.items()}
+
+
+def _matches(pattern: str, file: str) -> bool:
+    """Return whether a pattern with `*` and `**` names a file, or a folder that contains it."""
+    wanted = tuple(pattern.removeprefix("./").split("/"))[:MAX_PATTERN_PARTS]
+    parts = PurePosixPath(file).parts
+
+    @cache
+    def match(first: int, part: int) -> bool:
+        if first == len(wanted):
+            return True  # the rest of the path is inside a folder
+        if wanted[first] == "**":
+            return any(match(first + 1, later) for later in range(part, len(parts) + 1))
+        return part < len(parts) and fnmatchcase(parts[part], wanted[first]) and match(first + 1, part + 1)
+
+    return match(0, 0)
+
+
+def _split_of(file: str) -> str | None:
+    words = re.split(r"[^a-z]+", file.lower())
+    return next((split for split, known in SPLIT_WORDS.items() if any(word in words for word in known)), None)
+
+
+def _format(file: str) -> Format | None:
+    """Return the format of a file of a repository; None if it cannot be read."""
+    if PurePosixPath(file).name in NO_DATA or any(part.startswith((".", "__")) for part in PurePosixPath(file).parts):
+        return None
+    name = file.lower().removesuffix(".gz")
+    known = FORMATS.get(PurePosixPath(name).suffix) or ("jsonl" if name.endswith(".json") else None)
+    return None if known == "parquet" and file.lower().endswith(".gz") else known
+
+
+def _source(path: str, folder: Path, file: str) -> Source:
+    known = _format(file)
+    assert known is not None
+    return Source(f"{path}: {file}", known, folder / file, file.lower().endswith(".gz"))
+
+
+def _card_classes(card: Mapping[str, Any], config: str | None) -> dict[str, list[str]]:
+    """Return the names of the classes of columns from the card."""
+    infos = card.get("dataset_info")
+    infos = [infos] if isinstance(infos, dict) else _objects(infos)
+    info = next((one for one in infos if one.get("config_name", "default") == (config or "default")), {})
+    found = {}
+    for feature in _objects(info.get("features")):
+        kind = feature.get("dtype")
+        label = kind.get("class_label") if isinstance(kind, dict) else None
+        names = label.get("names") if isinstance(label, dict) else None
+        if isinstance(names, dict):  # by number
+            names = list(names.values())
+        if isinstance(names, list):
+            found[str(feature.get("name"))] = [str(name) for name in names]
+    return found
+
+
+def _file_classes(file: Path) -> dict[str, list[str]]:
+    """Return the names of the classes of columns from the schema of a Parquet file that `datasets` wrote."""
+    import pyarrow.parquet
+
+    try:
+        stored = (pyarrow.parquet.read_schema(file).metadata or {}).get(b"huggingface", b"{}")
+        features = json.loads(stored)["info"]["features"]
+        return {
+            str(name): [str(one) for one in feature["names"]]
+            for name, feature in features.items()
+            if isinstance(feature, dict) and isinstance(feature.get("names"), list)
+        }
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ):  # pyarrow's errors are ValueErrors or OSErrors
+        return {}
+
+
+def class_name(cell: str, names: Sequence[str]) -> str:
+    """Return the name of a class number; cells that are no number are unchanged, as is an empty one."""
+    try:
+        number = int(cell)
+    except ValueError:
+        return cell
+    return names[number] if 0 <= number < len(names) else NO_CLASS
+
+
+def _is_offline() -> bool:
+    return any(
+        os.environ.get(name, "").strip().lower() in ("1", "true", "yes", "on")
+        for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    )
