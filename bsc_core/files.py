@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+FileStamp = tuple[int, int, int]
 MAX_BYTES = 512 * 2**20  # of a document or of metrics in a run folder
 MAX_RATIO, RATIO_ABOVE = 200, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
 
@@ -97,6 +98,12 @@ def read_regular(path: Path) -> bytes:
     """
     check_regular(path)
     return path.read_bytes()
+
+
+def file_stamp(path: Path) -> FileStamp:
+    """Return what changes when a file is replaced: its number, time of change in nanoseconds, and size in bytes."""
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def check_regular(path: Path, start_byte: int = 0) -> None:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from bsc_core.config import RunConfig
 from bsc_core.config.messages import first_problem
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write, folder_bytes, read_regular, to_jsonable
+from bsc_core.files import FileStamp, as_json, atomic_write, file_stamp, folder_bytes, read_regular, to_jsonable
 from bsc_core.runs import Run, RunStore
 
 USERS_FILE = "users.toml"
@@ -54,6 +54,10 @@ class Quota(BaseModel):
     """Size of all runs, deleted runs and uploaded files."""
     upload_mb: _Limit = 100.0
     """Size of one uploaded file."""
+    upload_cells: Annotated[int, Field(ge=0)] = 5_000_000
+    """Rows times columns of one uploaded file; a page holds them in memory."""
+    datasets: Annotated[int, Field(ge=0)] = 200
+    """Number of uploaded and generated datasets."""
 
 
 class User(BaseModel):
@@ -320,6 +324,19 @@ def check_disk(store: RunStore, user: User, additional_bytes: int = 0) -> None:
         )
 
 
+def check_dataset_number(store: RunStore, user: User) -> None:
+    """Check how many datasets a member has before another one is added.
+
+    Raises:
+        InputError: The limit is reached.
+    """
+    if not user.is_owner and len(_datasets(store, user)) >= user.quota.datasets:
+        raise InputError(
+            f"you have {user.quota.datasets} datasets, the most that you may have; delete one, or ask the owner of "
+            "this app"
+        )
+
+
 def processor_hours(runs: Iterable[Run], *, threads: int) -> float:
     """Return the processor hours of the runs that were active in the last seven days: their time, times threads."""
     now, total = time.time(), 0.0
@@ -339,11 +356,13 @@ def processor_hours(runs: Iterable[Run], *, threads: int) -> float:
 def disk_bytes(store: RunStore, user: User) -> int:
     """Return the size of the runs, the deleted runs and the uploaded files of a user."""
     runs = [*(run for run in store.list() if run_access(run).owner == user.name), *_deleted_runs(store, user)]
-    folders = [run.folder for run in runs]
-    for path in store.uploads_folder.glob(f"*/{ACCESS}.json"):
-        if dataset_access(path.parent).owner == user.name:
-            folders.append(path.parent)
+    folders = [*(run.folder for run in runs), *_datasets(store, user)]
     return sum(folder_bytes(folder) for folder in folders)
+
+
+def _datasets(store: RunStore, user: User) -> list[Path]:
+    paths = store.uploads_folder.glob(f"*/{ACCESS}.json")
+    return [path.parent for path in paths if dataset_access(path.parent).owner == user.name]
 
 
 def _deleted_runs(store: RunStore, user: User) -> list[Run]:
@@ -353,10 +372,16 @@ def _deleted_runs(store: RunStore, user: User) -> list[Run]:
 
 def dataset_access(folder: Path) -> Access:
     """Return the owner of an uploaded dataset and who else may read it; without a document, the app's owner."""
+    path = folder / f"{ACCESS}.json"
     try:
-        return Access.model_validate(json.loads(read_regular(folder / f"{ACCESS}.json")))
+        return _read_access(path, file_stamp(path))
     except (OSError, ValueError, RecursionError):
         return Access()
+
+
+@lru_cache(maxsize=8192)
+def _read_access(path: Path, stamp: FileStamp) -> Access:
+    return Access.model_validate(json.loads(read_regular(path)))
 
 
 def write_dataset_access(folder: Path, access: Access) -> None:

@@ -12,6 +12,8 @@ from bsc_core.errors import InputError
 
 MAX_QUERIES = 2000
 """Maximum number of queries in one search."""
+MAX_CHARACTERS = 200_000
+"""Maximum number of characters of all queries of one search."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def read_queries(path: Path | str) -> QuerySet:
         FileFormatError: The file is unusable.
         ColumnError: The query column cannot be guessed.
         DataError: No row is left.
-        InputError: There are more than MAX_QUERIES queries.
+        InputError: There are more than MAX_QUERIES queries, or they have more than MAX_CHARACTERS characters.
     """
     if Path(path).suffix.lower() == ".txt":
         return parse_queries(read_text(path), source=str(path))
@@ -75,4 +77,9 @@ def _distinct(source: str, pairs: Sequence[tuple[str, str]], rejected: tuple[Rej
         raise no_valid_row(source, len(rejected), first)
     if len(gold_of) > MAX_QUERIES:
         raise InputError(f"{source}: {len(gold_of):,} queries exceed the limit of {MAX_QUERIES:,}; give fewer")
+    if (characters := sum(map(len, gold_of))) > MAX_CHARACTERS:
+        raise InputError(
+            f"{source}: the queries have {characters:,} characters, and a search reads up to {MAX_CHARACTERS:,}; give "
+            "fewer or shorter ones"
+        )
     return QuerySet(source, tuple(gold_of), tuple(map(tuple, gold_of.values())), rejected)

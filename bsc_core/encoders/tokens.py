@@ -8,7 +8,7 @@ encoded together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 TOKENIZER_BATCH = 4096
+TOKENIZER_CHARACTERS = 1 << 20  # of the texts that are tokenized at once; a character needs up to 400 bytes
+CHARACTERS_PER_TOKEN = 512
+"""A text is cut after this many characters per token that the model reads, so that a long one takes little time."""
 BAG_TOKENS = 65_536
 
 TextIds = NDArray[np.integer[Any]]
@@ -113,6 +116,8 @@ def tokenize(
 ) -> TokenTable:
     """Tokenize texts as the model's `encode` does, truncated to `max_seq_length` tokens.
 
+    Of a text with more than 512 characters per token that the model reads, only the beginning is tokenized.
+
     Works for transformers and StaticEmbedding models. The model's default prompt is put before each text, or its prompt
     of a side, as `encode_query` and `encode_document` do. A text without tokens (such as one control character) has
     length 0 in a StaticEmbedding and gets a zero vector.
@@ -135,9 +140,9 @@ def tokenize(
     bag = isinstance(getattr(model[0], "embedding", None), nn.EmbeddingBag)
     tokenize_block = _bag_tokens if bag else _transformer_tokens
     pieces: list[list[int]] = []
-    for start in range(0, len(texts), TOKENIZER_BATCH):
-        rows = slice(start, start + TOKENIZER_BATCH)
-        block = [prompt + text for prompt, text in zip(prompt_of[rows], texts[rows], strict=True)]
+    longest = CHARACTERS_PER_TOKEN * max_seq_length
+    cut = ((prompt + text)[:longest] for prompt, text in zip(prompt_of, texts, strict=True))
+    for block in _blocks(cut):
         pieces.extend(tokenize_block(model.tokenizer, block, max_seq_length))
     offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
     np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
@@ -150,6 +155,20 @@ def tokenize(
         padding=int(model.tokenizer.pad_token_id or 0),
         token_types="token_type_ids" in model.tokenizer.model_input_names,
     )
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield blocks of texts to tokenize at once."""
+    block: list[str] = []
+    characters = 0
+    for text in texts:
+        if block and (len(block) == TOKENIZER_BATCH or characters + len(text) > TOKENIZER_CHARACTERS):
+            yield block
+            block, characters = [], 0
+        block.append(text)
+        characters += len(text)
+    if block:
+        yield block
 
 
 def _transformer_tokens(tokenizer: Any, texts: list[str], max_seq_length: int) -> list[list[int]]:

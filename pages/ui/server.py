@@ -89,6 +89,8 @@ STREAM = "/_stcore/stream"
 STATIC_FOLDER = Path(st.__file__).parent / "static"
 COMPRESSED_TYPES = {".js": "text/javascript", ".css": "text/css"}
 TRY_AGAIN_LATER = 1013  # close code of a websocket
+MESSAGE_TOO_BIG = 1009  # close code of a websocket
+MAX_MESSAGE_BYTES = 1 << 22  # of a client: values of widgets, such as a selection on a map
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
 
 
@@ -211,7 +213,6 @@ class CompressedAssets:
         return await self.app(scope, receive, send)
 
 
-@lru_cache(maxsize=512)
 def _compressed(path: str) -> Response | None:
     """Return the compressed file of a path such as `/static/js/index.js`; None if there is none."""
     try:
@@ -220,6 +221,11 @@ def _compressed(path: str) -> Response | None:
             return None
     except (OSError, ValueError):  # a name that is too long or contains a zero byte
         return None
+    return _compressed_file(file)
+
+
+@lru_cache(maxsize=512)
+def _compressed_file(file: Path) -> Response:
     headers = {  # names of these files contain their hash
         "Cache-Control": "public, immutable, max-age=31536000",
         "Content-Encoding": "gzip",
@@ -246,13 +252,13 @@ def _with_headers(send: Send) -> Send:
 
 
 SIGN_IN, SIGN_OUT, PROVIDER_SIGN_OUT = "/sign-in", "/sign-out", "/auth/logout"
-OPEN_PATHS = ("/_stcore/health", "/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
+HEALTH_PATH, PROVIDER_PATHS = "/_stcore/health", ("/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
 UPLOAD_PATH, METRICS_PATH = "/_stcore/upload_file", "/_stcore/metrics"
 GLOBAL_REQUESTS = ("clear_cache", "load_git_info")  # messages of a websocket that no page of this app sends
 KEY_COOKIE = "bsc_key"
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
-REFUSAL_SECONDS = 1.0  # at most one refused key per interval is written to the audit log
+AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
 KEY_SCRIPT = """
 const key = document.querySelector("input[name=key]");
 if (location.hash.length > 1) {
@@ -306,7 +312,7 @@ class SignIn:
         """
         self.app = app
         self.root = root
-        self._last_refusal = 0.0
+        self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
         self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -318,7 +324,7 @@ class SignIn:
             request = Request(scope, receive)
             response = self._sign_out() if path == SIGN_OUT else await self._sign_in(request)
             return await response(scope, receive, send)
-        if path in OPEN_PATHS:
+        if path == HEALTH_PATH or (path in PROVIDER_PATHS and get_secrets_auth_section()):
             return await self.app(scope, receive, send)
         cookies = HTTPConnection(scope).cookies
         user, email = self._user(cookies)
@@ -361,14 +367,14 @@ class SignIn:
         except BscError:
             user = None
         if user is None:
-            self._write_refusal()
+            self._audit("", "refused key")
             error = "This key is not valid. Ask the owner of this app for a new link."
             return self._page(request.scope, None, error, target=form.get("next", "/"))
         current, _ = self._user(request.cookies)
         if current is not None and current.name not in (user.name, form.get("replaces")):
             texts = {"current": current.name, "name": user.name, "key": form["key"], "next": form.get("next", "/")}
             return _sign_in_page(REPLACE_FORM.format(action=SIGN_IN, **{n: escape(t) for n, t in texts.items()}), 200)
-        write_audit(self.root, user.name, "sign in")
+        self._audit(user.name, "sign in")
         response = RedirectResponse(_local_path(form.get("next", "/")), status_code=303)
         secure = request.headers.get("X-Forwarded-Proto", request.url.scheme) == "https"
         key = form["key"].strip()
@@ -380,10 +386,11 @@ class SignIn:
         response.delete_cookie(KEY_COOKIE)
         return response
 
-    def _write_refusal(self) -> None:
-        if (now := time.monotonic()) > self._last_refusal + REFUSAL_SECONDS:
-            self._last_refusal = now
-            write_audit(self.root, "", "refused key")
+    def _audit(self, user: str, action: str) -> None:
+        """Write an event to the audit log, unless the same one was written within the last second."""
+        if (now := time.monotonic()) > self._last_event.get((user, action), -AUDIT_SECONDS) + AUDIT_SECONDS:
+            self._last_event[user, action] = now
+            write_audit(self.root, user, action)
 
     def _page(
         self, scope: Scope, email: str | None, error: str = "", *, target: str = "", status: int = 401
@@ -421,12 +428,18 @@ def _sign_in_page(content: str, status: int) -> Response:
 
 
 def _without_global_requests(receive: Receive) -> Receive:
-    """Leave out the messages of a client that clear the caches of all users or request the files of the checkout."""
+    """Leave out the messages of a client that clear the caches of all users or request the files of the checkout.
+
+    A message above the limit ends the connection before it is parsed, which takes 40 times its size of memory.
+    """
 
     async def receive_others() -> Message:
-        while _is_global_request(message := await receive()):
-            pass
-        return message
+        message = await receive()
+        while len(message.get("bytes") or b"") <= MAX_MESSAGE_BYTES:
+            if not _is_global_request(message):
+                return message
+            message = await receive()
+        return {"type": "websocket.disconnect", "code": MESSAGE_TOO_BIG}
 
     return receive_others
 

@@ -14,9 +14,9 @@ import pytest
 from bsc_core.config import DataConfig
 from bsc_core.data import load_data, read_pairs, read_table
 from bsc_core.data.io.hub_dataset import open_hub_dataset
+from bsc_core.data.io.hub_repository import MAX_DOWNLOAD_GB
 from bsc_core.data.io.tables import read_chunks
 from bsc_core.errors import DataError, FileFormatError, InputError
-from bsc_core.hub_download import MAX_DOWNLOAD_GB
 
 NAME = "hf://owner/name"
 PAIRS = "query\tdocument\n{0}1\tx\n{0}2\ty\n"

@@ -69,3 +69,10 @@ def test_too_many_queries_are_refused():
 def test_empty_pasted_text_is_refused():
     with pytest.raises(DataError, match="no line with text"):
         parse_queries(" \n\t")
+
+
+def test_queries_of_too_many_characters_are_refused():
+    lines = "\n".join(f"{number} {'word ' * 40}" for number in range(1000))
+    assert len(parse_queries(lines[:190_000])) > 800
+    with pytest.raises(InputError, match="characters, and a search reads up to 200,000; give fewer or shorter ones"):
+        parse_queries(lines)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from bsc_core.encoders import encode, eval_mode, tokenize
+from bsc_core.encoders import tokens as tokens_module
+from bsc_core.encoders.tokens import CHARACTERS_PER_TOKEN
 
 
 def test_vectors_equal_those_of_the_library(either_model, texts):
@@ -13,6 +15,26 @@ def test_vectors_equal_those_of_the_library(either_model, texts):
     vectors = encode(either_model, tokens, micro_tokens=32)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, either_model.encode(texts), atol=1e-6)
+
+
+def test_long_texts_are_cut_and_tokenized_in_blocks_of_limited_size(either_model, monkeypatch):
+    longest = CHARACTERS_PER_TOKEN * 16
+    texts = ["how to bake bread " * 10_000, "x" * 10_000_000, "short", "rain " * 1600, *(["storm " * 20_000] * 3)]
+    plain = tokenize(either_model, [text[:longest] for text in texts], 16)
+    given = []
+
+    def blocks(texts, blocks=tokens_module._blocks):
+        for block in blocks(texts):
+            given.append(block)
+            yield block
+
+    monkeypatch.setattr(tokens_module, "TOKENIZER_CHARACTERS", 2 * longest)
+    monkeypatch.setattr(tokens_module, "_blocks", blocks)
+    tokens = tokenize(either_model, texts, 16)
+    np.testing.assert_array_equal(tokens.tokens, plain.tokens)
+    np.testing.assert_array_equal(tokens.offsets, plain.offsets)
+    assert len(given) > 2
+    assert all(sum(map(len, block)) <= 2 * longest for block in given)
 
 
 def test_vectors_follow_the_order_of_the_ids(either_model, texts):

@@ -16,7 +16,8 @@ import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, add_user, remove_user
-from pages.ui.server import GLOBAL_REQUESTS, KEY_COOKIE, MAX_FORM_BYTES, SignIn, allowed_hosts
+from pages.ui import server as server_module
+from pages.ui.server import GLOBAL_REQUESTS, KEY_COOKIE, MAX_FORM_BYTES, MAX_MESSAGE_BYTES, SignIn, allowed_hosts
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.test_requests import WEBSOCKET
@@ -251,21 +252,34 @@ def test_the_names_of_this_machine_are_allowed_when_it_listens_on_all_addresses(
     assert "evil.example" not in allowed_hosts("0.0.0.0")
 
 
+def test_a_large_message_of_a_user_ends_the_connection_before_it_is_parsed(
+    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "BackMsg", lambda: pytest.fail("parsed"))
+    message = {"type": "websocket.receive", "bytes": b"\x0a\x00" * (MAX_MESSAGE_BYTES // 2 + 1)}
+    assert receive_in_app(keys, [message], 1) == [{"type": "websocket.disconnect", "code": 1009}]
+
+
 @pytest.mark.parametrize("request_type", GLOBAL_REQUESTS)
 def test_a_user_cannot_clear_the_caches_of_all_users(keys: dict[str, str], request_type: str) -> None:
     hostile, usual = BackMsg(**{request_type: True}), BackMsg(stop_script=True)
     unknown_field = b"\xc2\x3e\x05hello"
     contents = [hostile.SerializeToString() + unknown_field, usual.SerializeToString(), b"\xff"]
     messages: list[dict[str, Any]] = [{"type": "websocket.receive", "bytes": content} for content in contents]
+    assert [message["bytes"] for message in receive_in_app(keys, messages, 2)] == contents[1:]
+
+
+def receive_in_app(keys: dict[str, str], messages: list[dict[str, Any]], count: int) -> list[Any]:
+    """Return the first messages that reach Streamlit on the websocket of a student."""
     received: list[Any] = []
 
     async def receive() -> Any:
         return messages.pop(0)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        received.extend([await receive(), await receive()])
+        received.extend([await receive() for _ in range(count)])
 
     headers = [(b"cookie", f"{KEY_COOKIE}={keys['class']}".encode())]
     scope = {"type": "websocket", "path": "/_stcore/stream", "headers": headers, "query_string": b""}
     asyncio.run(SignIn(app, Path(keys["root"]))(scope, receive, None))  # type: ignore[arg-type]
-    assert [message["bytes"] for message in received] == contents[1:]
+    return received

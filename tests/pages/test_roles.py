@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -428,6 +429,36 @@ def test_each_user_has_separate_marks_and_filters_of_sample_data(sign_in: SignIn
         sign_in(user)
         files[user.name] = (data_cache.false_negatives_file("sample"), data_cache.settings_file("sample"))
     assert len({path for pair in files.values() for path in pair}) == 6
+
+
+def test_an_upload_with_too_many_cells_is_refused_and_removed(sign_in: SignIn, runs: RunStore) -> None:
+    sign_in(BEN.model_copy(update={"quota": Quota(upload_cells=20)}))
+    assert uploads.save_file("pairs.tsv", PAIRS.encode()).is_file()  # 6 rows of 2 columns
+    with pytest.raises(InputError, match="more than 20 cells"):
+        uploads.save_file("pairs.tsv.gz", gzip.compress(PAIRS.encode() + b"a\tb\n" * 100_000))
+    assert [path.name for path in runs.uploads_folder.glob("*/pairs*")] == ["pairs.tsv"]
+
+
+def test_the_number_of_datasets_of_a_member_is_limited(sign_in: SignIn) -> None:
+    sign_in(BEN.model_copy(update={"quota": Quota(datasets=2)}))
+    paths = [uploads.save_file(f"{name}.tsv", PAIRS.encode()) for name in ("a", "b")]
+    with pytest.raises(InputError, match="you have 2 datasets"):
+        uploads.save_file("c.tsv", PAIRS.encode())
+    uploads.register(paths[0].parent, "again", uploads.validate({"train": str(paths[0])}))
+
+
+def test_a_dataset_is_read_again_only_after_it_changes(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    sign_in(BEN)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    key = uploads.register(path.parent, "first", uploads.validate({"train": str(path)}))
+    assert data_cache.datasets()[key].label == "first"
+    with monkeypatch.context() as patch:
+        patch.setattr(data_cache, "read_regular", lambda path: pytest.fail("read again"))
+        assert data_cache.datasets()[key].label == "first"
+    uploads.register(path.parent, "second", uploads.validate({"train": str(path)}))
+    assert data_cache.datasets()[key].label == "second"
+    write_dataset_access(path.parent, Access(owner="eva"))
+    assert key not in data_cache.datasets()
 
 
 def test_an_upload_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) -> None:

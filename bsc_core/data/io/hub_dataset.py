@@ -19,10 +19,10 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from bsc_core.config.reading import HUB
+from bsc_core.data.io.hub_repository import Repository, open_repository
 from bsc_core.data.io.sources import FORMATS, Format, Source
 from bsc_core.errors import DataError, InputError
 from bsc_core.files import error_reason
-from bsc_core.hub_download import Repository, open_repository
 
 SPLIT = "split"
 CARD = "README.md"

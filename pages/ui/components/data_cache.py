@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -20,7 +21,7 @@ from bsc_core import formatting
 from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import InputError
-from bsc_core.files import read_regular
+from bsc_core.files import FileStamp, file_stamp, read_regular
 from bsc_core.runs import RunStore, parent_run_id
 from bsc_core.users import UserRuns, dataset_access
 from pages.ui.components import users
@@ -76,10 +77,15 @@ def datasets() -> dict[str, DatasetChoice]:
         if access.may_read(user):
             key = path.parent.name
             with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # a damaged one is not offered
-                values = json.loads(read_regular(path))
-                data = DataConfig.model_validate(values["data"])
-                choices[key] = DatasetChoice(key, str(values["label"]), data, access.may_change(user))
+                label, data = _read_dataset(path, file_stamp(path))
+                choices[key] = DatasetChoice(key, label, data, access.may_change(user))
     return choices
+
+
+@lru_cache(maxsize=8192)
+def _read_dataset(path: Path, stamp: FileStamp) -> tuple[str, DataConfig]:
+    values = json.loads(read_regular(path))
+    return str(values["label"]), DataConfig.model_validate(values["data"])
 
 
 def _with_filters(key: str, data: DataConfig) -> DataConfig:

@@ -24,6 +24,7 @@ from bsc_core.users import (
     Access,
     User,
     UserRuns,
+    check_dataset_number,
     check_disk,
     check_quota,
     dataset_access,
@@ -213,6 +214,7 @@ def set_dataset_owner(folder: Path) -> None:
         raise InputError(
             "this dataset belongs to another user; upload or import the data for a dataset that you can change"
         )
+    check_dataset_number(RunStore(), user)
     write_dataset_access(folder, Access(owner=user.name))
 
 

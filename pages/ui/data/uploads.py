@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from pydantic import ValidationError
 
 from bsc_core.config import DataConfig, validation_message
 from bsc_core.data.io.hub import is_hub_id
-from bsc_core.errors import ConfigError, FileFormatError, InputError, PathError
+from bsc_core.data.io.tables import read_chunks
+from bsc_core.errors import BscError, ConfigError, FileFormatError, InputError, PathError
 from bsc_core.files import as_json, atomic_write, read_regular
 from bsc_core.paths import check_path, sample_data_folder
 from bsc_core.users import dataset_access
@@ -44,7 +46,28 @@ def save_file(name: str, content: bytes) -> Path:
         if is_new:
             atomic_write(path, content)
             users.record("upload", folder.name, file=safe, bytes=len(content))
+    if is_new:
+        _check_cells(path)
     return path
+
+
+def _check_cells(path: Path) -> None:
+    """Remove an uploaded file whose rows and columns exceed the quota, and raise InputError."""
+    user, cells = users.current_user(), 0
+    if user.is_owner:
+        return
+    limit = user.quota.upload_cells
+    with suppress(BscError):  # is reported where the file is read
+        for table in read_chunks(path):
+            cells += len(table) * len(table.names)
+            if cells > limit:
+                break
+    if cells > limit:
+        path.unlink()
+        raise InputError(
+            f"{path.name}: the file has more than {limit:,} cells (rows times columns); remove columns, divide the "
+            "file, or ask the owner of this app"
+        )
 
 
 def _user_part() -> str:
