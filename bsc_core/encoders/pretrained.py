@@ -1,45 +1,42 @@
 """Model folders of sentence-transformers: download, check, load and save, with the model card.
 
-A hub id is downloaded to a folder first, so one check covers all encoders: weights are safetensors, modules come from
-the library, and no code from a model's folder is run.
+A hub id is downloaded to a folder first, so one check covers all encoders (`folder_check`): weights are safetensors,
+modules come from the library, and no code from a model's folder is run.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from bsc_core.encoders.folder_check import ADAPTER, check_folder
 from bsc_core.errors import ConfigError, ModelError
 from bsc_core.files import atomic_folder
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer
     from tokenizers import Tokenizer
 
     from bsc_core.types import Vectors
 
-HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "README.md"]
+MODEL_FILES = (
+    *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json", "config.json"),
+    *("sentence_*_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    *("added_tokens.json", "vocab.txt", "vocab.json", "merges.txt", "bpe.codes", "spiece.model", "spm.model"),
+    *("sentencepiece.model", "sentencepiece.bpe.model", "tokenizer.model", ADAPTER),
+)
+HUB_FILES = [  # also in the folder of a module, such as 0_StaticEmbedding or 2_Dense
+    *("modules.json", "config_sentence_transformers.json", "README.md"),
+    *(f"{folder}{name}" for folder in ("", "[0-9]*_*/") for name in MODEL_FILES),
+]
+Model = TypeVar("Model", "SentenceTransformer", "CrossEncoder")
 USAGE = """from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("path/of/this/folder")
 vectors = model.encode(["first text", "second text"])
 print(model.similarity(vectors, vectors))"""
-LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers", "n_layer", "num_hidden_groups")
-DIMENSIONS = (
-    *("vocab_size", "hidden_size", "intermediate_size", "embedding_size", "type_vocab_size", "num_attention_heads"),
-    *("dim", "hidden_dim", "n_heads", "d_model", "d_ff", "num_labels"),
-)
-ARGUMENTS = ("model_args", "model_kwargs", "config_args", "config_kwargs", "tokenizer_args", "processor_kwargs")
-HARMLESS = (  # arguments that name no file, device or package
-    *("torch_dtype", "dtype", "add_pooling_layer", "model_max_length", "padding_side", "truncation_side"),
-    *("do_lower_case", "add_prefix_space", "use_fast"),
-)
-VOCABULARY = ("vocab", "merges", "init_inputs")  # settings of a tokenizer that its class may open as files
-ADAPTER = "adapter_config.json"
-PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 def fetch(hub_id: str) -> Path:
@@ -71,9 +68,31 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
     check_folder(folder)  # before the imports, which take seconds
     from sentence_transformers import SentenceTransformer
 
+    model = _load(SentenceTransformer, folder)
+    limit_length(model, max_seq_length)
+    return model.eval()
+
+
+def load_cross_encoder(folder: Path) -> CrossEncoder:
+    """Load the folder of a cross-encoder with a single score, on the best available device.
+
+    Raises:
+        ModelError: The folder is not such a model, or is not safe to load.
+    """
+    check_folder(folder)
+    from sentence_transformers import CrossEncoder
+
+    model: CrossEncoder = _load(CrossEncoder, folder)
+    if model.num_labels != 1:
+        raise ModelError(f"{folder}: the cross-encoder has {model.num_labels} labels; give one with a single score")
+    return model
+
+
+def _load(kind: type[Model], folder: Path) -> Model:
+    """Load a folder that has been checked, as a model of this class."""
     try:
         with _no_progress_bars():
-            model = SentenceTransformer(
+            model: Model = kind(
                 str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
     except MemoryError:
@@ -84,161 +103,10 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
             f"{folder}: cannot be loaded as a sentence-transformers model ({reason}); save the model again"
         ) from error
     check_tokenizer(model, folder)
-    limit_length(model, max_seq_length)
-    return model.eval()
+    return model
 
 
-def check_folder(folder: Path) -> None:
-    """Raise ModelError, naming the file, if a folder is not a model that is safe to load.
-
-    That is: no model files, only pickled weights, modules from outside the library, a damaged tokenizer file, sizes in
-    the config that the weights do not have, an adapter of another model, or settings that may name other files.
-    """
-    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
-        raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
-    for pattern in PICKLED:
-        for path in folder.rglob(pattern):
-            if path.name != "training_args.bin" and not _has_safetensors(path):
-                raise ModelError(
-                    f"{path}: pickled weights can run code, so they are not loaded; save them as safetensors"
-                )
-    if adapter := next(folder.rglob(ADAPTER), None):
-        raise ModelError(f"{adapter}: adapters of another model are not loaded; merge the adapter and save the model")
-    for path in folder.rglob("sentence_*_config.json"):
-        _check_arguments(path)
-    for path in folder.rglob("tokenizer_config.json"):
-        _check_vocabulary(path)
-    for path in folder.rglob("*.index.json"):
-        _check_shards(path)
-    for path in folder.rglob("config.json"):
-        _check_kernels(path)
-    for module in _modules(folder):
-        kind = str(module.get("type", "")) if isinstance(module, dict) else ""
-        if not kind.startswith("sentence_transformers."):
-            raise ModelError(
-                f"{folder}: modules.json names {kind or module!r}, code from outside sentence-transformers; choose "
-                "another model"
-            )
-        part = (folder / str(module.get("path", ""))).resolve()
-        if not part.is_relative_to(folder.resolve()):
-            raise ModelError(f"{folder}: modules.json points to {part}, outside the model's folder; correct the path")
-        _check_tokenizer_file(part / "tokenizer.json", is_needed=kind.endswith(".StaticEmbedding"))
-        if kind.endswith(".Transformer"):
-            _check_sizes(part)
-
-
-def _has_safetensors(pickled: Path) -> bool:
-    """Return whether the same weights are also there as safetensors, which are then loaded instead."""
-    names = ("model.safetensors", "model.safetensors.index.json", f"{pickled.stem}.safetensors")
-    return any((pickled.parent / name).is_file() for name in names)
-
-
-def _check_tokenizer_file(path: Path, *, is_needed: bool) -> None:
-    """Check a tokenizer file; `is_needed` unless the module can read files of other names, as a transformer can."""
-    if path.is_file():
-        _json_of(path)
-    elif is_needed:
-        raise ModelError(f"{path.parent}: the tokenizer {path.name} is missing; save the encoder again with it")
-
-
-def _check_arguments(path: Path) -> None:
-    """Check that the settings of a transformer module name no file, device or package outside of the model's folder."""
-    settings = _object_of(path)
-    named = [name for name in ("tokenizer_name_or_path", "cache_dir", "backend") if settings.get(name)]
-    for section in ARGUMENTS:
-        values = settings.get(section) or {}
-        names = set(values) - set(HARMLESS) if isinstance(values, dict) else {section}
-        named += [f"{section}.{name}" for name in sorted(names)]
-    if named:
-        raise ModelError(f"{path}: {named[0]} may name files or code outside of the model's folder; remove it")
-
-
-def _check_vocabulary(path: Path) -> None:
-    """Check that the settings of a tokenizer do not give its vocabulary, which the library reads from any path."""
-    settings = _object_of(path)
-    if named := next((name for name in VOCABULARY if settings.get(name)), None):
-        raise ModelError(f"{path}: {named} may name files outside of the model's folder; remove it")
-
-
-def _check_shards(path: Path) -> None:
-    """Check that an index of weights names files next to it only."""
-    index = _json_of(path)
-    shards = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(shards, dict):
-        raise ModelError(f"{path}: not an index of weights; save the encoder again")
-    for shard in set(map(str, shards.values())):
-        if PureWindowsPath(shard).name != shard:  # also with the separator of POSIX
-            raise ModelError(f"{path}: names the weights {shard[:80]}, outside of its folder; save the encoder again")
-
-
-def _check_kernels(path: Path) -> None:
-    """Check that a config, or a part of it, names no attention or other kernel of the Hub, which is code."""
-    parts = [_json_of(path)]
-    while parts:
-        part = parts.pop()
-        for name, value in part.items() if isinstance(part, dict) else ():
-            if "_implementation" in name and "/" in str(value):
-                raise ModelError(f"{path}: {name} is {str(value)[:40]}, code from outside the library; remove it")
-            parts.append(value)
-
-
-def _check_sizes(part: Path) -> None:
-    """Compare the sizes in the config of a transformer with its weights, before a model of these sizes is built."""
-    config_file = part / "config.json"
-    config = _object_of(config_file) if config_file.is_file() else {}
-    tensors, longest = _weight_sizes(part)
-    if not tensors:
-        return
-    for name, value in config.items():
-        limit = max(100, tensors) if name in LAYER_COUNTS else longest if name in DIMENSIONS else None
-        if limit is not None and not (isinstance(value, int) and 0 <= value <= limit):
-            raise ModelError(
-                f"{config_file}: {name} is {str(value)[:20]}, and the weights have {tensors} tensors of at most "
-                f"{longest:,} entries in a dimension; save the encoder again"
-            )
-
-
-def _weight_sizes(part: Path) -> tuple[int, int]:
-    """Return the number of tensors of the safetensors files of a folder and their longest dimension."""
-    from safetensors import SafetensorError, safe_open
-
-    shapes: list[Sequence[int]] = []
-    for path in part.glob("*.safetensors"):
-        try:
-            with safe_open(path, framework="np") as file:
-                shapes += [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise ModelError(f"{path}: damaged weights ({error}); save the encoder again") from error
-    return len(shapes), max((size for shape in shapes for size in shape), default=0)
-
-
-def _modules(folder: Path) -> list[Any]:
-    """Read modules.json; a folder without it is a single transformer."""
-    path = folder / "modules.json"
-    if not path.is_file():
-        return [{"type": "sentence_transformers.models.Transformer", "path": ""}]
-    modules = _json_of(path)
-    if not isinstance(modules, list):
-        raise ModelError(f"{path}: not a list of modules; save the encoder again")
-    return modules
-
-
-def _object_of(path: Path) -> dict[str, Any]:
-    values = _json_of(path)
-    if not isinstance(values, dict):
-        raise ModelError(f"{path}: not a JSON object; save the encoder again")
-    return values
-
-
-def _json_of(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise ModelError(f"{path}: not JSON ({reason}); save the encoder again") from None
-
-
-def check_tokenizer(model: SentenceTransformer, folder: Path) -> None:
+def check_tokenizer(model: SentenceTransformer | CrossEncoder, folder: Path) -> None:
     """Raise ModelError if the tokenizer has special tokens only: the library builds that if its files are missing."""
     special = getattr(model.tokenizer, "all_special_tokens", None)
     if special is not None and len(model.tokenizer) <= len(special):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import numpy as np
 from bsc_core.config import NegativesConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import embed, encoder_folder
-from bsc_core.encoders.pretrained import check_folder
-from bsc_core.errors import ModelError
+from bsc_core.encoders.folder_check import has_architecture
+from bsc_core.encoders.pretrained import load_cross_encoder
 from bsc_core.neighbors import unit_rows
 from bsc_core.types import Ids, Progress, Vectors
 
@@ -43,7 +42,7 @@ def second_scorer(name: str, texts: TextTable, progress: Progress | None = None)
         ModelError, PathError: As `load_encoder`.
     """
     folder = encoder_folder(name)
-    if _is_cross_encoder(folder):
+    if has_architecture(folder, "ForSequenceClassification"):
         return _cross_encoder(folder, texts)
     unit = unit_rows(embed(name, texts, progress=progress))
 
@@ -57,24 +56,8 @@ def second_scorer(name: str, texts: TextTable, progress: Progress | None = None)
     return cosines
 
 
-def _is_cross_encoder(folder: Path) -> bool:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    names = config.get("architectures") if isinstance(config, dict) else None
-    return any(str(name).endswith("ForSequenceClassification") for name in names or ())
-
-
 def _cross_encoder(folder: Path, texts: TextTable) -> Scorer:
-    from sentence_transformers import CrossEncoder
-
-    check_folder(folder)
-    model = CrossEncoder(
-        str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
-    )
-    if model.num_labels != 1:
-        raise ModelError(f"{folder}: the cross-encoder has {model.num_labels} labels; give one with a single score")
+    model = load_cross_encoder(folder)
 
     def scores(queries: Ids, documents: Ids) -> Vectors:
         pairs = list(zip(texts.take(queries), texts.take(documents), strict=True))

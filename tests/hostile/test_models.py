@@ -10,12 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from bsc_core.config import EncoderConfig
+from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import load_encoder
+from bsc_core.encoders.folder_check import check_folder
 from bsc_core.errors import ModelError
+from bsc_core.preparation.second_opinion import second_scorer
 
 Change = Callable[[Path], object]
 EXECUTED = "executed"
@@ -98,6 +102,68 @@ def remove(*names: str) -> Change:
     return lambda folder: [(folder / name).unlink() for name in names]
 
 
+def special_tokens(**values: object) -> Change:
+    """Special tokens that the library takes as further settings of the tokenizer, as its other files are missing."""
+
+    def change(folder: Path) -> None:
+        (folder / "tokenizer.json").unlink()
+        (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}', encoding="utf-8")
+        (folder / "special_tokens_map.json").write_text(json.dumps(values), encoding="utf-8")
+
+    return change
+
+
+def vocabulary_by_path(folder: Path) -> None:
+    """A tokenizer file with the path of a vocabulary, which the library opens."""
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    content["model"]["vocab"] = "/etc/passwd"
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def weights_without_entries(folder: Path) -> None:
+    """Sizes that only a tensor without data has."""
+    save_file(load_file(folder / "model.safetensors") | {"x": np.zeros((10**9, 0))}, folder / "model.safetensors")
+    edit_json("config.json", vocab_size=10**9)(folder)
+
+
+DENSE = {"in_features": 32, "out_features": 8, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
+
+
+def added_module(kind: str, config: dict[str, object], **tensors: Any) -> Change:
+    """Append a module of sentence-transformers."""
+
+    def change(folder: Path) -> None:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        modules.append({"idx": 2, "name": "2", "path": f"2_{kind}", "type": f"sentence_transformers.models.{kind}"})
+        (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+        (folder / f"2_{kind}").mkdir()
+        (folder / f"2_{kind}" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        if tensors:
+            save_file(tensors, folder / f"2_{kind}" / "model.safetensors")
+
+    return change
+
+
+def dense(**values: object) -> Change:
+    """Append a dense layer with weights for 8 dimensions."""
+    return added_module("Dense", DENSE | values, **{"linear.weight": np.eye(8, 32, dtype=np.float32)})
+
+
+def pooling(**values: object) -> Change:
+    return edit_json("1_Pooling/config.json", **values)
+
+
+def static(**tensors: Any) -> Change:
+    """Vectors of tokens instead of a transformer."""
+
+    def change(folder: Path) -> None:
+        kind = "sentence_transformers.models.StaticEmbedding"
+        write("modules.json", json.dumps([{"idx": 0, "name": "0", "path": "", "type": kind}]))(folder)
+        save_file({"embeddings": np.ones((1, 32), np.float32)} | tensors, folder / "model.safetensors")
+
+    return change
+
+
 NESTED = "[" * 100_000 + "]" * 100_000
 CASES: dict[str, tuple[Change, str]] = {
     "nested config": (write("config.json", NESTED), "nested too deeply"),
@@ -112,8 +178,10 @@ CASES: dict[str, tuple[Change, str]] = {
     "negative layers": (edit_json("config.json", num_hidden_layers=-1), "num_hidden_layers is -1"),
     "huge vocabulary": (edit_json("config.json", vocab_size=10**12), "vocab_size is 1000000000000"),
     "huge vectors": (edit_json("config.json", hidden_size=10**9), "hidden_size is 1000000000"),
-    "other architecture": (edit_json("config.json", model_type="unknown"), "cannot be loaded"),
-    "custom code": (custom_code, "cannot be loaded"),
+    "other architecture": (edit_json("config.json", model_type="unknown"), "model_type is unknown, not a supported"),
+    "architecture of parts": (edit_json("config.json", model_type="rag"), "model_type is rag, not a supported"),
+    "no architecture": (edit_json("config.json", model_type=None), "model_type is None, not a supported"),
+    "custom code": (custom_code, "model_type is custom, not a supported"),
     "foreign module": (module(type="os.system"), "code from outside sentence-transformers"),
     "module of the folder": (module(type="custom.Module"), "code from outside sentence-transformers"),
     "absolute path": (module(path="/etc"), "outside the model's folder"),
@@ -121,16 +189,35 @@ CASES: dict[str, tuple[Change, str]] = {
     "pickled weights": (pickled_weights("pytorch_model.bin"), "pickled weights can run code"),
     "pickled pt": (pickled_weights("weights.pt"), "pickled weights can run code"),
     "pickled ckpt": (pickled_weights("model.ckpt"), "pickled weights can run code"),
-    "no weights": (remove("model.safetensors"), "cannot be loaded"),
+    "no weights": (remove("model.safetensors"), "no weights"),
+    "sizes without data": (weights_without_entries, "vocab_size is 1000000000"),
     "empty weights": (write("model.safetensors", b""), "damaged weights"),
     "long header": (write("model.safetensors", b"\xff" * 8 + b"{}"), "damaged weights"),
     "pickle as weights": (write("model.safetensors", pickle.dumps(1)), "damaged weights"),
     "broken tokenizer": (write("tokenizer.json", "{"), "not JSON"),
-    "tokenizer of another form": (write("tokenizer.json", '{"model": 1}'), "cannot be loaded"),
+    "tokenizer of another form": (write("tokenizer.json", '{"model": 1}'), "contains no vocabulary"),
+    "vocabulary by path": (vocabulary_by_path, "contains no vocabulary"),
     "adapter of another model": (adapter, "adapters of another model are not loaded"),
     "weights written elsewhere": (offloaded, "model_kwargs.device_map may name files or code"),
     "tokenizer elsewhere": (foreign_tokenizer, "tokenizer_name_or_path may name files or code"),
     "vocabulary elsewhere": (edit_json("tokenizer_config.json", vocab="/etc/passwd"), "vocab may name files outside"),
+    "vocabulary among special tokens": (special_tokens(vocab="/etc/passwd"), "vocab is not a special token"),
+    "vocabulary file among special tokens": (special_tokens(vocab_file="/x"), "vocab_file is not a special token"),
+    "special tokens with files": (special_tokens(pad_token=["/x"]), "pad_token is not a special token"),
+    "special tokens of objects": (special_tokens(pad_token={"content": {}}), "pad_token is not a special token"),
+    "special tokens list": (write("special_tokens_map.json", "[]"), "not a JSON object"),
+    "added tokens": (write("added_tokens.json", '{"a": "/x"}'), "not an object of tokens and their numbers"),
+    "spm file": (edit_json("tokenizer_config.json", spm_file="/x"), "spm_file may name files outside"),
+    "gguf file": (edit_json("tokenizer_config.json", gguf_file="/x"), "gguf_file may name files outside"),
+    "file descriptor": (edit_json("tokenizer_config.json", vocab=3), "vocab may name files outside"),
+    "tokenizer of a version": (
+        edit_json("tokenizer_config.json", fast_tokenizer_files=["/x/tokenizer.4.0.json"]),
+        "fast_tokenizer_files may name files outside",
+    ),
+    "code of the tokenizer": (edit_json("tokenizer_config.json", auto_map={"AutoTokenizer": "a.B"}), "auto_map may"),
+    "class of the tokenizer": (edit_json("tokenizer_config.json", tokenizer_class="a.B"), "tokenizer_class may name"),
+    "sentencepiece file": (edit_json("tokenizer_config.json", sp_model_kwargs={"model_file": "/x"}), "sp_model_kwargs"),
+    "million tokens": (edit_json("tokenizer_config.json", extra_ids=10**9), "extra_ids may name files outside"),
     "vocabulary by position": (edit_json("tokenizer_config.json", init_inputs=["/x"]), "init_inputs may name files"),
     "shards elsewhere": (shards("../other/model.safetensors"), "names the weights ../other/model.safetensors, outside"),
     "shards by path": (shards("/etc/model.safetensors"), "names the weights /etc/model.safetensors, outside"),
@@ -146,6 +233,43 @@ CASES: dict[str, tuple[Change, str]] = {
         edit_json("config.json", _attn_implementation_internal="evil/kernel"),
         "code from outside the library",
     ),
+    "config of a version": (
+        edit_json("config.json", configuration_files=["config.4.0.0.json"]),
+        "configuration_files is not supported",
+    ),
+    "weights by name": (edit_json("config.json", transformers_weights="../x"), "transformers_weights is not supported"),
+    "other names of settings": (edit_json("config.json", attribute_map={"a": "b"}), "attribute_map is not supported"),
+    "quantized": (edit_json("config.json", quantization_config={"quant_method": "x"}), "quantization_config is not"),
+    "million positions": (edit_json("config.json", max_position_embeddings=10**9), "max_position_embeddings is 1000"),
+    "processor": (write("preprocessor_config.json", "{}"), "a model of images, sound or video"),
+    "method of the model": (
+        edit_json("sentence_bert_config.json", modality_config={"text": {"method": "save_pretrained"}}),
+        "modality_config is not that of a model of text",
+    ),
+    "other task": (edit_json("sentence_bert_config.json", transformer_task="any-to-any"), "transformer_task is not"),
+    "settings of the processor": (
+        edit_json("sentence_bert_config.json", processing_kwargs={"text": {"max_length": 10**9}}),
+        "processing_kwargs.text.max_length may name files or code",
+    ),
+    "function as activation": (
+        edit_json("config.json", sentence_transformers={"activation_fn": "torch._C._abort"}),
+        "torch._C._abort is not an activation of torch.nn",
+    ),
+    "function as activation of the model": (
+        edit_json("config_sentence_transformers.json", activation_fn="torch.hub._get_torch_home"),
+        "torch.hub._get_torch_home is not an activation of torch.nn",
+    ),
+    "prompts of other types": (edit_json("config_sentence_transformers.json", prompts={"query": 1}), "prompts is not"),
+    "router": (module(type="sentence_transformers.models.Router"), "only these modules are supported"),
+    "unused module": (added_module("LSTM", {}), "only these modules are supported"),
+    "large dense layer": (dense(in_features=20_000, out_features=20_000), "out_features is 20000, and linear.weight"),
+    "dense layer without weights": (added_module("Dense", DENSE), "there are no weights linear.weight"),
+    "function in a dense layer": (dense(activation_function="torch._C._abort"), "torch._C._abort is not an activation"),
+    "class in a dense layer": (dense(activation_function="os.Tanh"), "activation_function is os.Tanh, not an"),
+    "large layer normalization": (added_module("LayerNorm", {"dimension": 10**9}), "dimension is 1000000000"),
+    "large pooling": (pooling(embedding_dimension=10**9), "embedding_dimension is 1000000000"),
+    "many poolings": (pooling(pooling_mode=["mean"] * 10**5), "pooling_mode is not a list of different modes"),
+    "tokens mapped to vectors": (static(mapping=np.zeros(10**5, np.uint8)), "maps 100,000 tokens"),
     "million labels": (edit_json("config.json", num_labels=10**6), "num_labels is 1000000"),
     "no model": (remove("modules.json", "config.json"), "not a model folder"),
 }
@@ -179,3 +303,147 @@ def test_a_hostile_model_folder_is_refused_before_the_libraries_are_imported(
 
 def test_the_sizes_of_a_good_model_are_accepted(tiny_encoder: Path) -> None:
     assert load_encoder(EncoderConfig(name=str(tiny_encoder), max_seq_length=16)).get_embedding_dimension() > 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"sentence_transformers": {"activation_fn": "torch._C._abort"}},
+        {"sbert_ce_default_activation_function": "torch._C._abort"},
+        {"attribute_map": {"sentence_transformers": "other"}, "other": {"activation_fn": "torch._C._abort"}},
+        {"num_hidden_layers": 10**6},
+    ],
+)
+def test_a_hostile_cross_encoder_is_refused(tiny_encoder: Path, tmp_path: Path, values: dict[str, object]) -> None:
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    edit_json("config.json", architectures=["BertForSequenceClassification"], **values)(tmp_path / "model")
+    with pytest.raises(ModelError, match=r"config\.json"):
+        second_scorer(str(tmp_path / "model"), TextTable(["a", "b"]))
+
+
+def test_a_damaged_cross_encoder_is_refused_in_one_sentence(tiny_encoder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    edit_json("config.json", architectures=["BertForSequenceClassification"], hidden_size=31)(tmp_path / "model")
+    with pytest.raises(ModelError, match="cannot be loaded") as error:
+        second_scorer(str(tmp_path / "model"), TextTable(["a", "b"]))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dense(),
+        dense(activation_function="torch.nn.modules.activation.Tanh"),
+        added_module(
+            "LayerNorm",
+            {"dimension": 32},
+            **{"norm.weight": np.ones(32, np.float32), "norm.bias": np.zeros(32, np.float32)},
+        ),
+        added_module("Dropout", {"dropout": 0.1}),
+        added_module("Normalize", {}),
+        pooling(pooling_mode=["mean", "max"]),
+    ],
+    ids=["dense", "dense with tanh", "layer normalization", "dropout", "normalize", "two poolings"],
+)
+def test_the_supported_modules_are_loaded(tiny_encoder: Path, tmp_path: Path, change: Change) -> None:
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    change(tmp_path / "model")
+    assert load_encoder(EncoderConfig(name=str(tmp_path / "model"), max_seq_length=16)).get_embedding_dimension() > 0
+
+
+def token(content: str, **values: bool) -> dict[str, object]:
+    plain = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
+    return {"content": content, **plain, **values}
+
+
+BERT_TOKENS = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
+ROBERTA_TOKENS = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "sep_token": "</s>",
+    "cls_token": "<s>",
+    "unk_token": "<unk>",
+}
+ROBERTA_TOKENS |= {"pad_token": "<pad>", "mask_token": token("<mask>", lstrip=True)}  # type: ignore[dict-item]
+T5_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+EXTRA_IDS = [f"<extra_id_{number}>" for number in range(100)]
+BERT = {"model_type": "bert", "hidden_size": 4, "num_hidden_layers": 1, "vocab_size": 9, "hidden_act": "gelu"}
+USUAL: dict[str, tuple[dict[str, object], dict[str, object], dict[str, object]]] = {
+    "all-MiniLM-L6-v2": (
+        BERT | {"_name_or_path": "nreimers/MiniLM-L6-H384-uncased", "position_embedding_type": "absolute"},
+        BERT_TOKENS
+        | {"do_lower_case": True, "tokenize_chinese_chars": True, "strip_accents": None, "never_split": None}
+        | {"name_or_path": "nreimers/MiniLM-L6-H384-uncased", "do_basic_tokenize": True, "model_max_length": 512}
+        | {"tokenizer_class": "BertTokenizer"},
+        dict(BERT_TOKENS),
+    ),
+    "all-mpnet-base-v2": (
+        {"model_type": "mpnet", "hidden_size": 4, "relative_attention_num_buckets": 9, "max_position_embeddings": 514},
+        {name: {"__type": "AddedToken", **token("<s>", normalized=True)} for name in ROBERTA_TOKENS}
+        | {"tokenizer_class": "MPNetTokenizer", "special_tokens_map_file": None, "model_max_length": 512}
+        | {"max_length": 128, "pad_to_multiple_of": None, "pad_token_type_id": 0, "padding_side": "right", "stride": 0},
+        dict(ROBERTA_TOKENS),
+    ),
+    "bge-small-en-v1.5": (
+        BERT | {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "torch_dtype": "float32"},
+        BERT_TOKENS
+        | {"added_tokens_decoder": {"0": token("[PAD]", special=True)}, "clean_up_tokenization_spaces": True}
+        | {"tokenizer_class": "BertTokenizer", "model_max_length": 512},
+        {name: token(text) for name, text in BERT_TOKENS.items()},
+    ),
+    "e5-base-v2": (
+        BERT | {"classifier_dropout": None},
+        BERT_TOKENS
+        | {"tokenizer_class": "BertTokenizer", "special_tokens_map_file": "/home/author/special_tokens_map.json"},
+        dict(BERT_TOKENS),
+    ),
+    "gte-base": (BERT, BERT_TOKENS | {"model_max_length": 1000000000000000019884624838656}, dict(BERT_TOKENS)),
+    "multilingual-e5-small": (
+        BERT | {"tokenizer_class": "XLMRobertaTokenizer"},
+        ROBERTA_TOKENS
+        | {"additional_special_tokens": [], "sp_model_kwargs": {}, "tokenizer_class": "XLMRobertaTokenizer"},
+        dict(ROBERTA_TOKENS),
+    ),
+    "all-distilroberta-v1": (
+        {"model_type": "roberta", "hidden_size": 4, "max_position_embeddings": 514, "type_vocab_size": 1},
+        ROBERTA_TOKENS | {"add_prefix_space": False, "trim_offsets": True, "errors": "replace"},
+        dict(ROBERTA_TOKENS),
+    ),
+    "sentence-t5-base": (
+        {"model_type": "t5", "d_model": 4, "d_kv": 4, "d_ff": 9, "num_layers": 1, "num_heads": 2, "n_positions": 512}
+        | {"relative_attention_num_buckets": 9, "task_specific_params": {"summarization": {"max_length": 200}}},
+        T5_TOKENS | {"extra_ids": 100, "additional_special_tokens": EXTRA_IDS, "sp_model_kwargs": {}, "legacy": True},
+        T5_TOKENS | {"additional_special_tokens": EXTRA_IDS},
+    ),
+    "ms-marco-MiniLM-L6-v2": (
+        BERT
+        | {"architectures": ["BertForSequenceClassification"]}
+        | {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity", "version": "4.1.0"}}
+        | {"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
+        BERT_TOKENS | {"tokenizer_class": "BertTokenizer", "do_basic_tokenize": True, "extra_special_tokens": {}},
+        dict(BERT_TOKENS),
+    ),
+    "Qwen3-Embedding": (
+        {
+            "model_type": "qwen3",
+            "hidden_size": 4,
+            "head_dim": 4,
+            "max_position_embeddings": 32768,
+            "rope_theta": 1000000,
+        }
+        | {"sliding_window": None, "num_key_value_heads": 8, "intermediate_size": 9, "layer_types": ["full_attention"]},
+        {"chat_template": "{{ messages }}", "split_special_tokens": False, "add_bos_token": False, "bos_token": None}
+        | {"additional_special_tokens": ["<|im_start|>"], "tokenizer_class": "Qwen2Tokenizer", "errors": "replace"},
+        {"eos_token": token("<|im_end|>"), "additional_special_tokens": ["<|im_start|>"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_the_usual_settings_of_known_models_are_accepted(tmp_path: Path, name: str) -> None:
+    config, settings, special = USUAL[name]
+    for file, content in (("config", config), ("tokenizer_config", settings), ("special_tokens_map", special)):
+        (tmp_path / f"{file}.json").write_text(json.dumps(content), encoding="utf-8")
+    (tmp_path / "added_tokens.json").write_text('{"<mask>": 8}', encoding="utf-8")
+    save_file({"embeddings.weight": np.ones((9, 4), np.float32)}, tmp_path / "model.safetensors")
+    check_folder(tmp_path)

@@ -1,0 +1,428 @@
+"""Check of a model folder before the libraries that build the model are imported.
+
+Names of modules, settings of tokenizers and values of configs are compared with lists of what is allowed. Everything
+else in these files could make a library read other files, run code or allocate memory without limit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PureWindowsPath
+from typing import Any
+
+from bsc_core.errors import ModelError
+
+Shapes = dict[str, tuple[int, ...]]
+"""Shapes of the tensors of a folder by name, without those that have no entries."""
+
+MODULES = ("Transformer", "StaticEmbedding", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")
+MODEL_TYPES = (  # transformers of text whose layers are described by the config itself
+    *("albert", "bart", "bert", "bert-generation", "big_bird", "bloom", "camembert", "convbert", "data2vec-text"),
+    *("deberta", "deberta-v2", "distilbert", "electra", "ernie", "eurobert", "falcon", "flaubert", "fnet", "funnel"),
+    *("gemma", "gemma2", "gemma3_text", "glm", "gpt2", "gpt_neo", "gpt_neox", "gptj", "granite", "gte", "ibert"),
+    *("llama", "longformer", "longt5", "luke", "mbart", "megatron-bert", "mistral", "mobilebert", "modernbert"),
+    *("modernbert-decoder", "mpnet", "mpt", "mt5", "nomic_bert", "nystromformer", "olmo", "olmo2", "openai-gpt", "opt"),
+    *("phi", "phi3", "qwen2", "qwen3", "rembert", "roberta", "roberta-prelayernorm", "roformer", "smollm3", "splinter"),
+    *("squeezebert", "starcoder2", "t5", "umt5", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xmod"),
+    "yoso",
+)
+LAYER_COUNTS = (
+    *("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layers", "n_layer", "num_hidden_groups"),
+    *("encoder_layers", "decoder_layers", "inner_group_num", "num_feedforward_networks"),
+)
+DIMENSIONS = (
+    *("vocab_size", "hidden_size", "intermediate_size", "embedding_size", "type_vocab_size", "num_attention_heads"),
+    *("dim", "hidden_dim", "n_heads", "d_model", "d_ff", "num_labels", "d_kv", "d_embed", "d_inner", "d_head"),
+    *("n_embd", "n_inner", "n_head", "emb_dim", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "head_dim"),
+    *("num_heads", "num_key_value_heads", "ffn_hidden_size", "word_embed_proj_dim", "input_embedding_size"),
+    *("output_embedding_size", "entity_vocab_size", "entity_emb_size", "intra_bottleneck_size", "position_buckets"),
+    *("relative_attention_num_buckets", "true_hidden_size"),
+)
+POSITIONS = ("max_position_embeddings", "n_positions", "max_position", "max_seq_len")
+MAX_POSITIONS = 2**18  # rotary positions need no weights, so the weights do not limit their number
+CONFIG_FILES = (  # settings of a config that name other files, other code, or other names of settings
+    *("configuration_files", "transformers_weights", "gguf_file", "quantization_config", "compression_config"),
+    *("attribute_map", "sub_configs", "processor_class"),
+)
+MODULE_SETTINGS = (
+    *("max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name", "unpad_inputs"),
+    *("model_args", "model_kwargs", "config_args", "config_kwargs", "tokenizer_args", "processor_kwargs"),
+    "processing_kwargs",
+)
+TASKS = ("feature-extraction", "sequence-classification")
+ARGUMENTS = MODULE_SETTINGS[6:]
+HARMLESS = (  # arguments that name no file, device or package
+    *("torch_dtype", "dtype", "add_pooling_layer", "model_max_length", "padding_side", "truncation_side"),
+    *("do_lower_case", "add_prefix_space", "use_fast"),
+)
+ACTIVATION = re.compile(
+    r"torch\.nn\.(modules\.activation\.|modules\.linear\.(?=Identity$))?"
+    r"(CELU|ELU|GELU|Hardshrink|Hardsigmoid|Hardswish|Hardtanh|Identity|LeakyReLU|LogSigmoid|LogSoftmax|Mish|PReLU|RReLU"
+    r"|ReLU|ReLU6|SELU|Sigmoid|SiLU|Softmax|Softmin|Softplus|Softshrink|Softsign|Tanh|Tanhshrink)"
+)
+DTYPE = re.compile(r"torch\.(bfloat16|float|half|float16|float32|float64)")
+CLASS_NAME = re.compile(r"\w+")
+TOKENIZER_TEXTS = (  # settings of a tokenizer with a text that is not the name of a file to open
+    *("name_or_path", "special_tokens_map_file", "padding_side", "truncation_side", "truncation_strategy", "padding"),
+    *("chat_template", "backend", "errors", "src_lang", "tgt_lang", "prepend_scheme", "strip_accents"),
+    *("word_tokenizer_type", "subword_tokenizer_type"),
+)
+TOKENIZER_LISTS = ("model_input_names", "never_split")  # settings with a list of texts
+TOKENIZER_FILES = ("vocab", "merges", "init_inputs", "tokenizer_object", "auto_map", "processor_class")
+SPECIAL_TOKENS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
+TOKEN_PROPERTIES = ("content", "lstrip", "rstrip", "normalized", "single_word", "special", "id", "__type")
+MAX_NUMBER = 10**6  # such as the number of additional tokens of T5
+LENGTHS = ("model_max_length", "max_length", "max_len")  # limits of texts, of any size
+SAMPLING = ("enable_sampling", "nbest_size", "alpha")
+ADAPTER = "adapter_config.json"
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+
+
+def check_folder(folder: Path) -> None:
+    """Raise ModelError, naming the file, if a folder is not a model that is safe to load.
+
+    That is: no model files, only pickled weights, modules or architectures that are not in MODULES and MODEL_TYPES, a
+    damaged tokenizer file, sizes that the weights do not have, an adapter of another model, or settings that may name
+    other files or code.
+    """
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
+    for pattern in PICKLED:
+        for path in folder.rglob(pattern):
+            if path.name != "training_args.bin" and not _has_safetensors(path):
+                raise ModelError(
+                    f"{path}: pickled weights can run code, so they are not loaded; save them as safetensors"
+                )
+    if adapter := next(folder.rglob(ADAPTER), None):
+        raise ModelError(f"{adapter}: adapters of another model are not loaded; merge the adapter and save the model")
+    for pattern, check in FILE_CHECKS.items():
+        for path in folder.rglob(pattern):
+            check(path)
+    largest = 0  # of the dimensions of the weights so far
+    for kind, part in _modules(folder):
+        shapes = _weight_shapes(part)
+        largest = max(largest, _largest(shapes))
+        if kind == "Transformer":
+            _check_transformer(part, shapes)
+        elif kind == "StaticEmbedding":
+            _check_static(part, shapes)
+        elif kind == "Dense":
+            _check_dense(part, shapes)
+        elif kind == "LayerNorm":
+            _check_shape(part, "dimension", shapes, "norm.weight", 0)
+        elif kind == "Pooling":
+            _check_pooling(part / "config.json", largest)
+
+
+def has_architecture(folder: Path, ending: str) -> bool:
+    """Return whether config.json names an architecture with that ending; False if there is no readable config."""
+    try:
+        names = object_of(folder / "config.json").get("architectures")
+    except ModelError:
+        return False
+    return isinstance(names, list) and any(str(name).endswith(ending) for name in names)
+
+
+def _has_safetensors(pickled: Path) -> bool:
+    """Return whether the same weights are also there as safetensors, which are then loaded instead."""
+    names = ("model.safetensors", "model.safetensors.index.json", f"{pickled.stem}.safetensors")
+    return any((pickled.parent / name).is_file() for name in names)
+
+
+def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the class and folder of each module of modules.json; a folder without it is a single transformer."""
+    path = folder / "modules.json"
+    modules = _json_of(path) if path.is_file() else [{"type": "sentence_transformers.models.Transformer", "path": ""}]
+    if not isinstance(modules, list):
+        raise ModelError(f"{path}: not a list of modules; save the encoder again")
+    for module in modules:
+        kind = str(module.get("type", "")) if isinstance(module, dict) else ""
+        package, _, name = kind.rpartition(".")
+        if package.partition(".")[0] != "sentence_transformers":
+            raise ModelError(
+                f"{folder}: modules.json names {kind or module!r}, code from outside sentence-transformers; choose "
+                "another model"
+            )
+        if name not in MODULES:
+            raise ModelError(
+                f"{folder}: modules.json names {kind}, and only these modules are supported: {', '.join(MODULES)}; "
+                "choose another model"
+            )
+        part = (folder / str(module.get("path", ""))).resolve()
+        if not part.is_relative_to(folder.resolve()):
+            raise ModelError(f"{folder}: modules.json points to {part}, outside the model's folder; correct the path")
+        yield name, part
+
+
+def _check_tokenizer_file(path: Path) -> None:
+    """Check that a tokenizer file contains its vocabulary; a text instead would be opened as a file."""
+    model = object_of(path).get("model")
+    vocabulary = model.get("vocab", {}) if isinstance(model, dict) else None
+    merges = model.get("merges", []) if isinstance(model, dict) else None
+    if not isinstance(vocabulary, dict | list) or not isinstance(merges, list):
+        raise ModelError(f"{path}: contains no vocabulary; save the encoder again with its tokenizer")
+
+
+def _check_tokenizer_settings(path: Path) -> None:
+    """Check that the settings of a tokenizer are known not to name files or code."""
+    for name, value in object_of(path).items():
+        if not _is_tokenizer_setting(name, value):
+            raise ModelError(
+                f"{path}: {name} may name files outside of the model's folder, or is not of the usual form; remove it"
+            )
+
+
+def _is_tokenizer_setting(name: str, value: Any) -> bool:
+    """Return whether a setting has one of the known forms; a null names no file."""
+    if value is None or _is_special_token(name, value):
+        return True
+    if name in TOKENIZER_TEXTS and isinstance(value, str):
+        return True
+    if name in TOKENIZER_FILES or re.search(r"_(file|path|dir)s?$", name):
+        return False
+    if name == "tokenizer_class":
+        return isinstance(value, str) and CLASS_NAME.fullmatch(value) is not None
+    if name == "added_tokens_decoder":
+        return isinstance(value, dict) and all(map(_is_token, value.values()))
+    if name == "chat_template":  # several, with names
+        return isinstance(value, list) and all(isinstance(part, dict) and _are_texts(part.values()) for part in value)
+    if name == "sp_model_kwargs":
+        return isinstance(value, dict) and all(
+            key in SAMPLING and isinstance(number, int | float) for key, number in value.items()
+        )
+    if name in TOKENIZER_LISTS:
+        return isinstance(value, list) and _are_texts(value)
+    return isinstance(value, bool | float) or (isinstance(value, int) and (value <= MAX_NUMBER or name in LENGTHS))
+
+
+def _check_special_tokens(path: Path) -> None:
+    """Check that a map of special tokens contains only tokens, since the library takes it as further settings."""
+    for name, value in object_of(path).items():
+        if value is not None and not _is_special_token(name, value):
+            raise ModelError(f"{path}: {name} is not a special token, and may name files; remove it")
+
+
+def _is_special_token(name: str, value: Any) -> bool:
+    """Return whether a setting is a special token, or lists or names several."""
+    if name in SPECIAL_TOKENS:
+        tokens = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [None]
+        return all(map(_is_token, tokens))
+    return name.endswith("_token") and _is_token(value)
+
+
+def _is_token(value: Any) -> bool:
+    """Return whether a value is a token: its text, or an object of plain properties."""
+    if isinstance(value, dict):
+        return all(key in TOKEN_PROPERTIES and isinstance(part, str | bool | int) for key, part in value.items())
+    return isinstance(value, str)
+
+
+def _are_texts(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _check_added_tokens(path: Path) -> None:
+    """Check that added tokens are texts with their numbers."""
+    if not all(isinstance(number, int) for number in object_of(path).values()):
+        raise ModelError(f"{path}: not an object of tokens and their numbers; save the encoder again")
+
+
+def _check_module_settings(path: Path) -> None:
+    """Check that the settings of a transformer module name no file, device or code, and only its forward method."""
+    settings = object_of(path)
+    named = [name for name, value in settings.items() if value is not None and name not in MODULE_SETTINGS]
+    for section in ARGUMENTS:
+        values = settings.get(section) or {}
+        if section == "processing_kwargs" and isinstance(values, dict):
+            names = {f"{part}.{key}" for part, keys in values.items() for key in keys or ()}
+        else:
+            names = set(values) - set(HARMLESS) if isinstance(values, dict) else {section}
+        named += [f"{section}.{name}" for name in sorted(names)]
+    if named:
+        raise ModelError(f"{path}: {named[0]} may name files or code outside of the model's folder; remove it")
+    modalities = settings.get("modality_config")
+    if modalities is not None and not (
+        isinstance(modalities, dict) and all(key == "text" and _is_forward(value) for key, value in modalities.items())
+    ):
+        raise ModelError(f"{path}: modality_config is not that of a model of text; choose another model")
+    if settings.get("transformer_task", TASKS[0]) not in TASKS:
+        raise ModelError(f"{path}: transformer_task is not {' or '.join(TASKS)}; choose another model")
+
+
+def _is_forward(value: Any) -> bool:
+    """Return whether the values of a modality are the output of the model's forward method."""
+    return isinstance(value, dict) and value.get("method") == "forward"
+
+
+def _check_shards(path: Path) -> None:
+    """Check that an index of weights names files next to it only."""
+    index = _json_of(path)
+    shards = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(shards, dict):
+        raise ModelError(f"{path}: not an index of weights; save the encoder again")
+    for shard in set(map(str, shards.values())):
+        if PureWindowsPath(shard).name != shard:  # also with the separator of POSIX
+            raise ModelError(f"{path}: names the weights {shard[:80]}, outside of its folder; save the encoder again")
+
+
+def _check_config(path: Path) -> None:
+    """Check that a config names no other files, and in no part a kernel of the Hub or a function of torch."""
+    config = _json_of(path)
+    if isinstance(config, dict) and (named := next((name for name in CONFIG_FILES if config.get(name)), None)):
+        raise ModelError(f"{path}: {named} is not supported, since it may name other files or code; remove it")
+    parts = [config]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, str) and part.startswith("torch.") and not (_is_activation(part) or DTYPE.fullmatch(part)):
+            raise ModelError(f"{path}: {part[:40]} is not an activation of torch.nn, so it is not called; correct it")
+        for name, value in part.items() if isinstance(part, dict) else ():
+            if "_implementation" in name and "/" in str(value):
+                raise ModelError(f"{path}: {name} is {str(value)[:40]}, code from outside the library; remove it")
+        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+
+
+def _is_activation(name: str) -> bool:
+    return ACTIVATION.fullmatch(name) is not None
+
+
+def _check_prompts(path: Path) -> None:
+    """Check the settings of a whole model, whose prompts are texts."""
+    _check_config(path)
+    prompts = object_of(path).get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise ModelError(f"{path}: prompts is not an object of texts; save the encoder again")
+
+
+def _refuse_processor(path: Path) -> None:
+    raise ModelError(f"{path}: a model of images, sound or video; remove the file if the model reads text only")
+
+
+def _check_transformer(part: Path, shapes: Shapes) -> None:
+    """Check the architecture of a transformer, and compare its sizes with the weights before it is built."""
+    path = part / "config.json"
+    config = object_of(path)
+    kind = config.get("model_type")
+    if kind not in MODEL_TYPES:
+        raise ModelError(f"{path}: model_type is {str(kind)[:40]}, not a supported transformer; choose another model")
+    if not shapes:
+        raise ModelError(f"{part}: no weights (model.safetensors); save the encoder again, or choose another model")
+    largest = _largest(shapes)
+    limits = dict.fromkeys(LAYER_COUNTS, max(100, len(shapes))) | dict.fromkeys(DIMENSIONS, largest)
+    limits |= dict.fromkeys(POSITIONS, max(largest, MAX_POSITIONS))
+    for name, limit in limits.items():
+        value = config.get(name)
+        lowest = -1 if name in POSITIONS or name == "position_buckets" else 0  # -1: no limit
+        if value is not None and not (isinstance(value, int) and lowest <= value <= limit):
+            raise ModelError(
+                f"{path}: {name} is {str(value)[:20]}, and the weights have {len(shapes)} tensors of at most "
+                f"{largest:,} entries in a dimension; save the encoder again"
+            )
+
+
+def _check_static(part: Path, shapes: Shapes) -> None:
+    """Check that the vectors of the tokens, if they are given by a mapping, are not more than the tokens."""
+    path = part / "tokenizer.json"
+    if not path.is_file():
+        raise ModelError(f"{part}: the tokenizer {path.name} is missing; save the encoder again with it")
+    if not shapes:
+        raise ModelError(f"{part}: no weights (model.safetensors); save the encoder again, or choose another model")
+    tokenizer = object_of(path)
+    tokens = len(tokenizer["model"].get("vocab", {})) + len(tokenizer.get("added_tokens") or ())
+    rows = math.prod(shapes.get("mapping", ()))
+    if "mapping" in shapes and rows > tokens:
+        raise ModelError(f"{part}: maps {rows:,} tokens, and the tokenizer has {tokens:,}; save the encoder again")
+
+
+def _check_dense(part: Path, shapes: Shapes) -> None:
+    """Check the sizes and the activation of a dense layer."""
+    path = part / "config.json"
+    activation = object_of(path).get("activation_function", "torch.nn.Tanh")
+    if not isinstance(activation, str) or not _is_activation(activation):
+        raise ModelError(
+            f"{path}: activation_function is {str(activation)[:40]}, not an activation of torch.nn; correct it"
+        )
+    _check_shape(part, "out_features", shapes, "linear.weight", 0)
+    _check_shape(part, "in_features", shapes, "linear.weight", 1)
+
+
+def _check_shape(part: Path, name: str, shapes: Shapes, tensor: str, axis: int) -> None:
+    """Check that a setting of a module is the size of its weights."""
+    value = object_of(part / "config.json").get(name)
+    shape = shapes.get(tensor, ())
+    if not isinstance(value, int) or axis >= len(shape) or value != shape[axis]:
+        size = f"{tensor} has the shape {shape}" if shape else f"there are no weights {tensor}"
+        raise ModelError(f"{part / 'config.json'}: {name} is {str(value)[:20]}, and {size}; save the encoder again")
+
+
+def _check_pooling(path: Path, largest: int) -> None:
+    """Check the size of the vectors that are pooled, which have a dimension of the weights of a module before."""
+    config = object_of(path)
+    for name in ("embedding_dimension", "word_embedding_dimension"):
+        value = config.get(name)
+        if value is not None and not (isinstance(value, int) and 0 < value <= largest):
+            raise ModelError(
+                f"{path}: {name} is {str(value)[:20]}, and the weights have at most {largest:,} entries in a "
+                "dimension; save the encoder again"
+            )
+    modes = config.get("pooling_mode", "mean")
+    is_list = isinstance(modes, list) and _are_texts(modes) and len(set(modes)) == len(modes)
+    if not isinstance(modes, str) and not is_list:
+        raise ModelError(f"{path}: pooling_mode is not a list of different modes; save the encoder again")
+
+
+def _weight_shapes(part: Path) -> Shapes:
+    """Return the shapes of the tensors in the safetensors files of a folder.
+
+    A tensor without entries is left out: its other dimensions can be of any size although it has no data.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    shapes: Shapes = {}
+    for path in part.glob("*.safetensors"):
+        try:
+            with safe_open(path, framework="np") as file:
+                shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path}: damaged weights ({error}); save the encoder again") from error
+    return {name: shape for name, shape in shapes.items() if math.prod(shape)}
+
+
+def _largest(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Return the longest dimension of the tensors."""
+    return max((size for shape in shapes.values() for size in shape), default=0)
+
+
+def object_of(path: Path) -> dict[str, Any]:
+    """Read a JSON object of a model folder.
+
+    Raises:
+        ModelError: The file is missing, or not a JSON object.
+    """
+    values = _json_of(path)
+    if not isinstance(values, dict):
+        raise ModelError(f"{path}: not a JSON object; save the encoder again")
+    return values
+
+
+def _json_of(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ModelError(f"{path}: not JSON ({reason}); save the encoder again") from None
+
+
+FILE_CHECKS: dict[str, Callable[[Path], None]] = {
+    "sentence_*_config.json": _check_module_settings,
+    "tokenizer_config.json": _check_tokenizer_settings,
+    "special_tokens_map.json": _check_special_tokens,
+    "added_tokens.json": _check_added_tokens,
+    "tokenizer.json": _check_tokenizer_file,
+    "*.index.json": _check_shards,
+    "config.json": _check_config,
+    "config_sentence_transformers.json": _check_prompts,
+    "*processor_config.json": _refuse_processor,
+}
