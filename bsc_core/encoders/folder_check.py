@@ -117,6 +117,13 @@ def check_folder(folder: Path) -> None:
             _check_pooling(part / "config.json", largest)
 
 
+def transformers_of(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yield the folder of each transformer of a model folder, and the number of entries of its weights."""
+    for kind, part in _modules(folder):
+        if kind == "Transformer":
+            yield part, sum(map(math.prod, _weight_shapes(part).values()))
+
+
 def has_architecture(folder: Path, ending: str) -> bool:
     """Return whether config.json names an architecture with that ending; False if there is no readable config."""
     try:

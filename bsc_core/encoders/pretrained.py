@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bsc_core.encoders.folder_check import ADAPTER, check_folder
+from bsc_core.encoders.folder_check import ADAPTER, check_folder, transformers_of
 from bsc_core.errors import ConfigError, ModelError
 from bsc_core.files import atomic_folder
 
@@ -32,6 +32,8 @@ HUB_FILES = [  # also in the folder of a module, such as 0_StaticEmbedding or 2_
     *(f"{folder}{name}" for folder in ("", "[0-9]*_*/") for name in MODEL_FILES),
 ]
 Model = TypeVar("Model", "SentenceTransformer", "CrossEncoder")
+MAX_GROWTH = 4
+SMALL = 2**24  # parameters of a transformer that is loaded whatever its weights are
 USAGE = """from sentence_transformers import SentenceTransformer
 
 model = SentenceTransformer("path/of/this/folder")
@@ -91,11 +93,13 @@ def load_cross_encoder(folder: Path) -> CrossEncoder:
 def _load(kind: type[Model], folder: Path) -> Model:
     """Load a folder that has been checked, as a model of this class."""
     try:
+        for part, entries in transformers_of(folder):
+            _check_size(part, entries)
         with _no_progress_bars():
             model: Model = kind(
                 str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
-    except MemoryError:
+    except (MemoryError, ModelError):
         raise
     except Exception as error:  # tokenizers raises Exception itself
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -104,6 +108,27 @@ def _load(kind: type[Model], folder: Path) -> Model:
         ) from error
     check_tokenizer(model, folder)
     return model
+
+
+def _check_size(part: Path, entries: int) -> None:
+    """Raise ModelError if the transformer of a config is much larger than its weights, without allocating it.
+
+    The library initializes the parameters that the weights lack, such as a pooler. The folder of a T5 encoder lacks the
+    decoder, which is not built, but counts here; MAX_GROWTH allows for it.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.from_pretrained(str(part), trust_remote_code=False, local_files_only=True)
+    with torch.device("meta"):
+        model = AutoModel.from_config(config, trust_remote_code=False)
+    tensors = [*model.parameters(), *model.buffers()]
+    size = sum(tensor.numel() for tensor in tensors)
+    if size > MAX_GROWTH * entries + SMALL:
+        raise ModelError(
+            f"{part / 'config.json'}: describes a transformer of {size:,} parameters, and the weights have "
+            f"{entries:,}; save the encoder again"
+        )
 
 
 def check_tokenizer(model: SentenceTransformer | CrossEncoder, folder: Path) -> None:

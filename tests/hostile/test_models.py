@@ -16,8 +16,8 @@ from safetensors.numpy import load_file, save_file
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data.dataset import TextTable
-from bsc_core.encoders import load_encoder
-from bsc_core.encoders.folder_check import check_folder
+from bsc_core.encoders import load_encoder, pretrained
+from bsc_core.encoders.folder_check import MODEL_TYPES, check_folder
 from bsc_core.errors import ModelError
 from bsc_core.preparation.second_opinion import second_scorer
 
@@ -126,6 +126,12 @@ def weights_without_entries(folder: Path) -> None:
     edit_json("config.json", vocab_size=10**9)(folder)
 
 
+def large_transformer(folder: Path) -> None:
+    """Sizes that the weights have, but not in one tensor."""
+    save_file({"x": np.zeros(6000, np.float32)}, folder / "model.safetensors")
+    edit_json("config.json", hidden_size=6000, intermediate_size=6000, vocab_size=6000)(folder)
+
+
 DENSE = {"in_features": 32, "out_features": 8, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
 
 
@@ -190,6 +196,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "pickled pt": (pickled_weights("weights.pt"), "pickled weights can run code"),
     "pickled ckpt": (pickled_weights("model.ckpt"), "pickled weights can run code"),
     "no weights": (remove("model.safetensors"), "no weights"),
+    "transformer without its weights": (large_transformer, "describes a transformer of"),
     "sizes without data": (weights_without_entries, "vocab_size is 1000000000"),
     "empty weights": (write("model.safetensors", b""), "damaged weights"),
     "long header": (write("model.safetensors", b"\xff" * 8 + b"{}"), "damaged weights"),
@@ -447,3 +454,44 @@ def test_the_usual_settings_of_known_models_are_accepted(tmp_path: Path, name: s
     (tmp_path / "added_tokens.json").write_text('{"<mask>": 8}', encoding="utf-8")
     save_file({"embeddings.weight": np.ones((9, 4), np.float32)}, tmp_path / "model.safetensors")
     check_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted(MODEL_TYPES))
+def test_the_size_of_each_architecture_is_known_before_it_is_built(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoConfig
+
+    monkeypatch.setattr(pretrained, "SMALL", 0)
+    layers = {"gpt_neo": {}, "funnel": {"architectures": ["FunnelModel"]}}  # these two have a list of layers
+    AutoConfig.for_model(name, **layers.get(name, {"num_hidden_layers": 1})).save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="describes a transformer of"):
+        pretrained._check_size(tmp_path, 1)
+
+
+def test_a_vocabulary_without_a_tokenizer_file_is_loaded(tiny_encoder: Path, tmp_path: Path) -> None:
+    content = json.loads((tiny_encoder / "tokenizer.json").read_text(encoding="utf-8"))
+    pieces = sorted(content["model"]["vocab"], key=content["model"]["vocab"].get)
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    (tmp_path / "model" / "vocab.txt").write_text("\n".join(pieces), encoding="utf-8")
+    write("special_tokens_map.json", json.dumps(BERT_TOKENS))(tmp_path / "model")
+    model = load_encoder(EncoderConfig(name=str(tmp_path / "model"), max_seq_length=16))
+    assert model.tokenizer.get_vocab() == content["model"]["vocab"]
+
+
+def test_a_vocabulary_with_merges_is_loaded(tiny_encoder: Path, tmp_path: Path) -> None:
+    from transformers import RobertaConfig, RobertaModel
+
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    remove("tokenizer.json", "tokenizer_config.json", "config.json", "model.safetensors")(tmp_path / "model")
+    size = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    RobertaModel(RobertaConfig(vocab_size=9, max_position_embeddings=34, **size)).save_pretrained(tmp_path / "model")
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "c", "ab"]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    write("vocab.json", json.dumps(vocabulary))(tmp_path / "model")
+    write("merges.txt", "#version: 0.2\na b\n")(tmp_path / "model")
+    write("special_tokens_map.json", json.dumps(ROBERTA_TOKENS))(tmp_path / "model")
+    write("tokenizer_config.json", '{"tokenizer_class": "RobertaTokenizer"}')(tmp_path / "model")
+    model = load_encoder(EncoderConfig(name=str(tmp_path / "model"), max_seq_length=16))
+    assert model.tokenizer("abc")["input_ids"] == [0, 8, 7, 2]
