@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bsc_core.data.io.hub_repository import open_repository
 from bsc_core.encoders.folder_check import ADAPTER, check_folder, transformers_of
-from bsc_core.errors import ConfigError, ModelError
+from bsc_core.errors import ConfigError, InputError, ModelError
 from bsc_core.files import atomic_folder
 
 if TYPE_CHECKING:
@@ -46,13 +48,16 @@ def fetch(hub_id: str) -> Path:
 
     Raises:
         ModelError: The hub has no such model or cannot be reached.
+        InputError: The files are larger than the limit of a download.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
     try:
-        return Path(snapshot_download(hub_id, allow_patterns=HUB_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        repository = open_repository(hub_id, "model")
+        return repository.download(
+            path for path in repository.sizes if any(fnmatchcase(path, pattern) for pattern in HUB_FILES)
+        )
+    except InputError:
+        raise
+    except Exception as error:  # whatever the network and the Hub raise
         reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no details'}"
         raise ModelError(
             f"{hub_id}: no such folder, and no such model on the hub ({reason}); "
