@@ -57,3 +57,14 @@ def check_path(path: Path | str) -> Path:
     if not exists:
         raise PathError(f"{path}: there is no such file or folder; check its spelling and its folder")
     return resolved
+
+
+def plain_name(name: object) -> str:
+    """Return the name of a file of a folder, as given in another file of that folder.
+
+    Raises:
+        ValueError: It is no text, or a path that leads to another folder.
+    """
+    if not isinstance(name, str) or Path(name).name != name or name == "..":
+        raise ValueError(f"{name!r} is not the name of a file in this folder")
+    return name

@@ -54,10 +54,12 @@ def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: Example
         DataError: There would be more than MAX_NEIGHBORS.
     """
     rows = vectors[sentences.query]  # (N, D)
+    requested, available = config.neighbors, max(1, len(rows) - 1)
+    config = config.model_copy(update={"neighbors": min(requested, available)})
     sides = {"all": 1, "own_and_others": 2, "each_class": len(np.unique(sentences.class_ids))}[config.neighbors_of]
     if sides * config.neighbors * len(rows) > MAX_NEIGHBORS:
         raise DataError(
-            f"{sentences.report.source}: {config.neighbors:,} neighbors of each of {sides:,} classes for "
+            f"{sentences.report.source}: {requested:,} neighbors of each of {sides:,} classes for "
             f"{len(rows):,} sentences do not fit into memory; lower data.examples.neighbors, or set "
             'neighbors_of = "own_and_others"'
         )
@@ -73,7 +75,9 @@ def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: Example
         _fill_small_classes(
             rows, sentences.class_ids, ids[:, config.neighbors :], cosines[:, config.neighbors :], facts
         )
-    return Neighbors.from_ids(ids, cosines, _recall_note(facts))
+    few = f"{available:,} neighbors, not {requested:,}, since there are no other sentences"
+    notes = (_recall_note(facts), few if requested > available else "")
+    return Neighbors.from_ids(ids, cosines, "; ".join(filter(None, notes)))
 
 
 def add_negatives(

@@ -6,7 +6,9 @@ import gzip
 import io
 import json
 import os
+import random
 import socket
+import struct
 import subprocess
 import sys
 import zipfile
@@ -14,9 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+
+from bsc_core.data.io.limits import check_parquet_size
+from bsc_core.data.io.tables import read_table
 
 READER = Path(__file__).with_name("read_files.py")
 MAX_BYTES = 1 << 30
@@ -52,6 +58,41 @@ def repeated_text(path: Path) -> None:
     indices = pyarrow.array([0] * 1_000_000, pyarrow.int32())
     texts = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["".join(map(chr, range(32, 126))) * 10_000]))
     pyarrow.parquet.write_table(pyarrow.table({"query": texts, "document": texts}), path)
+
+
+def wide_rows(path: Path) -> None:
+    """Rows of a thousand cells that are empty, except a random one, so that the ratio of the bytes is not extreme."""
+    numbers = random.Random(0)
+    rows = (b"\t" * 999 + b"%08x\n" % numbers.getrandbits(32) for _ in range(12_000))
+    path.write_bytes(gzip.compress(b"\t".join(b"c%d" % number for number in range(1_000)) + b"\n" + b"".join(rows)))
+
+
+def constant_columns(path: Path) -> None:
+    """80 million cells of 20 constant columns, in a file of 300 kB."""
+    column = pyarrow.array(np.zeros(4_000_000, dtype=np.int64))
+    table = pyarrow.table({f"c{number}": column for number in range(20)})
+    pyarrow.parquet.write_table(table, path, compression="zstd", row_group_size=len(table))
+
+
+def repeated_values(kind: pyarrow.DataType, name: str, other: str) -> Make:
+    """20,000 rows that repeat a value of 60 kB in a column of lists, objects or bytes, and a column of short texts."""
+
+    def make(path: Path) -> None:
+        text = pyarrow.array(["x" * 60_000]).take(pyarrow.array([0] * 20_000))
+        if pyarrow.types.is_struct(kind):
+            column = pyarrow.StructArray.from_arrays([text], ["a"])
+        elif pyarrow.types.is_list(kind):
+            column = pyarrow.ListArray.from_arrays(pyarrow.array(range(20_001), pyarrow.int32()), text)
+        else:
+            column = text.cast(kind)
+        pyarrow.parquet.write_table(pyarrow.table({name: column, other: ["a"] * 20_000}), path)
+
+    return make
+
+
+def not_utf8(path: Path) -> None:
+    text = pyarrow.StringArray.from_buffers(1, pyarrow.py_buffer(struct.pack("<ii", 0, 1)), pyarrow.py_buffer(b"\xff"))
+    pyarrow.parquet.write_table(pyarrow.table({"query": text}), path)
 
 
 def zipped(path: Path) -> None:
@@ -104,6 +145,27 @@ CASES: dict[str, tuple[Make, str]] = {
     "nulls.parquet": (
         parquet({"query": pyarrow.nulls(50_000_000, pyarrow.string())}),
         "of the file expand to at least",
+    ),
+    # more cells than the file can need
+    "keys.jsonl": (
+        content(json.dumps({f"c{number}": "" for number in range(1_000)}).encode() + b"\n" + b"{}\n" * 150_000),
+        "keep the columns of texts, labels and ids",
+    ),
+    "different_keys.jsonl": (json_lines(*({f"c{row % 1_000}": "a"} for row in range(4_000))), "4000 rows, 0 rejected"),
+    "wide_rows.tsv.gz": (wide_rows, "keep the columns of texts, labels and ids"),
+    "constant_columns.parquet": (constant_columns, "keep the columns of texts, labels and ids"),
+    "objects.parquet": (
+        repeated_values(pyarrow.struct({"a": pyarrow.string()}), "document", "query"),
+        "20000 rows, 0 rejected",
+    ),
+    "lists.parquet": (
+        repeated_values(pyarrow.list_(pyarrow.string()), "document", "query"),
+        "20000 rows, 0 rejected",
+    ),
+    "bytes.parquet": (repeated_values(pyarrow.binary(), "document", "query"), "20000 rows, 0 rejected"),
+    "path_of_an_object.parquet": (
+        repeated_values(pyarrow.struct({"a": pyarrow.string()}), "document", "document.a"),
+        "20000 rows, 0 rejected",
     ),
     # long lines, cells and headers
     "long_cell.tsv": (content(HEADER + b"a" * 12_000_000 + b"\tb\n"), "line 2 is longer than 10,000,000 bytes"),
@@ -188,6 +250,8 @@ CASES: dict[str, tuple[Make, str]] = {
         "1 rows",
     ),
     "no_rows.parquet": (parquet({"query": pyarrow.array([], pyarrow.string())}), "it has no rows"),
+    "not_utf8.parquet": (not_utf8, "its data are damaged"),
+    "far_date.parquet": (parquet({"query": pyarrow.array([2**31 - 1], pyarrow.date32())}), "its data are damaged"),
     "pickle.parquet": (content(b"\x80\x04c__builtin__\nexec\n."), "not a complete Parquet file"),
     "pickle.jsonl": (content(b"\x80\x04\x95c__builtin__\nexec\n."), "is not UTF-8"),
     # shape
@@ -256,3 +320,24 @@ def test_a_hostile_file_has_its_stated_outcome(report: dict[str, object], name: 
 def test_no_file_needs_a_gibibyte_or_ten_seconds(report: dict[str, Any]) -> None:
     assert report["bytes"] < MAX_BYTES, report["log"]
     assert max(report["seconds"].values()) < MAX_SECONDS, report["seconds"]
+
+
+def test_a_long_file_of_few_distinct_texts_is_within_the_limits(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).integers(3_000, size=4_000_000, dtype=np.int32)
+    texts = pyarrow.array([f"a text with the number {number}" for number in range(3_000)])
+    columns = {
+        name: pyarrow.DictionaryArray.from_arrays(pyarrow.array(order), texts)
+        for name, order in {"query": np.sort(numbers), "document": numbers}.items()
+    }
+    path = tmp_path / "long.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="zstd")
+    check_parquet_size(path, list(columns), str(path))
+
+
+def test_nested_columns_are_not_read_but_reported(tmp_path: Path) -> None:
+    path = tmp_path / "nested.parquet"
+    columns = {"list": [["a"]], "object": [{"a": "b"}], "bytes": [b"a"], "query": ["a"]}
+    pyarrow.parquet.write_table(pyarrow.table(columns | {"none": pyarrow.array([None], pyarrow.binary())}), path)
+    table = read_table(path)
+    assert table.nested == {"list", "object", "bytes", "none"}
+    assert table.columns == {name: [""] for name in table.nested} | {"query": ["a"]}

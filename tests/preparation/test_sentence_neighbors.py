@@ -72,6 +72,21 @@ def test_too_many_neighbors_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize("neighbors_of", ["each_class", "own_and_others", "all"])
+def test_more_neighbors_than_sentences_need_no_more_memory(neighbors_of):
+    number = np.repeat(np.arange(2, dtype=np.int32), 20)
+    sentences = sentences_of(np.arange(40, dtype=np.int32), number)
+    vectors = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    most, more = (
+        sentence_neighbors(vectors, sentences, ExamplesConfig(neighbors=neighbors, neighbors_of=neighbors_of))
+        for neighbors in (39, 60_000)
+    )
+    np.testing.assert_array_equal(more.ids, most.ids)
+    assert (more.mask.sum(axis=1) == 39).all()
+    assert "39 neighbors, not 60,000, since there are no other sentences" in more.note
+    assert most.note == ""
+
+
+@pytest.mark.parametrize("neighbors_of", ["each_class", "own_and_others", "all"])
 def test_sentences_with_equal_vectors_have_neighbors(neighbors_of):
     number = np.repeat(np.arange(2, dtype=np.int32), 20)
     sentences = sentences_of(np.arange(40, dtype=np.int32), number)

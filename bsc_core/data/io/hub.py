@@ -1,13 +1,16 @@
 """Folders that `save_to_disk` of Hugging Face `datasets` wrote; the package is imported only when one is read."""
 
 import importlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bsc_core.config.reading import HUB
+from bsc_core.data.io.limits import arrow_columns, check_cells
 from bsc_core.errors import DataError, FileFormatError, InputError
 from bsc_core.files import error_reason
+from bsc_core.paths import check_path, plain_name
 
 SPLIT = "split"
 NO_CLASS = "-"
@@ -35,15 +38,45 @@ def load_saved(path: str, folder: Path) -> Splits:
 
     Raises:
         InputError: The package `datasets` is not installed.
-        FileFormatError: The dataset is incomplete.
+        FileFormatError: The dataset is incomplete, names files outside of its folder, or has too many cells.
+        PathError: A file of it links to one that may not be read.
     """
     datasets = _package(path)
+    import pyarrow
+
+    damaged = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pyarrow.ArrowException)
     try:
-        return _by_split(datasets.load_from_disk(str(folder)))
-    except (OSError, ValueError, LookupError) as error:  # a dataset without rows is an IndexError
+        _check_saved_files(folder)
+        splits = _by_split(datasets.load_from_disk(str(folder)))
+    except damaged as error:  # a dataset without rows is an IndexError
         raise FileFormatError(
             f"{path}: this folder of a saved dataset cannot be read ({error_reason(error).rstrip('.')}); save it again"
         ) from None
+    for split in splits.values():
+        stored = sum(Path(file["filename"]).stat().st_size for file in split.cache_files)
+        check_cells(len(split) * split.num_columns, stored, path)
+    return splits
+
+
+def _check_saved_files(folder: Path) -> None:
+    """Check that a saved dataset reads only regular files of its folder and of the folders of its splits.
+
+    Raises:
+        ValueError: It names another file.
+        PathError: A file links to one that may not be read.
+    """
+    splits, state = SAVED_FILES
+    parts = [folder]
+    if (folder / splits).is_file():
+        parts += [folder / plain_name(name) for name in json.loads((folder / splits).read_bytes())["splits"]]
+    for part in parts:
+        if not (part / state).is_file():
+            continue
+        for file in json.loads((part / state).read_bytes())["_data_files"]:
+            name = plain_name(file["filename"])
+            if not (part / name).is_file():
+                raise ValueError(f"{name} is missing")
+            check_path(part / name)
 
 
 def dataset_batches(path: str, splits: Splits, rows: int) -> Iterator[dict[str, list[Any]]]:
@@ -51,6 +84,7 @@ def dataset_batches(path: str, splits: Splits, rows: int) -> Iterator[dict[str, 
 
     Raises:
         DataError: There are several splits and also a column named "split".
+        FileFormatError: The data are damaged.
     """
     for split, dataset in splits.items():
         if split and SPLIT in dataset.column_names:
@@ -60,7 +94,7 @@ def dataset_batches(path: str, splits: Splits, rows: int) -> Iterator[dict[str, 
             )
         class_names = {name: feature.names for name, feature in dataset.features.items() if hasattr(feature, "int2str")}
         for batch in dataset.with_format("arrow").iter(batch_size=min(rows, MAX_BATCH_ROWS)):
-            values = batch.to_pydict()
+            values = arrow_columns(batch, path)
             for name, names in class_names.items():
                 values[name] = [_class_name(value, names) for value in values[name]]
             yield values | ({SPLIT: [split] * batch.num_rows} if split else {})

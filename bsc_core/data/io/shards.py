@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bsc_core.data.io.limits import check_parquet_size, nested_parquet_columns
 from bsc_core.errors import FileFormatError, PathError, RunError
 from bsc_core.files import atomic_folder, atomic_path, atomic_write, error_reason
-from bsc_core.paths import check_path
+from bsc_core.paths import check_path, plain_name
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,12 +29,22 @@ READ_ROWS = 16_384
 
 @dataclass(frozen=True)
 class Shard:
-    """One Parquet file of a folder of shards: its name, rows, groups and size in bytes."""
+    """One Parquet file of a folder of shards: its name, rows, groups and size in bytes.
+
+    Raises:
+        ValueError: The name is that of a file outside of the folder, or a number is not a count.
+    """
 
     file: str
     rows: int
     groups: int
     bytes: int
+
+    def __post_init__(self) -> None:
+        plain_name(self.file)
+        for value in (self.rows, self.groups, self.bytes):
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{value!r} of {self.file} is not a count")
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Shards:
         """Yield the rows in plan order, at most `rows` at a time.
 
         Column `row` is the row number in the data, `group` the group number, which increases through all parts. Raises
-        FileFormatError when a part cannot be read.
+        FileFormatError when a part cannot be read or is far larger than its file.
         """
         import pyarrow
         import pyarrow.parquet
@@ -70,7 +81,12 @@ class Shards:
             path = self.folder / part.file
             try:
                 with pyarrow.parquet.ParquetFile(path) as file:
+                    if nested_parquet_columns(file.schema_arrow):
+                        raise FileFormatError(f"{path}: it has columns that are not of shards; write the shards again")
+                    names = file.schema_arrow.names
+                    check_parquet_size(path, names if columns is None else columns, str(path))
                     for batch in file.iter_batches(rows, columns=columns):
+                        batch.validate(full=True)  # a text may not be UTF-8
                         yield _with_groups_from(batch, first_group)
             except (pyarrow.ArrowException, OSError) as error:
                 raise FileFormatError(
@@ -100,7 +116,7 @@ def open_shards(path: Path | str) -> Shards:
     """Open a folder of shards.
 
     Raises:
-        PathError: There is no such folder.
+        PathError: There is no such folder, or a part links to a file that may not be read.
         FileFormatError: The manifest is missing or invalid, or a part is missing or has changed in size.
     """
     folder = check_path(path)
@@ -114,12 +130,13 @@ def open_shards(path: Path | str) -> Shards:
             raise ValueError("it is of another format")
         parts = tuple(Shard(**part) for part in manifest["parts"])
         shards = Shards(folder, parts, dict(manifest["columns"]), dict(manifest["about"]))
-    except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
         raise FileFormatError(f"{path}: {MANIFEST} is not a manifest of shards ({error}); write them again") from None
     for part in shards.parts:
         file = folder / part.file
         if not file.is_file() or file.stat().st_size != part.bytes:
             raise FileFormatError(f"{path}: {part.file} is missing or truncated; write the shards again")
+        check_path(file)  # a link may lead out of the folder
     return shards
 
 

@@ -2,6 +2,8 @@
 
 # R rows of a chunk
 
+from __future__ import annotations
+
 import codecs
 import csv
 import gzip
@@ -16,10 +18,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bsc_core.data.io.hub import dataset_batches, load_saved
 from bsc_core.data.io.hub_dataset import SPLIT, class_name, open_hub_dataset
+from bsc_core.data.io.limits import (
+    arrow_columns,
+    check_cells,
+    check_column_count,
+    check_expansion,
+    check_parquet_size,
+    nested_parquet_columns,
+)
 from bsc_core.data.io.shards import open_shards
 from bsc_core.data.io.sources import Source, check_signature, check_text_start, open_source
 from bsc_core.data.read_report import Rejection
@@ -27,15 +37,13 @@ from bsc_core.errors import DataError, FileFormatError, PathError
 from bsc_core.files import error_reason
 from bsc_core.paths import check_path
 
+if TYPE_CHECKING:
+    import pyarrow
+
 CHUNK_ROWS = 65_536
 MAX_LINE_MB = "BSC_MAX_LINE_MB"
 """Environment variable: maximum size of a line, and of a field over several lines, in megabytes."""
 DEFAULT_LINE_MB = 10
-MAX_COLUMNS = 1_000
-MAX_EXPANSION = 200
-"""Maximum ratio of the data to the compressed file; text reaches 20, and repeated rows 100."""
-UNCHECKED_BYTES = 1 << 22
-"""Data up to this size are read at any ratio."""
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_BYTES = 4096
@@ -123,7 +131,7 @@ def read_chunks(
         yield from _value_chunks(source, dataset_batches(source.name, splits, rows), total, columns, on_progress)
     elif source.format == "shards":
         shards = open_shards(source.name)
-        batches = (batch.to_pydict() for batch in shards.batches(rows=rows))
+        batches = (arrow_columns(batch, source.name) for batch in shards.batches(rows=rows))
         for table in _value_chunks(source, batches, len(shards), columns, on_progress):
             yield replace(table, roles=shards.columns)
     elif source.format == "parquet":
@@ -237,7 +245,7 @@ def _delimited_chunks(
         raise FileFormatError(f"{source.name}: the file is empty; it needs a header and at least one row")
     chosen = [number for number, name in enumerate(names) if columns is None or name in columns]
     empty = True
-    for numbers, values, rejected in _chunks(parsed, rows):
+    for numbers, values, rejected in _chunks(_counted(parsed, lambda: len(chosen), source), rows):
         empty = False
         cells = {names[number]: [fields[number] for fields in values] for number in chosen}
         yield Table(source.name, tuple(cells), cells, numbers, rejected)
@@ -247,8 +255,10 @@ def _delimited_chunks(
 
 def _json_chunks(lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int) -> Iterator[Table]:
     names = None if columns is None else tuple(columns)
+    seen: set[str] = set()
+    parsed = _counted(_json_rows(lines, source.name, seen), lambda: len(seen if names is None else names), source)
     empty = True
-    for numbers, objects, rejected in _chunks(_json_rows(lines, source.name), rows):
+    for numbers, objects, rejected in _chunks(parsed, rows):
         empty = empty and not objects
         if names is None and objects:
             names = tuple({name: None for value in objects for name in value})
@@ -258,6 +268,14 @@ def _json_chunks(lines: Iterable[str], source: Source, columns: Sequence[str] | 
         raise FileFormatError(
             f'{source.name}: no line is a JSON object; write one object per line, such as {{"query": "..."}}'
         )
+
+
+def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source) -> Iterator[Any]:
+    """Yield the rows of a file, valid or not, while their cells, at least `width` in each, are not too many."""
+    stored = source.path.stat().st_size
+    for count, row in enumerate(rows, 1):
+        check_cells(count * max(1, width()), stored, source.name)
+        yield row
 
 
 def _chunks(rows: Iterator[Any], size: int) -> Iterator[tuple[list[int], list[Any], tuple[Rejection, ...]]]:
@@ -286,38 +304,22 @@ def _parquet_chunks(
             total = file.metadata.num_rows
             if not total:
                 raise FileFormatError(f"{source.name}: it has no rows; add rows")
-            _check_parquet_size(path, chosen, source.name)
-            batches = file.iter_batches(min(rows, total), columns=chosen, use_threads=False)
-            yield from _value_chunks(source, (batch.to_pydict() for batch in batches), total, None, on_progress)
+            check_parquet_size(path, chosen, source.name)
+            nested = nested_parquet_columns(file.schema_arrow)
+            read = [name for name in chosen if name not in nested]
+            batches = file.iter_batches(min(rows, total), columns=read, use_threads=False)
+            values = (_parquet_values(batch, chosen, source.name) for batch in batches)
+            yield from _value_chunks(source, values, total, None, on_progress)
     except (pyarrow.ArrowException, OSError) as error:
         raise FileFormatError(
             f"{source.name}: the Parquet file cannot be read ({error_reason(error)}); write it again"
         ) from None
 
 
-def _check_parquet_size(path: Path, names: Sequence[str], source: str) -> None:
-    """Raise FileFormatError for a Parquet file whose columns are far larger than the file, before they are read.
-
-    A dictionary-encoded column can repeat a long text any number of times.
-    """
-    import pyarrow.compute
-    import pyarrow.parquet
-
-    stored, size = path.stat().st_size, 0
-    metadata = pyarrow.parquet.read_metadata(path)
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    _check_expansion(max(metadata.num_rows, sum(group.total_byte_size for group in groups)), stored, source)
-    columns = [groups[0].column(number) for number in range(groups[0].num_columns)] if groups else []
-    encoded = [column.path_in_schema for column in columns if column.has_dictionary_page]
-    encoded = [name for name in encoded if name in names]  # a nested column has another path
-    with pyarrow.parquet.ParquetFile(path, pre_buffer=False, read_dictionary=encoded) as file:
-        for number in range(len(groups)):
-            table = file.read_row_group(number, columns=encoded, use_threads=False)
-            for chunk in (chunk for column in table.columns for chunk in column.chunks):
-                if isinstance(chunk, pyarrow.DictionaryArray):
-                    lengths = pyarrow.compute.binary_length(chunk.dictionary).take(chunk.indices)
-                    size += pyarrow.compute.sum(lengths.cast(pyarrow.int64())).as_py() or 0
-                    _check_expansion(size, stored, source)
+def _parquet_values(batch: pyarrow.RecordBatch, names: Sequence[str], source: str) -> dict[str, list[Any]]:
+    """Return the values of each column; those of a nested column are not read, and empty tuples here."""
+    values = arrow_columns(batch, source)
+    return {name: values[name] if name in values else [()] * batch.num_rows for name in names}
 
 
 def _value_chunks(
@@ -384,17 +386,8 @@ class _CheckedStream(io.BufferedIOBase):
                 f"{self.name}: line {self.line} is longer than {self.limit:,} bytes; divide its text, or set "
                 f"{MAX_LINE_MB} (megabytes)"
             )
-        _check_expansion(self.bytes, self.raw.tell(), self.name)
+        check_expansion(self.bytes, self.raw.tell(), self.name)
         return block
-
-
-def _check_expansion(size: int, stored: int, source: str) -> None:
-    """Raise FileFormatError if `stored` bytes of a file expand to far more bytes (`size`): a decompression bomb."""
-    if size > max(UNCHECKED_BYTES, MAX_EXPANSION * stored):
-        raise FileFormatError(
-            f"{source}: {stored:,} bytes of the file expand to at least {size:,} bytes; the limit is {MAX_EXPANSION} "
-            "times. Decompress the file and check its content"
-        )
 
 
 def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterator[Any]:
@@ -426,9 +419,11 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
         ) from None
 
 
-def _json_rows(lines: Iterable[str], source: str) -> Iterator[Any]:
-    """Yield each JSON object with its line, or the rejection of a line; blank lines are skipped."""
-    names: set[str] = set()
+def _json_rows(lines: Iterable[str], source: str, names: set[str]) -> Iterator[Any]:
+    """Yield each JSON object with its line, or the rejection of a line; blank lines are skipped.
+
+    names: Receives the names of all columns so far.
+    """
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -440,20 +435,13 @@ def _json_rows(lines: Iterable[str], source: str) -> Iterator[Any]:
             yield Rejection(number, "", "is not a JSON object")
             continue
         if not value.keys() <= names:
-            names |= value.keys()
-            _check_column_count(len(names), source)
+            names.update(value)
+            check_column_count(len(names), source)
         yield number, value
 
 
-def _check_column_count(count: int, source: str) -> None:
-    if count > MAX_COLUMNS:
-        raise FileFormatError(
-            f"{source}: it has more than {MAX_COLUMNS:,} columns; keep the columns of texts, labels and ids"
-        )
-
-
 def _check_names(names: list[str], source: str) -> tuple[str, ...]:
-    _check_column_count(len(names), source)
+    check_column_count(len(names), source)
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise FileFormatError(f"{source}: the header names {', '.join(repeated)} more than once; rename one of them")

@@ -1,0 +1,208 @@
+"""Hostile folders of shards and of saved datasets: each is refused in one sentence, and no file outside is read."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+
+from bsc_core.data import read_table
+from bsc_core.data.io.shards import write_manifest, write_part
+from bsc_core.errors import FileFormatError, PathError
+from tests.hostile.test_files import MAX_BYTES, READER
+
+datasets = pytest.importorskip("datasets")
+
+COLUMNS = {"query": "query", "document": "document"}
+ROWS = {"query": ["A" * 16, "B" * 16], "document": ["C" * 16, "D" * 16]}
+STATE = "state.json"
+
+Make = Callable[[Path], object]
+
+
+def shards(**changes: object) -> Make:
+    """A folder of one shard, whose entry in the manifest has other values."""
+    return lambda folder: write_shards(folder, ROWS, **changes)
+
+
+def write_shards(folder: Path, columns: dict[str, Any], **changes: object) -> None:
+    folder.mkdir()
+    rows = len(columns["query"])
+    part = write_part(folder, 0, pyarrow.table({"row": range(rows), "group": range(rows), **columns}))
+    write_manifest(folder, [part], COLUMNS, {})
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["parts"][0] |= changes
+    path.write_text(json.dumps(manifest))
+
+
+def repeated_text(folder: Path) -> None:
+    """20,000 rows that repeat a text of 60 kB."""
+    text = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 20_000, pyarrow.int32()), ["x" * 60_000])
+    write_shards(folder, {"query": text, "document": ["b"] * 20_000})
+
+
+def bytes_in_shards(folder: Path) -> None:
+    write_shards(folder, {"query": [b"a"], "document": ["b"]})
+
+
+def saved(change: Make) -> Make:
+    """A saved dataset with a change."""
+
+    def make(folder: Path) -> None:
+        datasets.Dataset.from_dict(ROWS).save_to_disk(str(folder))
+        change(folder)
+
+    return make
+
+
+def data_file(folder: Path) -> Path:
+    return next(folder.glob("*.arrow"))
+
+
+def offsets(*numbers: int) -> Make:
+    """Other offsets of the texts of the first column."""
+
+    def change(folder: Path) -> None:
+        content = data_file(folder).read_bytes()
+        place = content.index(struct.pack("<iii", 0, 16, 32))
+        data_file(folder).write_bytes(content[:place] + struct.pack("<iii", *numbers) + content[place + 12 :])
+
+    return change
+
+
+def bytes_of_text(folder: Path) -> None:
+    path = data_file(folder)
+    path.write_bytes(path.read_bytes().replace(b"A" * 16, b"\xff" * 16))
+
+
+def state(**changes: object) -> Make:
+    def change(folder: Path) -> None:
+        path = folder / STATE
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    return change
+
+
+def file_names(*names: object) -> Make:
+    return state(_data_files=[{"filename": name} for name in names])
+
+
+def pipe(folder: Path) -> None:
+    path = data_file(folder)
+    path.unlink()
+    os.mkfifo(path)
+
+
+def splits(*names: object) -> Make:
+    """A saved dataset of one split, whose list of splits is another one."""
+
+    def make(folder: Path) -> None:
+        datasets.DatasetDict({"train": datasets.Dataset.from_dict(ROWS)}).save_to_disk(str(folder))
+        (folder / "dataset_dict.json").write_text(json.dumps({"splits": names}))
+
+    return make
+
+
+def many_nulls(folder: Path) -> None:
+    """Fifty million cells in a file of less than 1 kB."""
+    rows = pyarrow.table({"query": pyarrow.nulls(50_000_000)})
+    datasets.Dataset(rows.slice(0, 1)).save_to_disk(str(folder))
+    with pyarrow.ipc.new_stream(data_file(folder), rows.schema) as writer:
+        writer.write_table(rows)
+
+
+NO_FILE = "is not the name of a file in this folder"
+CASES: dict[str, tuple[Make, str]] = {
+    "shard_above": (shards(file="../outside.parquet"), NO_FILE),
+    "shard_elsewhere": (shards(file="/etc/hostname"), NO_FILE),
+    "shard_of_no_name": (shards(file=""), "missing or truncated"),
+    "shard_of_a_number": (shards(file=3), NO_FILE),
+    "shard_of_a_list": (shards(file=["part-00000.parquet"]), NO_FILE),
+    "shard_rows_text": (shards(rows="2"), "is not a count"),
+    "shard_groups_negative": (shards(groups=-1), "is not a count"),
+    "shard_repeated_text": (repeated_text, "of the file expand to at least"),
+    "shard_bytes": (bytes_in_shards, "it has columns that are not of shards"),
+    "saved_above": (saved(file_names("../outside/data-00000-of-00001.arrow")), NO_FILE),
+    "saved_elsewhere": (saved(file_names("/etc/hostname")), NO_FILE),
+    "saved_number": (saved(file_names(3)), NO_FILE),
+    "saved_missing": (saved(file_names("missing.arrow")), "missing.arrow is missing"),
+    "saved_state_list": (saved(lambda folder: (folder / STATE).write_text("[]")), "cannot be read"),
+    "saved_files_number": (saved(state(_data_files=3)), "cannot be read"),
+    "saved_deep_state": (saved(lambda folder: (folder / STATE).write_text("[" * 100_000)), "cannot be read"),
+    "saved_pipe": (saved(pipe), "is missing"),
+    "saved_split_above": (splits("../outside"), NO_FILE),
+    "saved_split_number": (splits(3), NO_FILE),
+    "saved_nulls": (many_nulls, "keep the columns of texts, labels and ids"),
+    "saved_offset_after_the_data": (saved(offsets(0, 16, 4_000)), "its data are damaged"),
+    "saved_offset_far_away": (saved(offsets(0, 16, 2_000_000_000)), "its data are damaged"),
+    "saved_offset_negative": (saved(offsets(0, -16, 32)), "its data are damaged"),
+    "saved_falling_offsets": (saved(offsets(0, 32, 16)), "its data are damaged"),
+    "saved_bytes_of_text": (saved(bytes_of_text), "its data are damaged"),
+    "shards": (shards(), "2 rows, 0 rejected"),
+    "saved": (saved(lambda folder: None), "2 rows, 0 rejected"),
+    "saved_splits": (splits("train"), "2 rows, 0 rejected"),
+}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The outcome of every folder, read in one separate process, which wrong offsets could kill."""
+    folder = tmp_path_factory.mktemp("folders")
+    for name, (make, _) in CASES.items():
+        make(folder / name)
+    result = subprocess.run(
+        [sys.executable, str(READER), str(folder)], capture_output=True, text=True, check=True, timeout=600
+    )
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found | {"log": result.stderr}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("reader", [0, 1], ids=["whole", "chunks"])
+def test_a_hostile_folder_has_its_stated_outcome(report: dict[str, Any], name: str, reader: int) -> None:
+    outcome = report["outcomes"][name][reader]
+    assert CASES[name][1] in outcome, outcome
+    assert "Traceback" not in outcome
+    assert "\n" not in outcome
+
+
+def test_no_folder_needs_a_gibibyte(report: dict[str, Any]) -> None:
+    assert report["bytes"] < MAX_BYTES, report["log"]
+
+
+def test_a_part_that_links_out_of_the_allowed_folders_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed, private = tmp_path / "allowed", tmp_path / "private"
+    for name, make, pattern in (("shards", shards(), "*.parquet"), ("saved", saved(lambda folder: None), "*.arrow")):
+        for root in (allowed, private):
+            root.mkdir(exist_ok=True)
+            make(root / name)
+        part = next((allowed / name).glob(pattern))
+        part.unlink()
+        part.symlink_to(private / name / part.name)
+    for name in ("shards", "saved"):
+        assert len(read_table(allowed / name)) == 2
+    monkeypatch.setenv("BSC_ROOTS", str(allowed))
+    for name in ("shards", "saved"):
+        with pytest.raises(PathError, match="outside the folders that may be read"):
+            read_table(allowed / name)
+
+
+def test_names_of_files_of_other_datasets_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(lambda folder: None)(tmp_path / "private")
+    saved(file_names(f"../private/{data_file(tmp_path / 'private').name}"))(tmp_path / "allowed")
+    monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "allowed"))
+    with pytest.raises(FileFormatError, match=NO_FILE):
+        read_table(tmp_path / "allowed")
