@@ -327,7 +327,7 @@ def update_runs(store: RunStore, *, start: bool = True) -> None:
 
 def check_files(*paths: str | None) -> None:
     """Raise PathError for a missing or forbidden file before heavy modules are imported."""
-    from bsc_core.data.io.hub import is_hub_id
+    from bsc_core.data.io.sources import is_hub_id
     from bsc_core.paths import check_path
 
     for path in paths:

@@ -54,8 +54,8 @@ def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: Example
         DataError: There would be more than MAX_NEIGHBORS.
     """
     rows = vectors[sentences.query]  # (N, D)
-    requested, available = config.neighbors, max(1, len(rows) - 1)
-    config = config.model_copy(update={"neighbors": min(requested, available)})
+    requested = config.neighbors
+    config = config.model_copy(update={"neighbors": min(requested, max(1, len(rows) - 1))})
     sides = {"all": 1, "own_and_others": 2, "each_class": len(np.unique(sentences.class_ids))}[config.neighbors_of]
     if sides * config.neighbors * len(rows) > MAX_NEIGHBORS:
         raise DataError(
@@ -75,9 +75,7 @@ def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: Example
         _fill_small_classes(
             rows, sentences.class_ids, ids[:, config.neighbors :], cosines[:, config.neighbors :], facts
         )
-    few = f"{available:,} neighbors, not {requested:,}, since there are no other sentences"
-    notes = (_recall_note(facts), few if requested > available else "")
-    return Neighbors.from_ids(ids, cosines, "; ".join(filter(None, notes)))
+    return Neighbors.from_ids(ids, cosines, _recall_note(facts))
 
 
 def add_negatives(

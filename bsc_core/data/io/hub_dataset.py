@@ -20,11 +20,11 @@ from urllib.parse import parse_qsl
 
 from bsc_core.config.reading import HUB
 from bsc_core.data.io.hub_repository import Repository, open_repository
+from bsc_core.data.io.saved_dataset import NO_CLASS, SPLIT
 from bsc_core.data.io.sources import FORMATS, Format, Source
 from bsc_core.errors import DataError, InputError
 from bsc_core.files import error_reason
 
-SPLIT = "split"
 CARD = "README.md"
 HUB_FORMS = "write it as hf://owner/name, hf://owner/name/config or hf://owner/name?split=train"
 SLICE = re.compile(r"(?P<split>[^\[\]]+)(\[(?P<start>\d*):(?P<stop>\d*)\])?")
@@ -37,7 +37,6 @@ NO_DATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_di
 MAX_CARD_BYTES = 1 << 20
 MAX_PATTERNS = 1_000
 MAX_PATTERN_PARTS = 20
-NO_CLASS = "-"
 
 
 @dataclass(frozen=True)

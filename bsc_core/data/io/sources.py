@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bsc_core.data.io.hub import is_hub_id, is_saved_dataset
+from bsc_core.config.reading import HUB
+from bsc_core.data.io.saved_dataset import is_saved_dataset
 from bsc_core.data.io.shards import is_shards
 from bsc_core.errors import FileFormatError, PathError
 from bsc_core.paths import check_path
@@ -51,6 +52,11 @@ class Source:
     format: Format
     path: Path
     gzipped: bool = False
+
+
+def is_hub_id(path: Path | str) -> bool:
+    """Return whether a path names a dataset on the hub."""
+    return str(path).startswith(HUB)
 
 
 def open_source(path: Path | str | Source) -> Source:

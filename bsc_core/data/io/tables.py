@@ -20,8 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bsc_core.data.io.hub import dataset_batches, load_saved
-from bsc_core.data.io.hub_dataset import SPLIT, class_name, open_hub_dataset
+from bsc_core.data.io.hub_dataset import class_name, open_hub_dataset
 from bsc_core.data.io.limits import (
     arrow_columns,
     check_cells,
@@ -30,6 +29,7 @@ from bsc_core.data.io.limits import (
     check_parquet_size,
     nested_parquet_columns,
 )
+from bsc_core.data.io.saved_dataset import SPLIT, dataset_batches, load_saved
 from bsc_core.data.io.shards import open_shards
 from bsc_core.data.io.sources import Source, check_signature, check_text_start, open_source
 from bsc_core.data.read_report import Rejection

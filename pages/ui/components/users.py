@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from bsc_core.config import EncoderConfig
 from bsc_core.config.reading import HUB
-from bsc_core.data.io.hub import is_hub_id
+from bsc_core.data.io.sources import is_hub_id
 from bsc_core.errors import ConfigError, InputError
 from bsc_core.runs import Run, RunStore, parent_run_id
 from bsc_core.users import (

@@ -10,7 +10,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.data import AuditFinding, DatasetSplits, PairDataset
 from bsc_core.data.io.export import as_parquet, as_tsv, exported_columns
-from bsc_core.data.io.hub import is_hub_id
+from bsc_core.data.io.sources import is_hub_id
 from bsc_core.figures.batches import dataset as dataset_figures
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import shape_of, suitable_losses

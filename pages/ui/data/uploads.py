@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bsc_core.config import DataConfig, validation_message
-from bsc_core.data.io.hub import is_hub_id
+from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.io.tables import read_chunks
 from bsc_core.errors import BscError, ConfigError, FileFormatError, InputError, PathError
 from bsc_core.files import as_json, atomic_write, read_regular
@@ -19,6 +19,7 @@ from pages.ui.components import data_cache, users
 
 SUFFIXES = ("csv", "tsv", "jsonl", "parquet", "gz")
 MAX_MEBIBYTES = 512  # of an uncompressed file that a page reads
+CELL_CHECK_ROWS = 4096  # rows with 1,000 columns need 100 MB
 DIGITS = 16  # of the digest in the name of a folder; with 6, a user found other content with the same name in 40 s
 COMPRESSION = {".gz": 4, ".parquet": 4}  # bytes in memory per byte of the file
 
@@ -58,7 +59,7 @@ def _check_cells(path: Path) -> None:
         return
     limit = user.quota.upload_cells
     with suppress(BscError):  # is reported where the file is read
-        for table in read_chunks(path):
+        for table in read_chunks(path, rows=CELL_CHECK_ROWS):
             cells += len(table) * len(table.names)
             if cells > limit:
                 break

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bsc_core.config.reading import HUB
 from bsc_core.data.io.limits import arrow_columns, check_cells
 from bsc_core.errors import DataError, FileFormatError, InputError
 from bsc_core.files import error_reason
@@ -18,11 +17,6 @@ SAVED_FILES = ("dataset_dict.json", "state.json")
 MAX_BATCH_ROWS = 65_536
 
 Splits = dict[str, Any]  # datasets by split name; "" for a single one
-
-
-def is_hub_id(path: Path | str) -> bool:
-    """Return whether a path names a dataset on the hub."""
-    return str(path).startswith(HUB)
 
 
 def is_saved_dataset(folder: Path) -> bool:
@@ -89,8 +83,7 @@ def dataset_batches(path: str, splits: Splits, rows: int) -> Iterator[dict[str, 
     for split, dataset in splits.items():
         if split and SPLIT in dataset.column_names:
             raise DataError(
-                f"{path}: has several splits and also a column {SPLIT!r}; choose one split, as with ?split=train on "
-                "the hub, or the folder of one split inside a saved folder"
+                f"{path}: has several splits and also a column {SPLIT!r}; choose the folder of one split inside it"
             )
         class_names = {name: feature.names for name, feature in dataset.features.items() if hasattr(feature, "int2str")}
         for batch in dataset.with_format("arrow").iter(batch_size=min(rows, MAX_BATCH_ROWS)):

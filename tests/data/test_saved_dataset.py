@@ -6,7 +6,7 @@ import pytest
 
 from bsc_core.config import Columns, CorpusColumns, DataConfig
 from bsc_core.data import load_data, read_corpus, read_pairs, read_table
-from bsc_core.data.io.hub import is_saved_dataset
+from bsc_core.data.io.saved_dataset import is_saved_dataset
 from bsc_core.errors import ConfigError, DataError, FileFormatError, InputError, PathError
 
 datasets = pytest.importorskip("datasets")
@@ -76,7 +76,7 @@ def test_one_split_of_a_saved_dataset_is_read_from_its_folder(tmp_path):
 def test_several_splits_and_a_split_column_are_refused(tmp_path):
     rows = datasets.Dataset.from_dict({**ROWS, "split": ["x", "y", "z"]})
     path = saved(tmp_path / "splits", datasets.DatasetDict({"train": rows, "dev": rows}))
-    with pytest.raises(DataError, match="several splits and also a column 'split'; choose one split, as with"):
+    with pytest.raises(DataError, match="several splits and also a column 'split'; choose the folder of one split"):
         read_table(path)
 
 
