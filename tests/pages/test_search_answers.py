@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from pages.ui.components import run_data
 from pages.ui.retrieval import custom_queries
 from pages.ui.retrieval import search as search_ui
 from tests.helpers.pages import prepare_page
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 
 def searched(run: Run, split: str = "dev", **parts: object) -> search_ui.Search:
@@ -83,6 +85,25 @@ def test_user_queries_are_searched_again_for_other_documents(finished: Run) -> N
         ]
         assert answers.first.tolist() == [top[:, 0].tolist() for top in first]
         assert len(custom_queries.answer_rows(search, queries, answers)) == 2
+
+
+def test_a_search_with_many_queries_lets_the_others_take_turns(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_data, "QUERIES_AT_ONCE", 2)
+    model, texts = run_data.models(finished)[1], ["rain", "snow and ice", "a storm", "wind", "fog"]
+    alone = np.concatenate([run_data.encode_queries(model, [text]) for text in texts])
+    other = threading.Thread(target=run_data.encode_queries, args=(model, ["sun"]))
+    turns = []
+
+    def take_turn(seconds: float) -> None:
+        if threading.current_thread() is threading.main_thread():
+            if not turns:
+                other.start()
+            other.join(PATIENCE_SECONDS)
+            turns.append(other.is_alive())
+
+    monkeypatch.setattr(run_data.time, "sleep", take_turn)
+    np.testing.assert_allclose(run_data.encode_queries(model, texts), alone, atol=1e-6)
+    assert turns == [False] * 3
 
 
 def test_two_splits_of_the_same_rows_stay_two_searches(finished: Run) -> None:

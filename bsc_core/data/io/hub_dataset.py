@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -27,7 +28,7 @@ from bsc_core.files import error_reason
 
 CARD = "README.md"
 HUB_FORMS = "write it as hf://owner/name, hf://owner/name/config or hf://owner/name?split=train"
-SLICE = re.compile(r"(?P<split>[^\[\]]+)(\[(?P<start>\d*):(?P<stop>\d*)\])?")
+SLICE = re.compile(r"(?P<split>[^\[\]]+)(\[(?P<start>[0-9]{0,12}):(?P<stop>[0-9]{0,12})\])?")
 SPLIT_WORDS = {  # words in the path of a file of a split, as in `datasets`
     "test": ("test", "testing", "eval", "evaluation"),
     "validation": ("validation", "valid", "dev", "val"),
@@ -133,7 +134,7 @@ def _read_card(repository: Repository) -> dict[str, Any]:
 def _files_by_split(
     path: str, repository: Repository, card: Mapping[str, Any], config: str | None
 ) -> dict[str, list[str]]:
-    """Return the readable files of a config by split."""
+    """Return the readable files of a config by split: those of the card, else all of the most common format."""
     readable = sorted(file for file in repository.sizes if _format(file) is not None)
     configs = {str(one["config_name"]): one for one in _objects(card.get("configs")) if one.get("config_name")}
     if config is None and len(configs) > 1:
@@ -154,8 +155,8 @@ def _files_by_split(
         }
     else:
         inside = [file for file in readable if file.startswith(f"{folder}/" if folder else "")]
-        formats = [_format(file) for file in inside]
-        inside = [file for file in inside if _format(file) == max(formats, key=formats.count)]  # the most common one
+        common = Counter(map(_format, inside)).most_common(1)
+        inside = [file for file in inside if _format(file) == common[0][0]]
         found = {split: [file for file in inside if _split_of(file) == split] for split in reversed(SPLIT_WORDS)}
         files = found if any(found.values()) else {"train": inside}
     files = {split: found for split, found in files.items() if found}
@@ -185,8 +186,9 @@ def _patterns(value: Any) -> dict[str, list[str]]:
 
 def _matches(pattern: str, file: str) -> bool:
     """Return whether a pattern with `*` and `**` names a file, or a folder that contains it."""
-    wanted = tuple(pattern.removeprefix("./").split("/"))[:MAX_PATTERN_PARTS]
-    parts = PurePosixPath(file).parts
+    wanted, parts = pattern.removeprefix("./").split("/"), PurePosixPath(file).parts
+    if len(wanted) > MAX_PATTERN_PARTS:
+        return False
 
     @cache
     def match(first: int, part: int) -> bool:
@@ -220,7 +222,7 @@ def _source(path: str, folder: Path, file: str) -> Source:
 
 
 def _card_classes(card: Mapping[str, Any], config: str | None) -> dict[str, list[str]]:
-    """Return the names of the classes of columns from the card."""
+    """Return the names of the classes of each column with class numbers, from the card."""
     infos = card.get("dataset_info")
     infos = [infos] if isinstance(infos, dict) else _objects(infos)
     info = next((one for one in infos if one.get("config_name", "default") == (config or "default")), {})
@@ -237,7 +239,7 @@ def _card_classes(card: Mapping[str, Any], config: str | None) -> dict[str, list
 
 
 def _file_classes(file: Path) -> dict[str, list[str]]:
-    """Return the names of the classes of columns from the schema of a Parquet file that `datasets` wrote."""
+    """Return the names of the classes as `_card_classes`, from a Parquet file that `datasets` wrote."""
     import pyarrow.parquet
 
     try:
@@ -248,18 +250,12 @@ def _file_classes(file: Path) -> dict[str, list[str]]:
             for name, feature in features.items()
             if isinstance(feature, dict) and isinstance(feature.get("names"), list)
         }
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ):  # pyarrow's errors are ValueErrors or OSErrors
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no such file, or no such metadata
         return {}
 
 
 def class_name(cell: str, names: Sequence[str]) -> str:
-    """Return the name of a class number; cells that are no number are unchanged, as is an empty one."""
+    """Return the name of a class number; a cell that is no number is unchanged."""
     try:
         number = int(cell)
     except ValueError:

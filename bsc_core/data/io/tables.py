@@ -181,8 +181,12 @@ def _hub_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pro
         position = 0  # in the split
         for file in split.files:
             wanted = None if columns is None else [name for name in columns if not (several and name == SPLIT)]
-            last = 0
-            for read in read_chunks(file, wanted, rows=rows):
+            size, last = file.path.stat().st_size, 0
+
+            def report(part: ReadProgress, count: int = count, done: int = done, size: int = size) -> None:
+                on_progress(ReadProgress(count + part.rows, done + size * part.done // max(1, part.total), total))
+
+            for read in read_chunks(file, wanted, rows=rows, on_progress=report):
                 if several and columns is None and SPLIT in read.names:
                     raise DataError(
                         f"{source.name}: has several splits and also a column {SPLIT!r}; choose one split, as with "
@@ -208,8 +212,7 @@ def _hub_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pro
                 )
                 if split.stop is not None and position >= split.stop:
                     break
-            lines, done = lines + last, done + file.path.stat().st_size
-            on_progress(ReadProgress(count, done, total))
+            lines, done = lines + last, done + size
             if split.stop is not None and position >= split.stop:
                 break
     if not count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 LOADING = ("name", "max_seq_length", "query_prompt", "document_prompt")
 """Fields of an encoder's config that decide how it is loaded."""
+QUERIES_AT_ONCE = 64
+TURN_SECONDS = 0.001  # between the parts of many queries, so that those of another session are next
 PARTS = {"before": "before training", "after": "after training"}
 
 
@@ -169,14 +172,20 @@ def load_splits(run: Run) -> DatasetSplits:
 
 def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     """Return the (N, D) float32 vectors of queries that are not part of the run, with its prompt for queries."""
+    import numpy as np
+
     from bsc_core.encoders import encode, tokenize
 
     config = data_cache.run_store().resolve_encoder(model.encoder())
     encoder, lock = _encoder(config.model_dump_json(include=set(LOADING)), _source(model))
     side: Literal["query"] | None = "query" if config.has_prompts else None
-    with lock:  # one session at a time
-        vectors: np.ndarray = encode(encoder, tokenize(encoder, texts, config.max_seq_length, side=side))
-    return vectors
+    parts = []
+    for start in range(0, len(texts), QUERIES_AT_ONCE):
+        with lock:  # one session at a time
+            tokens = tokenize(encoder, texts[start : start + QUERIES_AT_ONCE], config.max_seq_length, side=side)
+            parts.append(encode(encoder, tokens))
+        time.sleep(TURN_SECONDS)
+    return np.concatenate(parts)
 
 
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
