@@ -25,7 +25,7 @@ MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the s
 REQUEST = "request.json"
 PROGRESS = "progress.json"
 LOG = "log.txt"
-RESULT = "result.json"
+RESULT_FILE = "result.json"
 OnProgress = Callable[[float, float, str], object]
 """Called with the units done, the units in total, and the current activity, like `write_progress`."""
 _children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -118,7 +118,7 @@ def reset(folder: Path) -> None:
     cancel(folder)
     with _children_lock:
         _children.pop(folder, None)
-    for name in (PROGRESS, REQUEST, RESULT):
+    for name in (PROGRESS, REQUEST, RESULT_FILE):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -131,13 +131,13 @@ def write_progress(folder: Path, done: float, total: float, doing: str, error: s
 
 def write_result(folder: Path, result: Mapping[str, Any]) -> None:
     """Write the result of a task, which is finished with it."""
-    atomic_write(folder / RESULT, as_json(result))
+    atomic_write(folder / RESULT_FILE, as_json(result))
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
     """Return the result of a finished task; None if it is not finished."""
     try:
-        result: dict[str, Any] = json.loads((folder / RESULT).read_text(encoding="utf-8"))
+        result: dict[str, Any] = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     return result

@@ -28,7 +28,7 @@ from bsc_core.runs import RESULT, Run, RunStore, parent_run_id
 from bsc_core.training.callbacks import (
     Callback,
     EarlyStopping,
-    Evaluate,
+    EvaluateEpochs,
     SaveBest,
     SaveCheckpoints,
     SaveEpochVectors,
@@ -90,7 +90,7 @@ def run_experiment(config: RunConfig, run: Run, callbacks: Sequence[Callback] = 
         guide = distributed.on_main(lambda: guide_vectors(config, data, run.store, log.encoding))
         sampler = make_sampler(config, data, embeddings, log, resume, guide, make_miner(config, data))
         trainer = Trainer(model, loss, sampler, config.training, resume=resume, without_padding=config.encoder.unpadded)
-        evaluate = Evaluate(config, data.splits, embeddings, log, merge)
+        evaluate = EvaluateEpochs(config, data.splits, embeddings, log, merge)
         best = SaveBest(config, evaluate)
         trainer.fit(
             [

@@ -40,7 +40,7 @@ from bsc_core.types import Vectors
 __all__ = [
     "Callback",
     "EarlyStopping",
-    "Evaluate",
+    "EvaluateEpochs",
     "OnStep",
     "SaveBest",
     "SaveCheckpoints",
@@ -83,7 +83,7 @@ class Evaluation:
     value: float
 
 
-class Evaluate(Callback):
+class EvaluateEpochs(Callback):
     """Evaluates the encoder before training, and after each epoch or, without `evaluation.each_epoch`, the last.
 
     With `training.merge_with_start`, the model is merged with its start while it is evaluated.
@@ -174,7 +174,7 @@ class Evaluate(Callback):
         self.log.evaluation(0, self.before, self.general.get("before", {}).get(GENERAL_SCORE))
 
 
-def forgets(evaluate: Evaluate, epoch: int) -> bool:
+def forgets(evaluate: EvaluateEpochs, epoch: int) -> bool:
     """Return whether the general score after an epoch is lower than before training by more than is tolerated."""
     tolerated = evaluate.config.training.early_stopping_general_loss
     before, after = (evaluate.general.get(name, {}).get(GENERAL_SCORE) for name in ("before", epoch_name(epoch)))
@@ -184,7 +184,7 @@ def forgets(evaluate: Evaluate, epoch: int) -> bool:
 class SaveEpochVectors(Callback):
     """Saves the vectors of at most `evaluation.epoch_texts` texts after each evaluated epoch, for the embedding map."""
 
-    def __init__(self, evaluate: Evaluate) -> None:
+    def __init__(self, evaluate: EvaluateEpochs) -> None:
         self.evaluate = evaluate
 
     def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
@@ -222,7 +222,7 @@ class SaveBest(Callback):
         metrics: Metrics of the best epoch, by split.
     """
 
-    def __init__(self, config: RunConfig, evaluate: Evaluate) -> None:
+    def __init__(self, config: RunConfig, evaluate: EvaluateEpochs) -> None:
         self.config, self.evaluate, self.run = config, evaluate, evaluate.run
         self.value: float | None = None
         self.epoch = 0
@@ -339,7 +339,7 @@ class SaveCheckpoints(Callback):
         every = self.config.training.save_steps
         if not (report.ends_epoch or (every and report.step % every == 0) or trainer.ending):
             return
-        if not report.ends_epoch:  # after an epoch, `Evaluate` has checked
+        if not report.ends_epoch:  # after an epoch, `EvaluateEpochs` has checked
             trainer.check_finite(report.step)
         with self.log.timed("checkpoint"):
             save_checkpoint(

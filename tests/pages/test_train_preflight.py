@@ -132,7 +132,7 @@ def write_preflight(config: RunConfig, **changes: Any) -> None:
     ).as_report()
     folder = preflight.preflight_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / background_task.RESULT).write_text(json.dumps({**values, **changes}), encoding="utf-8")
+    (folder / background_task.RESULT_FILE).write_text(json.dumps({**values, **changes}), encoding="utf-8")
 
 
 def test_a_preflight_is_shown_for_its_config_only(runs: RunStore) -> None:

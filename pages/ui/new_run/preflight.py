@@ -118,7 +118,7 @@ def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: f
         "Time per step": f"{1000 * step:.0f} ms" if step < 1 else formatting.duration(step),
     }
     display.labeled_values(values, min_width=130)
-    age = formatting.duration(time.time() - (preflight_folder(config) / background_task.RESULT).stat().st_mtime)
+    age = formatting.duration(time.time() - (preflight_folder(config) / background_task.RESULT_FILE).stat().st_mtime)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"{time_sentence(result)} Measured {age} ago on {result.device} in {result.precision}.")
         _restart_button("Run again", config)
