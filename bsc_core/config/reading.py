@@ -15,6 +15,7 @@ from bsc_core.config.section import Section, both_set, log_deprecations, note_de
 from bsc_core.errors import ConfigError, FileFormatError, PathError
 
 HUB = "hf://"
+MAX_VALUE = 10_000  # characters; the time and memory for a key of many parts grow with the square of its length
 """Prefix of a dataset on the Hugging Face hub instead of a path."""
 NONE_IS_A_VALUE = ("normalization", "activation")
 """Keys with the value `none`; for other keys `--set key=none` unsets the key."""
@@ -151,7 +152,9 @@ def put(values: dict[str, Any], key: str, value: Any, source: str) -> None:
 
 
 def parse_value(text: str) -> Any:
-    """Return a value in TOML syntax; a bare word is a string."""
+    """Return a value in TOML syntax; a bare word is a string, as is a text of several lines or a very long one."""
+    if len(text) > MAX_VALUE or "\n" in text:
+        return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):  # not TOML, an integer with thousands of digits, or nested too deeply

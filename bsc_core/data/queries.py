@@ -9,11 +9,14 @@ from bsc_core.data.io.validation import RowChecks, no_valid_row
 from bsc_core.data.read_report import Rejection
 from bsc_core.data.schema.columns import guess_query_columns
 from bsc_core.errors import InputError
+from bsc_core.paths import check_path
 
 MAX_QUERIES = 2000
 """Maximum number of queries in one search."""
 MAX_CHARACTERS = 200_000
 """Maximum number of characters of all queries of one search."""
+MAX_TEXT_BYTES = 2_000_000
+"""Maximum size of a text file with queries and their relevant documents."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,8 @@ def read_queries(path: Path | str) -> QuerySet:
         InputError: There are more than MAX_QUERIES queries, or they have more than MAX_CHARACTERS characters.
     """
     if Path(path).suffix.lower() == ".txt":
+        if (size := check_path(path).stat().st_size) > MAX_TEXT_BYTES:
+            raise InputError(f"{path}: the file has {size:,} bytes, and a search reads up to {MAX_TEXT_BYTES:,}")
         return parse_queries(read_text(path), source=str(path))
     table = read_table(path)
     query, document = guess_query_columns(table.names)
@@ -57,7 +62,12 @@ def read_queries(path: Path | str) -> QuerySet:
 
 
 def parse_queries(text: str, *, source: str = "pasted lines") -> QuerySet:
-    """Parse one query per line, optionally with a tab and its relevant document; blank lines are skipped."""
+    """Parse one query per line, optionally with a tab and its relevant document; blank lines are skipped.
+
+    Raises:
+        DataError: There is no line with text.
+        InputError: There are more than MAX_QUERIES queries, or they have more than MAX_CHARACTERS characters.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     pairs = [(query, gold) for query, _, gold in (line.partition("\t") for line in lines)]
     empty = tuple(

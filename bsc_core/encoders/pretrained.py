@@ -1,6 +1,6 @@
 """Model folders of sentence-transformers: download, check, load and save, with the model card.
 
-A hub id is downloaded to a folder first, so one check covers all encoders (`folder_check`): weights are safetensors,
+A hub id is downloaded to a folder first, so one check covers all encoders (`checks.folder`): weights are safetensors,
 modules come from the library, and no code from a model's folder is run.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bsc_core.data.io.hub_repository import open_repository
-from bsc_core.encoders.folder_check import ADAPTER, check_folder, transformers_of
+from bsc_core.encoders.checks.folder import ADAPTER, check_folder, transformers_of
 from bsc_core.errors import ConfigError, InputError, ModelError
 from bsc_core.files import atomic_folder
 

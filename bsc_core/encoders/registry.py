@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bsc_core.config import EncoderConfig
 from bsc_core.encoders.bundled import bundled_folder, unnormalized_folder
-from bsc_core.encoders.folder_check import check_folder
+from bsc_core.encoders.checks.folder import check_folder
 from bsc_core.encoders.pretrained import fetch, load_folder
 from bsc_core.encoders.static import static_folder
 from bsc_core.errors import ConfigError, ModelError

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bsc_core.data.dataset import TextTable
+from bsc_core.errors import ModelError
 from bsc_core.types import Indices
 
 if TYPE_CHECKING:
@@ -143,7 +144,12 @@ def tokenize(
     longest = CHARACTERS_PER_TOKEN * max_seq_length
     cut = ((prompt + text)[:longest] for prompt, text in zip(prompt_of, texts, strict=True))
     for block in _blocks(cut):
-        pieces.extend(tokenize_block(model.tokenizer, block, max_seq_length))
+        try:
+            pieces.extend(tokenize_block(model.tokenizer, block, max_seq_length))
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":  # of Rust, such as a regular expression that takes too long
+                raise
+            raise ModelError(f"the tokenizer of this encoder fails ({error}); choose another model") from None
     offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
     np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
     tokens = np.fromiter((token for piece in pieces for token in piece), dtype=np.int32, count=int(offsets[-1]))

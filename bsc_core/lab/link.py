@@ -129,7 +129,7 @@ def _number(name: str, low: float, high: float) -> Any:
 def _texts(text: str) -> dict[str, Any]:
     try:
         rows = tuple((str(query), str(document), float(label)) for query, document, label in json.loads(text))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise ConfigError("texts in the link are not rows of a query, a document and a label; correct them") from None
     invalid = next((label for _, _, label in rows if not 0 <= label <= 1), None)
     if invalid is not None:

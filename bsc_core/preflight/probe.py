@@ -170,9 +170,8 @@ def run_warnings(
         for report in data.splits.reports
         if len(report.rejected) > REJECTED_SHARE * report.rows_read
     ]
-    active = [run.id for run in store.list() if run.status().state in ("running", "stopping")]
-    if active:
-        sentences.append(f"Run {active[0]} was running at the same time, so this run alone is faster than estimated.")
+    if any(run.status().state in ("running", "stopping") for run in store.list()):
+        sentences.append("Another run was running at the same time, so this run alone is faster than estimated.")
     batching = BatchingConfig(**config.batching.model_dump(exclude_defaults=True))  # no notes on defaults
     return sentences + [f"{note[0].upper()}{note[1:]}." for note in plan_warnings(batching, data.train)]
 

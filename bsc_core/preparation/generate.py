@@ -31,7 +31,7 @@ Facts = list[dict[str, float | str]]
 
 SMALL_CLASS = 256  # sentences up to which the neighbors in other classes come from one search among all sentences
 BLOCK = 4_000_000  # neighbors in memory at a time
-MAX_NEIGHBORS = 200_000_000  # of all sentences together
+MAX_NEIGHBORS = 50_000_000  # of all sentences together; each needs about 100 bytes
 FIXES = {
     "hardest": ", or lower data.negatives.margin",
     "window": ", or widen the limits: absolute_margin, relative_margin, min_score, max_score, range_min, range_max",

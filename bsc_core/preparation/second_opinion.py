@@ -12,7 +12,7 @@ import numpy as np
 from bsc_core.config import NegativesConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import embed, encoder_folder
-from bsc_core.encoders.folder_check import has_architecture
+from bsc_core.encoders.checks.folder import has_architecture
 from bsc_core.encoders.pretrained import load_cross_encoder
 from bsc_core.neighbors import unit_rows
 from bsc_core.types import Ids, Progress, Vectors

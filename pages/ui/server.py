@@ -42,9 +42,11 @@ from streamlit.auth_util import (
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.starlette import App
 from streamlit.web.server.server_util import get_cookie_secret
+from streamlit.web.server.starlette import starlette_server
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
+from bsc_core.data.io.limits import MAX_DATA_MB
 from bsc_core.errors import BscError
 from bsc_core.runs import RunStore
 from bsc_core.users import (
@@ -569,8 +571,10 @@ def main() -> int:
             return 2
         options |= {"server.address": arguments.host}
         os.environ[SHARED] = str(root)
+        os.environ.setdefault(MAX_DATA_MB, "1000")
         if arguments.host not in LOCAL_HOSTS:
             sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
+    starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts
     with suppress(KeyboardInterrupt):  # Ctrl-C
         make_app(arguments.host, root).run(config=options)
     return 0

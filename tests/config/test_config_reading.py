@@ -18,6 +18,7 @@ from bsc_core.config import (
     to_toml,
     validation_message,
 )
+from bsc_core.config.reading import parse_value
 from bsc_core.errors import ConfigError
 
 PARTS = [{"weight": 0.25, "loss": {"name": "supcon", "max_negatives": 3}}, {"weight": 2.0, "loss": {"name": "mse"}}]
@@ -158,3 +159,9 @@ def test_data_paths_are_relative_to_the_config_file_and_hub_ids_are_not_changed(
     assert data.dev == str(tmp_path / "dev.csv")
     assert data.mix == (str(tmp_path / "more.csv"), "hf://owner/other")
     assert data.false_negatives == str(tmp_path / "marks.tsv")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", ["1\n" + "a." * 200_000 + "a=1", "{" + "a." * 200_000 + "a=1}", "1\nother = 2"])
+def test_a_value_of_several_lines_or_a_very_long_one_is_text(text):
+    assert parse_value(text) == text

@@ -162,3 +162,9 @@ def test_twenty_rejections_are_stored_and_all_are_counted(tmp_path):
     assert (chunks.rows_read, chunks.rows_rejected) == (31, 30)
     with pytest.raises(DataError, match="none of its rows can be used"):
         list(ChunkedPairs(written(tmp_path, ".csv", [["q", "", "1", "1"]] * 3)))
+
+
+def test_nested_json_values_are_not_kept():
+    rows = ['{"query": [[], {}], "document": {"a": [1]}, "label": 1}', '{"query": "a"}']
+    values = [value for _, value in tables._json_rows(rows, "pairs.jsonl", set())]
+    assert values == [{"query": (), "document": (), "label": 1}, {"query": "a"}]

@@ -33,6 +33,14 @@ def test_the_sample_inference_file_is_read_without_a_mapping() -> None:
     assert len(np.unique(dataset.query_group)) == 80
 
 
+def test_a_class_number_of_thousands_of_digits_is_rejected(tmp_path: Path) -> None:
+    rows = [nli(0), nli("9" * 5_000, 1), nli(1, 2)]
+    columns = {"query": "premise", "document": "hypothesis", "class_label": "label"}
+    dataset = read_pairs(write(tmp_path / "nli.jsonl", rows), columns)
+    assert dataset.classes.tolist() == [0, 1]
+    assert [row.reason for row in dataset.report.rejected] == [f"the class '{'9' * 40}' is not a whole number"]
+
+
 def test_rows_without_a_class_are_rejected(tmp_path: Path) -> None:
     rows = [nli("entailment"), nli("-", 1), nli("Neutral", 2), nli("", 3), nli("-1", 4), nli("CONTRADICTION", 5)]
     dataset = read_pairs(write(tmp_path / "nli.jsonl", rows))

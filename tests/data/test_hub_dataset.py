@@ -224,6 +224,16 @@ def test_a_card_names_files_of_its_repository_only(hub, files):
         "configs: [1, {config_name: }, {config_name: [x]}]",
         "configs: &a [*a]",
         "dataset_info: {features: [1, {dtype: 3}, {dtype: {class_label: 1}}]}",
+        "a: &a [x]\nb: &b [*a, *a]\ndataset_info: {features: [{name: l, dtype: {class_label: {names: *b}}}]}",
+        "a: &a {x: 1}\nb: &b [{<<: *a}, {<<: *a}]\nconfigs: *b",
+        "p: &p ["
+        + "a.tsv, " * 9000
+        + "]\nconfigs: [{config_name: default, data_files: ["
+        + "{path: *p}, " * 9000
+        + "]}]",
+        "dataset_info: {features: [{name: l, dtype: {class_label: {names: [" + "0xfff" * 2000 + "]}}}]}",
+        "configs: [{config_name: default, data_files: [" + "{split: s, path: ['*a', '**/b']}, " * 2000 + "]}]",
+        "x: " + "y" * 300_000,
         "[",
         "text",
     ],

@@ -76,3 +76,11 @@ def test_queries_of_too_many_characters_are_refused():
     assert len(parse_queries(lines[:190_000])) > 800
     with pytest.raises(InputError, match="characters, and a search reads up to 200,000; give fewer or shorter ones"):
         parse_queries(lines)
+
+
+def test_a_large_text_file_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "queries.txt"
+    path.write_text("a query\n" * 300_000, encoding="utf-8")
+    monkeypatch.setattr("bsc_core.data.queries.read_text", lambda path: pytest.fail("was read"))
+    with pytest.raises(InputError, match="2,400,000 bytes, and a search reads up to 2,000,000"):
+        read_queries(path)

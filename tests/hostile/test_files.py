@@ -34,6 +34,9 @@ MIB = 1 << 20
 Make = Callable[[Path], object]
 
 
+NESTED = b"".join(random.Random(0).choices([b"[],", b"{},", b"[0],", b"[[]],"], k=100_000))
+
+
 def content(data: bytes) -> Make:
     return lambda path: path.write_bytes(data)
 
@@ -194,7 +197,12 @@ CASES: dict[str, tuple[Make, str]] = {
     ),
     "long_number.jsonl": (content(b'{"query": ' + b"9" * 5_000 + b"}\n"), "no line is a JSON object"),
     "not_finite.jsonl": (content(b'{"query": NaN, "document": -Infinity}\n'), "1 rows, 0 rejected"),
-    "surrogate.jsonl": (content(b'{"query": "\\ud800", "document": "b"}\n'), "1 rows, 0 rejected"),
+    "surrogate.jsonl": (content(b'{"query": "\\ud800", "document": "b"}\n'), "no line is a JSON object"),
+    "surrogate_name.jsonl": (content(b'{"a": "b", "\\uD800": 1}\n{"a": "b"}\n'), "1 rows, 1 rejected"),
+    "surrogate_pair.jsonl": (content(b'{"query": "\\ud83d\\ude00"}\n'), "1 rows, 0 rejected"),
+    "nested_bomb.jsonl.gz": (gzipped(b'{"query": [' + NESTED + b"[]]}\n", 10), "10 rows, 0 rejected"),
+    "rejected_lines.jsonl.gz": (gzipped(b'{"a": 1}\n' + b"1\n" * 300_000), "more than 100,000 rows cannot be used"),
+    "rejected_rows.csv.gz": (gzipped(b"a,b\n1,2\n" + b"1\n" * 300_000), "more than 100,000 rows cannot be used"),
     "repeated_key.jsonl": (content(b'{"query": "a", "query": "b", "document": "c"}\n'), "1 rows, 0 rejected"),
     "array.jsonl": (content(b'[{"query": "a"}]\n'), "one JSON array"),
     "scalars.jsonl": (content(b'1\n"a"\nnull\ntrue\n'), "no line is a JSON object"),

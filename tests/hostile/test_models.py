@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
 import shutil
@@ -16,8 +17,8 @@ from safetensors.numpy import load_file, save_file
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data.dataset import TextTable
-from bsc_core.encoders import load_encoder, pretrained
-from bsc_core.encoders.folder_check import MODEL_TYPES, check_folder
+from bsc_core.encoders import load_encoder, pretrained, tokenize
+from bsc_core.encoders.checks.folder import MODEL_TYPES, check_folder
 from bsc_core.errors import ModelError
 from bsc_core.preparation.second_opinion import second_scorer
 
@@ -454,6 +455,66 @@ def test_the_usual_settings_of_known_models_are_accepted(tmp_path: Path, name: s
     (tmp_path / "added_tokens.json").write_text('{"<mask>": 8}', encoding="utf-8")
     save_file({"embeddings.weight": np.ones((9, 4), np.float32)}, tmp_path / "model.safetensors")
     check_folder(tmp_path)
+
+
+REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+ZERO_WIDTH = {"type": "Replace", "pattern": {"Regex": "(?=.)"}, "content": "b"}
+CHARACTER_MAP = base64.b64encode(b"\4\0\0\0" + bytes(4) + b"b" * 1000 + b"\0").decode()
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "words"),
+    [
+        ("normalizer", {"type": "Sequence", "normalizers": [REPLACE] * 40}, "make texts much longer"),
+        ("normalizer", {"type": "Sequence", "normalizers": [ZERO_WIDTH] * 4}, "make texts much longer"),
+        ("normalizer", {**REPLACE, "content": "a" * 1000}, "make texts much longer"),
+        ("normalizer", {"type": "Prepend", "prepend": "a" * 1000}, "a long prefix"),
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": CHARACTER_MAP}, "replaced by long texts"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "NFKD"}] * 60}, "has 6[01] steps, more than 50"),
+        ("normalizer", {"type": "Sequence", "normalizers": 3}, "steps of an unknown form"),
+        ("pre_tokenizer", {"type": "Metaspace", "replacement": "a" * 1000}, "a long prefix"),
+        ("post_processor", {"type": "TemplateProcessing", "special_tokens": {"[CLS]": {"ids": [1] * 9}}}, "many ids"),
+        ("model", {"type": "Unigram", "vocab": [["a" * 65, 0.0]]}, "pieces of more than 64 characters"),
+        ("model", {"max_input_chars_per_word": 10**9}, "words of more than 1000 characters"),
+    ],
+)
+def test_a_tokenizer_that_needs_much_memory_is_refused(
+    tiny_encoder: Path, tmp_path: Path, part: str, values: dict[str, Any], words: str
+) -> None:
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(tokenizer | {part: (tokenizer[part] or {}) | values}), encoding="utf-8")
+    with pytest.raises(ModelError, match=words):
+        check_folder(tmp_path / "model")
+
+
+def test_the_steps_of_usual_tokenizers_are_allowed(tiny_encoder: Path, tmp_path: Path) -> None:
+    usual = [
+        {"type": "Replace", "pattern": {"String": "``"}, "content": '"'},
+        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"},
+        {"type": "Prepend", "prepend": "\u2581"},
+        {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(b"\4\0\0\0" + bytes(4) + b"fi\0").decode()},
+    ]
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    tokenizer["normalizer"] = {"type": "Sequence", "normalizers": usual}
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
+    check_folder(tmp_path / "model")
+
+
+def test_an_error_of_the_tokenizer_library_is_reported(tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        """As `tokenizers` raises, which is written in Rust."""
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise PanicException("retry-limit-in-match over")
+
+    model = load_encoder(EncoderConfig(name=str(tiny_encoder), max_seq_length=16))
+    monkeypatch.setattr(type(model.tokenizer), "__call__", fail)
+    with pytest.raises(ModelError, match=r"fails \(retry-limit-in-match over"):
+        tokenize(model, ["a text"], 16)
 
 
 @pytest.mark.parametrize("name", sorted(MODEL_TYPES))

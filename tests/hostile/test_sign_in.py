@@ -8,12 +8,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, add_user, remove_user
 from pages.ui import server as server_module
@@ -250,6 +253,17 @@ def test_the_names_of_this_machine_are_allowed_when_it_listens_on_all_addresses(
     assert "127.0.0.1" in allowed_hosts("0.0.0.0")
     assert allowed_hosts("lab.example") == allowed_hosts() | {"lab.example"}
     assert "evil.example" not in allowed_hosts("0.0.0.0")
+
+
+def test_clients_cannot_send_large_messages_to_a_shared_app(server: AppServer, keys: dict[str, str]) -> None:
+    headers = {**cookie(keys["class"]), "Origin": f"http://localhost:{server.port}"}
+    url = f"ws://localhost:{server.port}/_stcore/stream"
+    with connect(url, additional_headers=headers, max_size=None, subprotocols=["streamlit"]) as websocket:  # type: ignore[list-item]
+        with suppress(ConnectionClosed):
+            websocket.send(b"\0" * (MAX_MESSAGE_BYTES + 1))
+            for _ in range(100):
+                websocket.recv(PATIENCE_SECONDS)
+        assert websocket.close_code == 1009
 
 
 def test_a_large_message_of_a_user_ends_the_connection_before_it_is_parsed(

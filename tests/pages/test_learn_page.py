@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core.errors import InputError
 from bsc_core.runs import RunStore
+from pages.ui.loss_lab import view
 from tests.helpers.pages import click, open_page, open_page_in_app, page_text
 
 
@@ -28,6 +30,18 @@ def test_the_lab_opens_on_an_example_batch(lab: Callable[..., AppTest]) -> None:
 def test_every_source_gives_a_batch(lab: Callable[..., AppTest], source: str, tiny_encoder: Path) -> None:
     app = lab(source=source, encoder=str(tiny_encoder))
     assert "rank a positive first" in page_text(app)
+
+
+def test_many_rows_added_by_a_client_are_dropped_before_the_table_adds_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = view._key("typed")
+    state = {key: {"added_rows": [{"query": "a"}] * (view.MAX_ADDED_ROWS + 1)}}
+    monkeypatch.setattr(view.st, "session_state", state)
+    with pytest.raises(InputError, match="101 rows were added to the table"):
+        view._check_added_rows()
+    assert state == {}
+    state[key] = {"added_rows": [{"query": "a"}]}
+    view._check_added_rows()
+    assert key in state
 
 
 def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:
@@ -51,6 +65,7 @@ def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:
         ({"source": "circle", "angles": "0,90,180"}, "angles in the link are 3 numbers"),
         ({"source": "circle", "angles": "0,90,180,270,0,90,180,400"}, "whole numbers from 0 to 359"),
         ({"compare": "1", "b_temperature": "nan"}, "b_temperature"),
+        ({"source": "typed", "texts": "[" * 50_000}, "texts in the link are not rows"),
     ],
 )
 def test_invalid_parts_of_a_link_are_errors_and_the_lab_opens(lab, query: dict[str, str], words: str) -> None:

@@ -523,7 +523,7 @@ def test_a_removed_user_saves_no_decisions_in_an_open_page(
 def test_a_file_of_decisions_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) -> None:
     sign_in(BEN.model_copy(update={"quota": Quota(upload_mb=1)}))
     with pytest.raises(InputError, match="you may upload 1 MB"):
-        triage._uploaded(SimpleNamespace(name="decisions.tsv", size=2_000_000))
+        triage._uploaded(SimpleNamespace(name="decisions.tsv", getvalue=lambda: bytes(2_000_000)))
 
 
 def test_only_the_owner_controls_the_queue(sign_in: SignIn, runs: RunStore, trained: Run) -> None:

@@ -35,8 +35,16 @@ SPLIT_WORDS = {  # words in the path of a file of a split, as in `datasets`
     "train": ("train", "training"),
 }
 NO_DATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+METADATA = re.compile(r"\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 MAX_CARD_BYTES = 1 << 20
-MAX_PATTERNS = 1_000
+MAX_METADATA = 200_000  # characters
+GLOB = re.compile(r"[*?\[]")
+MAX_GLOBS = 20  # of a split
+MAX_FILES = 10_000
+MAX_ENTRIES = 1_000  # of a list of a card
+MAX_TEXT = 1_000  # characters of a text of a card
+MAX_CLASSES = 10_000  # of a column
+MAX_LABELS = 100  # columns of a card or file
 MAX_PATTERN_PARTS = 20
 
 
@@ -76,6 +84,7 @@ def open_hub_dataset(path: str) -> list[HubSplit]:
     try:
         repository = open_repository(name, "dataset")
         card = _read_card(repository)
+        card_classes = _card_classes(card, config)
         files = _files_by_split(path, repository, card, config)
         names = list(files) if chosen["split"] == "*" else [chosen["split"]]
         if unknown := [one for one in names if one not in files]:
@@ -98,7 +107,7 @@ def open_hub_dataset(path: str) -> list[HubSplit]:
         HubSplit(
             one,
             tuple(_source(path, folder, file) for file in files[one]),
-            _card_classes(card, config) | _file_classes(folder / files[one][0]),
+            card_classes | _file_classes(folder / files[one][0]),
             start,
             stop,
         )
@@ -120,23 +129,27 @@ def _parse_hub_id(path: str) -> tuple[str, str | None, dict[str, str]]:
 
 def _read_card(repository: Repository) -> dict[str, Any]:
     """Return the metadata of the card of a dataset; empty if it has none."""
-    from huggingface_hub import metadata_load
+    import yaml  # type: ignore[import-untyped]  # installed with huggingface_hub
 
     if not 0 <= repository.sizes.get(CARD, -1) <= MAX_CARD_BYTES:
         return {}
-    folder = repository.download([CARD])
+    found = METADATA.match((repository.download([CARD]) / CARD).read_text(encoding="utf-8-sig", errors="replace"))
+    metadata = found[1] if found else ""
     try:
-        return metadata_load(folder / CARD) or {}
-    except Exception:  # whatever the reader of YAML raises
+        if len(metadata) > MAX_METADATA or any(isinstance(one, yaml.AliasToken) for one in yaml.scan(metadata)):
+            return {}  # aliases can repeat a part any number of times
+        values = yaml.safe_load(metadata)
+    except (yaml.YAMLError, ValueError, RecursionError):
         return {}
+    return values if isinstance(values, dict) else {}
 
 
 def _files_by_split(
     path: str, repository: Repository, card: Mapping[str, Any], config: str | None
 ) -> dict[str, list[str]]:
     """Return the readable files of a config by split: those of the card, else all of the most common format."""
-    readable = sorted(file for file in repository.sizes if _format(file) is not None)
-    configs = {str(one["config_name"]): one for one in _objects(card.get("configs")) if one.get("config_name")}
+    readable = sorted(file for file in repository.sizes if _format(file) is not None)[:MAX_FILES]
+    configs = {name: one for one in _objects(card.get("configs")) if (name := _text(one.get("config_name")))}
     if config is None and len(configs) > 1:
         config = next((name for name, one in configs.items() if name == "default" or one.get("default") is True), None)
         if config is None:
@@ -146,11 +159,11 @@ def _files_by_split(
     if config is not None and configs and config not in configs:
         raise DataError(f"{path}: has no config {config}; its configs are {', '.join(configs)}")
     settings = configs.get(config, {}) if config is not None else next(iter(configs.values()), {})
-    folder = str(settings.get("data_dir") or (config if config is not None and not configs else "")).strip("/")
+    folder = (_text(settings.get("data_dir")) or (config if config is not None and not configs else "")).strip("/")
     if settings.get("data_files"):
         patterns = _patterns(settings["data_files"])
         files = {
-            split: [file for file in readable if any(_matches(f"{folder}/{one}".strip("/"), file) for one in wanted)]
+            split: _selected([f"{folder}/{pattern}".strip("/") for pattern in wanted], readable)
             for split, wanted in patterns.items()
         }
     else:
@@ -168,20 +181,48 @@ def _files_by_split(
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    """Return the first objects of a list of a card."""
+    return [one for one in value[:MAX_ENTRIES] if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    """Return a text or number of a card as text; "" for anything else, which can be of any size as text."""
+    return str(value)[:MAX_TEXT].strip() if isinstance(value, str | bool | float) or _is_small(value) else ""
+
+
+def _is_small(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) < 1 << 64
+
+
+def _class_names(names: Any) -> list[str] | None:
+    """Return the names of classes in a list or an object by number; None if there are none."""
+    values = list(names.values()) if isinstance(names, dict) else names
+    return [_text(name) for name in values[:MAX_CLASSES]] if isinstance(values, list) else None
 
 
 def _patterns(value: Any) -> dict[str, list[str]]:
     """Return the patterns of files by split: text, a list of texts, or a list of objects with split and path."""
-    entries = value if isinstance(value, list) else [value]
+    entries = value[:MAX_ENTRIES] if isinstance(value, list) else [value]
     texts = [one for one in entries if isinstance(one, str)]
     patterns = {"train": texts} if texts else {}
     for one in _objects(entries):
         paths = one.get("path")
-        patterns.setdefault(str(one.get("split", "train")), []).extend(
-            [paths] if isinstance(paths, str) else [path for path in paths or () if isinstance(path, str)]
-        )
-    return {split: found[:MAX_PATTERNS] for split, found in patterns.items()}
+        found = [paths] if isinstance(paths, str) else paths[:MAX_ENTRIES] if isinstance(paths, list) else []
+        left = MAX_ENTRIES - sum(map(len, patterns.values()))  # of all splits together
+        patterns.setdefault(_text(one.get("split")) or "train", []).extend([_text(path) for path in found[:left]])
+    return {split: [one for one in found if one] for split, found in patterns.items()}
+
+
+def _selected(patterns: Sequence[str], files: Sequence[str]) -> list[str]:
+    """Return the files that are named, in a named folder, or match one of the first patterns with `*`."""
+    plain = [pattern.removeprefix("./").rstrip("/") for pattern in patterns if not GLOB.search(pattern)]
+    globs = [pattern for pattern in patterns if GLOB.search(pattern)][:MAX_GLOBS]
+    named, folders = set(plain), tuple(f"{name}/" for name in plain)
+    return [
+        file
+        for file in files
+        if file in named or file.startswith(folders) or any(_matches(pattern, file) for pattern in globs)
+    ]
 
 
 def _matches(pattern: str, file: str) -> bool:
@@ -226,15 +267,13 @@ def _card_classes(card: Mapping[str, Any], config: str | None) -> dict[str, list
     infos = card.get("dataset_info")
     infos = [infos] if isinstance(infos, dict) else _objects(infos)
     info = next((one for one in infos if one.get("config_name", "default") == (config or "default")), {})
-    found = {}
-    for feature in _objects(info.get("features")):
+    found: dict[str, list[str]] = {}
+    for feature in _objects(info.get("features"))[:MAX_LABELS]:
         kind = feature.get("dtype")
         label = kind.get("class_label") if isinstance(kind, dict) else None
-        names = label.get("names") if isinstance(label, dict) else None
-        if isinstance(names, dict):  # by number
-            names = list(names.values())
-        if isinstance(names, list):
-            found[str(feature.get("name"))] = [str(name) for name in names]
+        names = _class_names(label.get("names")) if isinstance(label, dict) else None
+        if names is not None:
+            found[_text(feature.get("name"))] = names
     return found
 
 
@@ -245,13 +284,14 @@ def _file_classes(file: Path) -> dict[str, list[str]]:
     try:
         stored = (pyarrow.parquet.read_schema(file).metadata or {}).get(b"huggingface", b"{}")
         features = json.loads(stored)["info"]["features"]
-        return {
-            str(name): [str(one) for one in feature["names"]]
-            for name, feature in features.items()
-            if isinstance(feature, dict) and isinstance(feature.get("names"), list)
+        classes = {
+            _text(name): _class_names(feature.get("names"))
+            for name, feature in list(features.items())[:MAX_LABELS]
+            if isinstance(feature, dict)
         }
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no such file, or no such metadata
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no such file or metadata
         return {}
+    return {name: names for name, names in classes.items() if names is not None}
 
 
 def class_name(cell: str, names: Sequence[str]) -> str:

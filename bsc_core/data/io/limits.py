@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from bsc_core.files import error_reason
 if TYPE_CHECKING:
     import pyarrow
 
+MAX_DATA_MB = "BSC_MAX_DATA_MB"
+"""Environment variable: maximum size of the data of a file in megabytes, decompressed; by default unlimited."""
 MAX_COLUMNS = 1_000
 MAX_EXPANSION = 200
 """Maximum ratio of the data to the compressed file; text reaches 20, and repeated rows 100."""
@@ -25,6 +28,11 @@ UNCHECKED_CELLS = 10_000_000
 
 def check_expansion(size: int, stored: int, source: str) -> None:
     """Raise FileFormatError if `stored` bytes of a file expand to far more bytes (`size`): a decompression bomb."""
+    megabytes = float(os.environ.get(MAX_DATA_MB) or "inf")
+    if size > 1e6 * megabytes:
+        raise FileFormatError(
+            f"{source}: it has more than {megabytes:,g} MB of data; divide the file, or set {MAX_DATA_MB} (megabytes)"
+        )
     if size > max(UNCHECKED_BYTES, MAX_EXPANSION * stored):
         raise FileFormatError(
             f"{source}: {stored:,} bytes of the file expand to at least {size:,} bytes; the limit is {MAX_EXPANSION} "

@@ -47,6 +47,8 @@ DEFAULT_LINE_MB = 10
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_BYTES = 4096
+MAX_REJECTED = 100_000  # rows of a file, if they are most of its rows
+SURROGATE = "\\ud"  # start of the escape sequence of a surrogate
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 BUFFER_BYTES = 1 << 20
 
@@ -274,11 +276,31 @@ def _json_chunks(lines: Iterable[str], source: Source, columns: Sequence[str] | 
 
 
 def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source) -> Iterator[Any]:
-    """Yield the rows of a file, valid or not, while their cells, at least `width` in each, are not too many."""
-    stored = source.path.stat().st_size
+    """Yield the rows of a file, valid or not, while their cells, at least `width` in each, are not too many.
+
+    Raises:
+        FileFormatError: There are too many cells, or most rows are rejected and these are many.
+    """
+    stored, rejected = source.path.stat().st_size, 0
     for count, row in enumerate(rows, 1):
         check_cells(count * max(1, width()), stored, source.name)
+        if isinstance(row, Rejection):
+            rejected += 1
+            if rejected > MAX_REJECTED and 2 * rejected > count:
+                raise FileFormatError(
+                    f"{source.name}: more than {MAX_REJECTED:,} rows cannot be used, most of the file; the last one is "
+                    f"{row.sentence()}"
+                )
         yield row
+
+
+def _is_unicode(value: dict[str, Any]) -> bool:
+    """Return whether no text of a JSON object has half of a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _chunks(rows: Iterator[Any], size: int) -> Iterator[tuple[list[int], list[Any], tuple[Rejection, ...]]]:
@@ -437,6 +459,11 @@ def _json_rows(lines: Iterable[str], source: str, names: set[str]) -> Iterator[A
         if not isinstance(value, dict):
             yield Rejection(number, "", "is not a JSON object")
             continue
+        if SURROGATE in line.lower() and not _is_unicode(value):
+            yield Rejection(number, "", "the text contains an unpaired surrogate, which is not Unicode")
+            continue
+        if any(isinstance(cell, list | dict) for cell in value.values()):  # their parts would need much memory
+            value = {name: () if isinstance(cell, list | dict) else cell for name, cell in value.items()}
         if not value.keys() <= names:
             names.update(value)
             check_column_count(len(names), source)

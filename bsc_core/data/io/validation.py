@@ -88,8 +88,6 @@ class RowChecks:
         for row, text in enumerate(texts):
             if not text.strip():
                 self._reject(row, " + ".join(names), "the text is empty")
-            elif not text.isascii() and not _is_unicode(text):
-                self._reject(row, " + ".join(names), "the text contains an unpaired surrogate, which is not Unicode")
         return texts
 
     def labels(self, column: str, limits: Limits) -> npt.NDArray[np.float32]:
@@ -203,14 +201,6 @@ def _explain(error: ValidationError, model: type[Columns] | type[CorpusColumns] 
     if fault["type"] == "missing":
         return f"columns: {role} is missing; name its column"
     return f"columns: {role} is {fault['input']!r}; give the name of a column"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _parse_number(cell: str) -> tuple[float, str]:

@@ -14,6 +14,7 @@ NLI = ("entailment", "neutral", "contradiction")
 UNLABELED = ("", "-", "-1")
 """Cells of SNLI and MNLI rows without a majority label; such rows are rejected."""
 LARGEST = 9_999
+MAX_DIGITS = 100  # of a class number, including zeros in front
 NO_CLASS = "the row has no class"
 
 
@@ -65,4 +66,4 @@ def entailment_labels(classes: Ids) -> npt.NDArray[np.float32]:
 
 
 def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit()
+    return word.isascii() and word.isdigit() and len(word) <= MAX_DIGITS

@@ -32,6 +32,7 @@ from pages.ui.batches.batch_view import BatchView
 from pages.ui.batches.source import REVISION, BatchSource, revise
 from pages.ui.components import data_cache, display, url, users
 from pages.ui.components.browser.mount import mount
+from pages.ui.data import uploads
 
 ALL, MINED, BATCH = "All training pairs", "Mined negatives", "This batch"
 MAX_QUEUE = 100
@@ -195,7 +196,7 @@ def _uploaded(file: Any) -> list[Decision]:
     """Read the uploaded decisions; an error names the file as the user knows it."""
     import tempfile
 
-    users.check_upload(file.size)
+    uploads.check_content(file.name, file.getvalue())
     with tempfile.TemporaryDirectory(dir=data_cache.run_store().root) as folder:
         copy = Path(folder) / f"decisions{Path(file.name).suffix.lower()}"
         copy.write_bytes(file.getvalue())

@@ -10,12 +10,13 @@ from bsc_core.config import DataConfig, ExamplesConfig, SentenceColumns
 from bsc_core.data import DatasetSplits
 from bsc_core.data.schema.classes import NLI
 from bsc_core.data.schema.columns import guess_sentence_columns
-from bsc_core.errors import ColumnError
+from bsc_core.errors import ColumnError, InputError
 from bsc_core.paths import sample_data_folder
 from pages.ui.components import config_form, data_cache, display, page_layout
 from pages.ui.components.glossary import help_text
 from pages.ui.data import column_mapping, funnel, mining, uploads
 
+MAX_NEIGHBORS_INLINE = 3_000_000
 DEFAULTS = {
     "examples": {"min_percentile": 25.0, "cap": 8},  # the 25th percentile leaves positives and negatives in any data
     "nli": {"augment": True},
@@ -150,6 +151,7 @@ def _result(kind: str, config: DataConfig, label: str, *, key: str) -> None:
     if generated != config:
         st.caption("The settings have changed; generate the rows again.")
         return
+    _check_neighbors(config)
     data = data_cache.load_splits(config)
     funnel.draw(data, name=key)
     parts = ", ".join(f"{formatting.count(len(part))} {name}" for name, part in data.splits.items())
@@ -158,6 +160,22 @@ def _result(kind: str, config: DataConfig, label: str, *, key: str) -> None:
     if st.button("Use this dataset", key=f"{key}.use", type="primary", icon=":material/check:"):
         folder = uploads.folder_for(config.train, config.model_dump_json())
         column_mapping.open_dataset(folder, name or label, config)
+
+
+def _check_neighbors(config: DataConfig) -> None:
+    """Raise InputError if examples would be generated from more neighbors than a page computes."""
+    examples = config.examples
+    if examples is None:
+        return
+    table = data_cache.table(config.train)
+    classes = table.columns.get(guess_sentence_columns(table.names, examples).class_label, ())
+    sides = {"all": 1, "own_and_others": 2}.get(examples.neighbors_of, len(set(classes)))
+    number = min(examples.neighbors, len(table)) * len(table) * sides
+    if number > MAX_NEIGHBORS_INLINE:
+        raise InputError(
+            f"{number:,} neighbors of {len(table):,} sentences are more than the {MAX_NEIGHBORS_INLINE:,} that a page "
+            "computes; lower the number of neighbors, or train with `bsc train` from a config file"
+        )
 
 
 def _suffix(kind: str, config: DataConfig) -> str:

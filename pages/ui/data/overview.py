@@ -20,6 +20,7 @@ from pages.ui.data import funnel
 
 ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
 SEVERITIES = {"error": "error", "warning": "warning", "info": "note"}
+REJECTED_SHOWN = 200
 ROWS_SHOWN = 200
 FORMATS = {
     "TSV": ("tsv", "text/tab-separated-values", as_tsv),
@@ -91,8 +92,15 @@ def source(data: DatasetSplits) -> None:
         for row in report.rejected
     ]
     if rejected:
-        st.markdown(f"**{formatting.plural(len(rejected), 'row')} could not be used**; all other rows are used.")
-        st.dataframe(rejected, hide_index=True, key="data.rejected", alt="Rejected rows with line, field and reason")
+        shown = f" The first {REJECTED_SHOWN} are shown." if len(rejected) > REJECTED_SHOWN else ""
+        number = formatting.plural(len(rejected), "row")
+        st.markdown(f"**{number} could not be used**; all other rows are used.{shown}")
+        st.dataframe(
+            rejected[:REJECTED_SHOWN],
+            hide_index=True,
+            key="data.rejected",
+            alt="Rejected rows with line, field and reason",
+        )
     st.markdown("**First training pairs**")
     pairs_table(data.train, range(min(ROWS_SHOWN, len(data.train))), key="data.first")
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ def save_file(name: str, content: bytes) -> Path:
     digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:DIGITS]
     folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{digest}"
     path = folder / safe
+    if not path.exists():
+        check_content(safe, content)
     with users.quota_lock:
         is_new = not path.exists()
         if is_new:
@@ -47,27 +50,31 @@ def save_file(name: str, content: bytes) -> Path:
         if is_new:
             atomic_write(path, content)
             users.record("upload", folder.name, file=safe, bytes=len(content))
-    if is_new:
-        _check_cells(path)
     return path
 
 
-def _check_cells(path: Path) -> None:
-    """Remove an uploaded file whose rows and columns exceed the quota, and raise InputError."""
+def check_content(name: str, content: bytes) -> None:
+    """Check the size of an uploaded file, its rows and its columns, against the quota of the user.
+
+    Raises:
+        InputError: The user may not upload it.
+    """
+    users.check_upload(len(content))
     user, cells = users.current_user(), 0
     if user.is_owner:
         return
     limit = user.quota.upload_cells
-    with suppress(BscError):  # is reported where the file is read
-        for table in read_chunks(path, rows=CELL_CHECK_ROWS):
-            cells += len(table) * len(table.names)
+    with tempfile.TemporaryDirectory(dir=data_cache.run_store().root) as folder, suppress(BscError):
+        path = Path(folder) / f"file{''.join(Path(name).suffixes[-2:]).lower()}"
+        path.write_bytes(content)
+        for table in read_chunks(path, rows=CELL_CHECK_ROWS):  # an error is reported where the file is read
+            cells += (len(table) + len(table.rejected)) * max(1, len(table.names))
             if cells > limit:
                 break
     if cells > limit:
-        path.unlink()
         raise InputError(
-            f"{path.name}: the file has more than {limit:,} cells (rows times columns); remove columns, divide the "
-            "file, or ask the owner of this app"
+            f"{name}: the file has more than {limit:,} cells (rows times columns); remove columns, divide the file, or "
+            "ask the owner of this app"
         )
 
 

@@ -20,6 +20,8 @@ from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
 from pages.ui.loss_lab.browser import LabState, lab_component, player
 
+MAX_ADDED_ROWS = 100  # of the table of typed texts
+
 SOURCES = {
     "preset": "Example batch",
     "circle": "Points on a circle",
@@ -117,9 +119,18 @@ def _rows(context: page_layout.Context) -> LabBatch:
     return _encoded(title, rows, data_cache.encoder_config(context.encoder))
 
 
+def _check_added_rows() -> None:
+    """Drop the rows that a client added to the table if there are too many, since Streamlit adds them one by one."""
+    added = (st.session_state.get(_key("typed")) or {}).get("added_rows") or ()
+    if len(added) > MAX_ADDED_ROWS:
+        del st.session_state[_key("typed")]
+        raise InputError(f"{len(added):,} rows were added to the table; the lab needs {SMALLEST} to {LARGEST}")
+
+
 def _typed() -> LabBatch:
     rows = link().typed or EXAMPLE
     table = pd.DataFrame(rows, columns=["query", "document", "label"])
+    _check_added_rows()
     edited = st.data_editor(
         table,
         num_rows="dynamic",

@@ -127,7 +127,7 @@ def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: f
         free = format_bytes(result.disk_free_bytes)
         warnings.append(f"These runs may fill the disk ({free} free). Save one checkpoint per run, or delete runs.")
     for warning in warnings:
-        st.markdown(f":orange[:material/info:] {warning}")
+        st.markdown(f":orange[:material/info:] {display.escaped(warning)}")
 
 
 def time_sentence(result: Preflight) -> str:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.data.queries import QuerySet, parse_queries, read_queries
+from bsc_core.errors import InputError
 from bsc_core.evaluation import rank
 from bsc_core.evaluation.retrieval.adhoc_queries import adhoc_task, answer_overlap
 from bsc_core.neighbors import TextRows, top_k
@@ -16,6 +17,7 @@ from pages.ui.data import uploads
 from pages.ui.retrieval import errors, metric_cards
 from pages.ui.retrieval.search import CACHE_KEY, TOP, Search
 
+STUDENT_CHARACTERS = 20_000  # of pasted queries
 SUFFIXES = ["csv", "tsv", "jsonl", "txt", "gz", "parquet"]
 WIDTHS = {"Query": 240, "Top document, left": 240, "Top document, right": 240, "Shared": 80, "Rank left": 80}
 
@@ -79,6 +81,8 @@ def _read_queries() -> QuerySet | None:
         if file:
             return read_queries(uploads.save_file(file.name, file.getvalue()))
         if pasted.strip():
+            if len(pasted) > STUDENT_CHARACTERS and not users.current_user().may_launch:
+                raise InputError(f"paste at most {STUDENT_CHARACTERS:,} characters; the server is shared")
             return parse_queries(pasted)
     return None
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from bsc_core.encoders.checks.tokenizer import tokenizer_problem
 from bsc_core.errors import ModelError
 
 Shapes = dict[str, tuple[int, ...]]
@@ -165,12 +166,19 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _check_tokenizer_file(path: Path) -> None:
-    """Check that a tokenizer file contains its vocabulary; a text instead would be opened as a file."""
-    model = object_of(path).get("model")
+    """Check that a tokenizer file contains its vocabulary, as a text would be opened as a file, and its steps."""
+    tokenizer = object_of(path)
+    model = tokenizer.get("model")
     vocabulary = model.get("vocab", {}) if isinstance(model, dict) else None
     merges = model.get("merges", []) if isinstance(model, dict) else None
     if not isinstance(vocabulary, dict | list) or not isinstance(merges, list):
         raise ModelError(f"{path}: contains no vocabulary; save the encoder again with its tokenizer")
+    try:
+        problem = tokenizer_problem(tokenizer)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        problem = "steps of an unknown form"
+    if problem is not None:
+        raise ModelError(f"{path}: has {problem}; choose another model")
 
 
 def _check_tokenizer_settings(path: Path) -> None:

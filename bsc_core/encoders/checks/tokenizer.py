@@ -1,0 +1,72 @@
+"""Check of tokenizer.json: steps and vocabularies that make a text or its analysis very long are refused.
+
+The library `tokenizers` ends the process if it runs out of memory.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+MAX_STEPS = 50
+MAX_GROWING = 3  # replacements that can make a text longer
+MAX_CONTENT = 4  # characters of such a replacement
+MAX_PREFIX = 16  # characters put before a text or a word
+MAX_PIECE = 64  # characters of a piece of a unigram model, which compares all pieces at each position
+MAX_WORD = 1_000  # characters of a word that is divided into pieces
+MAX_MAPPED = 64  # bytes that stand for one character
+MAX_IDS = 8  # ids of a special token
+
+
+def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
+    """Return what in the content of a tokenizer.json can need much memory or time; None if nothing does."""
+    steps = list(_steps(tokenizer))
+    if len(steps) > MAX_STEPS:
+        return f"{len(steps)} steps, more than {MAX_STEPS}"
+    growing = [step for step in steps if _grows(step)]
+    if len(growing) > MAX_GROWING or any(len(str(step.get("content"))) > MAX_CONTENT for step in growing):
+        return "replacements that make texts much longer"
+    for step in steps:
+        if any(len(str(step.get(name) or "")) > MAX_PREFIX for name in ("prepend", "replacement", "prefix")):
+            return "a long prefix of texts"
+        if _longest_mapped(step) > MAX_MAPPED:
+            return "characters that are replaced by long texts"
+        tokens = step.get("special_tokens")
+        if isinstance(tokens, dict) and any(len(token.get("ids") or ()) > MAX_IDS for token in tokens.values()):
+            return "special tokens with many ids"
+    model = tokenizer["model"]
+    vocabulary = model.get("vocab") or ()
+    if isinstance(vocabulary, list) and any(len(piece[0]) > MAX_PIECE for piece in vocabulary):
+        return f"pieces of more than {MAX_PIECE} characters"
+    word = model.get("max_input_chars_per_word", 100)
+    return None if isinstance(word, int) and word <= MAX_WORD else f"words of more than {MAX_WORD} characters"
+
+
+def _steps(tokenizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the steps before and after the vocabulary, those of sequences one by one."""
+    left = [tokenizer.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor")]
+    while left:
+        step = left.pop()
+        if isinstance(step, dict):
+            yield step
+            for name in ("normalizers", "pretokenizers", "processors"):
+                left += step.get(name) or []
+
+
+def _grows(step: dict[str, Any]) -> bool:
+    """Return whether a replacement can be longer than what it replaces; a regular expression can match nothing."""
+    if step.get("type") != "Replace":
+        return False
+    pattern = step.get("pattern")
+    text = pattern.get("String") if isinstance(pattern, dict) else None
+    return not isinstance(text, str) or not text or len(str(step.get("content"))) > len(text)
+
+
+def _longest_mapped(step: dict[str, Any]) -> int:
+    """Return the longest text in a map of characters: a trie, after its size in four bytes, and texts that end in 0."""
+    encoded = step.get("precompiled_charsmap")
+    if not encoded:
+        return 0
+    content = base64.b64decode(encoded)
+    return max(map(len, content[4 + int.from_bytes(content[:4], "little") :].split(b"\0")))
