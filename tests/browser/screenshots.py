@@ -1,16 +1,11 @@
-"""Screenshots of every page in every state, in both themes and two widths, and their comparison with a baseline.
+"""Screenshots of every page in every state, in both themes and two widths, to look at.
 
-    python tests/browser/screenshots.py FOLDER      write all of them, to look at
-    python tests/browser/screenshots.py --baseline  replace the baseline of the tests, after a change of the design
-
-The baseline has one small gray picture for each page of a server with one run. The test compares the mean brightness of
-tiles, so it notices a missing element or a broken layout, but not other numbers or another rendering of a font.
+python tests/browser/screenshots.py FOLDER
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import shutil
 import sys
 import tempfile
@@ -18,8 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
-import numpy as np
-from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 if __name__ == "__main__":
@@ -38,17 +31,10 @@ from tests.helpers.waiting import PATIENCE_MS, final_status, wait_until
 PAGES = ("", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
 PARAMETERS = {"embeddings": {"embeddings.method": "PCA"}}  # a map that needs no task
 BACKGROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 23, 29)"}
-BASELINE_VIEWS = (("light", 1440), ("dark", 800))
-VIEWS = (*BASELINE_VIEWS, ("dark", 1440), ("light", 800))
+VIEWS = (("light", 1440), ("dark", 1440), ("light", 800), ("dark", 800))
 HEIGHT = 900
-BASELINE = Path(__file__).with_name("baseline")
 RUN = "20260101-000000-search-0001"
 LARGE = 200  # runs
-SMALLER = 4  # pixels of a screenshot for one of the baseline
-TILE = 5  # pixels of the baseline
-DIFFERENT = 16  # of 255, mean brightness of a tile
-TOLERANCE = 0.06
-"""Share of the tiles that may differ from the baseline."""
 
 
 def train_sample_run(store: RunStore) -> Run:
@@ -107,39 +93,17 @@ def screenshots(page: Page, views: Iterable[tuple[str, int]]) -> Iterator[tuple[
         yield f"{theme}-{width}", screenshot(page)
 
 
-def reduced(picture: bytes) -> Image.Image:
-    """Return a screenshot in gray, in the size of the baseline."""
-    image = Image.open(io.BytesIO(picture)).convert("L")
-    return image.resize((image.width // SMALLER, image.height // SMALLER), Image.Resampling.BOX)
-
-
-def difference(picture: bytes, baseline: Path) -> float:
-    """Return the share of the tiles of a screenshot that differ from the baseline, in [0, 1]."""
-    now, before = reduced(picture), Image.open(baseline)
-    assert now.size == before.size
-    tiles = (now.width // TILE, now.height // TILE)
-    values = [np.asarray(one.resize(tiles, Image.Resampling.BOX), dtype=np.int64) for one in (now, before)]
-    return float((np.abs(values[0] - values[1]) > DIFFERENT).mean())
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path)
-    parser.add_argument("--baseline", action="store_true")
+    parser.add_argument("folder", type=Path)
     arguments = parser.parse_args()
-    if arguments.baseline == (arguments.folder is not None):
-        parser.error("give a folder or --baseline")
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as temporary:
         browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
         server = AppServer(Path(temporary))
         try:
             with server.running():
-                if arguments.baseline:
-                    shutil.rmtree(BASELINE, ignore_errors=True)
-                    _write(browser, server, BASELINE, {"run": train_sample_run(server.store).id}, small=True)
-                else:
-                    _write_all_states(browser, server, arguments.folder)
+                _write_all_states(browser, server, arguments.folder)
         finally:
             server.stop_jobs()
             browser.close()
@@ -162,7 +126,7 @@ def _write_all_states(browser: Browser, server: AppServer, folder: Path) -> None
     _write(browser, server, folder / "large", {"run": run.id})
 
 
-def _write(browser: Browser, server: AppServer, folder: Path, query: Mapping[str, str], *, small: bool = False) -> None:
+def _write(browser: Browser, server: AppServer, folder: Path, query: Mapping[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     context = browser.new_context(viewport={"width": 1440, "height": HEIGHT}, reduced_motion="reduce")
     page = context.new_page()
@@ -170,12 +134,8 @@ def _write(browser: Browser, server: AppServer, folder: Path, query: Mapping[str
         page.set_viewport_size({"width": 1440, "height": HEIGHT})
         page.goto(f"{server.url}/{name}?{urlencode({**query, **PARAMETERS.get(name, {})})}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
-        for view, picture in screenshots(page, BASELINE_VIEWS if small else VIEWS):
-            path = folder / f"{name or 'start'}-{view}.png"
-            if small:
-                reduced(picture).save(path, optimize=True)
-            else:
-                path.write_bytes(picture)
+        for view, picture in screenshots(page, VIEWS):
+            (folder / f"{name or 'start'}-{view}.png").write_bytes(picture)
     context.close()
 
 
