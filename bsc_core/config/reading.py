@@ -15,8 +15,8 @@ from bsc_core.config.section import Section, both_set, log_deprecations, note_de
 from bsc_core.errors import ConfigError, FileFormatError, PathError
 
 HUB = "hf://"
-MAX_VALUE = 10_000  # characters; the time and memory for a key of many parts grow with the square of its length
 """Prefix of a dataset on the Hugging Face hub instead of a path."""
+MAX_VALUE = 10_000  # characters; the time and memory for a key of many parts grow with the square of its length
 NONE_IS_A_VALUE = ("normalization", "activation")
 """Keys with the value `none`; for other keys `--set key=none` unsets the key."""
 

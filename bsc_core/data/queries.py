@@ -47,7 +47,8 @@ def read_queries(path: Path | str) -> QuerySet:
         FileFormatError: The file is unusable.
         ColumnError: The query column cannot be guessed.
         DataError: No row is left.
-        InputError: There are more than MAX_QUERIES queries, or they have more than MAX_CHARACTERS characters.
+        InputError: There are more than MAX_QUERIES queries, they have more than MAX_CHARACTERS characters, or a .txt
+            file has more than MAX_TEXT_BYTES bytes.
     """
     if Path(path).suffix.lower() == ".txt":
         if (size := check_path(path).stat().st_size) > MAX_TEXT_BYTES:
