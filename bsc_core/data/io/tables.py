@@ -197,11 +197,10 @@ def _hub_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pro
                 last = max([last, *read.line[-1:], *(rejection.line for rejection in read.rejected)])
                 table = _slice(read, split.start - position, None if split.stop is None else split.stop - position)
                 position, count = position + len(read), count + len(table)
-                cells = {
-                    name: [class_name(cell, split.class_names[name]) for cell in column]
-                    if name in split.class_names
-                    else column
-                    for name, column in table.columns.items()
+                cells = table.columns | {
+                    name: [class_name(cell, names) for cell in table.columns[name]]
+                    for name, names in split.class_names.items()
+                    if name in table.columns
                 }
                 cells |= {SPLIT: [split.name] * len(table)} if several else {}
                 yield replace(
