@@ -170,10 +170,15 @@ def run_task(perform: Callable[[Path, Any], object], arguments: Sequence[str]) -
 
 
 def remove_oldest(base: Path, pattern: str, keep: int) -> None:
-    """Remove all but the `keep` newest folders under `base`, by the modification time of their file `pattern`."""
+    """Remove all but the `keep` newest folders under `base`, by the modification time of their file `pattern`.
+
+    Folders of tasks that run in a child of this process are kept, too.
+    """
     newest_first = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in newest_first[keep:]:
-        shutil.rmtree(path.parent, ignore_errors=True)
+        child = _children.get(path.parent)
+        if child is None or child.poll() is not None:
+            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 def reap(child: subprocess.Popen[bytes]) -> None:

@@ -98,7 +98,7 @@ class Access(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     owner: str | None = None
-    shared_with: tuple[str, ...] = ()
+    shared_with: Annotated[tuple[str, ...], Field(max_length=10_000)] = ()
 
     def may_read(self, user: User) -> bool:
         """Whether a user may read the run or dataset."""

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -145,6 +146,20 @@ def test_only_the_newest_folders_are_kept(tmp_path: Path) -> None:
         os.utime(tmp_path / name / "rows.npz", (1000 - age, 1000 - age))
     background_task.remove_oldest(tmp_path, "*/rows.npz", 2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["newest", "older"]
+
+
+def test_the_folder_of_a_running_task_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for age, name in enumerate(["newest", "ended", "running"]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "request.json").touch()
+        os.utime(tmp_path / name / "request.json", (1000 - age, 1000 - age))
+    children = {
+        tmp_path / name: SimpleNamespace(poll=lambda code=code: code)
+        for name, code in [("ended", 0), ("running", None)]
+    }
+    monkeypatch.setattr(background_task, "_children", children)
+    background_task.remove_oldest(tmp_path, "*/request.json", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["newest", "running"]
 
 
 @pytest.fixture(autouse=True)

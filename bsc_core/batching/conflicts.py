@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,9 @@ from bsc_core.data import PairDataset
 from bsc_core.errors import InputError
 from bsc_core.types import Ids
 
+Numeric = TypeVar("Numeric", int, NDArray[np.integer])
 NO_CONFLICT = -1  # placeholder that conflicts with nothing
+COPIED = 64  # values of a set that is merged with others; larger ones are shared by rows and batches
 OPEN = 512  # batches that accept rows at a time; beyond that the oldest is closed
 
 
@@ -34,15 +38,24 @@ class Conflicts:
     starts: NDArray[np.int64]  # (A + 1,)
 
     def constraints(self, rows: Ids) -> list[Constraint]:
-        """Return the constraint of each row."""
-        ids, query_id = self.ids[rows].tolist(), self.query_id[rows]
-        return [
-            Constraint(
-                frozenset(row) - {NO_CONFLICT},
-                frozenset(self.positives[self.starts[query] : self.starts[query + 1]].tolist()),
-            )
-            for row, query in zip(ids, query_id, strict=True)
-        ]
+        """Return the constraint of each row; rows with a query or a text in common share its sets."""
+        positives, queries = _Shared(self.starts, self.positives), _Shared(*self._queries_by_text)
+        ids, query_id = self.ids[rows].tolist(), self.query_id[rows].tolist()
+        constraints = []
+        for row, query in zip(ids, query_id, strict=True):
+            own = frozenset(row) if NO_CONFLICT not in row else frozenset(row) - {NO_CONFLICT}
+            excluded = _merged([positives[query], *[queries[text] for text in row]])
+            constraints.append(Constraint(own, own | {_member(query)}, excluded))
+        return constraints
+
+    @cached_property
+    def _queries_by_text(self) -> tuple[NDArray[np.int64], Ids]:
+        """Queries, as members, that have text t as a known positive: `queries[starts[t] : starts[t + 1]]`."""
+        order = np.argsort(self.positives, kind="stable")
+        queries = np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))[order]
+        starts = np.zeros(int(self.positives.max(initial=-1)) + 2, dtype=np.int64)
+        np.cumsum(np.bincount(self.positives, minlength=len(starts) - 1), out=starts[1:])
+        return starts, np.asarray(_member(queries), dtype=np.int32)
 
     @classmethod
     def of_dataset(cls, dataset: PairDataset) -> Conflicts:
@@ -77,31 +90,59 @@ class Conflicts:
 
 @dataclass(frozen=True)
 class Constraint:
-    """Ids that a row adds to a batch, and texts that may not be in the same batch."""
+    """What a row, or several of a unit, add to a batch, and what may not be in the same batch.
+
+    ids: ids of texts and queries, each of which may be in a batch once; members: these, and the queries as `_member`;
+    excluded: sets of members that may not be in the batch, known positives of the queries and queries with the texts as
+    known positives.
+    """
 
     ids: frozenset[int]
-    positives: frozenset[int]
+    members: frozenset[int]
+    excluded: tuple[frozenset[int], ...]
+
+
+class _Shared(dict[int, frozenset[int]]):
+    """The sets of consecutive values, each made when it is first used; empty for other numbers."""
+
+    def __init__(self, starts: NDArray[np.int64], values: Ids) -> None:
+        super().__init__()
+        self._starts, self._values = starts.tolist(), values.tolist()
+
+    def __missing__(self, number: int) -> frozenset[int]:
+        inside = 0 <= number < len(self._starts) - 1
+        found = frozenset(self._values[self._starts[number] : self._starts[number + 1]]) if inside else frozenset()
+        self[number] = found
+        return found
+
+
+def _member(query: Numeric) -> Numeric:
+    """Return the member of a query, a negative number, in contrast to ids."""
+    return -2 - query
+
+
+def _merged(sets: list[frozenset[int]]) -> tuple[frozenset[int], ...]:
+    """Return the union of the small sets, and the large ones, which are not copied."""
+    large = {id(one): one for one in sets if len(one) > COPIED}
+    if not large:
+        return (frozenset().union(*sets),)
+    return (frozenset().union(*(one for one in sets if len(one) <= COPIED)), *large.values())
 
 
 @dataclass
 class _OpenBatch:
-    """A batch that accepts rows: its positions, and the union of their constraints."""
+    """A batch that accepts rows: its positions, and the members that they add."""
 
     positions: list[int] = field(default_factory=list)
-    ids: set[int] = field(default_factory=set)
-    positives: set[int] = field(default_factory=set)
+    members: set[int] = field(default_factory=set)
 
     def fits(self, constraint: Constraint) -> bool:
-        return (
-            self.ids.isdisjoint(constraint.ids)
-            and self.ids.isdisjoint(constraint.positives)
-            and self.positives.isdisjoint(constraint.ids)
-        )
+        members = self.members
+        return members.isdisjoint(constraint.ids) and all(members.isdisjoint(one) for one in constraint.excluded)
 
     def add(self, positions: Iterable[int], constraint: Constraint) -> None:
         self.positions.extend(positions)
-        self.ids |= constraint.ids
-        self.positives |= constraint.positives
+        self.members |= constraint.members
 
 
 def assign_without_conflicts(units: list[Ids], constraints: list[Constraint], batch_size: int) -> list[Ids]:
@@ -156,7 +197,9 @@ def _union(positions: Iterable[int], constraints: list[Constraint]) -> Constrain
     if len(chosen) == 1:
         return chosen[0]
     return Constraint(
-        frozenset().union(*(one.ids for one in chosen)), frozenset().union(*(one.positives for one in chosen))
+        ids=frozenset().union(*(one.ids for one in chosen)),
+        members=frozenset().union(*(one.members for one in chosen)),
+        excluded=_merged([values for one in chosen for values in one.excluded]),
     )
 
 
@@ -191,19 +234,19 @@ def _fill_single(batches: list[_OpenBatch], constraints: list[Constraint]) -> No
             None,
         )
         if match is None:
-            _join(single, batches)
+            _join(single, batches, constraints)
             continue
         batch, position = match
         others = [other for other in batch.positions if other != position]
         batch.positions.clear()
-        batch.ids, batch.positives = set(), set()
+        batch.members = set()
         batch.add(others, _union(others, constraints))
         single.add([position], constraints[position])
 
 
-def _join(single: _OpenBatch, batches: list[_OpenBatch]) -> None:
+def _join(single: _OpenBatch, batches: list[_OpenBatch], constraints: list[Constraint]) -> None:
     """Merge a batch of a single position into the smallest other batch without a conflict."""
-    constraint = Constraint(frozenset(single.ids), frozenset(single.positives))
+    constraint = constraints[single.positions[0]]
     fitting = [one for one in batches if one is not single and one.positions and one.fits(constraint)]
     if not fitting:
         raise InputError(
@@ -233,8 +276,6 @@ def _pair_keys(dataset: PairDataset, query_id: Ids, document: Ids) -> NDArray[np
 
 
 def _marked(dataset: PairDataset, query_id: Ids) -> NDArray[np.int64]:
-    keys = [
-        _pair_keys(dataset, np.unique(query_id[dataset.query == query]), np.array([document]))
-        for query, document in dataset.marked_pairs.tolist()
-    ]
-    return np.concatenate([np.empty(0, dtype=np.int64), *keys])
+    texts, first = np.unique(dataset.query, return_index=True)
+    marked = dataset.marked_pairs[np.isin(dataset.marked_pairs[:, 0], texts)]
+    return _pair_keys(dataset, query_id[first[np.searchsorted(texts, marked[:, 0])]], marked[:, 1])

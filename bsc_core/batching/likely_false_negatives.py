@@ -5,6 +5,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 import numpy as np
 
@@ -18,8 +19,9 @@ NEARLY_EQUAL = 0.8
 """Jaccard similarity of words from which two texts count as nearly equal."""
 NEARLY_EQUAL_COSINE = 0.8
 """Cosine of two documents from which `nearest_false_negatives` counts them as nearly the same."""
+MAX_WORDS = 1_000
+"""Words of a text that are compared."""
 WORD = re.compile(r"\w+")
-
 
 NEIGHBORS = 10
 """Nearest documents of a query that are checked over all training pairs."""
@@ -230,15 +232,20 @@ def _evidence(dataset: PairDataset, rows: Ids) -> dict[Reason, Mask]:
 def nearly_equal(texts: list[str]) -> Mask:
     """Return bool (B, B): the Jaccard similarity of the case-folded words is at least NEARLY_EQUAL.
 
-    A text without words equals no other.
+    A text without words equals no other. Texts are compared by their first MAX_WORDS words.
     """
-    words = [set(WORD.findall(text.casefold())) for text in texts]
-    index = {word: column for column, word in enumerate(sorted(set().union(*words)))}
-    occurs = np.zeros((len(texts), max(1, len(index))), dtype=np.float32)  # (B, V)
-    for row, distinct in enumerate(words):
-        occurs[row, [index[word] for word in distinct]] = 1
-    common = occurs @ occurs.T  # (B, B)
-    sizes = occurs.sum(axis=1)
+    from scipy.sparse import csr_array
+
+    words = [{match[0] for match in islice(WORD.finditer(text.casefold()), MAX_WORDS)} for text in texts]
+    index: dict[str, int] = {}
+    column = [index.setdefault(word, len(index)) for distinct in words for word in distinct]
+    sizes = np.asarray([len(distinct) for distinct in words])
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    ones = np.ones(len(column), dtype=np.float32)
+    occurs = csr_array((ones, column, ends), shape=(len(texts), len(index)))  # (B, V)
+    frequent = np.bincount(column, minlength=len(index)) > len(texts) / 8  # these are few, and slow as sparse columns
+    dense, rare = occurs[:, frequent].toarray(), occurs[:, ~frequent]
+    common = dense @ dense.T + (rare @ rare.T).toarray()  # (B, B)
     union = sizes[:, None] + sizes[None, :] - common
     cells: Mask = (common > 0) & (common >= NEARLY_EQUAL * union - 1e-4)
     return cells

@@ -453,10 +453,11 @@ def align_class_ids(datasets: Sequence[PairDataset]) -> list[PairDataset]:
         return list(datasets)
     missing = {name for dataset in others for name in dataset.class_names or ()} - set(first.class_names)
     names = (*first.class_names, *sorted(missing))
+    id_of = {name: number for number, name in enumerate(names)}
     aligned = []
     for dataset in datasets:
         if dataset.classes is not None and dataset.class_names is not None:
-            new_ids = np.asarray([names.index(name) for name in dataset.class_names], dtype=np.int32)
+            new_ids = np.asarray([id_of[name] for name in dataset.class_names], dtype=np.int32)
             dataset = replace(dataset, classes=new_ids[dataset.classes], class_names=names)
         aligned.append(dataset)
     return aligned

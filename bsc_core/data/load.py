@@ -31,6 +31,7 @@ from bsc_core.types import Ids
 
 __all__ = ["DatasetSplits", "load_data", "load_evaluation_data", "load_evaluation_splits"]
 
+MAX_LISTED = 20  # names of splits in an error message
 SPLIT_SEED = 0  # independent of the training seed, so that all seeds are evaluated on the same queries
 
 
@@ -213,7 +214,8 @@ def _rows_of_split(dataset: PairDataset, split: str, field: str) -> PairDataset:
         return dataset
     rows = np.flatnonzero(np.asarray(dataset.split, dtype=object) == split)
     if not len(rows):
-        names = ", ".join(repr(name) for name in dict.fromkeys(dataset.split))
+        distinct = list(dict.fromkeys(dataset.split))
+        names = ", ".join(repr(name) for name in distinct[:MAX_LISTED]) + (" …" if len(distinct) > MAX_LISTED else "")
         column = dataset.report.columns.model_dump().get("split")
         raise ConfigError(
             f"{dataset.report.source}: no row has {split!r} in column {column!r}, which contains {names}; "

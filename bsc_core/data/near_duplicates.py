@@ -7,7 +7,8 @@ the exact Jaccard similarity of their shingles is high enough.
 # U texts, F distinct normalized texts, W words of all of them, P candidate pairs
 
 import unicodedata
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,8 @@ Hashes = npt.NDArray[np.uint64]
 JACCARD = 0.8
 MIN_WORDS = 5  # shorter texts are near duplicates only when equal after normalization
 BANDS, ROWS = 6, 4  # a pair of Jaccard 0.8 is a candidate with probability 0.96, one of 0.9 with 0.998
-BLOCK = 100_000
+BLOCK = 100_000  # texts whose bands are computed at a time
+BLOCK_WORDS = 2_000_000  # of the texts that are compared at a time
 SEED = 2024
 MIX = np.uint64(0x9E3779B97F4A7C15)
 MAX_HASH = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -31,45 +33,50 @@ def near_groups(texts: Iterable[str]) -> Ids:
     numbers: dict[str, int] = {}
     form = np.fromiter((numbers.setdefault(_form(text), len(numbers)) for text in texts), dtype=np.int32)
     forms = list(numbers)
-    left, right = _near_pairs(forms)
-    if not len(left):
-        return form
+    shingles = _Shingles(forms)
+    component: Indices = np.arange(len(forms), dtype=np.int64)
+    pairs = np.empty((2, 0), dtype=np.int64)
+    for left, right in _candidates(shingles.bands()) if len(shingles.form) > 1 else ():
+        apart = component[shingles.form[left]] != component[shingles.form[right]]
+        left, right = left[apart], right[apart]
+        near = shingles.jaccard(left, right) >= JACCARD
+        pairs = np.concatenate([pairs, shingles.form[np.stack([left[near], right[near]])]], axis=1)
+        component = _components(pairs, len(forms))
+    groups: Ids = component.astype(np.int32)[form]
+    return groups
+
+
+def _components(pairs: Indices, count: int) -> Indices:
+    """Return (count,) the number of the connected component of each node, for edges (2, E)."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = coo_array((np.ones(len(left), dtype=np.int8), (left, right)), shape=(len(forms), len(forms)))
-    _, component = connected_components(graph, directed=False)
-    groups: Ids = component.astype(np.int32)[form]
-    return groups
+    graph = coo_array((np.ones(pairs.shape[1], dtype=np.int8), (pairs[0], pairs[1])), shape=(count, count))
+    component: Indices = connected_components(graph, directed=False)[1].astype(np.int64)
+    return component
 
 
 def _form(text: str) -> str:
     return normalize_text(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
-def _near_pairs(forms: list[str]) -> tuple[Indices, Indices]:
-    """Return (P,) and (P,) numbers of near-duplicate forms; enough pairs to connect each set."""
-    words = [form.split() for form in forms]
-    long = np.asarray([row for row, form in enumerate(words) if len(form) >= MIN_WORDS], dtype=np.int64)
-    none = np.empty(0, dtype=np.int64)
-    if len(long) < 2:
-        return none, none
-    shingles = _Shingles([words[row] for row in long.tolist()])
-    left, right = _candidates(shingles.bands())
-    near = shingles.jaccard(left, right) >= JACCARD
-    return long[left[near]], long[right[near]]
-
-
 class _Shingles:
-    """Hashed words and word pairs of many texts, concatenated."""
+    """Hashed words and word pairs of the L forms with at least MIN_WORDS words, concatenated."""
 
-    def __init__(self, words: list[list[str]]) -> None:
+    def __init__(self, forms: list[str]) -> None:
         vocabulary: dict[str, int] = {}
-        flat = [vocabulary.setdefault(word, len(vocabulary)) for form in words for word in form]
+        form, flat, counts = array("q"), array("q"), array("q")
+        for number, text in enumerate(forms):
+            words = text.split()
+            if len(words) >= MIN_WORDS:
+                form.append(number)
+                counts.append(len(words))
+                flat.extend(vocabulary.setdefault(word, len(vocabulary)) for word in words)
         hashes = hash_texts(list(vocabulary))
-        self.counts = np.asarray([len(form) for form in words], dtype=np.int64)
+        self.form: Indices = np.asarray(form)  # (L,) numbers of the forms
+        self.counts: Indices = np.asarray(counts)  # (L,)
         self.starts = np.cumsum(self.counts) - self.counts
-        self.single: Hashes = hashes[np.asarray(flat, dtype=np.int64)]  # (W,)
+        self.single: Hashes = hashes[np.asarray(flat)]  # (W,)
         self.pair: Hashes = np.full_like(self.single, MAX_HASH)  # (W,), MAX_HASH after a text's last word
         self.pair[:-1] = self.single[:-1] * MIX + self.single[1:]
         self.pair[self.starts + self.counts - 1] = MAX_HASH
@@ -97,6 +104,13 @@ class _Shingles:
 
     def jaccard(self, left: Indices, right: Indices) -> npt.NDArray[np.float64]:
         """Return (P,) the shared shingles of two texts as a share of all shingles of both."""
+        ends = np.cumsum(self.counts[left] + self.counts[right])
+        block = ends // BLOCK_WORDS  # (P,), ascending
+        edges = np.flatnonzero(np.diff(block)) + 1
+        parts = zip(np.split(left, edges), np.split(right, edges), strict=True)
+        return np.concatenate([self._jaccard(*part) for part in parts])
+
+    def _jaccard(self, left: Indices, right: Indices) -> npt.NDArray[np.float64]:
         from scipy.sparse import csr_array
 
         used, inverse = np.unique(np.concatenate([left, right]), return_inverse=True)
@@ -108,9 +122,7 @@ class _Shingles:
         ends = np.concatenate([[0], np.cumsum(sizes)])
         matrix = csr_array((np.ones(len(column), dtype=np.int32), column, ends), shape=(len(used), len(known)))
         one, other = np.split(inverse, 2)
-        blocks = [slice(start, start + BLOCK) for start in range(0, len(one), BLOCK)]
-        products = [matrix[one[block]].multiply(matrix[other[block]]).sum(axis=1) for block in blocks]
-        shared = np.concatenate([np.asarray(counts).ravel() for counts in products])
+        shared = np.asarray(matrix[one].multiply(matrix[other]).sum(axis=1)).ravel()
         similarity: npt.NDArray[np.float64] = shared / (sizes[one] + sizes[other] - shared)
         return similarity
 
@@ -120,18 +132,15 @@ class _Shingles:
         return np.unique(np.concatenate([self.single[start:stop], self.pair[start : stop - 1]]))
 
 
-def _candidates(bands: list[Hashes]) -> tuple[Indices, Indices]:
-    """Return pairs of texts with equal keys in a band: each text with the previous and with the first of its bucket."""
-    lefts, rights = [], []
+def _candidates(bands: list[Hashes]) -> Iterator[tuple[Indices, Indices]]:
+    """Yield texts with equal keys in a band: each text with the first of its bucket, then with the previous one."""
     for keys in bands:
         order = np.argsort(keys, kind="stable")
         same = np.concatenate([[False], keys[order][1:] == keys[order][:-1]])
         first = np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))
         rows = np.flatnonzero(same)
-        lefts += [order[rows - 1], order[first[rows]]]
-        rights += [order[rows], order[rows]]
-    pairs = np.unique(np.stack([np.concatenate(lefts), np.concatenate(rights)]), axis=1)
-    return pairs[0], pairs[1]
+        yield order[first[rows]], order[rows]
+        yield order[rows - 1], order[rows]
 
 
 def hash_texts(texts: list[str]) -> Hashes:

@@ -1,6 +1,7 @@
 """The state of the loss lab as URL parameters: a link opens the same batch, settings and pinned cell."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,7 +130,8 @@ def _number(name: str, low: float, high: float) -> Any:
 def _texts(text: str) -> dict[str, Any]:
     try:
         rows = tuple((str(query), str(document), float(label)) for query, document, label in json.loads(text))
-    except (ValueError, TypeError, RecursionError):
+        "".join(query + document for query, document, _ in rows).encode()  # no half of a surrogate pair
+    except (ValueError, TypeError, OverflowError, RecursionError):
         raise ConfigError("texts in the link are not rows of a query, a document and a label; correct them") from None
     invalid = next((label for _, _, label in rows if not 0 <= label <= 1), None)
     if invalid is not None:
@@ -150,16 +152,16 @@ def _angles(text: str) -> dict[str, Any]:
     parts = text.split(",")
     if len(parts) % 2 or not SMALLEST <= len(parts) // 2 <= LARGEST:
         raise ConfigError(f"angles in the link are {len(parts)} numbers; give one for each query and document")
-    if not all(part.isascii() and part.isdigit() and int(part) < 360 for part in parts):
+    if not all(re.fullmatch("[0-9]{1,3}", part) and int(part) < 360 for part in parts):
         raise ConfigError(f"angles is {text[:40]!r} in the link; angles must be whole numbers from 0 to 359")
     return {"angles": tuple(map(int, parts)), "pairs": len(parts) // 2}
 
 
 def _pin(text: str) -> dict[str, Any]:
-    row, _, column = text.partition("-")
-    if not (row.isascii() and row.isdigit() and column.isascii() and column.isdigit()):
+    match = re.fullmatch("([0-9]{1,4})-([0-9]{1,4})", text)
+    if match is None:
         raise ConfigError(f"pin is {text[:40]!r} in the link; it must be row-column, such as 1-3")
-    cell = (int(row) - 1, int(column) - 1)
+    cell = (int(match[1]) - 1, int(match[2]) - 1)
     if not all(0 <= index < LARGEST for index in cell):
         raise ConfigError(f"pin is {text[:40]!r} in the link; rows and columns must be 1 to {LARGEST}")
     return {"pinned": cell}

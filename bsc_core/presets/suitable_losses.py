@@ -6,8 +6,7 @@ import numpy as np
 
 from bsc_core.config import LOSS_CONFIGS
 from bsc_core.data.dataset import PairDataset
-from bsc_core.data.generation.negatives import triplets
-from bsc_core.errors import DataError
+from bsc_core.data.generation.negatives import number_of_triplets
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,8 @@ def shape_of(train: PairDataset) -> DataShape:
         labeled=train.label is not None,
         graded=train.label is not None and len(np.unique(train.label)) > 1,
         classes=0 if train.classes is None else len(np.unique(train.classes)),
-        triplets=_triplets(train),
+        triplets=number_of_triplets(train),
     )
-
-
-def _triplets(train: PairDataset) -> int:
-    try:
-        return len(triplets(train))
-    except DataError:
-        return 0
 
 
 def suitable_losses(shape: DataShape) -> list[str]:

@@ -158,7 +158,7 @@ class SessionLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and scope["path"].endswith(STREAM):
             return await self._serve_session(scope, receive, send)
-        if scope["type"] == "http" and scope["method"] == "GET" and _accepts_html(scope):
+        if scope["type"] == "http" and scope["method"] == "GET" and _requests_page(scope):
             if self._is_full():
                 page = FULL_PAGE.format(style=PAGE_STYLE, seconds=RETRY_SECONDS, sessions=self.sessions)
                 headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
@@ -185,9 +185,10 @@ class SessionLimit:
         return self._open + len(self._opening) >= self.sessions
 
 
-def _accepts_html(scope: Scope) -> bool:
-    """Return whether a browser requests a page, rather than a script, style or image of it."""
-    return "text/html" in Headers(scope=scope).get("accept", "")
+def _requests_page(scope: Scope) -> bool:
+    """Return whether a browser requests a page, rather than a file of it or a path that is open to visitors."""
+    is_page = not scope["path"].startswith("/_stcore/") and scope["path"] not in PROVIDER_PATHS
+    return is_page and "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def _is_reconnecting(scope: Scope) -> bool:

@@ -11,8 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bsc_core.batching import BatchPlan, build_plan, collision_matrix
+from bsc_core.batching.conflicts import Conflicts, assign_without_conflicts
 from bsc_core.config import BatchingConfig
-from bsc_core.data import PairDataset
+from bsc_core.data import PairDataset, read_pairs
 from bsc_core.data.decisions import Decision, with_decisions
 from bsc_core.errors import InputError
 
@@ -71,6 +72,24 @@ def test_a_row_that_conflicts_with_every_other_is_refused() -> None:
     plan = build_plan(BatchingConfig(strategy="random", no_duplicates=True), dataset, seed=0, epoch=0)
     with pytest.raises(InputError, match=r"set batching\.no_duplicates = false"):
         plan.batches(2)
+
+
+def test_rows_share_the_positives_of_their_query_and_the_queries_of_their_document(tmp_path: Path) -> None:
+    rows = [f"one query\tdocument {n}\nquery {n}\tone document\n" for n in range(100)]
+    (tmp_path / "pairs.tsv").write_text("query\tdocument\n" + "".join(rows), encoding="utf-8")
+    dataset = read_pairs(tmp_path / "pairs.tsv")
+    constraints = Conflicts.of_dataset(dataset).constraints(np.arange(len(dataset), dtype=np.int32))
+    large = {id(one): one for row in constraints for one in row.excluded if len(one) > 2}
+    assert [len(one) for one in large.values()] == [100, 100]
+
+
+def test_a_positive_of_another_row_is_a_conflict(tmp_path: Path) -> None:
+    rows = "a\tx\t1\na\ty\t1\nb\ty\t0\nc\tz\t1\nd\tw\t1\n"
+    (tmp_path / "pairs.tsv").write_text(f"query\tdocument\tlabel\n{rows}", encoding="utf-8")
+    dataset = read_pairs(tmp_path / "pairs.tsv")
+    constraints = Conflicts.of_dataset(dataset).constraints(np.arange(5, dtype=np.int32))
+    batches = assign_without_conflicts([np.array([row]) for row in (0, 2, 3, 4)], constraints, 4)
+    assert sorted(sorted(batch.tolist()) for batch in batches) == [[0, 4], [2, 3]]  # y is a positive of a
 
 
 def test_a_saved_plan_keeps_its_conflicts(tmp_path: Path) -> None:

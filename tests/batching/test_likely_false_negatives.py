@@ -146,6 +146,21 @@ def test_stronger_reasons_come_first_and_more_similar_pairs_among_equals(dataset
     assert len(likely_false_negatives(dataset, vectors, np.arange(6, dtype=np.int32), top=3)) == 3
 
 
+def test_rare_and_frequent_words_of_nearly_equal_texts_are_counted() -> None:
+    generator = np.random.default_rng(0)
+    words = [[*generator.choice(12, 8, replace=False).tolist(), 100 + row // 2, 200 + row // 3] for row in range(60)]
+    texts = [" ".join(f"w{word}" for word in one) for one in words]
+    sets = [set(one) for one in words]
+    slow = [[len(a & b) / len(a | b) >= NEARLY_EQUAL for b in sets] for a in sets]
+    assert nearly_equal(texts).tolist() == slow
+    assert 60 < np.sum(slow) < 60 * 60
+
+
+def test_texts_are_compared_by_their_first_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(nearly_equal.__globals__, "MAX_WORDS", 3)
+    assert nearly_equal(["a b c d e f", "a b c x y z"]).all()
+
+
 def test_nearly_equal_texts_share_most_of_their_words() -> None:
     texts = ["One two three four five", "five FOUR three, two one!", "one two three four", "one", "", ""]
     words = [set(text.lower().replace(",", "").replace("!", "").split()) for text in texts]

@@ -10,7 +10,9 @@ import pytest
 
 from bsc_core.config import DataConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
-from bsc_core.data.generation.negatives import triplets
+from bsc_core.data.generation import negatives
+from bsc_core.data.generation.negatives import number_of_triplets, triplets
+from bsc_core.data.schema.classes import read_classes
 from bsc_core.errors import DataError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +59,26 @@ def test_whole_numbers_are_the_class_ids(tmp_path: Path) -> None:
     assert "'x' is not a whole number" in dataset.report.rejected[1].reason
 
 
+def test_many_classes_are_numbered_without_comparing_each_with_all(tmp_path: Path) -> None:
+    class Name(str):
+        comparisons = 0
+
+        def __eq__(self, other: object) -> bool:
+            Name.comparisons += 1
+            return str.__eq__(self, other)
+
+        def strip(self, *characters: str) -> Name:  # type: ignore[override]
+            return self
+
+        __hash__ = str.__hash__
+
+    words = [Name(f"class {number}") for number in range(2000)]
+    ids, names = read_classes(words)
+    assert names == tuple(sorted(words))
+    assert [names[number] for number in ids] == words
+    assert Name.comparisons < 20 * len(words)
+
+
 def test_other_class_names_are_numbered_in_sorted_order_in_all_files(tmp_path: Path) -> None:
     columns = {"query": "premise", "document": "hypothesis", "class_label": "label"}
     train = write(tmp_path / "train.jsonl", [nli("red"), nli("blue", 1), nli("red", 2)])
@@ -97,6 +119,36 @@ def test_every_positive_is_combined_with_every_negative_of_its_query() -> None:
 def test_a_negative_column_is_used_and_negative_rows_are_left_out() -> None:
     given = PairDataset.from_pairs(["a", "b"], ["p", "q"], [1, 0], negatives=["n", "m"])
     assert triplets(given).texts.take(triplets(given).negative) == ["n"]
+
+
+def test_each_positive_is_combined_with_the_negatives_of_its_query(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    rows: list[dict[str, object]] = [
+        {"query": f"q{query}", "document": f"d{number}", "label": int(label)}
+        for number, (query, label) in enumerate(generator.integers([7, 2], size=(80, 2)))
+    ]
+    dataset = read_pairs(write(tmp_path / "pairs.jsonl", rows))
+    expected = [
+        (one["query"], one["document"], other["document"])
+        for one in rows
+        for other in rows
+        if one["label"] == 1 and other["label"] == 0 and one["query"] == other["query"]
+    ]
+    made = triplets(dataset)
+    assert made.negative is not None
+    columns = (made.query, made.document, made.negative)
+    assert list(zip(*(made.texts.take(column) for column in columns), strict=True)) == expected
+    assert number_of_triplets(dataset) == len(expected)
+
+
+def test_the_number_of_triplets_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[dict[str, object]] = [{"query": "q", "document": f"d{n}", "label": n % 2} for n in range(8)]
+    dataset = read_pairs(write(tmp_path / "pairs.jsonl", rows))
+    monkeypatch.setattr(negatives, "MAX_TRIPLETS", 16)
+    assert len(triplets(dataset)) == 16
+    monkeypatch.setattr(negatives, "MAX_TRIPLETS", 15)
+    with pytest.raises(DataError, match="gives 16 triplets; the limit is 15"):
+        triplets(dataset)
 
 
 def test_pairs_without_a_negative_are_refused_for_triplets() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import shutil
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from types import SimpleNamespace
 
 import huggingface_hub
@@ -36,21 +35,22 @@ def hub(tmp_path, monkeypatch):
         ]
         return SimpleNamespace(sha="0123", siblings=siblings)
 
-    def snapshot_download(name, *, repo_type, revision=None, allow_patterns=("*",), local_files_only=False):
-        if local_files_only:
-            if not cache.exists():
-                raise FileNotFoundError("not in the cache")
-            return str(cache)
-        assert (name, repo_type, revision) == ("owner/name", "dataset", "0123")
-        for path in repository.rglob("*"):
-            file = path.relative_to(repository).as_posix()
-            if path.is_file() and any(fnmatchcase(file, pattern) for pattern in allow_patterns):
-                (cache / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, cache / file)
-                downloaded.append(file)
+    def hf_hub_download(name, file, *, repo_type, revision, local_files_only):
+        assert (name, repo_type, revision) == ("owner/name", "dataset", None if local_files_only else "0123")
+        if not local_files_only:
+            (cache / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(repository / file, cache / file)
+            downloaded.append(file)
+        return str(cache / file)
+
+    def snapshot_download(name, *, repo_type, local_files_only):
+        assert local_files_only
+        if not cache.exists():
+            raise FileNotFoundError("not in the cache")
         return str(cache)
 
     monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", repo_info)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hf_hub_download)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     repository.mkdir()
     return SimpleNamespace(folder=repository, downloaded=downloaded)
@@ -243,6 +243,13 @@ def test_other_settings_of_a_card_have_no_effect(hub, card, tmp_path):
     with suppress(DataError):
         assert queries() == ["a" * 45]
     assert {path.name for path in tmp_path.iterdir()} == {"repository", "cache"}
+
+
+def test_a_card_with_many_patterns_is_refused(hub):
+    patterns = ", ".join(f"{{split: s{n}, path: '*{n}.tsv'}}" for n in range(21))
+    write(hub, {"train.tsv": PAIRS}, f"configs: [{{config_name: default, data_files: [{patterns}]}}]")
+    with pytest.raises(DataError, match="more than 20 patterns of files"):
+        read_table(NAME)
 
 
 def test_a_file_of_the_hub_has_the_limits_of_other_files(hub):

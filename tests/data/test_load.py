@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from bsc_core.config import Columns, DataConfig, ExamplesConfig
 from bsc_core.data import PairDataset, load_data
 from bsc_core.data.load import concatenate
+from bsc_core.data.quality.audit import audit
 from bsc_core.errors import ColumnError, ConfigError
 from tests.helpers.pairs import texts_of
 
@@ -24,6 +25,16 @@ def test_a_split_column_gives_all_splits_and_unused_rows_are_reported(write):
     assert "v" not in data.texts.texts
     assert list(data.splits) == ["train", "dev", "test"]
     assert len(data.reports) == 1
+
+
+def test_a_column_of_many_values_is_listed_in_part(write):
+    rows = "".join(f"q{n},d{n},train\nr{n},e{n},name {n}\ns{n},f{n},dev\n" for n in range(40))
+    config = DataConfig(train=write("all.csv", f"query,document,split\n{rows}"))
+    unused = [one for one in audit(load_data(config, seed=0)) if one.title.startswith("Not used")]
+    assert len(unused) == 21
+    assert unused[-1].title == "Not used: 20 rows of 20 more splits"
+    with pytest.raises(ConfigError, match=r"which contains 'train', 'name 0', .* …; set data\.train_split"):
+        load_data(config.model_copy(update={"train_split": "absent"}), seed=0)
 
 
 def test_all_splits_share_one_table(write):

@@ -35,6 +35,14 @@ def test_texts_that_differ_in_form_or_one_word_of_many_are_near_duplicates(one, 
     assert are_near(one, other)
 
 
+def test_the_size_of_blocks_does_not_change_the_groups(monkeypatch):
+    texts = [LONG.replace("quick", word) for word in LONG.split()] + ["other words that are in no other text", "short"]
+    groups = near_groups(texts)
+    monkeypatch.setattr("bsc_core.data.near_duplicates.BLOCK_WORDS", 50)
+    assert near_groups(texts).tolist() == groups.tolist()
+    assert len(set(groups.tolist())) == 3
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

@@ -11,6 +11,7 @@ from bsc_core.data import read_corpus, read_pairs
 from bsc_core.data.dataset import Corpus, PairDataset, ReadReport
 from bsc_core.errors import DataError
 from bsc_core.evaluation import RetrievalTask, rank, retrieval_task
+from bsc_core.evaluation.retrieval.adhoc_queries import adhoc_task
 from bsc_core.neighbors import top_k
 
 
@@ -118,6 +119,33 @@ def test_lengths_of_vectors_do_not_matter(vectors):
     assert rank(queries * 7, corpus * np.arange(1, 61, dtype=np.float32)[:, None], task).metrics == rank(
         queries, corpus, task
     ).metrics  # fmt: skip
+
+
+def test_queries_with_few_and_with_many_gold_documents_agree_with_a_slow_ranking(monkeypatch):
+    generator = np.random.default_rng(3)
+    queries, corpus = (generator.integers(-1, 2, size=(count, 4)).astype(np.float32) for count in (6, 300))
+    gold = [sorted(generator.choice(300, count, replace=False).tolist()) for count in (1, 2, 17, 40, 290, 3)]
+    task = small_task(gold, 300)
+    result = rank(queries, corpus, task)
+    monkeypatch.setattr("bsc_core.evaluation.retrieval.rank.FEW_GOLD", 1000)
+    compared = rank(queries, corpus, task)
+    assert result.metrics == compared.metrics
+    assert result.first_rank.tolist() == compared.first_rank.tolist()
+
+
+def test_the_number_of_gold_documents_is_limited(tmp_path, monkeypatch):
+    (tmp_path / "pairs.tsv").write_text("query\tdocument\n" + "".join(f"q{n}\td\n" for n in range(4)))
+    (tmp_path / "corpus.tsv").write_text("id\tdocument\n" + "".join(f"{n}\td\n" for n in range(5)))
+    dataset = read_pairs(tmp_path / "pairs.tsv")
+    corpus = read_corpus(tmp_path / "corpus.tsv")
+    corpus = replace(corpus, texts=dataset.texts, document=np.full(5, dataset.document[0]), key=None)
+    monkeypatch.setattr("bsc_core.evaluation.retrieval.rank.MAX_GOLD", 20)
+    assert len(retrieval_task(dataset, corpus).gold) == 20
+    assert len(adhoc_task([["A"]] * 4, ["a"] * 5).gold) == 20
+    monkeypatch.setattr("bsc_core.evaluation.retrieval.rank.MAX_GOLD", 19)
+    for make in (lambda: retrieval_task(dataset, corpus), lambda: adhoc_task([["A"]] * 4, ["a"] * 5)):
+        with pytest.raises(DataError, match="more than 19 relevant documents"):
+            make()
 
 
 def test_a_gold_document_is_last_among_equals():

@@ -23,6 +23,7 @@ import pytest
 
 from bsc_core.data.io.limits import check_parquet_size
 from bsc_core.data.io.tables import read_table
+from bsc_core.errors import FileFormatError
 
 READER = Path(__file__).with_name("read_files.py")
 MAX_BYTES = 1 << 30
@@ -328,6 +329,22 @@ def test_a_hostile_file_has_its_stated_outcome(report: dict[str, object], name: 
 def test_no_file_needs_a_gibibyte_or_ten_seconds(report: dict[str, Any]) -> None:
     assert report["bytes"] < MAX_BYTES, report["log"]
     assert max(report["seconds"].values()) < MAX_SECONDS, report["seconds"]
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz", ".parquet"])
+def test_the_data_of_a_file_are_limited_in_a_shared_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    path, texts = tmp_path / f"pairs{suffix}", [f"text {number}" for number in range(20_000)]
+    rows = "".join(f"{text}\t{text}\n" for text in ["query", *texts]).replace("query\tquery", "query\tdocument")
+    if suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.table({"query": texts, "document": texts}), path)
+    else:
+        path.write_bytes(gzip.compress(rows.encode()) if suffix == ".tsv.gz" else rows.encode())
+    assert len(read_table(path)) == len(texts)
+    monkeypatch.setenv("BSC_MAX_DATA_MB", "0.1")
+    with pytest.raises(FileFormatError, match=r"more than 0\.1 MB of data"):
+        read_table(path)
 
 
 def test_a_long_file_of_few_distinct_texts_is_within_the_limits(tmp_path: Path) -> None:

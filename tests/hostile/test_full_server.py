@@ -64,6 +64,14 @@ def test_new_pages_get_a_message_until_one_is_closed(server: AppServer) -> None:
     wait_until(lambda: get(server, "/lessons", **PAGE)[0].status == 200, "no page is free")
 
 
+def test_only_pages_count(server: AppServer) -> None:
+    wait_until(lambda: get(server, "/", **PAGE)[0].status == 200, "no page is free")
+    with open_session(server):
+        for path in ("/_stcore/health", "/_stcore/host-config", "/_stcore/health"):
+            assert get(server, path, **PAGE)[0].status == 200
+        assert get(server, "/", **PAGE)[0].status == 200
+
+
 def test_a_page_that_was_sent_can_open_its_session(server: AppServer) -> None:
     wait_until(lambda: get(server, "/", **PAGE)[0].status == 503, "the pages that were sent do not count")
     with open_session(server), open_session(server):

@@ -466,11 +466,20 @@ CHARACTER_MAP = base64.b64encode(b"\4\0\0\0" + bytes(4) + b"b" * 1000 + b"\0").d
     ("part", "values", "words"),
     [
         ("normalizer", {"type": "Sequence", "normalizers": [REPLACE] * 40}, "make texts much longer"),
-        ("normalizer", {"type": "Sequence", "normalizers": [ZERO_WIDTH] * 4}, "make texts much longer"),
+        (
+            "normalizer",
+            {"type": "Sequence", "normalizers": [ZERO_WIDTH] * 4},
+            "much longer|a regular expr",
+        ),
         ("normalizer", {**REPLACE, "content": "a" * 1000}, "make texts much longer"),
         ("normalizer", {"type": "Prepend", "prepend": "a" * 1000}, "a long prefix"),
         ("normalizer", {"type": "Precompiled", "precompiled_charsmap": CHARACTER_MAP}, "replaced by long texts"),
         ("normalizer", {"type": "Sequence", "normalizers": [{"type": "NFKD"}] * 60}, "steps, more than 50"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 3}, "3 steps ByteLevel"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Precompiled"}] * 2}, "2 steps Precompiled"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{"type": "BertNormalizer"}] * 2}, "2 steps BertNorm"),
+        ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(?:.|.|.){14}[^.]"}}, "a regular expression"),
+        ("post_processor", {"type": "TemplateProcessing", "single": [{"Sequence": {}}] * 9}, "a template that makes"),
         ("normalizer", {"type": "Sequence", "normalizers": 3}, "steps of an unknown form"),
         ("pre_tokenizer", {"type": "Metaspace", "replacement": "a" * 1000}, "a long prefix"),
         ("post_processor", {"type": "TemplateProcessing", "special_tokens": {"[CLS]": {"ids": [1] * 9}}}, "many ids"),
@@ -500,6 +509,19 @@ def test_the_steps_of_usual_tokenizers_are_allowed(tiny_encoder: Path, tmp_path:
     path = tmp_path / "model" / "tokenizer.json"
     tokenizer = json.loads(path.read_text(encoding="utf-8"))
     tokenizer["normalizer"] = {"type": "Sequence", "normalizers": usual}
+    words = r"'s|'t|'re|'ve|'m|'ll|'d"
+    rest = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    tokenizer["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+            for pattern in (
+                rf"{words}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+",
+                rf"(?i:{words})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{rest}",
+                rf"(?i:{words})|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{rest}",
+            )
+        ],
+    }
     path.write_text(json.dumps(tokenizer), encoding="utf-8")
     check_folder(tmp_path / "model")
 

@@ -16,6 +16,7 @@ from bsc_core.preparation import mining_task
 from bsc_core.preparation.mining import MiningSearch
 from bsc_core.runs import RunStore
 from pages.ui.components import config_form, data_cache
+from pages.ui.data import generate as generation
 from pages.ui.data import mining, uploads
 from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, table_with, toggle_with_label
 
@@ -93,6 +94,17 @@ def test_settings_that_leave_too_few_rows_are_an_error(runs: RunStore, sentences
     generate(app, key, "examples", encoder=str(tiny_encoder), target=10_000_000)
     assert "**Error**" in page_text(app)
     assert any("target" in element.value for element in app.text)
+
+
+def test_more_neighbors_than_a_page_computes_are_refused(
+    runs: RunStore, sentences: Path, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = import_paths(sentences)
+    key = f"data.new.{uploads.folder_for(str(sentences)).name}"
+    monkeypatch.setattr(generation, "MAX_NEIGHBORS_INLINE", 4 * 61 - 1)
+    generate(app, key, "examples", encoder=str(tiny_encoder), neighbors=4, neighbors_of="all")
+    assert "neighbors of 61 sentences are more than the 243 that a page computes" in page_text(app)
+    assert not has_button(app, f"{key}.use")
 
 
 def test_changed_settings_need_the_rows_generated_again(runs: RunStore, sentences: Path, tiny_encoder: Path) -> None:

@@ -51,6 +51,14 @@ def test_a_run_shows_two_maps_and_the_neighbors_they_preserve(visit: Callable[..
     assert f"the median cosine distance of these pairs is {expected}." in page_text(app)
 
 
+def test_only_the_first_characters_of_words_to_find_are_compared(mapped: Run) -> None:
+    data = run_data.load_splits(mapped)
+    rows = np.arange(len(data.texts), dtype=np.int32)
+    few = selection.find_texts(data, rows, "How")
+    assert len(few)
+    assert selection.find_texts(data, rows, "how" + " " * selection.MAX_FIND + "absent").tolist() == few.tolist()
+
+
 def test_pca_needs_no_background_task(finished: Run) -> None:
     app = prepare_page("embeddings", run=finished.id)
     app.session_state["embeddings.method"] = "pca"

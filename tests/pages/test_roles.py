@@ -35,10 +35,11 @@ from bsc_core.users import (
     write_dataset_access,
 )
 from pages.ui.batches import source, triage
-from pages.ui.components import data_cache, sidebar_jobs, users
+from pages.ui.components import data_cache, run_data, sidebar_jobs, users
 from pages.ui.data import uploads
 from pages.ui.findings import cards
-from pages.ui.new_run import launch
+from pages.ui.new_run import launch, preflight
+from pages.ui.runs import table
 from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
 
 ADA = User(name="ada", role="owner")
@@ -188,6 +189,54 @@ def test_a_run_is_shared_with_users_of_the_list_only(sign_in: SignIn, runs: RunS
     assert run_access(finished).shared_with == ("ben",)
     write_audit(runs.root, "ben", "upload", "\x9b31m\u202e")
     assert (runs.root / AUDIT_FILE).read_bytes().isascii()
+
+
+def test_a_name_that_a_client_sends_several_times_is_stored_once(
+    sign_in: SignIn, runs: RunStore, finished: Run
+) -> None:
+    own(finished, BEN)
+    sign_in(BEN)
+    app = open_page("runs", run=finished.id)
+    app.multiselect(key=f"users.share.{finished.id}").set_value(["eva", "eva", "nobody", "eva"])
+    app.run()
+    assert run_access(finished).shared_with == ("eva",)
+
+
+def test_an_open_page_stops_to_show_a_run_that_is_no_longer_shared(
+    sign_in: SignIn, runs: RunStore, finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own(finished, EVA, "ben")
+    sign_in(BEN)
+    run = data_cache.run_store().get(finished.id)
+    monkeypatch.setattr(table.st, "fragment", lambda update, run_every: update)
+    monkeypatch.setattr(table.st, "rerun", lambda scope: pytest.fail(f"rerun of the {scope}"))
+    drawn: list[str] = []
+    table.draw_live(lambda: drawn.append(run.id), [run])
+    own(finished, EVA)
+    with pytest.raises(pytest.fail.Exception, match="rerun of the app"):
+        table.draw_live(lambda: drawn.append(run.id), [run])
+    assert drawn == [run.id]
+
+
+def test_two_users_have_separate_preflights_of_a_config(sign_in: SignIn, runs: RunStore, trained: Run) -> None:
+    folders = set()
+    for user in (BEN, EVA):
+        sign_in(user)
+        folders.add(preflight.preflight_folder(trained.config()))
+    assert len(folders) == 2
+
+
+def test_the_metrics_of_an_encoder_depend_on_the_labels(sign_in: SignIn, runs: RunStore, tiny_encoder: Path) -> None:
+    sign_in(ADA)
+    stamps = set()
+    for label in ("0\n", "1\n"):
+        rows = "".join(f"how to bake {n}\tuse an oven {n}\t{n % 2 if n else label}\n" for n in range(20))
+        path = uploads.save_file("pairs.tsv", f"query\tdocument\tlabel\n{rows}".replace("\n\n", "\n").encode())
+        key = uploads.register(path.parent, "pairs", uploads.validate({"train": str(path), "dev_size": 0.3}))
+        model = run_data.EncoderModel(key, str(tiny_encoder), "encoder")
+        stamps.add(model.results_stamp)
+        assert model.results_stamp[0] == model.stamp
+    assert len(stamps) == 2
 
 
 def test_the_command_line_gives_no_run_an_owner(runs: RunStore, finished: Run) -> None:
@@ -439,6 +488,28 @@ def test_an_upload_with_too_many_cells_is_refused_and_removed(sign_in: SignIn, r
     assert [path.name for path in runs.uploads_folder.glob("*/pairs*")] == ["pairs.tsv"]
 
 
+def test_a_file_uploaded_twice_at_the_same_time_is_stored_and_logged_once(
+    sign_in: SignIn, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_in(BEN)
+    barrier, paths, check = threading.Barrier(2), set(), uploads.check_content
+
+    def check_both(name: str, content: bytes) -> None:
+        check(name, content)
+        barrier.wait()
+
+    monkeypatch.setattr(uploads, "check_content", check_both)
+    threads = [
+        threading.Thread(target=lambda: paths.add(uploads.save_file("pairs.tsv", PAIRS.encode()))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [path.read_text(encoding="utf-8") for path in paths] == [PAIRS]
+    assert actions(runs) == ["upload"]
+
+
 def test_the_number_of_datasets_of_a_member_is_limited(sign_in: SignIn) -> None:
     sign_in(BEN.model_copy(update={"quota": Quota(datasets=2)}))
     paths = [uploads.save_file(f"{name}.tsv", PAIRS.encode()) for name in ("a", "b")]
@@ -524,6 +595,10 @@ def test_a_file_of_decisions_beyond_the_quota_is_refused(sign_in: SignIn, runs: 
     sign_in(BEN.model_copy(update={"quota": Quota(upload_mb=1)}))
     with pytest.raises(InputError, match="you may upload 1 MB"):
         triage._uploaded(SimpleNamespace(name="decisions.tsv", getvalue=lambda: bytes(2_000_000)))
+    sign_in(BEN.model_copy(update={"quota": Quota(upload_cells=100)}))
+    rows = b"query\tdocument\tdecision\n" + b"a\tb\tdrop\n" * 40
+    with pytest.raises(InputError, match="more than 100 cells"):
+        triage._uploaded(SimpleNamespace(name="decisions.tsv", getvalue=lambda: rows))
 
 
 def test_only_the_owner_controls_the_queue(sign_in: SignIn, runs: RunStore, trained: Run) -> None:

@@ -147,6 +147,13 @@ def test_a_preflight_is_shown_for_its_config_only(runs: RunStore) -> None:
     assert not app.button(key="train.preflight.begin").disabled
 
 
+def test_markup_in_a_warning_of_a_preflight_is_shown_as_text(runs: RunStore) -> None:
+    write_preflight(preset_config("recommended", sample_config()), odd=["![image](https://example.org/a.png)"])
+    shown = [element.value for element in open_page("train").markdown if "example.org" in element.value]
+    assert len(shown) == 1
+    assert "![image](" not in shown[0]
+
+
 def test_a_preflight_reports_time_and_disk_of_all_runs(runs: RunStore) -> None:
     app = open_page("train")
     app.session_state["train.training.seeds"] = [0, 1, 2, 3, 4]

@@ -20,6 +20,8 @@ from bsc_core.data.text_normalization import normalized_ids
 from bsc_core.errors import DataError
 from bsc_core.types import Ids, Indices, Mask, Vectors
 
+MAX_TRIPLETS = 10_000_000  # of all queries together; one query with thousands of rows has millions
+
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
@@ -295,6 +297,13 @@ def with_negatives(dataset: PairDataset, negatives: Ids) -> PairDataset:
     return replace(dataset, document=np.where(negatives < 0, dataset.document, negatives), document_key=None)
 
 
+def number_of_triplets(dataset: PairDataset) -> int:
+    """Return the number of rows that `triplets` makes, without making them."""
+    if dataset.negative is not None:
+        return int(dataset.positive.sum()) if dataset.has_negatives else len(dataset)
+    return int(_negatives_of_positives(dataset)[1].sum())
+
+
 def triplets(dataset: PairDataset) -> PairDataset:
     """Return T rows of query, positive and negative document, in the order of the positive rows.
 
@@ -302,22 +311,35 @@ def triplets(dataset: PairDataset) -> PairDataset:
     negative row of its query group, as in the released BSC code.
 
     Raises:
-        DataError: No query has a negative.
+        DataError: No query has a negative, or there would be more than MAX_TRIPLETS.
     """
     if dataset.negative is not None:
         return dataset if not dataset.has_negatives else dataset.take(dataset.positive)
-    positives, negatives = np.flatnonzero(dataset.positive), np.flatnonzero(~dataset.positive)
-    by_group: dict[int, list[int]] = {}
-    for row in negatives.tolist():
-        by_group.setdefault(int(dataset.query_group[row]), []).append(row)
-    pairs = [(row, other) for row in positives.tolist() for other in by_group.get(int(dataset.query_group[row]), ())]
-    if not pairs:
+    number = number_of_triplets(dataset)
+    if not number:
         raise DataError(
             f"{dataset.report.source}: triplets need a negative for each query; name a column of wrong documents in "
             "data.columns.negative, or give queries with both positive and negative labels"
         )
-    chosen = np.asarray(pairs, dtype=np.int64)  # (T, 2)
-    return replace(dataset.take(chosen[:, 0]), negative=dataset.document[chosen[:, 1]])
+    if number > MAX_TRIPLETS:
+        raise DataError(
+            f"{dataset.report.source}: each positive with every negative of its query gives {number:,} triplets; the "
+            f"limit is {MAX_TRIPLETS:,}. Reduce the rows per query, or name a column of wrong documents in "
+            "data.columns.negative"
+        )
+    starts, counts, negatives = _negatives_of_positives(dataset)
+    step = np.arange(number) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows = np.repeat(np.flatnonzero(dataset.positive), counts)
+    return replace(dataset.take(rows), negative=dataset.document[negatives[np.repeat(starts, counts) + step]])
+
+
+def _negatives_of_positives(dataset: PairDataset) -> tuple[Indices, Indices, Indices]:
+    """Return where the negative rows of each of P positive rows start (P,), how many they are (P,), and these rows."""
+    negatives = np.flatnonzero(~dataset.positive)
+    negatives = negatives[np.argsort(dataset.query_group[negatives], kind="stable")]
+    groups, wanted = dataset.query_group[negatives], dataset.query_group[dataset.positive]
+    starts = np.searchsorted(groups, wanted)
+    return starts, np.searchsorted(groups, wanted, side="right") - starts, negatives
 
 
 def _keys(dataset: PairDataset, documents: Ids, corpus: Corpus | None) -> tuple[str, ...] | None:

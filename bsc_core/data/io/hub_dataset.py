@@ -39,8 +39,8 @@ METADATA = re.compile(r"\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|$)", re.DOT
 MAX_CARD_BYTES = 1 << 20
 MAX_METADATA = 200_000  # characters
 GLOB = re.compile(r"[*?\[]")
-MAX_GLOBS = 20  # of a split
-MAX_FILES = 10_000
+MAX_GLOBS = 20  # of all splits together
+MAX_FILES = 1_000
 MAX_ENTRIES = 1_000  # of a list of a card
 MAX_TEXT = 1_000  # characters of a text of a card
 MAX_CLASSES = 10_000  # of a column
@@ -162,6 +162,8 @@ def _files_by_split(
     folder = (_text(settings.get("data_dir")) or (config if config is not None and not configs else "")).strip("/")
     if settings.get("data_files"):
         patterns = _patterns(settings["data_files"])
+        if sum(bool(GLOB.search(one)) for found in patterns.values() for one in found) > MAX_GLOBS:
+            raise DataError(f"{path}: its card has more than {MAX_GLOBS} patterns of files; download the dataset")
         files = {
             split: _selected([f"{folder}/{pattern}".strip("/") for pattern in wanted], readable)
             for split, wanted in patterns.items()
@@ -214,9 +216,9 @@ def _patterns(value: Any) -> dict[str, list[str]]:
 
 
 def _selected(patterns: Sequence[str], files: Sequence[str]) -> list[str]:
-    """Return the files that are named, in a named folder, or match one of the first patterns with `*`."""
+    """Return the files that are named, in a named folder, or match a pattern with `*`."""
     plain = [pattern.removeprefix("./").rstrip("/") for pattern in patterns if not GLOB.search(pattern)]
-    globs = [pattern for pattern in patterns if GLOB.search(pattern)][:MAX_GLOBS]
+    globs = [pattern for pattern in patterns if GLOB.search(pattern)]
     named, folders = set(plain), tuple(f"{name}/" for name in plain)
     return [
         file

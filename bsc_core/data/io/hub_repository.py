@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ class Repository:
         Raises:
             InputError: They are larger than the limit.
         """
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import hf_hub_download
 
         paths = list(paths)
         limit = float(os.environ.get(MAX_DOWNLOAD_GB) or DEFAULT_DOWNLOAD_GB)
@@ -48,15 +47,17 @@ class Repository:
                 f"{self.name}: the files have {size:.1f} GB, more than {limit:g}; choose a smaller {self.kind}, or set "
                 f"{MAX_DOWNLOAD_GB}"
             )
-        return Path(
-            snapshot_download(
+        files = [
+            hf_hub_download(
                 self.name,
+                path,
                 repo_type=self.kind,
                 revision=self.revision,
-                allow_patterns=[glob.escape(path) for path in paths],
                 local_files_only=self.revision is None,
             )
-        )
+            for path in paths
+        ]
+        return Path(files[0]).parents[paths[0].count("/")]
 
 
 def open_repository(name: str, kind: Literal["model", "dataset"]) -> Repository:

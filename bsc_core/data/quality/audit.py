@@ -23,6 +23,7 @@ from bsc_core.types import Ids, Indices, Mask
 __all__ = ["AuditFinding", "audit"]
 
 Severity = Literal["error", "warning", "info"]
+MAX_UNUSED = 20  # splits with a finding of their own
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 RARE_SHARE = 0.05  # of positives or negatives, below which the balance is a warning
 LONG_SHARE = 0.05  # of rows with too long texts, above which they are a warning
@@ -153,8 +154,11 @@ def _rejected_rows(data: DatasetSplits) -> Iterator[AuditFinding]:
 
 
 def _unused_splits(data: DatasetSplits) -> Iterator[AuditFinding]:
-    for name, rows in data.unused:
+    for name, rows in data.unused[:MAX_UNUSED]:
         yield _finding("unused_split", name=name, unused=plural(rows, "row"))
+    if others := data.unused[MAX_UNUSED:]:
+        unused = plural(sum(rows for _, rows in others), "row")
+        yield _finding("unused_splits", splits=f"{len(others):,} more splits", unused=unused)
 
 
 def _conflicting_pairs(dataset: PairDataset, rows: Indices) -> Values:

@@ -35,7 +35,8 @@ def read_classes(cells: Sequence[str]) -> tuple[Ids, tuple[str, ...] | None]:
     else:
         is_nli = {word.lower() for word in known} <= set(NLI)
         names = NLI if is_nli else tuple(sorted(known))
-        numbers = {word: names.index(word.lower() if is_nli else word) for word in known}
+        number_of = {name: number for number, name in enumerate(names)}
+        numbers = {word: number_of[word.lower() if is_nli else word] for word in known}
     return np.asarray([numbers.get(word, -1) for word in words], dtype=np.int32), names
 
 

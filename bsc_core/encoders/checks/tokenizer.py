@@ -6,6 +6,7 @@ The library `tokenizers` ends the process if it runs out of memory.
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,19 @@ MAX_PIECE = 64  # characters of a piece of a unigram model, which compares all p
 MAX_WORD = 1_000  # characters of a word that is divided into pieces
 MAX_MAPPED = 64  # bytes that stand for one character
 MAX_IDS = 8  # ids of a special token
+MAX_REPEATED = {"ByteLevel": 2, "Precompiled": 1, "BertNormalizer": 1}  # steps that make a text longer each time
+REGULAR_EXPRESSIONS = frozenset(  # others can need seconds for a text of a hundred characters
+    [
+        " {2,}",  # T5, XLM-RoBERTa
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",  # GPT-2
+        *(
+            rf"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{number}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*"
+            r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+            for number in (r"\p{N}", r"\p{N}{1,3}")  # Qwen, Llama 3
+        ),
+    ]
+)
+MAX_PIECES = 8  # parts of a template of special tokens around a text, or a pair of texts
 
 
 def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
@@ -27,7 +41,16 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
     growing = [step for step in steps if _grows(step)]
     if len(growing) > MAX_GROWING or any(len(str(step.get("content"))) > MAX_CONTENT for step in growing):
         return "replacements that make texts much longer"
+    kinds = Counter(str(step.get("type")) for step in steps)
+    for kind, limit in MAX_REPEATED.items():
+        if kinds[kind] > limit:
+            return f"{kinds[kind]} steps {kind}"
     for step in steps:
+        pattern = step.get("pattern")
+        if isinstance(pattern, dict) and pattern.get("Regex", " {2,}") not in REGULAR_EXPRESSIONS:
+            return "a regular expression that no supported architecture uses"
+        if any(len(step.get(name) or ()) > MAX_PIECES for name in ("single", "pair")):
+            return "a template that makes texts much longer"
         if any(len(str(step.get(name) or "")) > MAX_PREFIX for name in ("prepend", "replacement", "prefix")):
             return "a long prefix of texts"
         if _longest_mapped(step) > MAX_MAPPED:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bsc_core.evaluation.retrieval.rank import RetrievalTask
+from bsc_core.evaluation.retrieval.rank import RetrievalTask, check_gold
 from bsc_core.neighbors import Documents, top_k
 from bsc_core.types import Ids, Numbers, Vectors
 
@@ -23,11 +23,15 @@ def adhoc_task(gold: Sequence[Sequence[str]], documents: Sequence[str]) -> Retri
     Args:
         gold: Texts of the relevant documents of each of the Q queries.
         documents: The M texts of the corpus.
+
+    Raises:
+        DataError: There are more relevant documents than MAX_GOLD.
     """
     positions: defaultdict[str, list[int]] = defaultdict(list)
     for position, text in enumerate(documents):
         positions[_normalized(text)].append(position)
     distinct = [dict.fromkeys(_normalized(text) for text in texts) for texts in gold]
+    check_gold(sum(len(positions.get(text, ())) for texts in distinct for text in texts))
     relevant = [sorted(position for text in texts for position in positions.get(text, ())) for texts in distinct]
     queries = np.arange(len(gold), dtype=np.int32)
     return RetrievalTask(

@@ -3,6 +3,7 @@
 # Q queries, M documents of the corpus, D dimensions, R gold entries in all, U distinct texts
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,10 @@ from bsc_core.neighbors import TIE, Documents, TopK, cosine_blocks, finite_unit_
 from bsc_core.types import Ids, Indices, Numbers, Progress, Vectors
 
 GOLD_AT_ONCE = 65_536
+MAX_GOLD = 5_000_000
+"""Gold documents of all queries together; equal texts of a corpus are all gold."""
+FEW_GOLD = 16
+"""Gold documents of a query up to which each is compared with all cosines; for more, the cosines are sorted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +76,9 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
     Args:
         dataset: The pairs.
         corpus: The documents, with the same text table; None uses the distinct documents of the dataset.
+
+    Raises:
+        DataError: There are more than MAX_GOLD gold documents.
     """
     documents = np.unique(dataset.document) if corpus is None else corpus.document
     document_keys = dataset.document_key if corpus is not None and corpus.key is not None else None
@@ -83,18 +91,23 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
     gold: defaultdict[int, dict[int, float]] = defaultdict(dict)  # position -> grade, for each query group
     absent: defaultdict[int, dict[str | int, float]] = defaultdict(dict)
     first_row: dict[int, int] = {}
+    count = 0
     for row in np.flatnonzero(dataset.positive).tolist():
         group, grade = int(dataset.query_group[row]), 1.0 if dataset.label is None else float(dataset.label[row])
         first_row.setdefault(group, row)
         document = (document_keys[row] if document_keys is not None else "") or int(dataset.document[row])
-        for position in positions.get(document, ()):
+        found = positions.get(document, ())
+        count += len(found)
+        check_gold(count)
+        for position in found:
             gold[group][position] = max(grade, gold[group].get(position, 0.0))
-        if document not in positions:
+        if not found:
             absent[group][document] = max(grade, absent[group].get(document, 0.0))
-    for query, document in () if dataset.decided_positives is None else dataset.decided_positives.tolist():
-        for group in np.unique(dataset.query_group[dataset.query == query]).tolist():
-            if group in first_row:
-                gold[group].update((position, 1.0) for position in positions.get(document, ()))
+    for group, document in _decided_positives(dataset):
+        if group in first_row:
+            count += len(positions.get(document, ()))
+            check_gold(count)
+            gold[group].update((position, 1.0) for position in positions.get(document, ()))
     rows = np.fromiter(first_row.values(), dtype=np.int32, count=len(first_row))
     offsets = np.zeros(len(first_row) + 1, dtype=np.int64)
     np.cumsum([len(gold[group]) for group in first_row], out=offsets[1:])
@@ -111,6 +124,26 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
         grades=np.asarray([grade for _, grade in flat]) if graded else None,
         absent_grades=np.asarray(absent_grades) if graded else None,
     )
+
+
+def check_gold(count: int) -> None:
+    """Raise DataError if a task would have more gold documents than MAX_GOLD."""
+    if count > MAX_GOLD:
+        raise DataError(
+            f"retrieval: the queries have more than {MAX_GOLD:,} relevant documents, since each document with an equal "
+            "text counts; remove duplicate documents from the corpus"
+        )
+
+
+def _decided_positives(dataset: PairDataset) -> Iterator[tuple[int, int]]:
+    """Yield the query group and the text id of each document that a person decided to be positive."""
+    if dataset.decided_positives is None:
+        return
+    groups: defaultdict[int, set[int]] = defaultdict(set)
+    for query, group in np.unique(np.stack([dataset.query, dataset.query_group]), axis=1).T.tolist():
+        groups[query].add(group)
+    for query, document in dataset.decided_positives.tolist():
+        yield from ((group, document) for group in groups.get(query, ()))
 
 
 def rank(
@@ -190,6 +223,12 @@ class _GoldRanks:
         owner, gold = self.owner[entries] - rows.start, self.task.gold[entries]
         inside = (gold >= documents.start) & (gold < documents.stop)
         cosines[owner[inside], gold[inside] - documents.start] = -np.inf
+        counts = np.bincount(owner, minlength=len(cosines))
+        for row in np.flatnonzero(counts > FEW_GOLD).tolist():
+            same = entries[owner == row]
+            self.others[same] += len(cosines[row]) - np.searchsorted(np.sort(cosines[row]), self.limits[same])
+        few = counts[owner] <= FEW_GOLD
+        entries, owner = entries[few], owner[few]
         for index in range(int(self.index[entries].max(initial=-1)) + 1):
             same = self.index[entries] == index
             compared = cosines if same.sum() == len(cosines) else cosines[owner[same]]

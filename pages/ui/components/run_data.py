@@ -101,6 +101,12 @@ class EncoderModel:
         digest = data_cache.dataset_splits(self.dataset_key).texts.digest
         return str(data_cache.vectors_key(self.encoder(), digest))
 
+    @property
+    def results_stamp(self) -> tuple[str, ...]:
+        """The key of its metrics, which also depend on pairs, labels and documents."""
+        data = data_cache.dataset_splits(self.dataset_key)
+        return (self.stamp, *(part.digest for part in (*data.splits.values(), data.corpus) if part is not None))
+
     def vectors(self) -> np.ndarray:
         """Return the (U, D) float32 vectors, encoded now unless they are cached."""
         return data_cache.vectors(self.dataset_key, self.encoder_name)
@@ -109,10 +115,10 @@ class EncoderModel:
         """Return its dev metrics."""
         from bsc_core.evaluation import Evaluator
 
-        key = self.stamp, data_cache.data_stamps(data_cache.data_config(self.dataset_key))
-        data = data_cache.dataset_splits(self.dataset_key)
-        evaluator = Evaluator(data, EvaluationConfig())
-        return data_cache.shared_value("encoder_metrics", key, lambda: evaluator.evaluate(self.vectors())["dev"])
+        evaluator = Evaluator(data_cache.dataset_splits(self.dataset_key), EvaluationConfig())
+        return data_cache.shared_value(
+            "encoder_metrics", self.results_stamp, lambda: evaluator.evaluate(self.vectors())["dev"]
+        )
 
     def evaluation(self, split: str) -> tuple[EvalResult, dict[str, Interval]]:
         """Return its results on a split, and the metrics with their intervals."""

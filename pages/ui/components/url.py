@@ -58,6 +58,8 @@ def setup(known: Iterable[str], *, arrived: bool) -> None:
 def report(name: str, sentence: str) -> None:
     """Show a sentence about a parameter of the link that is not used, above the page."""
     stored: Report = st.session_state.setdefault(REPORT, Report())
+    if len(stored.sentences) >= MAX_LISTED and name not in stored.sentences:
+        return
     url = st.query_params.to_dict()
     stored.sentences[name] = sentence
     stored.values.setdefault(name, url.get(name))

@@ -233,7 +233,8 @@ def draw_share_button(subject: str, access: Access, share: Callable[[list[str]],
     choices = [EVERYONE, *sorted(others)]
 
     def save() -> None:
-        names = [name for name in st.session_state[key] if name in choices]  # a client can send any text
+        selected = set(st.session_state[key])  # a client can send any text, also several times
+        names = [name for name in choices if name in selected]
         record("share", subject, shared_with=names)
         share(names)
 

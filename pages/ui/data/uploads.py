@@ -156,7 +156,8 @@ def register(folder: Path, label: str, data: DataConfig) -> str:
     another user, or the user may not read its files.
     """
     check_files(data)
-    users.set_dataset_owner(folder)
+    with users.quota_lock:
+        users.set_dataset_owner(folder)
     if data.false_negatives and not data_cache.may_change_decisions(data.false_negatives):
         copy = data_cache.run_store().false_negatives_file(folder.name)
         if Path(data.false_negatives).is_file() and not copy.exists():

@@ -14,7 +14,7 @@ from bsc_core.figures.evaluation import maps
 from bsc_core.projection import density, lay_out, neighborhood_preservation, sample_rows
 from pages.ui.components import data_cache, display, glossary, url
 from pages.ui.components.browser.mount import map_canvas
-from pages.ui.embeddings import map_task, text_attributes
+from pages.ui.embeddings import map_task, selection, text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData, animated_frames, default_frames
 
 TEXT_LIMITS = (4000, 20_000, 100_000)
@@ -60,7 +60,9 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
         format_func=lambda name: colors.get(name, name),
         **url.bound("embeddings.color", colors.values()),
     )
-    find_cell.text_input("Find texts", placeholder="words in the text", **url.bound("embeddings.find"))
+    find_cell.text_input(
+        "Find texts", max_chars=selection.MAX_FIND, placeholder="words in the text", **url.bound("embeddings.find")
+    )
     animated = several and layout == ANIMATED
     bottom = more_cell.container(height="stretch", vertical_alignment="bottom")
     with bottom.popover("More", icon=":material/tune:", width="stretch"):

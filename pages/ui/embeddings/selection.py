@@ -13,6 +13,7 @@ from pages.ui.components import display, url
 from pages.ui.embeddings import text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 
+MAX_FIND = 200  # characters of the words to find, which a link may also contain
 MAX_LISTED = 200
 MAX_COMPARED = 400
 MAX_CHANGED = 20
@@ -77,10 +78,11 @@ def unpack_ids(text: str) -> np.ndarray | None:
 
 
 def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
-    """Return the texts among `rows` that contain all the words, ignoring case."""
-    wanted = words.casefold().split()
-    matches = [row for row in rows.tolist() if all(word in data.texts[row].casefold() for word in wanted)]
-    return np.array(matches if wanted else [], dtype=np.int32)
+    """Return the texts among `rows` that contain all words of the first MAX_FIND characters, ignoring case."""
+    wanted = words[:MAX_FIND].casefold().split()
+    texts = ((row, data.texts[row].casefold()) for row in rows.tolist())
+    found = [row for row, text in texts if all(word in text for word in wanted)]
+    return np.array(found if wanted else [], dtype=np.int32)
 
 
 @st.cache_resource(max_entries=16, show_spinner="Comparing neighbors …", hash_funcs=CACHE_KEY)

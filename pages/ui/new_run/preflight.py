@@ -12,7 +12,7 @@ from bsc_core.config import RunConfig
 from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.paths import cache_folder
 from bsc_core.preflight import STEPS, Preflight
-from pages.ui.components import data_cache, display
+from pages.ui.components import data_cache, display, users
 from pages.ui.new_run.config_summary import format_bytes
 
 POLL_INTERVAL = "1s"
@@ -21,11 +21,11 @@ STATE = "train.preflight"  # folder of the preflight that this session runs
 
 
 def preflight_folder(config: RunConfig) -> Path:
-    """Return the folder of a config's preflight; it depends on the settings, the data files and the runs folder."""
+    """Return the folder of a config's preflight; it depends on settings, data files, runs folder and user."""
     training = config.training.model_copy(update={"seeds": ()})
     settings = config.model_copy(update={"name": "", "training": training}).model_dump_json()
     stamps = data_cache.data_stamps(config.data), data_cache.file_stamps(config.encoder.name)
-    key = json.dumps([settings, *stamps, str(data_cache.run_store().root)])
+    key = json.dumps([settings, *stamps, str(data_cache.run_store().root), users.current_user().name])
     return cache_folder() / "preflight" / hashlib.sha256(key.encode()).hexdigest()[:20]
 
 

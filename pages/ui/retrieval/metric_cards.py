@@ -92,7 +92,10 @@ def verdict(comparison: Comparison | None) -> str:
     return f"Inconclusive ({p_value})"
 
 
-RESULTS_KEY = run_data.STAMPS | {run_data.Model: lambda model: (model.key, str(model.run.evaluation(model.part)))}
+RESULTS_KEY = {
+    run_data.Model: lambda model: (model.key, str(model.run.evaluation(model.part))),
+    run_data.EncoderModel: lambda model: model.results_stamp,
+}
 
 
 @st.cache_resource(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)

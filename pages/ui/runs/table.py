@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import streamlit as st
 
 from bsc_core import formatting, jobs
-from bsc_core.errors import RunError
+from bsc_core.errors import RunError, RunNotFoundError
 from bsc_core.runs import Run, RunStatus, RunStore
 from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.runs import run_settings
@@ -95,10 +95,18 @@ def save_group(group: str | None) -> None:
 
 
 def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
-    """Draw now and every 2 seconds while a run is active; when the last one ends, rerun the page once."""
+    """Draw now and every 2 seconds while a run is active.
+
+    When the last one ends, the page reruns once; also if a run was deleted or is no longer shared with the user.
+    """
     active = any(not run.status().is_finished for run in runs)
 
     def update() -> None:
+        try:
+            for run in runs:
+                data_cache.run_store().get(run.id)
+        except RunNotFoundError:
+            st.rerun(scope="app")
         if active and all(run.status().is_finished for run in runs):
             st.rerun(scope="app")
         draw()
