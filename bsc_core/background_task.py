@@ -174,10 +174,10 @@ def remove_oldest(base: Path, pattern: str, keep: int) -> None:
 
     Folders of tasks that run in a child of this process are kept, too.
     """
+    children = list(_children.items())
     newest_first = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in newest_first[keep:]:
-        child = _children.get(path.parent)
-        if child is None or child.poll() is not None:
+        if not any(one.is_relative_to(path.parent) and child.poll() is None for one, child in children):
             shutil.rmtree(path.parent, ignore_errors=True)
 
 

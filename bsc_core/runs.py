@@ -17,7 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from tokenize import TokenError
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from zipfile import BadZipFile
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -462,9 +464,11 @@ class Run:
             return None
         try:
             check_regular(path, path.stat().st_size)  # a mapped file may be larger than the memory
-            array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OverflowError, SyntaxError):
-            raise RunError(f"run {self.id}: {path.name} is damaged; launch the run again") from None
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError, OverflowError, SyntaxError, TokenError, MemoryError, BadZipFile):
+            array = None
+        if not isinstance(array, np.ndarray):
+            raise RunError(f"run {self.id}: {path.name} is damaged; launch the run again")
         return array
 
     def embeddings(self, name: str) -> NDArray[Any] | None:
@@ -622,8 +626,9 @@ def epoch_array(epoch: int) -> str:
 
 def saved_epochs(run: Run) -> list[int]:
     """Return the epochs, ascending, whose vectors the run has saved, up to its current epoch."""
-    last = run.status().epoch or 0
-    return [epoch for epoch in range(1, last + 1) if run.array(epoch_array(epoch)) is not None]
+    last, names = run.status().epoch or 0, [path.stem for path in run.folder.glob(f"{epoch_array(0)[:-3]}*.npy")]
+    epochs = sorted(int(name[6:]) for name in names if re.fullmatch("epoch-[0-9]{3,9}", name))
+    return [epoch for epoch in epochs if epoch <= last and run.array(epoch_array(epoch)) is not None]
 
 
 def new_run_id(config: RunConfig, *, now: float | None = None) -> str:

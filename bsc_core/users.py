@@ -151,7 +151,7 @@ def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str
         InputError: Another user has the email address.
     """
     users = read_users(root)
-    if email is not None and any(one.email == email and one.name != name for one in users.values()):
+    if email is not None and any(_is_same_address(one.email, email) and one.name != name for one in users.values()):
         raise InputError(f"{email} is the address of another user; see `bsc users list`")
     key = None if email else secrets.token_urlsafe(_KEY_BYTES)
     values: dict[str, Any] = {"name": name, "role": role, "email": email, "key_sha256": key and key_hash(key)}
@@ -205,7 +205,17 @@ def signed_in_user(users: Mapping[str, User], header: str) -> User | None:
 
 def user_with_email(users: Iterable[User], email: str) -> User | None:
     """Return the user with this email address, ignoring case; None if there is none."""
-    return next((user for user in users if user.email and user.email.casefold() == email.casefold()), None)
+    return next((user for user in users if _is_same_address(user.email, email)), None)
+
+
+def _is_same_address(one: str | None, other: str) -> bool:
+    """Return whether two email addresses are equal; ASCII letters in any case.
+
+    Other letters can be equal in lower case in the domains of different people, such as "ß" and "ss".
+    """
+    if one is None:
+        return False
+    return one == other or (one.isascii() and other.isascii() and one.lower() == other.lower())
 
 
 def write_audit(root: Path, user: str, action: str, subject: str = "", **details: Any) -> None:

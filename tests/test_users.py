@@ -51,6 +51,16 @@ def create(root: Path, user: User, **status: object) -> Run:
     return run
 
 
+def test_addresses_are_compared_in_any_case_of_ascii_letters_only(tmp_path: Path) -> None:
+    add_user(tmp_path, "kim", "member", email="kim@strasse.de")
+    users = list(read_users(tmp_path).values())
+    assert user_with_email(users, "Kim@Strasse.DE") == users[0]
+    for other in ("kim@stra\u00dfe.de", "\u212aim@strasse.de", "k\u0131m@strasse.de"):
+        assert user_with_email(users, other) is None
+    with pytest.raises(InputError, match="is the address of another user"):
+        add_user(tmp_path, "eve", "member", email="KIM@strasse.de")
+
+
 def test_a_key_is_shown_once_and_stored_as_its_hash(tmp_path: Path) -> None:
     key = add_user(tmp_path, "ben", "member")
     assert key is not None

@@ -158,9 +158,11 @@ def assign_without_conflicts(units: list[Ids], constraints: list[Constraint], ba
     Raises:
         InputError: No order works.
     """
+    shared = Counter(key for constraint in constraints for key in constraint.ids)
+    if len(constraints) > 1 and max(shared.values(), default=0) > len(constraints) // 2:
+        raise _no_batch_left()  # each batch has at least two rows, and only one of these
     with suppress(InputError):
         return _assign(units, constraints, batch_size)
-    shared = Counter(key for constraint in constraints for key in constraint.ids)
     most_shared_first = sorted(
         units, key=lambda unit: -sum(shared[key] for position in unit for key in constraints[position].ids)
     )
@@ -249,12 +251,16 @@ def _join(single: _OpenBatch, batches: list[_OpenBatch], constraints: list[Const
     constraint = constraints[single.positions[0]]
     fitting = [one for one in batches if one is not single and one.positions and one.fits(constraint)]
     if not fitting:
-        raise InputError(
-            "one row cannot be placed: every batch contains its text or query, or a pair marked as a false negative; "
-            "set batching.no_duplicates = false, remove pairs from data.false_negatives, or add rows"
-        )
+        raise _no_batch_left()
     min(fitting, key=lambda batch: len(batch.positions)).add(single.positions, constraint)
     single.positions.clear()
+
+
+def _no_batch_left() -> InputError:
+    return InputError(
+        "one row cannot be placed: every batch contains its text or query, or a pair marked as a false negative; "
+        "set batching.no_duplicates = false, remove pairs from data.false_negatives, or add rows"
+    )
 
 
 def _query_ids(dataset: PairDataset) -> Ids:

@@ -5,6 +5,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from itertools import islice
 
 import numpy as np
@@ -21,6 +22,7 @@ NEARLY_EQUAL_COSINE = 0.8
 """Cosine of two documents from which `nearest_false_negatives` counts them as nearly the same."""
 MAX_WORDS = 1_000
 """Words of a text that are compared."""
+CACHED_TEXTS = 4096
 WORD = re.compile(r"\w+")
 
 NEIGHBORS = 10
@@ -135,9 +137,13 @@ def nearest_false_negatives(dataset: PairDataset, embeddings: Vectors, top: int 
     queries, documents = query_rows[number], document_rows[positions[number, column]]
     similar = paired_cosines(embeddings[dataset.document[queries]], embeddings[dataset.document[documents]])
     closer = scores[number, column] > positive_scores[number]
+    words = lru_cache(CACHED_TEXTS)(lambda text: words_of(dataset.texts[text]))
     results = []
     for index, (query_row, document_row) in enumerate(zip(queries.tolist(), documents.tolist(), strict=True)):
-        near = [_nearly_equal(dataset, ids, query_row, document_row) for ids in (dataset.document, dataset.query)]
+        near = [
+            have_nearly_equal_words(*(words(int(ids[row])) for row in (query_row, document_row)))
+            for ids in (dataset.document, dataset.query)
+        ]
         applies = {
             Reason.NEAR_DOCUMENT: near[0] or similar[index] >= NEARLY_EQUAL_COSINE,
             Reason.NEAR_QUERY: near[1],
@@ -192,11 +198,6 @@ def mined_false_negatives(dataset: PairDataset, embeddings: Vectors, top: int = 
     ]
 
 
-def _nearly_equal(dataset: PairDataset, ids: Ids, first: int, second: int) -> bool:
-    """Return whether the texts of two rows are nearly equal. ids: (N,) a column of text ids."""
-    return bool(nearly_equal(dataset.texts.take(ids[[first, second]]))[0, 1])
-
-
 def _decided(dataset: PairDataset, query_rows: Indices, documents: Ids) -> Mask:
     """Return bool (Q, n): a label or a person decided the pair of the row's query and the document.
 
@@ -229,6 +230,17 @@ def _evidence(dataset: PairDataset, rows: Ids) -> dict[Reason, Mask]:
     }
 
 
+def words_of(text: str) -> frozenset[str]:
+    """Return the distinct case-folded words among the first MAX_WORDS words of a text."""
+    return frozenset(match[0] for match in islice(WORD.finditer(text.casefold()), MAX_WORDS))
+
+
+def have_nearly_equal_words(left: frozenset[str], right: frozenset[str]) -> bool:
+    """Return whether two texts with these words are nearly equal; see `nearly_equal`."""
+    common = len(left & right)
+    return common > 0 and common >= NEARLY_EQUAL * (len(left) + len(right) - common) - 1e-4
+
+
 def nearly_equal(texts: list[str]) -> Mask:
     """Return bool (B, B): the Jaccard similarity of the case-folded words is at least NEARLY_EQUAL.
 
@@ -236,7 +248,7 @@ def nearly_equal(texts: list[str]) -> Mask:
     """
     from scipy.sparse import csr_array
 
-    words = [{match[0] for match in islice(WORD.finditer(text.casefold()), MAX_WORDS)} for text in texts]
+    words = [words_of(text) for text in texts]
     index: dict[str, int] = {}
     column = [index.setdefault(word, len(index)) for distinct in words for word in distinct]
     sizes = np.asarray([len(distinct) for distinct in words])

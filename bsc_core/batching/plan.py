@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from bsc_core.types import Ids, Progress, Vectors
 # Raised by NumPy for a file that is not .npz, truncated, or has other arrays.
 UNREADABLE = (
     *(ValueError, TypeError, AttributeError, KeyError, EOFError, OSError, MemoryError, zipfile.BadZipFile),
-    InputError,
+    *(zlib.error, RuntimeError, InputError),  # RuntimeError: encrypted, compressed in an unknown way, nested too deeply
 )
 
 CONFLICT_ARRAYS = {"own": "ids", "asker": "query_id", "answers": "positives", "starts": "starts"}

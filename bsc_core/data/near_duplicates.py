@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from bsc_core.data.text_normalization import normalize_text
+from bsc_core.data.text_normalization import limit_marks, normalize_text
 from bsc_core.types import Ids, Indices
 
 Hashes = npt.NDArray[np.uint64]
@@ -57,7 +57,7 @@ def _components(pairs: Indices, count: int) -> Indices:
 
 
 def _form(text: str) -> str:
-    return normalize_text(text if text.isascii() else unicodedata.normalize("NFKC", text))
+    return normalize_text(text if text.isascii() else unicodedata.normalize("NFKC", limit_marks(text)))
 
 
 class _Shingles:
@@ -103,12 +103,18 @@ class _Shingles:
         return keys
 
     def jaccard(self, left: Indices, right: Indices) -> npt.NDArray[np.float64]:
-        """Return (P,) the shared shingles of two texts as a share of all shingles of both."""
-        ends = np.cumsum(self.counts[left] + self.counts[right])
-        block = ends // BLOCK_WORDS  # (P,), ascending
-        edges = np.flatnonzero(np.diff(block)) + 1
-        parts = zip(np.split(left, edges), np.split(right, edges), strict=True)
-        return np.concatenate([self._jaccard(*part) for part in parts])
+        """Return (P,) the shared shingles of two texts as a share of all shingles of both; 0 if it is below JACCARD."""
+        similarity = np.zeros(len(left))
+        sizes = np.zeros(len(self.counts), dtype=np.int64)
+        for row in np.unique(np.concatenate([left, right])).tolist():
+            sizes[row] = len(self._of(row))
+        smaller, larger = (choose(sizes[left], sizes[right]) for choose in (np.minimum, np.maximum))
+        possible = np.flatnonzero(smaller >= JACCARD * larger)  # else the sizes rule out a high similarity
+        ends = np.cumsum(self.counts[left[possible]] + self.counts[right[possible]])
+        edges = np.flatnonzero(np.diff(ends // BLOCK_WORDS)) + 1
+        for part in np.split(possible, edges):
+            similarity[part] = self._jaccard(left[part], right[part])
+        return similarity
 
     def _jaccard(self, left: Indices, right: Indices) -> npt.NDArray[np.float64]:
         from scipy.sparse import csr_array

@@ -3,7 +3,9 @@
 # M texts, P pairs of them
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,21 @@ from bsc_core.types import Indices, Mask
 # Scripts written without spaces: each character is a word.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+
+
+def limit_marks(text: str) -> str:
+    """Return a text with at most 30 combining marks in sequence, as in the stream-safe format of Unicode (UAX 15).
+
+    Normalization needs time quadratic in their number.
+    """
+    return text if text.isascii() else _marks().sub(r"\1", text)
+
+
+@cache
+def _marks() -> re.Pattern[str]:
+    last = 0x20000  # no combining mark comes later
+    marks = "".join(re.escape(chr(code)) for code in range(last) if unicodedata.combining(chr(code)))
+    return re.compile(rf"([{marks}]{{30}})[{marks}]+")
 
 
 def normalize_text(text: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bsc_core.errors import BscError, JobError, RunError
+from bsc_core.errors import JobError, RunError
 from bsc_core.jobs.actions.launching import BACKEND, ensure_supervisor
 from bsc_core.jobs.actions.trash import TRASH_SECONDS, empty_trash
 from bsc_core.jobs.backends import Backend, ProcessInfo, backend_of
@@ -44,7 +44,7 @@ def reconcile(
             if not run.status().is_finished:
                 _requeue(store, run, stale_seconds)
                 ended += [run] if refresh_status(run, stale_seconds=stale_seconds).is_finished else []
-        except (OSError, BscError) as error:
+        except Exception as error:  # whatever the files of a damaged run contain, the other runs are updated
             failure = JobError(f"run {run.id}: its state could not be updated ({error})")
     ensure_supervisor(store, start=start)
     empty_trash(store, older_than_seconds=TRASH_SECONDS)

@@ -190,6 +190,13 @@ def _blocks(rows: Indices, depth: int) -> Iterator[Indices]:
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
+def _split_by_depth(order: Indices, depths: Indices) -> list[tuple[Indices, int]]:
+    """Split queries, in the order of their depths, where the depth doubles; return each part with its largest depth."""
+    doublings = np.ceil(np.log2(depths[order]))
+    parts = np.split(order, np.flatnonzero(np.diff(doublings)) + 1)
+    return [(part, int(depths[part].max())) for part in parts if len(part)]
+
+
 def _recall_note(facts: Facts) -> str:
     recalls = [float(fact["recall"]) for fact in facts if "recall" in fact]
     return f"approximate search, recall {min(recalls):.3f}" if recalls else ""
@@ -197,11 +204,12 @@ def _recall_note(facts: Facts) -> str:
 
 def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:
     ranks = negative_ranks(config)
-    depth = min(len(candidates.document), int(ranks.max()) + candidates.most_excluded)
+    depths = np.minimum(int(ranks.max()) + candidates.excluded_counts, len(candidates.document))  # (Q,)
     result = np.full((len(candidates.query), len(ranks)), -1, dtype=np.int32)
     search = NeighborSearch(unit, "cosine", rows=candidates.document)
-    for queries in _blocks(np.arange(len(result)), depth):
-        ranked, _ = search.nearest(unit[candidates.query[queries]], depth)
+    order = np.argsort(depths, kind="stable")
+    for queries in (block for part in _split_by_depth(order, depths) for block in _blocks(*part)):
+        ranked, _ = search.nearest(unit[candidates.query[queries]], int(depths[queries].max()))
         excluded = candidates.is_excluded(queries[:, None], ranked)
         result[queries] = at_ranks(ranked, excluded, candidates.available[queries], ranks)
     clipped = int((ranks > candidates.available[:, None]).any(axis=1).sum())

@@ -115,6 +115,12 @@ class Visit:
         """Fail when the page shows an exception box."""
         assert self.page.get_by_test_id("stException").count() == 0, self.server.log()[-3000:]
 
+    def go_back_to(self, name: str) -> None:
+        """Go back in the browser's history to the last entry of a page."""
+        while f"/{name}" not in (url := self.page.url):
+            self.page.go_back()
+            wait_until(lambda url=url: self.page.url != url, f"going back from {url} had no effect")
+
     def select_option(self, label: str, option: str) -> None:
         """Select an option of a select box; try again if the page was redrawn while the list was open."""
         box = self.page.get_by_role("combobox", name=label, exact=True).first

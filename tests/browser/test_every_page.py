@@ -61,8 +61,7 @@ def test_back_shows_the_dataset_and_the_encoder_of_the_link(visitor, server) -> 
     check_selection(visit, "data", "sample")
     visit.page.go_back()
     check_selection(visit, "data", "sample-nli")
-    while "/batches" not in visit.page.url:  # entries of the page that was left show the same selection
-        visit.page.go_back()
+    visit.go_back_to("batches")  # entries of the page that was left show the same selection
     visit.wait("Which negatives does a batch contain")
     check_selection(visit, "batches", "sample-nli")
 

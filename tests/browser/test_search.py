@@ -46,8 +46,7 @@ def search_a_query_of_the_data(visit, data, task, vectors):
 def leave_and_come_back(visit, query: str):
     visit.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Runs", exact=True).click()
     visit.wait("How is training going")
-    while "/retrieval" not in visit.page.url:
-        visit.page.go_back()
+    visit.go_back_to("retrieval")
     visit.wait("Which documents does a model find")
     box = visit.page.get_by_role("textbox", name="Search", exact=True).or_(visit.page.get_by_role("searchbox")).first
     expect(box).to_have_value(query)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bsc_core.config import ExamplesConfig, SentenceColumns
 from bsc_core.data import PairDataset
+from bsc_core.data.generation import from_classes
 from bsc_core.data.generation.from_classes import Neighbors, generate_examples, repeats
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import ConfigError, DataError
@@ -223,6 +224,16 @@ def test_a_target_above_the_examples_is_refused_for_train_and_a_limit_elsewhere(
     with pytest.raises(ConfigError, match=r"data\.examples\.target is 500 and rows\.csv, train gives 6 examples"):
         generate_examples(sentences, result, ExamplesConfig(target=500))
     assert len(generate_examples(sentences, result, ExamplesConfig(target=500), split="test")[0]) == 6
+
+
+@pytest.mark.parametrize("limits", [{}, {"target": 6}, {"cap": 1}])
+def test_the_number_of_examples_is_limited_also_with_a_target_or_a_cap(monkeypatch, limits):
+    sentences, result = sentences_of(SIX, [0, 1] * 3), Neighbors.from_ids(*ring(6, 2))
+    monkeypatch.setattr(from_classes, "MAX_EXAMPLES", 6)
+    assert len(generate_examples(sentences, result, ExamplesConfig(**limits))[0]) == 6
+    monkeypatch.setattr(from_classes, "MAX_EXAMPLES", 5)
+    with pytest.raises(DataError, match="6 examples exceed the limit of 5; lower"):
+        generate_examples(sentences, result, ExamplesConfig(**limits))
 
 
 def test_equal_texts_are_used_without_the_distinct_filter():

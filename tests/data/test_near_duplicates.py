@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bsc_core.data import near_duplicates
 from bsc_core.data.near_duplicates import JACCARD, near_groups
-from bsc_core.data.text_normalization import normalize_text
+from bsc_core.data.text_normalization import limit_marks, normalize_text
 
 LONG = "the quick brown fox jumps over the lazy dog near the old river bank at noon today while birds sing"
 
@@ -33,6 +34,27 @@ def are_near(one, other):
 )
 def test_texts_that_differ_in_form_or_one_word_of_many_are_near_duplicates(one, other):
     assert are_near(one, other)
+
+
+def test_long_sequences_of_combining_marks_are_cut():
+    text = LONG + " a" + "\u0301" * 200_000 + "\u0316" * 200_000
+    assert len(limit_marks(text)) == len(LONG) + 2 + 30
+    assert limit_marks("caf\u00e9 cafe\u0301 a\u0301\u0316") == "caf\u00e9 cafe\u0301 a\u0301\u0316"
+    assert are_near(text, LONG + " a" + "\u0301" * 30)
+
+
+def test_a_text_is_not_compared_with_far_shorter_ones(monkeypatch):
+    compared = []
+    whole = near_duplicates._Shingles._jaccard
+    monkeypatch.setattr(
+        near_duplicates._Shingles,
+        "_jaccard",
+        lambda self, left, right: compared.extend(left) or whole(self, left, right),
+    )
+    words = [f"w{number}" for number in range(2000)]
+    texts = [" ".join(words), *(" ".join(words[start : start + 8]) for start in range(0, 1600, 8))]
+    assert len(set(near_groups(texts).tolist())) == len(texts)
+    assert not compared
 
 
 def test_the_size_of_blocks_does_not_change_the_groups(monkeypatch):

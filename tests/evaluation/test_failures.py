@@ -58,6 +58,18 @@ def test_the_document_of_a_nearly_equal_query_may_be_relevant():
     assert result[0].cause == Cause.NEAR_QUERY
 
 
+def test_a_failing_query_is_compared_with_some_queries_of_the_document(monkeypatch):
+    requested = "why is my bread flat"
+    rows = [(requested, "give it time", 1.0), *((f"question {n}", "use more yeast", 1.0) for n in range(3))]
+    rows += [("why is my bread flat?", "use more yeast", 1.0), FILLER]
+    cosines = {requested: 1.0, "use more yeast": 0.9, "give it time": 0.5}
+    causes = {failure.query: failure.cause for failure in failing(rows, cosines)[3]}
+    assert causes[0] == Cause.NEAR_QUERY
+    monkeypatch.setattr("bsc_core.evaluation.retrieval.failures.MAX_QUERIES", 3)
+    causes = {failure.query: failure.cause for failure in failing(rows, cosines)[3]}
+    assert causes[0] == Cause.UNJUDGED
+
+
 def test_an_equal_document_is_a_tie_that_counts_against_gold():
     rows = [("a b", "c d", 1.0), ("e f", "g h", 1.0)]
     _, _, result, found = failing(rows, {"a b": 1.0, "e f": -1.0, "c d": 0.5, "g h": 0.5})

@@ -16,7 +16,7 @@ from bsc_core import background_task
 from bsc_core.jobs.local import processes
 from bsc_core.runs import Run, RunStatus
 
-PATIENCE_SECONDS = float(os.environ.get("BSC_TEST_PATIENCE", "300"))
+PATIENCE_SECONDS = float(os.environ.get("BSC_TEST_PATIENCE", "900"))
 PATIENCE_MS = int(1000 * PATIENCE_SECONDS)
 
 

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 import streamlit
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from pages.ui.server import SessionLimit
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
@@ -64,12 +67,12 @@ def test_new_pages_get_a_message_until_one_is_closed(server: AppServer) -> None:
     wait_until(lambda: get(server, "/lessons", **PAGE)[0].status == 200, "no page is free")
 
 
-def test_only_pages_count(server: AppServer) -> None:
-    wait_until(lambda: get(server, "/", **PAGE)[0].status == 200, "no page is free")
-    with open_session(server):
-        for path in ("/_stcore/health", "/_stcore/host-config", "/_stcore/health"):
-            assert get(server, path, **PAGE)[0].status == 200
-        assert get(server, "/", **PAGE)[0].status == 200
+def test_only_pages_count() -> None:
+    client = TestClient(SessionLimit(PlainTextResponse("a page"), sessions=1))
+    for path in ("/_stcore/health", "/_stcore/host-config", "/auth/login", "/oauth2callback"):
+        assert client.get(path, headers=PAGE).status_code == 200
+    assert [client.get("/", headers=PAGE).status_code for _ in range(2)] == [200, 503]
+    assert client.get("/_stcore/health", headers=PAGE).status_code == 200
 
 
 def test_a_page_that_was_sent_can_open_its_session(server: AppServer) -> None:

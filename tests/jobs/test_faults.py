@@ -1,12 +1,14 @@
 """Faults: clock changes, reused PIDs, damaged files, deleted folders, full disks."""
 
 import errno
+import json
 import os
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -107,6 +109,27 @@ def test_a_failed_run_whose_status_is_damaged_later_keeps_its_cause(store, run):
     after = run.status()
     assert (after.state, after.exit_code, after.error) == (before.state, before.exit_code, before.error)
     assert after.state == "failed"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"status": {"state": "running", "pid": -1, "process_created": 1.0, "created": 1.0, "updated": 1.0}},
+        {"status": None, "worker": {"x": 1}},
+        {"status": None, "ended": {"state": ["done"]}},
+        {"status": None, "result": {"state": ["done"]}},
+    ],
+    ids=["a negative pid", "worker", "ended", "result"],
+)
+def test_the_files_of_a_damaged_run_do_not_prevent_the_update_of_others(store, run, files):
+    other = store.create(run.config(), "20990101-000000-other-0001")
+    other.update_status(state="running", pid=2**22 + 7, process_created=1.0)
+    for name, values in files.items():
+        (run.folder / f"{name}.json").write_text("{" if values is None else json.dumps(values), encoding="utf-8")
+        os.utime(run.folder / f"{name}.json", (1, 1))
+    with suppress(JobError):
+        reconcile(store, start=lambda store: None)
+    assert other.status().state == "lost"
 
 
 def test_a_status_that_is_damaged_as_a_run_ends_does_not_hide_how_it_ended(run):

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bsc_core.errors import InputError
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import glossary, url
+from pages.ui.components import display, glossary, url
 from pages.ui.data import uploads
 from tests.helpers.pages import open_app, open_page, page_text
 
@@ -115,3 +116,14 @@ def test_the_shipped_settings_use_localhost_and_send_no_statistics() -> None:
 def test_every_glossary_term_has_a_definition(name: str) -> None:
     assert glossary.TERMS[name].definition.endswith(".")
     assert glossary.help_text(name).count("$$") in (0, 2)
+
+
+def test_one_file_at_a_time_is_built_for_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(display.st, "session_state", {})
+    sent: list[Callable[[], bytes]] = []
+    monkeypatch.setattr(display.st, "download_button", lambda label, data, **options: sent.append(data))
+    display.download("First", lambda: sent[1](), key="first")
+    display.download("Second", lambda: b"second", key="second")
+    with pytest.raises(InputError, match="this page is building a file"):
+        sent[0]()
+    assert sent[1]() == b"second"

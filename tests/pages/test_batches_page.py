@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
 from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan_hardness, plan_stats
-from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig
+from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig, TrainingConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
 from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions
 from bsc_core.figures.batches import similarity
@@ -312,6 +312,15 @@ def test_a_run_shows_its_saved_plans_over_the_epochs(finished: Run) -> None:
     assert "evaluated with its embeddings before and after training" in page_text(app)
     saved = BatchPlan.load(finished.plans_folder / "epoch-001.npz")
     assert app.number_input(key="batches.batch").max == len(saved.batches(finished.config().training.batch_size))
+
+
+def test_a_run_with_a_large_batch_size_shows_smaller_batches(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_controls, "MAX_BATCH_SIZE", 4)
+    monkeypatch.setattr(plan_controls, "TrainingConfig", lambda: TrainingConfig(batch_size=4))  # default of the control
+    app = open_page("batches", run=finished.id)
+    assert "The batches of the run have 8 rows; batches of 4 rows are shown." in page_text(app)
+    saved = BatchPlan.load(finished.plans_folder / "epoch-001.npz")
+    assert app.number_input(key="batches.batch").max == len(saved.batches(4))
 
 
 def test_a_run_shows_its_rows_unaffected_by_later_marks(

@@ -104,6 +104,9 @@ def test_more_neighbors_than_a_page_computes_are_refused(
     monkeypatch.setattr(generation, "MAX_NEIGHBORS_INLINE", 4 * 61 - 1)
     generate(app, key, "examples", encoder=str(tiny_encoder), neighbors=4, neighbors_of="all")
     assert "neighbors of 61 sentences are more than the 243 that a page computes" in page_text(app)
+    monkeypatch.setattr(generation, "MAX_NEIGHBORS_INLINE", 4 * 61)
+    monkeypatch.setattr(generation, "MAX_CHARACTERS_INLINE", 1000)
+    assert "too long for a page to exclude duplicates" in page_text(app.run())
     assert not has_button(app, f"{key}.use")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def test_many_rows_added_by_a_client_are_dropped_before_the_table_adds_them(monk
     state[key] = {"added_rows": [{"query": "a"}]}
     view._check_added_rows()
     assert key in state
+
+
+def test_long_typed_texts_are_cut(lab: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "MAX_TYPED", 5)
+    app = lab(source="typed", texts=json.dumps([[f"query {n}", f"{n} document", 1] for n in range(4)]))
+    texts = app.query_params["texts"]
+    assert json.loads(texts if isinstance(texts, str) else texts[0]) == [["query", f"{n} doc", 1.0] for n in range(4)]
 
 
 def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:

@@ -18,6 +18,7 @@ from bsc_core.config import make_config, make_sweep
 from bsc_core.data import load_data
 from bsc_core.errors import InputError
 from bsc_core.files import atomic_write
+from bsc_core.paths import sample_data_folder
 from bsc_core.runs import Run, RunStore
 from bsc_core.users import (
     ACCESS,
@@ -40,6 +41,7 @@ from pages.ui.data import uploads
 from pages.ui.findings import cards
 from pages.ui.new_run import launch, preflight
 from pages.ui.runs import table
+from pages.ui.runs.actions import saved_dataset_key
 from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
 
 ADA = User(name="ada", role="owner")
@@ -395,6 +397,25 @@ def test_decisions_about_another_users_run_do_not_change_its_file(
         assert source._false_negatives_file(finished, "sample") == expected
     own(finished, BEN)  # a run on a dataset of eva
     assert source._false_negatives_file(finished, "sample") is None
+
+
+def test_a_duplicated_run_has_the_decisions_that_the_run_applied(
+    sign_in: SignIn, runs: RunStore, finished: Run
+) -> None:
+    row = "a\tb\tpositive\n"
+    marked = runs.false_negatives_file("eva/sample")
+    atomic_write(marked, DECISIONS + row + "later\tprivate\tpositive\n")
+    config = finished.config()
+    data = config.data.model_copy(
+        update={"false_negatives": str(marked), "train": str(sample_data_folder() / "pairs.tsv"), "dev_size": 0.4}
+    )
+    atomic_write(finished.false_negatives_file(str(marked)), DECISIONS + row)
+    own(finished, EVA, "ben")
+    sign_in(BEN)
+    for run, expected in ((finished, DECISIONS + row), (None, None)):
+        key = saved_dataset_key(data.model_copy(update={"dev_size": 0.4 if run else 0.45}), run)
+        copy = Path(str(data_cache.datasets()[key].data.false_negatives))
+        assert (copy.read_text(encoding="utf-8") if copy.exists() else None) == expected
 
 
 def test_a_file_with_the_folder_name_of_another_users_upload_is_refused(

@@ -26,7 +26,7 @@ from bsc_core.errors import DataError
 from bsc_core.neighbors import unit_rows
 from bsc_core.preparation import mining_task
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.preparation.generate import add_negatives, mine
+from bsc_core.preparation.generate import add_negatives, mine, mine_pairs
 from bsc_core.preparation.mining import MiningSearch, mine_file
 from bsc_core.preparation.repeated_mining import RepeatedMining
 from bsc_core.preparation.second_opinion import second_scorer
@@ -273,6 +273,25 @@ def test_a_search_says_when_settings_need_a_deeper_one() -> None:
     search = MiningSearch(DatasetSplits(rows, rows, None, corpus), unit, NegativesConfig(method="window", count=2))
     assert search.covers(NegativesConfig(method="window", range_max=150))
     assert not search.covers(NegativesConfig(method="window", range_max=390))
+
+
+def test_a_query_with_many_positives_does_not_change_the_ranks_of_others() -> None:
+    generator = np.random.default_rng(5)
+    pairs = [("hub", f"d{n}") for n in range(90)] + [(f"q{n}", f"e{n}") for n in range(40)]
+    dataset = PairDataset.from_pairs(*map(list, zip(*pairs, strict=True)))
+    unit = unit_rows(generator.normal(size=(len(dataset.texts), 8)).astype(np.float32))
+    candidates = find_candidates(dataset, None)
+    config = NegativesConfig(method="ranks", count=3, first_rank=1)
+    found, _ = mine_pairs(dataset, candidates, unit, config)
+    for row, (query, _) in enumerate(pairs):
+        positives = {document for one, document in pairs if one == query}
+        documents = sorted({document for _, document in pairs} - positives)
+        texts = {text: number for number, text in enumerate(dataset.texts)}
+        cosines = {document: float(unit[texts[query]] @ unit[texts[document]]) for document in documents}
+        ranked = sorted(documents, key=lambda document: -cosines[document])
+        assert [dataset.texts[text] for text in candidates.document[found[row]].tolist()] == [
+            ranked[rank - 1] for rank in (2, 3, 5)
+        ]
 
 
 def test_no_copy_of_a_positive_is_a_negative() -> None:

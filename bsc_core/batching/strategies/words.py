@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bsc_core.batching.strategies.base import StrategyInput, StrategyResult
 from bsc_core.batching.strategies.shingles import WordLists, group_by_words
 from bsc_core.config import BatchingConfig
+from bsc_core.data.text_normalization import limit_marks
 from bsc_core.types import Ids, Progress
 
 CHUNK = 100_000  # texts split at a time
@@ -108,7 +109,8 @@ def _cut(texts: Sequence[str]) -> tuple[Ids, NDArray[np.int64], list[str]]:
     import pyarrow
     import pyarrow.compute
 
-    composed = pyarrow.compute.utf8_normalize(pyarrow.array(texts, type=pyarrow.large_string()), form="NFC")
+    limited = pyarrow.array([limit_marks(text) for text in texts], type=pyarrow.large_string())
+    composed = pyarrow.compute.utf8_normalize(limited, form="NFC")
     lowered = pyarrow.compute.utf8_lower(composed)
     if pyarrow.compute.any(pyarrow.compute.match_substring_regex(lowered, UNSPACED)).as_py():
         lowered = pyarrow.compute.replace_substring_regex(lowered, UNSPACED, r" \1 ")

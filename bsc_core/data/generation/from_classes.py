@@ -189,10 +189,11 @@ def _sample(
             + (', or set data.examples.neighbors_of = "each_class"' if config.neighbors_of == "all" else "")
         )
     total = int(np.minimum(counts, config.cap).sum() if config.cap else counts.sum())
-    if config.target is None and total > MAX_EXAMPLES:
+    table = len(counts) * min(config.cap or 0, int(counts.max()))  # of the examples among which are sampled
+    if (number := max(min(total, config.target or total), table)) > MAX_EXAMPLES:
         raise DataError(
-            f"{source}: {total:,} examples exceed the limit of {MAX_EXAMPLES:,}; set "
-            "data.examples.cap or data.examples.target, or lower data.examples.neighbors"
+            f"{source}: {number:,} examples exceed the limit of {MAX_EXAMPLES:,}; lower "
+            "data.examples.cap, data.examples.target or data.examples.neighbors"
         )
     sampled = sample_examples(
         counts, cap=config.cap, target=config.target, generator=np.random.default_rng(config.seed)

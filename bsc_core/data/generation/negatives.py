@@ -43,9 +43,14 @@ class Candidates:
     codes: int
 
     @property
+    def excluded_counts(self) -> Indices:
+        """(Q,) number of excluded documents of each query."""
+        return len(self.document) - self.available
+
+    @property
     def most_excluded(self) -> int:
         """Largest number of excluded documents of a query."""
-        return len(self.document) - int(self.available.min())
+        return int(self.excluded_counts.max())
 
     def is_excluded(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> Mask:
         """Return which documents (Q', n) are excluded for the queries (Q', 1) or (Q',), both given by index."""

@@ -16,6 +16,7 @@ from bsc_core.data.text_quality import DAMAGED
 from bsc_core.errors import DataError
 from bsc_core.types import Ids, Indices, Mask
 
+MAX_PASSES = 3  # of the filter of near duplicates, since dropped rows change the sets of near duplicates
 Filtered = tuple[DatasetSplits, int]
 
 
@@ -138,11 +139,12 @@ def _numbers(*columns: Indices | Ids) -> Indices:
 
 def _apply(data: DatasetSplits, name: str) -> Filtered:
     dropped = 0
-    while True:
+    for _ in range(MAX_PASSES if name == "drop_near_duplicates" else 1):
         data, rows = _apply_once(data, name)
         dropped += rows
-        if not rows or name != "drop_near_duplicates":  # dropped rows change the sets of near duplicates
-            return data, dropped
+        if not rows:
+            break
+    return data, dropped
 
 
 def _apply_once(data: DatasetSplits, name: str) -> Filtered:

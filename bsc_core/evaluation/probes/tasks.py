@@ -111,7 +111,9 @@ def probe_task(name: str, table: Table, columns: tuple[str, ...]) -> ProbeTask:
         raise DataError(f"{table.source}: {table.unit} {table.line[unlabeled]}: label is empty; give the row a class")
     texts, ids = TextTable.from_texts([text for column in columns for text in table.columns[column]])
     sides = np.split(ids, len(columns))
-    names, classes = np.unique(np.asarray(labels, dtype=object).astype(str), return_inverse=True)
+    names = tuple(sorted(set(labels)))
+    number_of = {label: number for number, label in enumerate(names)}
+    classes = np.asarray([number_of[label] for label in labels], dtype=np.int32)
     split = table.columns.get("split", ["all"] * len(table))
     right = sides[1] if len(sides) > 1 else None
-    return ProbeTask(name, texts, sides[0], right, classes.astype(np.int32), tuple(names.tolist()), tuple(split))
+    return ProbeTask(name, texts, sides[0], right, classes, names, tuple(split))

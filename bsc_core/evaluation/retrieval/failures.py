@@ -12,11 +12,14 @@ from enum import StrEnum
 
 import numpy as np
 
-from bsc_core.batching.likely_false_negatives import WORD, nearly_equal
+from bsc_core.batching.likely_false_negatives import have_nearly_equal_words, words_of
 from bsc_core.data.dataset import PairDataset
 from bsc_core.evaluation.retrieval.rank import RetrievalResult, RetrievalTask
 from bsc_core.neighbors import TIE, finite_unit_rows, first_highest
 from bsc_core.types import Vectors
+
+MAX_QUERIES = 100
+"""Queries of a document, beside the failing one, whose texts are compared with its text."""
 
 
 class Cause(StrEnum):
@@ -97,22 +100,20 @@ class _Search:
         texts, task = self.dataset.texts, self.task
         group = int(self.dataset.query_group[task.rows[query]])
         query_text, gold_text, first_text = texts.take([task.query[query], task.corpus[gold], task.corpus[first]])
-        others = texts.take(task.query[self.queries_of[first]])
+        others = texts.take(task.query[self.queries_of[first][:MAX_QUERIES]])
+        words = {text: words_of(text) for text in (query_text, gold_text, first_text, *others)}
+
+        def are_near(left: str, right: str) -> bool:
+            return left == right or have_nearly_equal_words(words[left], words[right])
+
+        def shared_words(document: str) -> int:
+            return len(words[query_text] & words[document])
+
         causes = {
             Cause.LABELED: (group, int(task.corpus[first])) in self.negatives,
-            Cause.NEAR_GOLD: _nearly_equal(gold_text, first_text),
-            Cause.NEAR_QUERY: any(_nearly_equal(query_text, other) for other in others),
+            Cause.NEAR_GOLD: are_near(gold_text, first_text),
+            Cause.NEAR_QUERY: any(are_near(query_text, other) for other in others),
             Cause.TIE: cosines[1] - cosines[0] <= TIE,
-            Cause.WORDS: _shared_words(query_text, first_text) > _shared_words(query_text, gold_text),
+            Cause.WORDS: shared_words(first_text) > shared_words(gold_text),
         }
         return next((cause for cause, applies in causes.items() if applies), Cause.UNJUDGED)
-
-
-def _nearly_equal(left: str, right: str) -> bool:
-    return left == right or bool(nearly_equal([left, right])[0, 1])
-
-
-def _shared_words(query: str, document: str) -> int:
-    """Count the distinct words, ignoring case, that a query and a document share."""
-    left, right = (set(WORD.findall(text.casefold())) for text in (query, document))
-    return len(left & right)

@@ -225,7 +225,7 @@ class _GoldRanks:
         cosines[owner[inside], gold[inside] - documents.start] = -np.inf
         counts = np.bincount(owner, minlength=len(cosines))
         for row in np.flatnonzero(counts > FEW_GOLD).tolist():
-            same = entries[owner == row]
+            same = slice(*self.task.offsets[rows.start + row : rows.start + row + 2].tolist())
             self.others[same] += len(cosines[row]) - np.searchsorted(np.sort(cosines[row]), self.limits[same])
         few = counts[owner] <= FEW_GOLD
         entries, owner = entries[few], owner[few]

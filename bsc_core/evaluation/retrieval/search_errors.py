@@ -19,6 +19,9 @@ NOT_SEARCHED = "not searched"
 TOP = 10
 
 
+CELLS = 1_000_000  # documents of a block of queries
+
+
 def search_errors(
     splits: Sequence[PairDataset], corpus: Corpus | None, vectors: Vectors, *, texts: Ids | None = None
 ) -> list[str]:
@@ -64,9 +67,14 @@ def _first_not_gold(task: RetrievalTask, wrong: Ids, first: Ids, queries: Vector
     tied = np.isin(wrong.astype(np.int64) * size + first, task.owner * size + task.gold)
     if not tied.any():
         return first
-    max_gold = max(len(task.relevant(query)) for query in wrong[tied].tolist())
-    best, _ = top_k(queries[wrong[tied]], documents, max_gold + 1)
-    others = [task.others(query, positions)[0] for query, positions in zip(wrong[tied].tolist(), best, strict=True)]
+    others: list[int] = []
+    depths = np.diff(task.offsets) + 1  # (Q,)
+    left = wrong[tied][np.argsort(-depths[wrong[tied]], kind="stable")]
+    while len(left):
+        depth = int(depths[left[0]])
+        block, left = np.split(left, [max(1, CELLS // depth)])
+        best, _ = top_k(queries[block], documents, depth)
+        others += [task.others(query, found)[0] for query, found in zip(block.tolist(), best, strict=True)]
     return np.concatenate([first[~tied], np.asarray(others, dtype=np.int32)])
 
 

@@ -33,7 +33,8 @@ def length_table(queries: Sequence[str], documents: Sequence[str]) -> pd.DataFra
         of the texts are counted in the last bin.
     """
     sides = {"query": queries, "document": documents}
-    words = {side: np.array([len(text.split()) for text in texts]) for side, texts in sides.items()}
+    counts_of = {text: len(text.split()) for text in {*queries, *documents}}  # many rows can have the same long text
+    words = {side: np.array([counts_of[text] for text in texts]) for side, texts in sides.items()}
     longest = max(int(np.quantile(np.concatenate(list(words.values())), 0.99)), LENGTH_BINS)
     edges = np.unique(np.linspace(0, longest + 1, LENGTH_BINS + 1).astype(int))
     frames = []

@@ -4,6 +4,7 @@
 
 import base64
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,8 +68,8 @@ def coloring(values: Sequence[str], fixed: dict[str, str] | None = None) -> Colo
     """
     if fixed is not None:
         return Coloring(values, {name: color for name, color in fixed.items() if name in set(values)})
-    names, sizes = np.unique(np.array(values, dtype=object).astype(str), return_counts=True)
-    ordered = [str(names[position]) for position in np.lexsort((names, -sizes))]
+    sizes = Counter(values)
+    ordered = sorted(sizes, key=lambda name: (-sizes[name], name))
     colors = dict(zip(ordered, PALETTE * len(SYMBOLS), strict=False))
     if len(ordered) > len(colors):
         values = [value if value in colors else OTHER for value in values]

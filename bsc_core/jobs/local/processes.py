@@ -124,7 +124,7 @@ def find_process(status: RunStatus) -> psutil.Process | None:
     try:
         process = psutil.Process(status.pid)
         return process if _is_same(status, process) and process.status() != psutil.STATUS_ZOMBIE else None
-    except psutil.Error:
+    except (psutil.Error, ValueError, OverflowError):  # the number of no process, in a damaged file
         return None
 
 

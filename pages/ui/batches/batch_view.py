@@ -357,8 +357,8 @@ def _draw_pairs(
             **(before or {}),
             "cosine": [one.similarity for one in pairs],
             "positive": [one.positive_similarity for one in pairs],
-            "query": [batch.text("query", one.query_row) for one in pairs],
-            "document": [batch.text("document", one.document_row) for one in pairs],
+            "query": [display.cell(batch.text("query", one.query_row)) for one in pairs],
+            "document": [display.cell(batch.text("document", one.document_row)) for one in pairs],
             **(after or {}),
         }
     )

@@ -92,14 +92,18 @@ class PlanSettings:
         return train.take(np.flatnonzero(train.positive))
 
     def requests(self, source: BatchSource) -> dict[str, PlanRequest]:
-        """Return the plans to show. A run's plan is the one saved for the epoch, with the run's batch size."""
+        """Return the plans to show. A run's plan is the one saved for the epoch, with the run's batch size.
+
+        A batch size above MAX_BATCH_SIZE is replaced by that, since the page compares all pairs of a batch.
+        """
         requests = {}
         for name, config in self.strategies.items():
             requests[name] = PlanRequest(config, self.batch_size, self.seed, self.epoch - 1)  # plans count from 0
             if name == RUN_PLANS and source.run is not None:
                 training, saved = source.run.config().training, source.saved_plans()
                 epoch = min(self.epoch, len(saved)) - 1
-                requests[name] = PlanRequest(config, training.batch_size, training.seed, epoch, saved[epoch])
+                size = min(training.batch_size, MAX_BATCH_SIZE)
+                requests[name] = PlanRequest(config, size, training.seed, epoch, saved[epoch])
         return requests
 
 
@@ -119,6 +123,9 @@ def select_settings(source: BatchSource) -> PlanSettings:
                 labeled = st.toggle(str(field.title), field.default, help=about, **url.flag("batches.labeled"))
     configs = {name: _config(name, group_size, more) for name in names if name != RUN_PLANS}
     if RUN_PLANS in names and source.run is not None:
+        size = source.run.config().training.batch_size
+        if size > MAX_BATCH_SIZE:
+            st.caption(f"The batches of the run have {size:,} rows; batches of {MAX_BATCH_SIZE:,} rows are shown.")
         configs[RUN_PLANS] = source.run.config().batching
     return PlanSettings(configs, batch_size, seed, epoch, labeled)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from weakref import WeakValueDictionary
 
 import streamlit as st
 
@@ -205,14 +207,23 @@ def shared_value(kind: str, key: Hashable, compute: Callable[[], Value], *, size
     Unlike `st.cache_resource`, elements that `compute` draws (progress bars) are not replayed, and None is not cached.
     """
     cache = _cache(kind)
-    if key in cache:
-        return cache[key]
-    value = compute()
-    if value is not None:
-        while len(cache) >= size:
-            cache.pop(next(iter(cache)), None)
-        cache[key] = value
+    with _computing(kind, key):  # one session computes it, the others wait
+        value = cache.get(key)
+        if value is None and (value := compute()) is not None:
+            while len(cache) >= size:
+                cache.pop(next(iter(cache)), None)
+            cache[key] = value
     return value
+
+
+_locks: WeakValueDictionary[Hashable, threading.RLock] = WeakValueDictionary()
+_locks_guard = threading.Lock()
+
+
+def _computing(kind: str, key: Hashable) -> threading.RLock:
+    """Return the lock of a shared value, which exists while a session computes it or waits."""
+    with _locks_guard:
+        return _locks.setdefault((kind, key), threading.RLock())
 
 
 @st.cache_resource

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core import background_task, formatting
-from bsc_core.errors import BscError
+from bsc_core.errors import BscError, InputError
 
 if TYPE_CHECKING:
     import altair as alt
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
     Table = pd.DataFrame | Sequence[Mapping[str, Any]]
 
+BUILDING = "display.building"  # session key: a lock that is held while a file is built
+MAX_CELL = 2_000  # characters of a text in a table
 MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
 
 
@@ -81,14 +85,31 @@ def csv_button(data: Table | Callable[[], Table], *, name: str, key: str) -> Non
     download("Data (CSV)", csv, file_name=f"{name}.csv", mime="text/csv", key=key)
 
 
+def cell(text: str) -> str:
+    """Return a text for a cell of a table, at most MAX_CELL characters: many rows can have the same long text."""
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+
+
 def config_download(toml: str, *, key: str) -> None:
     """Draw a small button that saves a config as `config.toml`."""
     download("Save config.toml", toml, file_name="config.toml", mime="application/toml", key=key)
 
 
 def download(label: str, data: str | Callable[[], bytes], *, type: str = "tertiary", **options: str) -> None:
-    """Draw a download button; clicking it does not rerun the page."""
+    """Draw a download button; clicking it does not rerun the page. Content given as a call is built on click."""
+    if callable(data):
+        data = partial(_build, data, st.session_state.setdefault(BUILDING, Lock()))
     st.download_button(label, data, icon=":material/download:", type=type, on_click="ignore", **options)  # type: ignore[arg-type, call-overload]
+
+
+def _build(content: Callable[[], bytes], building: Lock) -> bytes:
+    """Build the content of a download; a client may request it any number of times, and one at a time is built."""
+    if not building.acquire(blocking=False):
+        raise InputError("this page is building a file; wait until it is saved")
+    try:
+        return content()
+    finally:
+        building.release()
 
 
 def tabs(parts: Mapping[str, Callable[..., None]], *arguments: Any, **options: Any) -> None:

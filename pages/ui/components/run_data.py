@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -159,7 +160,11 @@ def runs_on_same_texts(run: Run) -> list[Run]:
     """Return other runs on the same texts, whose vectors are comparable."""
     texts = run.read_json(TEXTS)
     others = data_cache.run_store().list() if texts else []
-    return [other for other in others if other.id != run.id and other.read_json(TEXTS) == texts]
+    same = []
+    for other in others:
+        with suppress(RunError):  # a damaged run is not offered
+            same += [other] if other.id != run.id and other.read_json(TEXTS) == texts else []
+    return same
 
 
 def load_splits(run: Run) -> DatasetSplits:

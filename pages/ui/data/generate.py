@@ -17,6 +17,7 @@ from pages.ui.components.glossary import help_text
 from pages.ui.data import column_mapping, funnel, mining, uploads
 
 MAX_NEIGHBORS_INLINE = 3_000_000
+MAX_CHARACTERS_INLINE = 2_000_000_000  # of the texts of all neighbors, which are searched for duplicates
 DEFAULTS = {
     "examples": {"min_percentile": 25.0, "cap": 8},  # the 25th percentile leaves positives and negatives in any data
     "nli": {"augment": True},
@@ -171,6 +172,12 @@ def _check_neighbors(config: DataConfig) -> None:
     classes = table.columns.get(guess_sentence_columns(table.names, examples).class_label, ())
     sides = {"all": 1, "own_and_others": 2}.get(examples.neighbors_of, len(set(classes)))
     number = min(examples.neighbors, len(table)) * len(table) * sides
+    characters = sum(map(len, table.columns.get(guess_sentence_columns(table.names, examples).text, ())))
+    if examples.distinct and characters * min(examples.neighbors, len(table)) * sides > MAX_CHARACTERS_INLINE:
+        raise InputError(
+            "the texts of the neighbors are too long for a page to exclude duplicates; lower the number of neighbors, "
+            "keep duplicates, or train with `bsc train` from a config file"
+        )
     if number > MAX_NEIGHBORS_INLINE:
         raise InputError(
             f"{number:,} neighbors of {len(table):,} sentences are more than the {MAX_NEIGHBORS_INLINE:,} that a page "

@@ -14,6 +14,7 @@ from bsc_core.data.io.sources import is_hub_id
 from bsc_core.figures.batches import dataset as dataset_figures
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import shape_of, suitable_losses
+from bsc_core.types import Ids
 from bsc_core.users import dataset_access, write_dataset_access
 from pages.ui.components import data_cache, display, glossary, users
 from pages.ui.data import funnel
@@ -124,15 +125,19 @@ def _file_name(source: str) -> str:
 def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> None:
     """Draw rows of a dataset as a table; texts are shown character by character."""
     ids, texts, names = list(rows), dataset.texts, dataset.class_names
+
+    def cells(column: Ids) -> list[str]:
+        return [display.cell(text) for text in texts.take(column[ids])]
+
     table: dict[str, Any] = {"line": dataset.line[ids]}
     if dataset.label is None and dataset.classes is not None and np.array_equal(dataset.query, dataset.document):
-        table["sentence"] = texts.take(dataset.query[ids])
+        table["sentence"] = cells(dataset.query)
     else:
-        table |= {"query": texts.take(dataset.query[ids]), "document": texts.take(dataset.document[ids])}
+        table |= {"query": cells(dataset.query), "document": cells(dataset.document)}
     if dataset.label is not None:
         table["label"] = dataset.label[ids]
     if dataset.negative is not None:
-        table["negative"] = texts.take(dataset.negative[ids])
+        table["negative"] = cells(dataset.negative)
     if dataset.classes is not None:
         table["class"] = [names[number] if names else str(number) for number in dataset.classes[ids]]
     label = st.column_config.NumberColumn(format="%.2f", width="small")

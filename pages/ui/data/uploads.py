@@ -152,19 +152,30 @@ def validate(values: dict[str, Any]) -> DataConfig:
 def register(folder: Path, label: str, data: DataConfig) -> str:
     """Write how a dataset is read, so that the context bar offers it, and return its key.
 
-    Decisions about false negatives that belong to another user are copied. Raises InputError if the dataset belongs to
-    another user, or the user may not read its files.
+    Decisions about false negatives that belong to another user are copied, or left out if the user may not read them.
+    Raises InputError if the dataset belongs to another user, or the user may not read its files.
     """
     check_files(data)
     with users.quota_lock:
         users.set_dataset_owner(folder)
     if data.false_negatives and not data_cache.may_change_decisions(data.false_negatives):
-        copy = data_cache.run_store().false_negatives_file(folder.name)
-        if Path(data.false_negatives).is_file() and not copy.exists():
-            atomic_write(copy, read_regular(Path(data.false_negatives)))
+        copy, source = data_cache.run_store().false_negatives_file(folder.name), Path(data.false_negatives)
+        if source.is_file() and not copy.exists() and _may_read_decisions(source):
+            atomic_write(copy, read_regular(source))
         data = data.model_copy(update={"false_negatives": str(copy)})
     atomic_write(folder / "dataset.json", as_json({"label": label, "data": data.model_dump(mode="json")}, indent=1))
     return folder.name
+
+
+def _may_read_decisions(path: Path) -> bool:
+    """Whether a file of decisions is that of a dataset, or the copy of a run, that the user sees."""
+    store, folder = data_cache.run_store(), path.parent.parent
+    with suppress(InputError):
+        check_decisions(str(path))
+        return True
+    with suppress(InputError):
+        return store.get(folder.name).folder.resolve() == folder.resolve() and ".." not in path.parts
+    return False
 
 
 def check_files(data: DataConfig) -> None:

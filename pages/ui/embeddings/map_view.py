@@ -22,6 +22,7 @@ POLL_INTERVAL = "1s"
 SIDE_BY_SIDE, ANIMATED = "beside", "moving"
 LAYOUTS = {SIDE_BY_SIDE: "Side by side", ANIMATED: "Animated"}
 MAX_TRAILS = 300
+MAX_MODELS = 25  # on a map; the time and the memory of a map grow with their number
 SEARCH_RESULT = "error"
 OVERLAYS = {"pairs": "Ten pairs", "labels": "Labels", "contours": "Density"}
 SHOW = "embeddings.show"
@@ -83,7 +84,7 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
             format_func=lambda number: f"{number:,} texts",
             **url.bound("embeddings.most", [f"{number:,} texts" for number in TEXT_LIMITS]),
         )
-    return data.with_frames(keys or default_frames(data)), method, animated
+    return data.with_frames(keys[:MAX_MODELS] or default_frames(data)), method, animated
 
 
 def _select_models(data: MapData, animated: bool) -> list[str]:
@@ -93,6 +94,7 @@ def _select_models(data: MapData, animated: bool) -> list[str]:
         "Models",
         list(names),
         default=default,
+        max_selections=MAX_MODELS,
         format_func=lambda key: names[key],
         help="Epochs of this run, and other runs on the same texts.",
         **url.bound(f"embeddings.models.{ANIMATED if animated else SIDE_BY_SIDE}.{data.key}", names.values()),

@@ -20,6 +20,7 @@ from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
 from pages.ui.loss_lab.browser import LabState, lab_component, player
 
+MAX_TYPED = 2_000  # characters of a typed text that are used
 MAX_ADDED_ROWS = 100  # of the table of typed texts
 
 SOURCES = {
@@ -141,7 +142,11 @@ def _typed() -> LabBatch:
     )
     st.caption("Label 1: positive pair. Label 0: labeled negative. Add rows at the end of the table.")
     typed = [
-        (str(query or "").strip(), str(document or "").strip(), 1.0 if pd.isna(label) else float(label))
+        (
+            str(query or "").strip()[:MAX_TYPED],
+            str(document or "").strip()[:MAX_TYPED],
+            1.0 if pd.isna(label) else float(label),
+        )
         for query, document, label in edited.itertuples(index=False)
     ]
     typed = [row for row in typed if row[0] or row[1]]
@@ -165,7 +170,7 @@ def _encoded(title: str, rows: PairDataset, encoder: EncoderConfig) -> LabBatch:
     with st.spinner(f"Encoding {len(rows.texts)} texts …"):
         from bsc_core.encoders import embed
 
-        return rows_batch(title, rows, embed(encoder, rows.texts))
+        return rows_batch(title, rows, embed(encoder, rows.texts, is_stored=False))
 
 
 def lab(batch: LabBatch) -> LabState:
@@ -233,7 +238,8 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
         st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
         return
     losses = [_toy_loss(one, state.settings, learn) for one in (name, second) if one]
-    key = f"{batch.title} {hash((batch.query_texts, batch.document_texts, batch.queries.tobytes()))}"
+    columns = batch.query_texts, batch.document_texts, batch.queries.tobytes(), batch.labels.tobytes()
+    key = f"{batch.title} {hash(columns)}"
     traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
     player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
 

@@ -131,8 +131,8 @@ def answer_rows(search: Search, queries: QuerySet, answers: Answers) -> list[dic
     """Return a table row per query: top documents, overlap, and ranks of the relevant document."""
     rows = []
     for number, query in enumerate(queries.texts):
-        first = [search.text(search.task.corpus[position]) for position in answers.first[:, number]]
-        row = {"Query": query, "Top document, left": first[0], "Top document, right": first[1]}
+        first = [display.cell(search.text(search.task.corpus[position])) for position in answers.first[:, number]]
+        row = {"Query": display.cell(query), "Top document, left": first[0], "Top document, right": first[1]}
         row["Shared"] = f"{answers.shared[number] * answers.listed:.0f} of {answers.listed}"
         if queries.with_gold:
             known = bool(queries.gold[number])

@@ -7,7 +7,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.evaluation.retrieval.failures import Failure, find_failures
-from pages.ui.components import url
+from pages.ui.components import display, url
 from pages.ui.retrieval.search import CACHE_KEY, Search, search_for
 
 MAX_ERRORS = 200
@@ -27,10 +27,11 @@ def _failures(search: Search) -> list[Failure]:
 
 def _row(search: Search, failure: Failure) -> dict[str, Any]:
     corpus, cosine = search.task.corpus, failure.gold_cosine
+    query, first, gold = search.task.query[failure.query], corpus[failure.first], failure.gold
     return {
-        "Query": search.text(search.task.query[failure.query]),
-        "Relevant document": "not in the corpus" if failure.gold is None else search.text(corpus[failure.gold]),
-        "Top document": search.text(corpus[failure.first]),
+        "Query": display.cell(search.text(query)),
+        "Relevant document": "not in the corpus" if gold is None else display.cell(search.text(corpus[gold])),
+        "Top document": display.cell(search.text(first)),
         "Cause": failure.cause.value,
         "Rank left": rank_text(search.results[0].first_rank[failure.query]),
         "Rank right": rank_text(failure.rank),

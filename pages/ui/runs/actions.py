@@ -41,7 +41,7 @@ def draw(run: Run, status: RunStatus) -> None:
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
         about = "Opens the New run page with the settings of this run."
         icon = ":material/content_copy:"
-        _button("Duplicate", run, lambda one: start_from_config(one.config()), icon=icon, about=about)
+        _button("Duplicate", run, lambda one: start_from_config(one.config(), one), icon=icon, about=about)
         if status.is_finished and not hanging and may_change:
             about = f"Moves the run to the trash. You can restore it for {trash.RETENTION}."
             _button("Delete", run, trash.delete, icon=":material/delete:", about=about)
@@ -83,11 +83,16 @@ def _resume(run: Run) -> None:
     page_layout.switch_page("runs", run=resumed.id)
 
 
-def start_from_config(config: RunConfig) -> None:
-    """Open the New run page with all settings of a config, on its dataset."""
+def start_from_config(config: RunConfig, run: Run | None = None) -> None:
+    """Open the New run page with all settings of a config, on its dataset.
+
+    Args:
+        config: The config.
+        run: The run with this config, whose copy of decisions is used if the user has no dataset with these settings.
+    """
     values: dict[str, Any] = config.model_dump()
     page_layout.send_settings({section: values[section] for section in SECTIONS})
-    page_layout.switch_page("train", dataset=saved_dataset_key(config.data))
+    page_layout.switch_page("train", dataset=saved_dataset_key(config.data, run))
 
 
 def train_from_model(run: Run) -> None:
@@ -95,13 +100,19 @@ def train_from_model(run: Run) -> None:
     config = run.config()
     encoder = config.encoder.model_copy(update={"name": f"run:{run.id}"})
     page_layout.send_settings({"encoder": encoder.model_dump()})
-    page_layout.switch_page("train", dataset=saved_dataset_key(config.data))
+    page_layout.switch_page("train", dataset=saved_dataset_key(config.data, run))
 
 
-def saved_dataset_key(data: DataConfig) -> str:
-    """Return the key of the dataset with this config; a config without a dataset is saved as a new one."""
+def saved_dataset_key(data: DataConfig, run: Run | None = None) -> str:
+    """Return the key of the dataset with this config; a config without a dataset is saved as a new one.
+
+    Args:
+        data: The config.
+        run: The run of the config, whose copy of decisions the new dataset gets.
+    """
     key = data_cache.dataset_key(data)
     if key is not None:
         return key
+    data = data if run is None else run.data_config(data)
     folder = uploads.folder_for(data.train, data.model_dump_json())
     return uploads.register(folder, data.train.rstrip("/").rpartition("/")[2], data)

@@ -182,7 +182,8 @@ def _select_runs(ids: list[str]) -> list[str]:
     if not others:
         return [first]
     hint = "Select rows of the table, or runs here"
-    return [first, *st.multiselect("Compare with", others, placeholder=hint, **url.bound(COMPARE, others))]
+    selected = st.multiselect("Compare with", others, placeholder=hint, **url.bound(COMPARE, others))
+    return [first, *dict.fromkeys(selected)]  # a client can send a value several times
 
 
 def draw_compare_button(runs: list[Run]) -> None:
@@ -208,7 +209,7 @@ def _apply_selection(key: str, ids: list[str]) -> None:
     if st.session_state.get(CURRENT_TABLE) != key:  # a late event of a table that is no longer shown
         return
     before = _current_selection(ids)
-    clicked = [ids[row] for row in st.session_state[key]["selection"]["rows"]]
+    clicked = dict.fromkeys(ids[row] for row in st.session_state[key]["selection"]["rows"])
     ordered = sorted(clicked, key=lambda run_id: before.index(run_id) if run_id in before else len(before))
     _set_selection(ordered or [page_layout.NO_RUN])
 
