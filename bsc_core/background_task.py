@@ -90,7 +90,7 @@ def read_progress(folder: Path) -> TaskProgress:
     try:
         stored = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
         progress = TaskProgress(**{name: stored[name] for name in ("done", "total", "doing", "error")})
-    except (OSError, ValueError, KeyError):  # not written yet, or by another version
+    except (OSError, ValueError, KeyError, TypeError):  # not written yet, or by another version
         progress = TaskProgress()
     child = _children.get(folder)
     exit_code = child.poll() if child is not None else None

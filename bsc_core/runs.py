@@ -589,10 +589,14 @@ class RunStore:
 
         Raises:
             RunNotFoundError: One of the runs does not exist.
-            ModelError: One of the runs has no model.
+            ModelError: One of the runs has no model, or starts from itself.
         """
         notes: tuple[str, ...] = ()
+        seen: set[str] = set()
         while (run_id := parent_run_id(config.name)) is not None:
+            if run_id in seen:
+                raise ModelError(f"run {run_id} starts from its own model; launch it again from another encoder")
+            seen.add(run_id)
             run = self.get(run_id)
             if run.status().is_finished:
                 return self.resolve_encoder(config), notes

@@ -135,6 +135,8 @@ def test_a_refused_request_has_exit_status_2_and_a_failed_one_raises(tmp_path: P
 def test_progress_of_another_version_reads_as_just_started(tmp_path: Path) -> None:
     (tmp_path / "progress.json").write_text('{"done": 3, "of": 6}', encoding="utf-8")
     assert read_progress(tmp_path) == TaskProgress()
+    (tmp_path / "progress.json").write_text("[1]", encoding="utf-8")
+    assert read_progress(tmp_path) == TaskProgress()
     write_progress(tmp_path, 3, 6, "counting")
     assert read_progress(tmp_path).fraction == 0.5
 

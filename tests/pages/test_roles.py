@@ -36,10 +36,12 @@ from bsc_core.users import (
     write_dataset_access,
 )
 from pages.ui.batches import source, triage
+from pages.ui.comparison import view as comparison_view
 from pages.ui.components import data_cache, run_data, sidebar_jobs, users
 from pages.ui.data import uploads
 from pages.ui.findings import cards
 from pages.ui.new_run import launch, preflight
+from pages.ui.runs import actions as actions_of_runs
 from pages.ui.runs import table
 from pages.ui.runs.actions import saved_dataset_key
 from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
@@ -98,6 +100,26 @@ def test_students_see_no_button_that_changes_something(sign_in: SignIn, finished
             assert not label.startswith(word), label
     assert not app.get("file_uploader")
     assert str(finished.folder) not in page_text(app)
+
+
+def test_students_see_no_paths_among_the_differences_of_configs(
+    sign_in: SignIn, trained: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = trained.config()
+    changes = {
+        "data": config.data.model_copy(update={"train": "/srv/private.tsv"}),
+        "training": config.training.model_copy(update={"epochs": 7}),
+    }
+    settings = [
+        SimpleNamespace(name=name, runs=[SimpleNamespace(config=lambda one=one: one)])
+        for name, one in (("one", config), ("other", config.model_copy(update=changes)))
+    ]
+    tables: list[list[dict[str, str]]] = []
+    monkeypatch.setattr(comparison_view.st, "dataframe", lambda rows, **options: tables.append(rows))
+    for user in (BEN, STUDENT):
+        sign_in(user)
+        comparison_view._draw_differences(settings)
+    assert [[row["Key"] for row in rows] for rows in tables] == [["data.train", "training.epochs"], ["training.epochs"]]
 
 
 def test_students_see_shared_finished_runs_only(sign_in: SignIn, finished: Run) -> None:
@@ -430,6 +452,23 @@ def test_a_file_with_the_folder_name_of_another_users_upload_is_refused(
         uploads.save_file("pairs.tsv", PAIRS.encode())
 
 
+def test_a_run_on_a_dataset_that_is_no_longer_shared_is_not_resumed(
+    sign_in: SignIn, runs: RunStore, trained: Run
+) -> None:
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    data = uploads.validate({"train": str(path)})
+    uploads.register(path.parent, "pairs", data)
+    write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
+    own(trained, BEN)
+    trained.write_json("config", trained.config().model_copy(update={"data": data}).model_dump(mode="json"))
+    sign_in(BEN)
+    uploads.check_files(trained.config().data)
+    write_dataset_access(path.parent, Access(owner="eva"))
+    with pytest.raises(InputError, match="is not shared with you"):
+        actions_of_runs._resume(trained)
+
+
 def test_a_shared_run_gives_no_access_to_the_files_of_its_dataset(
     sign_in: SignIn, runs: RunStore, finished: Run
 ) -> None:
@@ -499,6 +538,14 @@ def test_each_user_has_separate_marks_and_filters_of_sample_data(sign_in: SignIn
         sign_in(user)
         files[user.name] = (data_cache.false_negatives_file("sample"), data_cache.settings_file("sample"))
     assert len({path for pair in files.values() for path in pair}) == 6
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"filters": 3}', "[" * 100_000])
+def test_damaged_filters_of_sample_data_have_no_effect(sign_in: SignIn, text: str) -> None:
+    sign_in(BEN)
+    before = data_cache.data_config("sample")
+    atomic_write(data_cache.settings_file("sample"), text)
+    assert data_cache.data_config("sample") == before
 
 
 def test_an_upload_with_too_many_cells_is_refused_and_removed(sign_in: SignIn, runs: RunStore) -> None:

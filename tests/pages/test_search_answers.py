@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from bsc_core import neighbors
+from bsc_core.data.dataset import TextTable
 from bsc_core.data.queries import parse_queries
+from bsc_core.encoders import encode, load_encoder, tokenize
+from bsc_core.encoders.layers import reinit_layers
 from bsc_core.evaluation.retrieval import rank
 from bsc_core.neighbors import top_k
 from bsc_core.runs import Run
@@ -38,6 +41,20 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for module in (neighbors, rank):
         monkeypatch.setattr(module, "cosine_blocks", counted)
     return passes
+
+
+def test_queries_before_training_are_encoded_with_the_random_layers_of_the_run(finished: Run) -> None:
+    config = finished.config().model_dump(mode="json")
+    config["encoder"]["reinit_layers"] = 1
+    before = run_data.encode_queries(run_data.Model(finished, "before"), ["how do i bake bread"])
+    finished.write_json("config", config)
+    model = load_encoder(finished.config().encoder)
+    reinit_layers(model, 1, finished.config().training.seed)
+    texts, _ = TextTable.from_texts(["how do i bake bread"])
+    expected = encode(model, tokenize(model, texts, finished.config().encoder.max_seq_length))
+    found = run_data.encode_queries(run_data.Model(finished, "before"), ["how do i bake bread"])
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert np.abs(found - before).max() > 0.01
 
 
 def test_results_have_exact_ranks_in_both_lists(finished: Run) -> None:

@@ -213,3 +213,10 @@ def test_collisions_and_active_runs_are_reported(pairs: Path, store: RunStore) -
     assert any("100.0% of the in-batch pairs of random batches are collisions" in sentence for sentence in sentences)
     assert any(sentence.startswith("Another run was running") for sentence in sentences)
     assert not any("busy" in sentence for sentence in sentences)  # the run may belong to another user
+
+
+def test_runs_that_start_from_each_other_are_refused(pairs: Path, store: RunStore) -> None:
+    for name, other in (("first", "second"), ("second", "first")):
+        store.create(config_of(pairs, f"run:{other}"), name)
+    with pytest.raises(ModelError, match="run first starts from its own model"):
+        store.available_encoder(config_of(pairs, "run:first").encoder)

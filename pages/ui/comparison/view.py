@@ -22,7 +22,7 @@ from pages.ui.comparison.settings import (
     by_dimension,
     select_view,
 )
-from pages.ui.components import display, url
+from pages.ui.components import display, url, users
 from pages.ui.runs import curve_controls, table
 
 MORE, DIMENSIONS = "runs.compare.more", "runs.compare.dimensions"
@@ -137,6 +137,8 @@ def _draw_differences(settings: list[Setting]) -> None:
         return
     st.header("Config differences", anchor=False)
     different = differences({one.name: one.runs[0].config() for one in settings})
+    if not users.current_user().may_launch:  # students see no paths of the server
+        different = [row for row in different if not row["Key"].startswith(("data.", "encoder.name"))]
     if different:
         st.dataframe(different, hide_index=True, key="runs.differences", alt="Settings that differ between the runs")
     else:

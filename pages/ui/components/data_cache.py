@@ -91,12 +91,12 @@ def _read_dataset(path: Path, stamp: FileStamp) -> tuple[str, DataConfig]:
 
 
 def _with_filters(key: str, data: DataConfig) -> DataConfig:
-    """Return the config of sample data with the filters that the user switched on."""
+    """Return the config of sample data with the filters that the user switched on; without them if they are damaged."""
     path = settings_file(key)
-    if not path.is_file():
-        return data
-    settings = json.loads(path.read_text(encoding="utf-8"))  # an earlier version wrote the old key of `filters`
-    return DataConfig.model_validate({**data.model_dump(exclude={"filters"}), **settings})
+    with suppress(OSError, ValueError, TypeError, RecursionError):
+        settings = json.loads(read_regular(path))  # an earlier version wrote the old key of `filters`
+        return DataConfig.model_validate({**data.model_dump(exclude={"filters"}), **settings})
+    return data
 
 
 def settings_file(key: str) -> Path:

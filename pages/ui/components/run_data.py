@@ -188,7 +188,10 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     from bsc_core.encoders import encode, tokenize
 
     config = data_cache.run_store().resolve_encoder(model.encoder())
-    encoder, lock = _encoder(config.model_dump_json(include=set(LOADING)), _source(model))
+    layers, seed = 0, 0
+    if isinstance(model, Model) and model.part == "before":  # its random layers are not stored
+        layers, seed = config.reinit_layers, model.run.config().training.seed
+    encoder, lock = _encoder(config.model_dump_json(include=set(LOADING)), _source(model), layers, seed)
     side: Literal["query"] | None = "query" if config.has_prompts else None
     parts = []
     for start in range(0, len(texts), QUERIES_AT_ONCE):
@@ -200,7 +203,11 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
 
 
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
-def _encoder(config_json: str, source: str) -> tuple[Any, threading.Lock]:
+def _encoder(config_json: str, source: str, layers: int, seed: int) -> tuple[Any, threading.Lock]:
     from bsc_core.encoders import load_encoder
+    from bsc_core.encoders.layers import reinit_layers
 
-    return load_encoder(EncoderConfig.model_validate_json(config_json)), threading.Lock()
+    encoder = load_encoder(EncoderConfig.model_validate_json(config_json))
+    if layers:
+        reinit_layers(encoder, layers, seed)
+    return encoder, threading.Lock()

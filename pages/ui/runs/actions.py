@@ -77,6 +77,8 @@ def _stop(run: Run) -> None:
 
 
 def _resume(run: Run) -> None:
+    uploads.check_files(run.config().data)  # what the run reads may no longer be shared
+    users.check_encoders(run.config())
     with users.admit_launch(run.id, 1, run.config().training.threads):
         resumed = jobs.resume(data_cache.run_store(), run)
     table.save_group(resumed.status().group)

@@ -12,7 +12,7 @@ from bsc_core.figures.runs import curves, parallel
 from bsc_core.runs import Run
 from pages.ui.comparison import metrics_table
 from pages.ui.comparison.settings import Setting, compare_settings
-from pages.ui.components import data_cache, display, url
+from pages.ui.components import data_cache, display, url, users
 from pages.ui.components.glossary import help_text
 from pages.ui.runs import actions, table
 
@@ -144,6 +144,8 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     interval = intervals(summary, runs)[0]
     value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
     st.text(f"{setting_name(cell)}: {summary['metric']} {value}{seeds}")
+    if not users.current_user().may_launch:  # a config has paths of the server
+        return
     text = to_toml(config)
     st.code(text, language="toml", height=320)
     with st.container(horizontal=True):
