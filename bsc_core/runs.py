@@ -630,8 +630,9 @@ def epoch_array(epoch: int) -> str:
 
 def saved_epochs(run: Run) -> list[int]:
     """Return the epochs, ascending, whose vectors the run has saved, up to its current epoch."""
-    last, names = run.status().epoch or 0, [path.stem for path in run.folder.glob(f"{epoch_array(0)[:-3]}*.npy")]
-    epochs = sorted(int(name[6:]) for name in names if re.fullmatch("epoch-[0-9]{3,9}", name))
+    last = run.status().epoch or 0
+    names = [path.stem for path in run.folder.glob("vectors/epoch-*.npy")]  # files of `epoch_array`
+    epochs = sorted(int(match[1]) for name in names if (match := re.fullmatch("epoch-([0-9]{3,9})", name)))
     return [epoch for epoch in epochs if epoch <= last and run.array(epoch_array(epoch)) is not None]
 
 

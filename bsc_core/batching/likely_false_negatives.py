@@ -23,6 +23,7 @@ NEARLY_EQUAL_COSINE = 0.8
 MAX_WORDS = 1_000
 """Words of a text that are compared."""
 CACHED_TEXTS = 4096
+"""Texts whose words are kept while pairs of them are compared."""
 WORD = re.compile(r"\w+")
 
 NEIGHBORS = 10

@@ -59,7 +59,7 @@ def search_errors(
 
 
 def _first_not_gold(task: RetrievalTask, wrong: Ids, first: Ids, queries: Vectors, documents: TextRows) -> Ids:
-    """Return the position of the best document that is not gold for each query in `wrong`.
+    """Return the position of the best document that is not gold for each query in `wrong`, in any order.
 
     first: the best of all documents, which may be a gold document tied with another. queries: (Q, D).
     """

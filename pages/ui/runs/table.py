@@ -102,9 +102,10 @@ def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
     active = any(not run.status().is_finished for run in runs)
 
     def update() -> None:
+        store = data_cache.run_store()
         try:
             for run in runs:
-                data_cache.run_store().get(run.id)
+                store.get(run.id)
         except RunNotFoundError:
             st.rerun(scope="app")
         if active and all(run.status().is_finished for run in runs):
