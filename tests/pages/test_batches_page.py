@@ -55,6 +55,18 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     assert shown["likely false negatives"] == formatting.count(int(hardness.batch_likely_false_negatives.sum()))
 
 
+@pytest.mark.parametrize("value", ["1e400", "-1e400", "nan", "99999", "x"])
+def test_a_batch_size_of_a_link_that_is_not_valid_is_reported(value: str, dataset: str, tiny_encoder: Path) -> None:
+    app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder), **{"batches.batch_size": value})
+    assert f"batches.batch_size is '{value}'; it must be a number from 2 to 2048." in page_text(app)
+    assert app.number_input(key="batches.batch_size").value == TrainingConfig().batch_size
+    assert "batches.batch_size" not in app.query_params
+    app.run()
+    assert app.number_input(key="batches.batch_size").value == TrainingConfig().batch_size
+    app.number_input(key="batches.batch_size").set_value(8).run()
+    assert app.number_input(key="batches.batch_size").value == 8
+
+
 def test_stepping_stays_within_the_plan(dataset: str, tiny_encoder: Path) -> None:
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     app.number_input(key="batches.batch_size").set_value(8).run()

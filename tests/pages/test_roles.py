@@ -453,20 +453,20 @@ def test_a_file_with_the_folder_name_of_another_users_upload_is_refused(
 
 
 def test_a_run_on_a_dataset_that_is_no_longer_shared_is_not_resumed(
-    sign_in: SignIn, runs: RunStore, trained: Run
+    sign_in: SignIn, runs: RunStore, finished: Run
 ) -> None:
     sign_in(EVA)
     path = uploads.save_file("pairs.tsv", PAIRS.encode())
     data = uploads.validate({"train": str(path)})
     uploads.register(path.parent, "pairs", data)
     write_dataset_access(path.parent, Access(owner="eva", shared_with=("ben",)))
-    own(trained, BEN)
-    trained.write_json("config", trained.config().model_copy(update={"data": data}).model_dump(mode="json"))
+    own(finished, BEN)
+    finished.write_json("config", finished.config().model_copy(update={"data": data}).model_dump(mode="json"))
     sign_in(BEN)
-    uploads.check_files(trained.config().data)
+    uploads.check_files(finished.config().data)
     write_dataset_access(path.parent, Access(owner="eva"))
     with pytest.raises(InputError, match="is not shared with you"):
-        actions_of_runs._resume(trained)
+        actions_of_runs._resume(finished)
 
 
 def test_a_shared_run_gives_no_access_to_the_files_of_its_dataset(
@@ -591,8 +591,14 @@ def test_a_dataset_is_read_again_only_after_it_changes(sign_in: SignIn, monkeypa
     path = uploads.save_file("pairs.tsv", PAIRS.encode())
     key = uploads.register(path.parent, "first", uploads.validate({"train": str(path)}))
     assert data_cache.datasets()[key].label == "first"
+    read = data_cache.read_regular
+
+    def read_others(path: Path) -> bytes:
+        assert path.name != "dataset.json", "read again"
+        return read(path)
+
     with monkeypatch.context() as patch:
-        patch.setattr(data_cache, "read_regular", lambda path: pytest.fail("read again"))
+        patch.setattr(data_cache, "read_regular", read_others)
         assert data_cache.datasets()[key].label == "first"
     uploads.register(path.parent, "second", uploads.validate({"train": str(path)}))
     assert data_cache.datasets()[key].label == "second"

@@ -87,7 +87,10 @@ def bound(
     """
     if not _is_known(key):
         raise KeyError(f"{key} is not among the parameters of the page")
-    check(key, options, limits=limits)
+    valid = check(key, options, limits=limits)
+    if limits is not None and st.query_params.get(key) and not valid:
+        del st.query_params[key]
+        return {"key": key}  # Streamlit converts values of the URL to integers, also infinite ones
     return {"key": key, "bind": "query-params"}
 
 
