@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,24 @@ WORDS = (
     "walk ride tune play read learn test snow cold hot dry wet charge lock open close break good bad new old slow "
     "fast more less first"
 ).split()
+
+
+MEMORY = Path("/dev/shm")  # a file system in memory
+MEMORY_BYTES = 8 * 2**30  # free there, of which the tests use at most half
+TEMPORARY = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Write temporary files to memory where there is enough, since waiting for a disk takes much of the time."""
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
+        config.stash[TEMPORARY] = Path(tempfile.mkdtemp(prefix="bsc-tests-", dir=MEMORY))
+        os.environ["TMPDIR"] = tempfile.tempdir = str(config.stash[TEMPORARY])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the temporary files in memory."""
+    if TEMPORARY in config.stash:
+        shutil.rmtree(config.stash[TEMPORARY], ignore_errors=True)
 
 
 @pytest.fixture(scope="session", autouse=True)
