@@ -261,6 +261,7 @@ GLOBAL_REQUESTS = ("clear_cache", "load_git_info")  # messages of a websocket th
 KEY_COOKIE = "bsc_key"
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
+MAX_FILE_NAMES = 100  # in a message that asks where to upload files
 AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
 KEY_SCRIPT = """
 const key = document.querySelector("input[name=key]");
@@ -342,7 +343,7 @@ class SignIn:
         if path == METRICS_PATH and not user.is_owner:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
-        receive = _without_global_requests(receive) if scope["type"] == "websocket" else receive
+        receive = _without_refused(receive, user) if scope["type"] == "websocket" else receive
         return await self.app(scope, receive, send)
 
     def _user(self, cookies: Mapping[str, str]) -> tuple[User | None, str | None]:
@@ -430,16 +431,17 @@ def _sign_in_page(content: str, status: int) -> Response:
     return HTMLResponse(PAGE.format(style=PAGE_STYLE, content=content), status_code=status, headers=headers)
 
 
-def _without_global_requests(receive: Receive) -> Receive:
+def _without_refused(receive: Receive, user: User) -> Receive:
     """Leave out the messages of a client that clear the caches of all users or request the files of the checkout.
 
-    A message above the limit ends the connection before it is parsed, which takes 40 times its size of memory.
+    Left out are also those that ask where to upload files, from students or for very many files. A message above the
+    limit ends the connection before it is parsed, which takes 40 times its size of memory.
     """
 
     async def receive_others() -> Message:
         message = await receive()
         while len(message.get("bytes") or b"") <= MAX_MESSAGE_BYTES:
-            if not _is_global_request(message):
+            if not _is_refused(message, user):
                 return message
             message = await receive()
         return {"type": "websocket.disconnect", "code": MESSAGE_TOO_BIG}
@@ -447,13 +449,14 @@ def _without_global_requests(receive: Receive) -> Receive:
     return receive_others
 
 
-def _is_global_request(message: Message) -> bool:
+def _is_refused(message: Message, user: User) -> bool:
     parsed = BackMsg()
     try:
         parsed.ParseFromString(message.get("bytes") or b"")
     except DecodeError:  # Streamlit closes the connection
         return False
-    return parsed.WhichOneof("type") in GLOBAL_REQUESTS
+    kind, files = parsed.WhichOneof("type"), len(parsed.file_urls_request.file_names)
+    return kind in GLOBAL_REQUESTS or (kind == "file_urls_request" and (files > MAX_FILE_NAMES or not user.may_launch))
 
 
 def confirmed_email(cookies: Mapping[str, str]) -> str | None:

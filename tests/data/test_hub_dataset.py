@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import huggingface_hub
 import pytest
+import yaml
 
 from bsc_core.config import DataConfig
 from bsc_core.data import load_data, read_pairs, read_table
-from bsc_core.data.io.hub_dataset import open_hub_dataset
+from bsc_core.data.io.hub_dataset import MAX_NESTING, open_hub_dataset
 from bsc_core.data.io.hub_repository import MAX_DOWNLOAD_GB
 from bsc_core.data.io.tables import read_chunks
 from bsc_core.errors import DataError, FileFormatError, InputError
@@ -243,6 +244,14 @@ def test_other_settings_of_a_card_have_no_effect(hub, card, tmp_path):
     with suppress(DataError):
         assert queries() == ["a" * 45]
     assert {path.name for path in tmp_path.iterdir()} == {"repository", "cache"}
+
+
+def test_the_scan_of_a_card_ends_at_deeply_nested_brackets(hub, monkeypatch):
+    scan, tokens = yaml.scan, []
+    monkeypatch.setattr(yaml, "scan", lambda text: (tokens.append(token) or token for token in scan(text)))
+    write(hub, {"train.tsv": PAIRS}, "[" * 100_000)
+    assert len(queries()) == 2
+    assert 0 < len(tokens) < 2 * MAX_NESTING
 
 
 def test_a_card_with_many_patterns_is_refused(hub):

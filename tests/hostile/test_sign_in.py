@@ -283,8 +283,21 @@ def test_a_user_cannot_clear_the_caches_of_all_users(keys: dict[str, str], reque
     assert [message["bytes"] for message in receive_in_app(keys, messages, 2)] == contents[1:]
 
 
-def receive_in_app(keys: dict[str, str], messages: list[dict[str, Any]], count: int) -> list[Any]:
-    """Return the first messages that reach Streamlit on the websocket of a student."""
+@pytest.mark.parametrize(("name", "files", "is_refused"), [("class", 1, True), ("ben", 1, False), ("ben", 101, True)])
+def test_only_members_ask_where_to_upload_a_few_files(
+    keys: dict[str, str], name: str, files: int, *, is_refused: bool
+) -> None:
+    asked, usual = BackMsg(), BackMsg(stop_script=True)
+    asked.file_urls_request.file_names.extend(["a"] * files)
+    messages: list[dict[str, Any]] = [
+        {"type": "websocket.receive", "bytes": one.SerializeToString()} for one in (asked, usual)
+    ]
+    (first,) = receive_in_app(keys, messages, 1, name)
+    assert first["bytes"] == (usual if is_refused else asked).SerializeToString()
+
+
+def receive_in_app(keys: dict[str, str], messages: list[dict[str, Any]], count: int, name: str = "class") -> list[Any]:
+    """Return the first messages that reach Streamlit on the websocket of a user."""
     received: list[Any] = []
 
     async def receive() -> Any:
@@ -293,7 +306,7 @@ def receive_in_app(keys: dict[str, str], messages: list[dict[str, Any]], count: 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         received.extend([await receive() for _ in range(count)])
 
-    headers = [(b"cookie", f"{KEY_COOKIE}={keys['class']}".encode())]
+    headers = [(b"cookie", f"{KEY_COOKIE}={keys[name]}".encode())]
     scope = {"type": "websocket", "path": "/_stcore/stream", "headers": headers, "query_string": b""}
     asyncio.run(SignIn(app, Path(keys["root"]))(scope, receive, None))  # type: ignore[arg-type]
     return received

@@ -20,10 +20,10 @@ from bsc_core.figures.batches import similarity
 from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 from pages.ui.batches import batch_view, plan_controls, plans, source, triage
-from pages.ui.components import data_cache
+from pages.ui.components import data_cache, display
 from pages.ui.data import uploads
 from tests.helpers.pages import open_page, open_page_in_app, page_text, prepare_page
-from tests.helpers.waiting import wait_for_task
+from tests.helpers.waiting import PATIENCE_SECONDS, wait_for_task
 
 
 @pytest.fixture
@@ -294,6 +294,28 @@ def test_decisions_of_the_browser_are_added_and_undone() -> None:
     pairs = [{"query": "q", "document": f"d{number}"} for number in range(3)]
     changes = {"0": "positive", "1": None, "2": "unknown", "7": "drop", "x": "drop"}
     assert triage._changes(changes, pairs, "Ada") == ([Decision("q", "d0", "positive", "Ada")], [("q", "d1")])
+
+
+def test_long_texts_are_cut_for_the_browser_only() -> None:
+    pair = dict.fromkeys(("query", "positive", "document"), "a" * 10_000) | {"cosine": 0.5}
+    shown = triage._shown(pair)
+    assert len(shown["query"]) == len(shown["positive"]) == len(shown["document"]) == display.MAX_CELL
+    assert (shown["cosine"], len(pair["query"])) == (0.5, 10_000)
+
+
+def test_a_merge_offers_a_choice_for_the_first_conflicts_only(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw() -> None:
+        from pathlib import Path
+
+        from bsc_core.data.decisions import Decision
+        from pages.ui.batches import triage
+
+        mine, theirs = ([Decision("q", f"d{row}", kind) for row in range(60)] for kind in ("drop", "positive"))
+        triage._draw_merge(Path("decisions.tsv"), mine, theirs)
+
+    app = AppTest.from_function(draw, default_timeout=PATIENCE_SECONDS).run()
+    assert len(app.radio) == triage.MAX_CONFLICTS
+    assert f"The first {triage.MAX_CONFLICTS} are shown" in page_text(app)
 
 
 def test_a_refused_strategy_leaves_the_others(dataset: str, tiny_encoder: Path) -> None:

@@ -229,7 +229,9 @@ def test_limits_that_contradict_each_other_are_one_sentence(positives: str) -> N
         ("data.negatives.count is 0; it must be >= 1", '"Negatives" is 0; it must be >= 1'),
         ("range_max is 3, too few for count = 5", '"Range max" is 3, too few for "Negatives" = 5'),
         ("the count of rows is 3", "the count of rows is 3"),
+        ("a." * 500_000, "a." * 500_000),
     ],
+    ids=["key", "field", "plain", "long"],
 )
 def test_an_error_of_a_form_names_its_fields_by_their_titles(message: str, shown: str) -> None:
     with pytest.raises(ConfigError) as raised, config_form.titles_in_errors("data.negatives", ("count", "range_max")):

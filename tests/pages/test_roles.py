@@ -42,7 +42,7 @@ from pages.ui.data import uploads
 from pages.ui.findings import cards
 from pages.ui.new_run import launch, preflight
 from pages.ui.runs import actions as actions_of_runs
-from pages.ui.runs import table
+from pages.ui.runs import queue, run_settings, table
 from pages.ui.runs.actions import saved_dataset_key
 from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
 
@@ -108,7 +108,7 @@ def test_students_see_no_paths_among_the_differences_of_configs(
     config = trained.config()
     changes = {
         "data": config.data.model_copy(update={"train": "/srv/private.tsv"}),
-        "training": config.training.model_copy(update={"epochs": 7}),
+        "encoder": config.encoder.model_copy(update={"name": "/srv/models/large"}),
     }
     settings = [
         SimpleNamespace(name=name, runs=[SimpleNamespace(config=lambda one=one: one)])
@@ -119,7 +119,34 @@ def test_students_see_no_paths_among_the_differences_of_configs(
     for user in (BEN, STUDENT):
         sign_in(user)
         comparison_view._draw_differences(settings)
-    assert [[row["Key"] for row in rows] for rows in tables] == [["data.train", "training.epochs"], ["training.epochs"]]
+    member, student = ([(row["Key"], row["other"]) for row in rows] for rows in tables)
+    assert member == [("data.train", "/srv/private.tsv"), ("encoder.name", "/srv/models/large")]
+    assert student == [("encoder.name", "large")]
+
+
+def test_students_see_no_paths_among_the_settings_of_runs(sign_in: SignIn, runs: RunStore, finished: Run) -> None:
+    config = finished.config()
+    encoder, loss = Path(config.encoder.name), config.loss.model_copy(update={"mask_guide": "/srv/models/guide"})
+    finished.write_json("config", config.model_copy(update={"loss": loss}).model_dump(mode="json"))
+    sign_in(BEN)
+    for user, names in ((BEN, (str(encoder), "/srv/models/guide")), (STUDENT, (encoder.name, "guide"))):
+        sign_in(user)
+        settings = run_settings.load_settings([finished])[finished.id]
+        assert (settings["Encoder"], settings["loss.mask_guide"]) == names
+        assert ("/" in settings["Dataset"]) == user.may_launch
+
+
+def test_queue_buttons_of_an_earlier_owner_have_no_effect(sign_in: SignIn) -> None:
+    calls: list[str] = []
+    move, remove = (
+        queue._callback(lambda: calls.append("move")),
+        queue._callback(lambda: calls.append("remove"), owner_only=False),
+    )
+    for user in (ADA, BEN):
+        sign_in(user)
+        move()
+        remove()
+    assert calls == ["move", "remove", "remove"]
 
 
 def test_students_see_shared_finished_runs_only(sign_in: SignIn, finished: Run) -> None:

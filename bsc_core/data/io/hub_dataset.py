@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -38,6 +38,8 @@ NO_DATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_di
 METADATA = re.compile(r"\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 MAX_CARD_BYTES = 1 << 20
 MAX_METADATA = 200_000  # characters
+MAX_NESTING = 20  # brackets in each other
+OPENED = {"[": 1, "{": 1, "]": -1, "}": -1}  # by YAML token
 GLOB = re.compile(r"[*?\[]")
 MAX_GLOBS = 20  # of all splits together
 MAX_FILES = 1_000
@@ -136,12 +138,22 @@ def _read_card(repository: Repository) -> dict[str, Any]:
     found = METADATA.match((repository.download([CARD]) / CARD).read_text(encoding="utf-8-sig", errors="replace"))
     metadata = found[1] if found else ""
     try:
-        if len(metadata) > MAX_METADATA or any(isinstance(one, yaml.AliasToken) for one in yaml.scan(metadata)):
-            return {}  # aliases can repeat a part any number of times
+        if len(metadata) > MAX_METADATA or not _is_plain_yaml(yaml.scan(metadata)):
+            return {}
         values = yaml.safe_load(metadata)
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}
+
+
+def _is_plain_yaml(tokens: Iterable[Any]) -> bool:
+    """Whether YAML has no aliases, which can repeat a part any number of times, and few nested brackets, each slow."""
+    depth = 0
+    for token in tokens:
+        depth += OPENED.get(token.id, 0)
+        if token.id == "<alias>" or depth > MAX_NESTING:
+            return False
+    return True
 
 
 def _files_by_split(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bsc_core.data.io.limits import arrow_columns, check_cells
+from bsc_core.data.io.limits import arrow_columns, check_cells, check_expansion
 from bsc_core.errors import DataError, FileFormatError, InputError
 from bsc_core.files import error_reason
 from bsc_core.paths import check_path, plain_name
@@ -47,8 +47,7 @@ def load_saved(path: str, folder: Path) -> Splits:
             f"{path}: this folder of a saved dataset cannot be read ({error_reason(error).rstrip('.')}); save it again"
         ) from None
     for split in splits.values():
-        stored = sum(Path(file["filename"]).stat().st_size for file in split.cache_files)
-        check_cells(len(split) * split.num_columns, stored, path)
+        check_cells(len(split) * split.num_columns, _stored_bytes(split), path)
     return splits
 
 
@@ -86,11 +85,18 @@ def dataset_batches(path: str, splits: Splits, rows: int) -> Iterator[dict[str, 
                 f"{path}: has several splits and also a column {SPLIT!r}; choose the folder of one split inside it"
             )
         class_names = {name: feature.names for name, feature in dataset.features.items() if hasattr(feature, "int2str")}
+        stored, size = _stored_bytes(dataset), 0
         for batch in dataset.with_format("arrow").iter(batch_size=min(rows, MAX_BATCH_ROWS)):
+            size += batch.nbytes
+            check_expansion(size, stored, path)
             values = arrow_columns(batch, path)
             for name, names in class_names.items():
                 values[name] = [_class_name(value, names) for value in values[name]]
             yield values | ({SPLIT: [split] * batch.num_rows} if split else {})
+
+
+def _stored_bytes(split: Any) -> int:
+    return sum(Path(file["filename"]).stat().st_size for file in split.cache_files)
 
 
 def _by_split(loaded: Any) -> Splits:

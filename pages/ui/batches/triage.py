@@ -37,6 +37,8 @@ from pages.ui.data import uploads
 ALL, MINED, BATCH = "All training pairs", "Mined negatives", "This batch"
 MAX_QUEUE = 100
 """Pairs in the queue of the triage; an update of the plans shows the next ones."""
+MAX_CONFLICTS = 50
+"""Conflicts of a merge with a choice."""
 MAX_SEARCHED = 20_000
 """Training pairs up to which all of them are searched."""
 QUEUE, WHO, ERROR = "batches.queue", "batches.who", "batches.triage.error"
@@ -82,7 +84,7 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     if pairs:
         key = f"batches.triage.{identifier}"
         saved = [decided.get((pair["query"], pair["document"])) for pair in pairs]
-        data = {"id": identifier, "pairs": pairs, "saved": saved, "more": more}
+        data = {"id": identifier, "pairs": [_shown(pair) for pair in pairs], "saved": saved, "more": more}
         _triage(data=data, key=key, on_decisions_change=lambda: _save(key, path, pairs))
     else:
         st.caption("There are no likely false negatives among these pairs.")
@@ -124,6 +126,10 @@ def _pair(batch: BatchView, one: LikelyFalseNegative, side: str = "document") ->
         "positive_cosine": round(one.positive_similarity, 3),
         "reasons": [str(reason) for reason in one.reasons],
     }
+
+
+def _shown(pair: dict[str, Any]) -> dict[str, Any]:
+    return pair | {name: display.cell(pair[name]) for name in ("query", "positive", "document")}
 
 
 def _saved(path: Path) -> list[Decision]:
@@ -211,7 +217,10 @@ def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Deci
     merged = merge_decisions(decisions, theirs)
     conflicts = formatting.plural(len(merged.conflicts), "conflict")
     st.markdown(f"**{formatting.plural(merged.added, 'new decision')}, {conflicts}**")
-    for number, (mine, other) in enumerate(merged.conflicts):
+    if len(merged.conflicts) > MAX_CONFLICTS:
+        st.caption(f"The first {MAX_CONFLICTS} are shown; in the others, your decision remains.")
+    shown = merged.conflicts[:MAX_CONFLICTS]
+    for number, (mine, other) in enumerate(shown):
         with st.container(border=True, key=f"{CHOICES}.{number}"):
             display.plain_text("Query", mine.query)
             display.plain_text("Document", mine.document)
@@ -228,8 +237,8 @@ def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Deci
     if st.button("Merge decisions", key="batches.triage.apply", icon=":material/merge:", disabled=not changed):
         known = {decision.pair for decision in decisions}
         new = [decision for decision in merged.decisions if decision.pair not in known]
-        choices = [st.session_state.get(f"{CHOICES}.{number}.choice") for number in range(len(merged.conflicts))]
-        chosen = [pair[1] for pair, name in zip(merged.conflicts, choices, strict=True) if name == "theirs"]
+        choices = [st.session_state.get(f"{CHOICES}.{number}.choice") for number in range(len(shown))]
+        chosen = [pair[1] for pair, name in zip(shown, choices, strict=True) if name == "theirs"]
         users.record("upload", path.stem, decisions=len(new) + len(chosen))
         add_decisions(path, [*new, *chosen])
         revise()

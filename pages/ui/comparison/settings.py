@@ -27,7 +27,7 @@ from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
 from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run
-from pages.ui.components import data_cache, display, glossary, run_data, url
+from pages.ui.components import data_cache, display, glossary, run_data, url, users
 from pages.ui.runs import table
 
 UNTRAINED_KEY = "untrained"
@@ -193,7 +193,7 @@ def _names(configs: Sequence[Mapping[str, Any]], run_names: Sequence[str]) -> li
     short = {key: key.removesuffix(".name").rpartition(".")[2] for key in different}  # `loss` for `loss.name`
     names = [
         ", ".join(
-            f"{name} {formatting.shorten(format_value(config.get(key)), MAX_VALUE_LENGTH)}"
+            f"{name} {formatting.shorten(users.without_folders(format_value(config.get(key))), MAX_VALUE_LENGTH)}"
             for key, name in short.items()
         )
         for config in configs

@@ -138,7 +138,7 @@ def _draw_differences(settings: list[Setting]) -> None:
     st.header("Config differences", anchor=False)
     different = differences({one.name: one.runs[0].config() for one in settings})
     if not users.current_user().may_launch:  # students see no paths of the server
-        different = [row for row in different if not row["Key"].startswith(("data.", "encoder.name"))]
+        different = [row for row in different if not row["Key"].startswith("data.")]
     if different:
         st.dataframe(different, hide_index=True, key="runs.differences", alt="Settings that differ between the runs")
     else:
@@ -151,10 +151,14 @@ def differences(configs: Mapping[str, RunConfig]) -> list[dict[str, str]]:
     keys = dict.fromkeys(key for config in flat.values() for key in config)
     rows = [(key, [config.get(key) for config in flat.values()]) for key in keys]
     return [
-        {"Key": key} | dict(zip(flat, ["not set" if value is None else str(value) for value in values], strict=True))
+        {"Key": key} | {name: _shown(value) for name, value in zip(flat, values, strict=True)}
         for key, values in rows
         if any(value != values[0] for value in values) and key not in IGNORED_KEYS - {"training.seed"}
     ]
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else users.without_folders(str(value))
 
 
 def _draw_link(runs: list[Run], view: ComparisonView) -> None:

@@ -156,7 +156,7 @@ def titles_in_errors(section: str, fields: Iterable[str]) -> Iterator[None]:
     except BscError as error:
         titles = {field: str(info_of(section, field).title) for field in fields}
         keys = [field if "_" in field else rf"{field}(?= is | = )" for field in titles]  # `count` may be a plain word
-        pattern = rf"\b(?:\w+\.)*({'|'.join(keys)})\b"
+        pattern = rf"\b(?:\w{{1,40}}\.){{0,3}}({'|'.join(keys)})\b"
         raise type(error)(re.sub(pattern, lambda match: f'"{titles[match[1]]}"', str(error))) from None
 
 

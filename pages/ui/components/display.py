@@ -138,7 +138,7 @@ def error_box(error: BscError | str, title: str = "Error") -> DeltaGenerator:
     """Draw the message of an error in a box and return the box."""
     box = st.container(border=True)
     box.markdown(f":material/error: **{title}**")
-    box.text(str(error))
+    box.text(cell(str(error)))  # a message may quote a long text of a file
     return box
 
 

@@ -15,6 +15,7 @@ from bsc_core.config import EncoderConfig
 from bsc_core.config.reading import HUB
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.errors import ConfigError, InputError
+from bsc_core.formatting import shorten
 from bsc_core.runs import Run, RunStore, parent_run_id
 from bsc_core.users import (
     EVERYONE,
@@ -41,6 +42,7 @@ BUILT_IN_ENCODERS = ("bundled", "static")
 NO_SHARED_RUN = "No finished run is shared with you yet."
 SIGN_OUT = """<a href="/sign-out" target="_self" style="color: inherit; font-size: 0.875rem">Sign out</a>"""
 quota_lock = threading.RLock()  # held from the check of a quota until the runs or files that it admits exist
+MAX_NAME_LENGTH = 200  # of a model in an error message
 ENCODER_FIELDS = ("encoder", "mask_guide", "second_opinion")  # fields of a config with an encoder
 
 
@@ -75,6 +77,12 @@ def may_open(page: str) -> bool:
 def may_change(run: Run) -> bool:
     """Whether the user may stop, resume, delete or share a run."""
     return not is_shared() or run_access(run).may_change(current_user())
+
+
+def without_folders(value: str) -> str:
+    """Return the value of a setting as the user may see it: students see only the last part of an absolute path."""
+    is_hidden = Path(value).is_absolute() and not current_user().may_launch
+    return Path(value).name if is_hidden else value
 
 
 def record(action: str, subject: str = "", **details: Any) -> None:
@@ -115,16 +123,16 @@ def check_encoder(name: str) -> None:
         _check_hub(user, name)
         return
     raise InputError(
-        f"{name}: only the owner of this app may load models from folders of the server; choose a built-in encoder, a "
-        "run, or a model of the Hub"
+        f"{shorten(name, MAX_NAME_LENGTH)}: only the owner of this app may load models from folders of the server; "
+        "choose a built-in encoder, a run, or a model of the Hub"
     )
 
 
 def _check_hub(user: User, name: str) -> None:
     if not user.may_open_hub(name):
         raise InputError(
-            f"{name}: not among the models and datasets of the Hub that you may open; ask the owner of this app to add "
-            "it to `hub` in users.toml"
+            f"{shorten(name, MAX_NAME_LENGTH)}: not among the models and datasets of the Hub that you may open; ask "
+            "the owner of this app to add it to `hub` in users.toml"
         )
 
 

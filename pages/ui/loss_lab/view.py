@@ -114,6 +114,7 @@ def _rows(context: page_layout.Context) -> LabBatch:
     first_cell, size_cell = st.columns(2)
     first = first_cell.number_input("First row", 1, last_start, min(state.first, last_start), key=_key("first"))
     size = size_cell.number_input("Pairs", SMALLEST, LARGEST, state.size, key=_key("size"))
+    size = min(size, LARGEST)  # a client could send more
     _update(first=first, size=size)
     rows = data.train.take(np.arange(first - 1, min(first - 1 + size, len(data.train)))).compact()
     title = f"Rows {first} to {first - 1 + len(rows)} of {data_cache.datasets()[context.dataset_key].label}"

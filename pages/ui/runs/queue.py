@@ -91,7 +91,7 @@ def _draw_waiting_run(run_id: str, position: int, number: int) -> None:
                 key=f"runs.queue.{name}.{run_id}",
                 icon=icon,
                 disabled=disabled,
-                on_click=_callback(action),
+                on_click=_callback(action, owner_only=name != "take-out"),
                 type="tertiary",
                 help=f"{label}: {run_id}",
             )
@@ -128,10 +128,13 @@ def waiting_reason(run: Run) -> str:
     return f"Waits for run {parent}, whose model it starts from" if parent else run.status().message
 
 
-def _callback(action: Callable[[], object]) -> Callable[[], None]:
+def _callback(action: Callable[[], object], *, owner_only: bool = True) -> Callable[[], None]:
     """Wrap an action as a callback; an error is stored until the panel is drawn."""
 
     def run() -> None:
+        user = users.current_user()  # a callback runs before the page, which ends for a removed user
+        if owner_only and not user.is_owner:
+            return
         try:
             action()
         except BscError as error:

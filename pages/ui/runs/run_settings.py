@@ -9,7 +9,7 @@ from bsc_core.config import DataConfig, flatten
 from bsc_core.errors import BscError
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, url
+from pages.ui.components import data_cache, url, users
 
 DATASET, STATE = "Dataset", "State"
 MAIN_COLUMNS = {
@@ -43,7 +43,7 @@ def _settings(run: Run, names: dict[str, str]) -> Settings:
         return {}
     if data not in names:
         names[data] = _dataset_name(DataConfig.model_validate_json(data))
-    return {DATASET: names[data], **values}
+    return {DATASET: names[data], **{name: users.without_folders(value) for name, value in values.items()}}
 
 
 def _config(run: Run) -> tuple[str, Settings]:
@@ -56,7 +56,8 @@ def _config(run: Run) -> tuple[str, Settings]:
 
 def _dataset_name(data: DataConfig) -> str:
     """Return the key of a dataset, else the end of its path."""
-    return data_cache.dataset_key(data) or "/".join(data.train.rstrip("/").rsplit("/", 2)[-2:])
+    parts = 2 if users.current_user().may_launch else 1
+    return data_cache.dataset_key(data) or "/".join(data.train.rstrip("/").rsplit("/", parts)[-parts:])
 
 
 def differing_columns(settings: Mapping[str, Settings]) -> list[str]:
