@@ -29,6 +29,7 @@ RESULT_FILE = "result.json"
 OnProgress = Callable[[float, float, str], object]
 """Called with the units done, the units in total, and the current activity, like `write_progress`."""
 _children: dict[Path, subprocess.Popen[bytes]] = {}
+_users: dict[Path, str | None] = {}  # who started each of them
 _children_lock = threading.Lock()
 
 
@@ -51,32 +52,42 @@ def no_progress(done: float, total: float, doing: str) -> None:
     """Report nothing."""
 
 
-def start(folder: Path, module: str, request: Any, environment: Mapping[str, str] | None = None) -> None:
+def start(
+    folder: Path,
+    module: str,
+    request: Any,
+    environment: Mapping[str, str] | None = None,
+    *,
+    user: str | None = None,
+) -> None:
     """Start `python -m MODULE FOLDER`, unless this process has started it before.
 
-    If the maximum number of tasks is running, the task is not started, its progress contains an error, and the next
-    call tries again.
+    If the maximum number of tasks is running, or half of it for the same user, the task is not started, its progress
+    contains an error, and the next call tries again.
 
     Args:
         folder: Folder of the task, created if missing.
         module: Name of a module whose main function calls `run_task`.
         request: JSON-serializable request, which `run_task` reads.
         environment: Variables added to those of this process.
+        user: Name of a user of a shared app; None: without a limit by user.
     """
     with _children_lock:
         if folder in _children:
             return
         atomic_write(folder / REQUEST, as_json(request))
-        running = sum(child.poll() is None for child in _children.values())
-        if running >= max_tasks():
-            error = f"this server already runs {plural(running, 'background task')}, its maximum; wait a minute"
+        running = [other for other, child in _children.items() if child.poll() is None]
+        own = sum(user is not None and _users.get(other) == user for other in running)
+        if len(running) >= max_tasks() or own >= max(1, max_tasks() // 2):
+            owner, count = ("this server", len(running)) if len(running) >= max_tasks() else (f"user {user}", own)
+            error = f"{owner} already runs {plural(count, 'background task')}, the maximum; wait a minute"
             return write_progress(folder, 0, 1, "waiting", error=f"{error}, then try again")
         (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         command = [sys.executable, "-m", module, str(folder)]
         with (folder / LOG).open("ab") as log:
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
-        _children[folder] = child
+        _children[folder], _users[folder] = child, user
     reap(child)
 
 

@@ -262,6 +262,7 @@ KEY_COOKIE = "bsc_key"
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files
+MAX_WIDGETS = 5_000  # in a message of changed controls
 AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
 KEY_SCRIPT = """
 const key = document.querySelector("input[name=key]");
@@ -434,8 +435,9 @@ def _sign_in_page(content: str, status: int) -> Response:
 def _without_refused(receive: Receive, user: User) -> Receive:
     """Leave out the messages of a client that clear the caches of all users or request the files of the checkout.
 
-    Left out are also those that ask where to upload files, from students or for very many files. A message above the
-    limit ends the connection before it is parsed, which takes 40 times its size of memory.
+    Left out are also those that ask where to upload files, from students or for very many files, and those of more
+    controls than any page has. A message above the limit ends the connection before it is parsed, which takes 40 times
+    its size of memory.
     """
 
     async def receive_others() -> Message:
@@ -456,7 +458,9 @@ def _is_refused(message: Message, user: User) -> bool:
     except DecodeError:  # Streamlit closes the connection
         return False
     kind, files = parsed.WhichOneof("type"), len(parsed.file_urls_request.file_names)
-    return kind in GLOBAL_REQUESTS or (kind == "file_urls_request" and (files > MAX_FILE_NAMES or not user.may_launch))
+    if kind == "file_urls_request":
+        return files > MAX_FILE_NAMES or not user.may_launch
+    return kind in GLOBAL_REQUESTS or len(parsed.rerun_script.widget_states.widgets) > MAX_WIDGETS
 
 
 def confirmed_email(cookies: Mapping[str, str]) -> str | None:

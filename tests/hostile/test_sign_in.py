@@ -20,7 +20,15 @@ from websockets.sync.client import connect
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, add_user, remove_user
 from pages.ui import server as server_module
-from pages.ui.server import GLOBAL_REQUESTS, KEY_COOKIE, MAX_FORM_BYTES, MAX_MESSAGE_BYTES, SignIn, allowed_hosts
+from pages.ui.server import (
+    GLOBAL_REQUESTS,
+    KEY_COOKIE,
+    MAX_FORM_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_WIDGETS,
+    SignIn,
+    allowed_hosts,
+)
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.test_requests import WEBSOCKET
@@ -294,6 +302,17 @@ def test_only_members_ask_where_to_upload_a_few_files(
     ]
     (first,) = receive_in_app(keys, messages, 1, name)
     assert first["bytes"] == (usual if is_refused else asked).SerializeToString()
+
+
+def test_a_message_of_more_controls_than_a_page_has_is_ignored(keys: dict[str, str]) -> None:
+    many, few = BackMsg(), BackMsg()
+    for message, count in ((many, MAX_WIDGETS + 1), (few, MAX_WIDGETS)):
+        for number in range(count):
+            message.rerun_script.widget_states.widgets.add(id=str(number))
+    messages: list[dict[str, Any]] = [
+        {"type": "websocket.receive", "bytes": one.SerializeToString()} for one in (many, few)
+    ]
+    assert receive_in_app(keys, messages, 1)[0]["bytes"] == few.SerializeToString()
 
 
 def receive_in_app(keys: dict[str, str], messages: list[dict[str, Any]], count: int, name: str = "class") -> list[Any]:

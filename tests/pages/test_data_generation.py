@@ -200,7 +200,7 @@ def test_mining_is_previewed_before_rows_are_made(
 
     started = []
 
-    def start(folder: Path, module: str, request: object) -> None:
+    def start(folder: Path, module: str, request: object, **options: object) -> None:
         atomic_write(folder / background_task.REQUEST, "{}")
         started.append((folder, module, request))
 

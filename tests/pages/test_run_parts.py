@@ -103,7 +103,7 @@ def test_the_evaluate_command_names_the_runs_folder(finished: Run) -> None:
 def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
     finished: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start_here(folder: Path, module: str, request: Any, environment: dict[str, str]) -> None:
+    def start_here(folder: Path, module: str, request: Any, environment: dict[str, str], **options: object) -> None:
         """Run the task in this process."""
         assert module == "bsc_core.jobs.actions.merging"
         folder.mkdir(parents=True)
@@ -131,7 +131,7 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
 def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
     finished: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start_here(folder: Path, module: str, request: Any, environment: dict[str, str]) -> None:
+    def start_here(folder: Path, module: str, request: Any, environment: dict[str, str], **options: object) -> None:
         """Run the task in this process."""
         assert module == diagnosis_task.__name__
         folder.mkdir(parents=True)

@@ -18,7 +18,7 @@ from bsc_core.figures.batches import similarity
 from bsc_core.paths import cache_folder
 from bsc_core.preparation.plan_task import PlanItem, plan_file, refused_file, request_folder, save_rows
 from pages.ui.batches.source import BatchSource, cached_vectors
-from pages.ui.components import data_cache, display
+from pages.ui.components import data_cache, display, users
 
 MAX_ROWS_INLINE = 20_000
 """Rows whose plan is built while the page waits: about a second per strategy on one core."""
@@ -146,7 +146,7 @@ def _start_task(source: BatchSource, pairs: PairDataset, items: list[PlanItem]) 
     if not (folder / "rows.npz").is_file():
         background_task.remove_oldest(folder.parent, "*/rows.npz", MAX_FOLDERS - 1)
         save_rows(pairs, folder / "rows.npz")
-    background_task.start(request, "bsc_core.preparation.plan_task", content)
+    background_task.start(request, "bsc_core.preparation.plan_task", content, user=users.task_user())
     return request
 
 

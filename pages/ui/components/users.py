@@ -69,6 +69,12 @@ def _users() -> dict[str, User]:
         return {}
 
 
+def task_user() -> str | None:
+    """Return whose background tasks are limited in number; None for an owner."""
+    user = current_user()
+    return None if user.is_owner else user.name
+
+
 def may_open(page: str) -> bool:
     """Whether the user may open pages/<page>.py."""
     return current_user().may_launch or page in STUDENT_PAGES

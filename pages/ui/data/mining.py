@@ -13,7 +13,7 @@ from bsc_core import background_task, formatting
 from bsc_core.config import DataConfig, NegativesConfig
 from bsc_core.figures.batches import mining as figures
 from bsc_core.paths import cache_folder
-from pages.ui.components import config_form, data_cache, display
+from pages.ui.components import config_form, data_cache, display, users
 
 if TYPE_CHECKING:
     from bsc_core.preparation.mining import MiningPreview, MiningSearch
@@ -93,7 +93,7 @@ def _load_or_start(cache_key: Hashable, source: DataConfig, settings: NegativesC
         "data": source.model_copy(update={"negatives": settings}).model_dump(mode="json"),
         "encoder": encoder.model_dump(mode="json"),
     }
-    background_task.start(folder, "bsc_core.preparation.mining_task", request)
+    background_task.start(folder, "bsc_core.preparation.mining_task", request, user=users.task_user())
     st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, search_file(folder))
     return None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bsc_core import background_task
 from bsc_core.projection import VectorFile
+from pages.ui.components import users
 
 SECONDS_FIRST, SECONDS_PER_POINT = 9.0, 0.0022  # measured on one core: start, then per text and map
 
@@ -44,7 +45,7 @@ def start(folder: Path, files: Sequence[VectorFile], rows: np.ndarray, method: s
     """Start the task that builds the map, if it was not started before."""
     paths = [[str(file.path), str(file.texts) if file.texts else None] for file in files]
     request = {"vectors": paths, "rows": rows.tolist(), "method": method, "seed": seed}
-    background_task.start(folder, "bsc_core.projection", request, {"OMP_NUM_THREADS": "1"})
+    background_task.start(folder, "bsc_core.projection", request, {"OMP_NUM_THREADS": "1"}, user=users.task_user())
 
 
 def expected_seconds(points: int, maps: int) -> float:

@@ -78,7 +78,8 @@ def _start(config: RunConfig) -> None:
     background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
     background_task.reset(folder)
     request = {"config": config.model_dump(mode="json"), "runs": str(data_cache.run_store().root)}
-    background_task.start(folder, "bsc_core.preflight.task", request, worker_environment(config.training.threads))
+    variables = worker_environment(config.training.threads)
+    background_task.start(folder, "bsc_core.preflight.task", request, variables, user=users.task_user())
     st.session_state[STATE] = str(folder)
 
 

@@ -60,7 +60,8 @@ class RunTask:
 
     def _start(self, run: Run, folder: Path, more: dict[str, Any]) -> None:
         request = {"run": str(run.folder), **more}
-        background_task.start(folder, self.module, request, worker_environment(run.config().training.threads))
+        variables = worker_environment(run.config().training.threads)
+        background_task.start(folder, self.module, request, variables, user=users.task_user())
 
     def _draw_progress(self, folder: Path, label: str) -> None:
         """Draw the progress; rerun the page when the task has ended."""
