@@ -65,6 +65,9 @@ def test_a_batch_size_of_a_link_that_is_not_valid_is_reported(value: str, datase
     assert app.number_input(key="batches.batch_size").value == TrainingConfig().batch_size
     app.number_input(key="batches.batch_size").set_value(8).run()
     assert app.number_input(key="batches.batch_size").value == 8
+    app.query_params["batches.batch_size"] = value  # as with the back button
+    app.run()
+    assert app.number_input(key="batches.batch_size").value == 8
 
 
 def test_stepping_stays_within_the_plan(dataset: str, tiny_encoder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -10,6 +11,7 @@ from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.errors import StreamlitAPIException
 
 from bsc_core import formatting
 
@@ -89,8 +91,9 @@ def bound(
         raise KeyError(f"{key} is not among the parameters of the page")
     valid = check(key, options, limits=limits)
     if limits is not None and st.query_params.get(key) and not valid:
-        del st.query_params[key]
-        return {"key": key}  # Streamlit converts values of the URL to integers, also infinite ones
+        with suppress(StreamlitAPIException):  # of a control that has been bound, such as after going back
+            del st.query_params[key]
+        return {"key": key}  # Streamlit would convert the value to an integer, also infinity
     return {"key": key, "bind": "query-params"}
 
 
