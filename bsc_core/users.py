@@ -89,8 +89,8 @@ class User(BaseModel):
 
     @property
     def signed_in_as(self) -> str:
-        """Name and a digest of the key or email address, so that a session ends when the user gets another one."""
-        return f"{self.name}:{key_hash(f'{self.key_sha256} {self.email}')}"
+        """Name and a digest of key, email address and role, so that a session ends when one of them changes."""
+        return f"{self.name}:{key_hash(f'{self.key_sha256} {self.email} {self.role}')}"
 
 
 class Access(BaseModel):

@@ -39,7 +39,10 @@ def first_problem(error: ValidationError) -> str:
 
 def _shorten(value: object) -> str:
     """Return a value as Python writes it, shortened to one line of a message."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or deeply nested tables
+        return "too long"
     return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 1]}…"
 
 

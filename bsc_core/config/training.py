@@ -21,7 +21,7 @@ class TrainingConfig(Section):
         "checkpoint_steps": "save_steps",
     }
 
-    epochs: int = Field(3, ge=1)
+    epochs: int = Field(3, ge=1, le=1_000_000)
     """Number of passes over the training pairs."""
     max_steps: int | None = Field(None, ge=1, title="Maximum steps")
     """Maximum number of optimizer steps; overrides epochs."""

@@ -26,6 +26,7 @@ ENCODERS: dict[str, Callable[[], Path]] = {
 
 PROMPT_NAME = re.compile(r"[\w-]+")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+MAX_HUB_ID = 200  # characters
 
 
 def encoder_folder(name: str) -> Path:
@@ -102,4 +103,4 @@ def set_prompts(model: SentenceTransformer, config: EncoderConfig) -> None:
 
 
 def _is_hub_id(name: str) -> bool:
-    return HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+    return len(name) <= MAX_HUB_ID and HUB_ID.fullmatch(name) is not None and not Path(name).exists()

@@ -26,6 +26,7 @@ from bsc_core.encoders import save_model
 from bsc_core.encoders.lora import lora_state
 from bsc_core.errors import CheckpointError, DataError
 from bsc_core.files import atomic_folder, check_regular, read_regular
+from bsc_core.formatting import printable
 from bsc_core.training.loop.trainer import StepReport, Trainer, TrainerState
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def last_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
         try:
             return read_checkpoint(path, fingerprints)
         except CheckpointError as error:
-            print(f"{error}; using the previous one", file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
+            print(printable(f"{error}; using the previous one"), file=sys.stderr, flush=True)  # noqa: T201  (the run's log)
     if paths:
         raise CheckpointError(f"{folder}: none of its {len(paths)} checkpoint(s) can be read; launch the run again")
     return None

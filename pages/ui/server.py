@@ -4,6 +4,7 @@
 """
 
 import argparse
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -17,7 +18,7 @@ import time
 import tomllib
 import webbrowser
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from html import escape
@@ -40,6 +41,7 @@ from streamlit.auth_util import (
     get_secrets_auth_section,
 )
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.starlette import App
 from streamlit.web.server.server_util import get_cookie_secret
 from streamlit.web.server.starlette import starlette_server
@@ -263,6 +265,8 @@ COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files
 MAX_WIDGETS = 5_000  # in a message of changed controls
+MAX_ADDED_ROWS = 100  # of a table that users edit
+CHECK_SECONDS = 10.0  # between checks that the user of a connection is still signed in
 AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
 KEY_SCRIPT = """
 const key = document.querySelector("input[name=key]");
@@ -344,8 +348,13 @@ class SignIn:
         if path == METRICS_PATH and not user.is_owner:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
-        receive = _without_refused(receive, user) if scope["type"] == "websocket" else receive
+        if scope["type"] == "websocket":
+            receive = _without_refused(_while_signed_in(receive, lambda: self._is_signed_in(user, cookies)), user)
         return await self.app(scope, receive, send)
+
+    def _is_signed_in(self, user: User, cookies: Mapping[str, str]) -> bool:
+        current, _ = self._user(cookies)
+        return current is not None and current.signed_in_as == user.signed_in_as
 
     def _user(self, cookies: Mapping[str, str]) -> tuple[User | None, str | None]:
         """Return the user of a request, and the email address that the provider confirmed."""
@@ -432,12 +441,35 @@ def _sign_in_page(content: str, status: int) -> Response:
     return HTMLResponse(PAGE.format(style=PAGE_STYLE, content=content), status_code=status, headers=headers)
 
 
+def _while_signed_in(receive: Receive, is_signed_in: Callable[[], bool]) -> Receive:
+    """End the connection of a user who was removed, or has another key or role, also if it sends nothing."""
+    pending: asyncio.Future[Message] | None = None
+
+    async def receive_checked() -> Message:
+        nonlocal pending
+        while True:
+            pending = pending or asyncio.ensure_future(receive())
+            try:
+                done, _ = await asyncio.wait({pending}, timeout=CHECK_SECONDS)
+            except asyncio.CancelledError:
+                pending.cancel()
+                raise
+            if not is_signed_in():
+                pending.cancel()
+                return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
+            if done:
+                message, pending = pending.result(), None
+                return message
+
+    return receive_checked
+
+
 def _without_refused(receive: Receive, user: User) -> Receive:
     """Leave out the messages of a client that clear the caches of all users or request the files of the checkout.
 
     Left out are also those that ask where to upload files, from students or for very many files, and those of more
-    controls than any page has. A message above the limit ends the connection before it is parsed, which takes 40 times
-    its size of memory.
+    controls or added rows of a table than any page has. A message above the limit ends the connection before it is
+    parsed, which takes 40 times its size of memory.
     """
 
     async def receive_others() -> Message:
@@ -460,7 +492,19 @@ def _is_refused(message: Message, user: User) -> bool:
     kind, files = parsed.WhichOneof("type"), len(parsed.file_urls_request.file_names)
     if kind == "file_urls_request":
         return files > MAX_FILE_NAMES or not user.may_launch
-    return kind in GLOBAL_REQUESTS or len(parsed.rerun_script.widget_states.widgets) > MAX_WIDGETS
+    widgets = parsed.rerun_script.widget_states.widgets
+    return kind in GLOBAL_REQUESTS or len(widgets) > MAX_WIDGETS or any(map(_adds_many_rows, widgets))
+
+
+def _adds_many_rows(widget: WidgetState) -> bool:
+    """Whether the value of a control is an edited table with many added rows, which Streamlit adds one by one."""
+    if not widget.string_value.lstrip().startswith("{"):
+        return False
+    try:
+        edits = json.loads(widget.string_value)
+        return len(edits.get("added_rows") or ()) > MAX_ADDED_ROWS
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def confirmed_email(cookies: Mapping[str, str]) -> str | None:

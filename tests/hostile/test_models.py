@@ -133,6 +133,7 @@ def large_transformer(folder: Path) -> None:
     edit_json("config.json", hidden_size=6000, intermediate_size=6000, vocab_size=6000)(folder)
 
 
+NORM = {"norm.weight": np.ones(32, np.float32)}
 DENSE = {"in_features": 32, "out_features": 8, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
 
 
@@ -154,6 +155,20 @@ def added_module(kind: str, config: dict[str, object], **tensors: Any) -> Change
 def dense(**values: object) -> Change:
     """Append a dense layer with weights for 8 dimensions."""
     return added_module("Dense", DENSE | values, **{"linear.weight": np.eye(8, 32, dtype=np.float32)})
+
+
+def pickled_dense(folder: Path) -> None:
+    """Weights of a dense layer that the library reads, beside others that it does not read."""
+    dense()(folder)
+    part = folder / "2_Dense"
+    (part / "model.safetensors").rename(part / "pytorch_model.safetensors")
+    (part / "pytorch_model.bin").write_bytes(pickle.dumps(RunsCode(folder.parent / EXECUTED)))
+
+
+def many_modules(folder: Path) -> None:
+    dense()(folder)
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    (folder / "modules.json").write_text(json.dumps(modules[:2] + modules[2:] * 100), encoding="utf-8")
 
 
 def pooling(**values: object) -> Change:
@@ -271,10 +286,17 @@ CASES: dict[str, tuple[Change, str]] = {
     "router": (module(type="sentence_transformers.models.Router"), "only these modules are supported"),
     "unused module": (added_module("LSTM", {}), "only these modules are supported"),
     "large dense layer": (dense(in_features=20_000, out_features=20_000), "out_features is 20000, and linear.weight"),
-    "dense layer without weights": (added_module("Dense", DENSE), "there are no weights linear.weight"),
+    "dense layer without weights": (added_module("Dense", DENSE), "model.safetensors is missing"),
+    "dense layer with other weights": (added_module("Dense", DENSE, other=np.eye(2)), "there are no weights linear"),
+    "pickled weights of a dense layer": (pickled_dense, "so they are not loaded"),
+    "hundred modules": (many_modules, "has 102 modules, and at most 10 are loaded"),
+    "attribute among special tokens": (
+        edit_json("tokenizer_config.json", extra_special_tokens={"vocab_file": "/etc/passwd"}),
+        "extra_special_tokens may name files",
+    ),
     "function in a dense layer": (dense(activation_function="torch._C._abort"), "torch._C._abort is not an activation"),
     "class in a dense layer": (dense(activation_function="os.Tanh"), "activation_function is os.Tanh, not an"),
-    "large layer normalization": (added_module("LayerNorm", {"dimension": 10**9}), "dimension is 1000000000"),
+    "large layer normalization": (added_module("LayerNorm", {"dimension": 10**9}, **NORM), "dimension is 1000000000"),
     "large pooling": (pooling(embedding_dimension=10**9), "embedding_dimension is 1000000000"),
     "many poolings": (pooling(pooling_mode=["mean"] * 10**5), "pooling_mode is not a list of different modes"),
     "tokens mapped to vectors": (static(mapping=np.zeros(10**5, np.uint8)), "maps 100,000 tokens"),

@@ -18,11 +18,12 @@ from streamlit.proto.BackMsg_pb2 import BackMsg
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from bsc_core.users import AUDIT_FILE, USER_HEADER, add_user, remove_user
+from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, remove_user
 from pages.ui import server as server_module
 from pages.ui.server import (
     GLOBAL_REQUESTS,
     KEY_COOKIE,
+    MAX_ADDED_ROWS,
     MAX_FORM_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_WIDGETS,
@@ -313,6 +314,46 @@ def test_a_message_of_more_controls_than_a_page_has_is_ignored(keys: dict[str, s
         {"type": "websocket.receive", "bytes": one.SerializeToString()} for one in (many, few)
     ]
     assert receive_in_app(keys, messages, 1)[0]["bytes"] == few.SerializeToString()
+
+
+@pytest.mark.parametrize("value", ['{"added_rows": %s}', ' {"added\\u005frows": %s}'])
+def test_a_table_with_many_added_rows_is_ignored(keys: dict[str, str], value: str) -> None:
+    many, few = BackMsg(), BackMsg()
+    for message, count in ((many, MAX_ADDED_ROWS + 1), (few, MAX_ADDED_ROWS)):
+        rows = json.dumps([{"0": "a"}] * count)
+        message.rerun_script.widget_states.widgets.add(id="table", string_value=value % rows)
+    few.rerun_script.widget_states.widgets.add(id="text", string_value="{not JSON")
+    messages: list[dict[str, Any]] = [
+        {"type": "websocket.receive", "bytes": one.SerializeToString()} for one in (many, few)
+    ]
+    assert receive_in_app(keys, messages, 1)[0]["bytes"] == few.SerializeToString()
+
+
+@pytest.mark.parametrize("change", ["removed", "new key", "other role"])
+def test_the_connection_of_a_changed_user_ends_also_if_it_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    key = add_user(tmp_path, "eva", "owner")
+    monkeypatch.setattr(server_module, "CHECK_SECONDS", 0.01)
+    received: list[Any] = []
+
+    async def receive() -> Any:
+        if change == "removed":
+            remove_user(tmp_path, "eva")
+        elif change == "new key":
+            add_user(tmp_path, "eva", "owner")
+        else:
+            path = tmp_path / USERS_FILE
+            path.write_text(path.read_text(encoding="utf-8").replace('"owner"', '"student"'), encoding="utf-8")
+        await asyncio.Event().wait()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        received.append(await receive())
+
+    headers = [(b"cookie", f"{KEY_COOKIE}={key}".encode())]
+    scope = {"type": "websocket", "path": "/_stcore/stream", "headers": headers, "query_string": b""}
+    asyncio.run(SignIn(app, tmp_path)(scope, receive, None))  # type: ignore[arg-type]
+    assert received == [{"type": "websocket.disconnect", "code": 1008}]
 
 
 def receive_in_app(keys: dict[str, str], messages: list[dict[str, Any]], count: int, name: str = "class") -> list[Any]:

@@ -81,6 +81,11 @@ SAMPLING = ("enable_sampling", "nbest_size", "alpha")
 ADAPTER = "adapter_config.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
+WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
+WITH_WEIGHTS = ("StaticEmbedding", "Dense", "LayerNorm")  # modules that would else read a pickled file
+MAX_MODULES = 10
+TOKEN_NAME = re.compile(r"\w+_token")
+
 
 def check_folder(folder: Path) -> None:
     """Raise ModelError, naming the file, if a folder is not a model that is safe to load.
@@ -104,6 +109,8 @@ def check_folder(folder: Path) -> None:
             check(path)
     largest = 0  # of the dimensions of the weights so far
     for kind, part in _modules(folder):
+        if kind in WITH_WEIGHTS and not (part / WEIGHTS).is_file():
+            raise ModelError(f"{part}: {WEIGHTS} is missing; save the encoder again")
         shapes = _weight_shapes(part)
         largest = max(largest, _largest(shapes))
         if kind == "Transformer":
@@ -136,8 +143,7 @@ def has_architecture(folder: Path, ending: str) -> bool:
 
 def _has_safetensors(pickled: Path) -> bool:
     """Return whether the same weights are also there as safetensors, which are then loaded instead."""
-    names = ("model.safetensors", "model.safetensors.index.json", f"{pickled.stem}.safetensors")
-    return any((pickled.parent / name).is_file() for name in names)
+    return any((pickled.parent / name).is_file() for name in (WEIGHTS, WEIGHTS_INDEX))
 
 
 def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -146,6 +152,10 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
     modules = _json_of(path) if path.is_file() else [{"type": "sentence_transformers.models.Transformer", "path": ""}]
     if not isinstance(modules, list):
         raise ModelError(f"{path}: not a list of modules; save the encoder again")
+    if len(modules) > MAX_MODULES:
+        raise ModelError(
+            f"{path}: has {len(modules)} modules, and at most {MAX_MODULES} are loaded; choose another model"
+        )
     for module in modules:
         kind = str(module.get("type", "")) if isinstance(module, dict) else ""
         package, _, name = kind.rpartition(".")
@@ -224,8 +234,9 @@ def _is_special_token(name: str, value: Any) -> bool:
     """Return whether a setting is a special token, or lists or names several."""
     if name in SPECIAL_TOKENS:
         tokens = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [None]
-        return all(map(_is_token, tokens))
-    return name.endswith("_token") and _is_token(value)
+        names = value if isinstance(value, dict) else ()  # the library makes attributes of them
+        return all(map(_is_token, tokens)) and all(map(TOKEN_NAME.fullmatch, names))
+    return TOKEN_NAME.fullmatch(name) is not None and _is_token(value)
 
 
 def _is_token(value: Any) -> bool:
@@ -389,14 +400,19 @@ def _check_pooling(path: Path, largest: int) -> None:
 
 
 def _weight_shapes(part: Path) -> Shapes:
-    """Return the shapes of the tensors in the safetensors files of a folder.
+    """Return the shapes of the tensors in the safetensors files of a folder that are loaded.
 
     A tensor without entries is left out: its other dimensions can be of any size although it has no data.
     """
     from safetensors import SafetensorError, safe_open
 
     shapes: Shapes = {}
-    for path in part.glob("*.safetensors"):
+    paths = [part / WEIGHTS]
+    if not paths[0].is_file():
+        index = object_of(part / WEIGHTS_INDEX) if (part / WEIGHTS_INDEX).is_file() else {}
+        names = index.get("weight_map") or {}
+        paths = [part / name for name in {str(one) for one in names.values()}] if isinstance(names, dict) else []
+    for path in paths:
         try:
             with safe_open(path, framework="np") as file:
                 shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

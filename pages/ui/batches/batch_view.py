@@ -19,7 +19,7 @@ from bsc_core.data.decisions import Decision, TextPair, add_decisions, applied_s
 from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
 from pages.ui.batches.source import BatchSource, revise
-from pages.ui.components import display, glossary, page_layout, url
+from pages.ui.components import display, glossary, page_layout, url, users
 from pages.ui.components.browser.mount import matrix_canvas
 
 BATCH = "batches.batch"  # parameter of the URL and key of the box, from 1; the hardest batch if there is none
@@ -312,6 +312,7 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
 
 
 def _mark(source: BatchSource, pair: PinnedPair, number: int) -> None:
+    users.current_user()  # a callback runs before the page, which ends for a removed user
     if source.false_negatives is not None:
         add_decisions(source.false_negatives, [Decision(*pair.texts)])
         _pin(number, (pair.dataset, pair.query_row, pair.document_row))
@@ -321,6 +322,7 @@ def _mark(source: BatchSource, pair: PinnedPair, number: int) -> None:
 
 
 def _unmark(source: BatchSource, texts: TextPair) -> None:
+    users.current_user()
     if source.false_negatives is not None:
         undo_decisions(source.false_negatives, [texts])
         revise()

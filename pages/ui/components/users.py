@@ -145,7 +145,7 @@ def _check_hub(user: User, name: str) -> None:
 def is_hub_name(name: str) -> bool:
     """Whether a name has the form of a Hub id, such as `owner/name`, and is not a local folder or file."""
     parts = name.split("/")
-    return all(HUB_NAME_PART.fullmatch(part) for part in parts) and not Path(parts[0]).exists()
+    return len(name) <= MAX_NAME_LENGTH and all(map(HUB_NAME_PART.fullmatch, parts)) and not Path(parts[0]).exists()
 
 
 def check_encoders(config: BaseModel) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import streamlit as st
 
 from bsc_core.data.load import DatasetSplits
+from bsc_core.errors import BscError
 from bsc_core.files import atomic_write
 from bsc_core.neighbors import nearest_others, unit_rows
 from bsc_core.paths import cache_folder
@@ -105,7 +106,7 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
         frames = _run_frames(run)
         if not frames:
             return None
-        others = [frame for other in run_data.runs_on_same_texts(run) for frame in _trained_frame(other)]
+        others = [frame for other in run_data.runs_on_same_texts(run) for frame in _frame_of_other_run(other)]
         ends = tuple(one for one in frames if one.key in run_data.PARTS)
         return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, run.folder / "maps")
     splits = data_cache.dataset_splits(context.dataset_key)
@@ -147,12 +148,13 @@ def _run_frames(run: Run) -> list[Frame]:
     return [*ends[:1], *epochs, *ends[1:]]
 
 
-def _trained_frame(run: Run) -> list[Frame]:
-    """Return another run after training, if it has these embeddings."""
-    after = [model for model in run_data.models(run) if model.part == "after"]
-    return [
-        Frame(run.id, data_cache.short_id(run.id), VectorFile(_path(model.vectors())), of_run=False) for model in after
-    ]
+def _frame_of_other_run(run: Run) -> list[Frame]:
+    """Return another run after training; none without these embeddings, or if they are damaged."""
+    try:
+        paths = [_path(model.vectors()) for model in run_data.models(run) if model.part == "after"]
+    except BscError:
+        return []
+    return [Frame(run.id, data_cache.short_id(run.id), VectorFile(path), of_run=False) for path in paths]
 
 
 def _path(array: np.ndarray) -> Path:

@@ -104,14 +104,14 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
     ids = ids[:MAX_LISTED]
     sides = text_attributes.sides(data.dataset)
     columns: dict[str, list[Any]] = {
-        "Text": [data.dataset.texts[int(row)] for row in ids],
+        "Text": [display.cell(data.dataset.texts[int(row)]) for row in ids],
         "Side": [sides[int(row)] for row in ids],
     }
     if len(data.ends) == 2:
         columns[f"Shared of {NEIGHBORS}"] = shared_neighbors(data, ids).tolist()
     for one in data.ends:
         closest, _ = data.nearest(one, ids, 1)
-        columns[f"Nearest, {one.name.lower()}"] = [data.dataset.texts[int(row)] for row in closest[:, 0]]
+        columns[f"Nearest, {one.name.lower()}"] = [display.cell(data.dataset.texts[int(row)]) for row in closest[:, 0]]
     widths = {name: 250 if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
     st.header(heading + first, anchor=False)
     event = st.dataframe(
@@ -134,7 +134,7 @@ def draw_neighbors(data: MapData, text_id: int) -> None:
         ids, cosines = data.nearest(one, np.array([text_id]), NEIGHBORS)
         columns = {
             "Cosine": [f"{cosine:.3f}" for cosine in cosines[0]],
-            one.name: [data.dataset.texts[int(row)] for row in ids[0]],
+            one.name: [display.cell(data.dataset.texts[int(row)]) for row in ids[0]],
         }
         with cell:
             key = f"embeddings.nearest.{data.key}.{one.key}.{text_id}"

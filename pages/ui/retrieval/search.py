@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from bsc_core.config import EncoderConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.load import DatasetSplits
 from bsc_core.errors import BscError
@@ -149,14 +150,14 @@ def available_models(run: Run) -> list[run_data.Model]:
     if not models:
         return []
     encoder = run.config().encoder
-    others = [model for other in run_data.runs_on_same_texts(run) for model in _models_of_other_run(other)]
-    return models + [one for one in others if one.part == "after" or one.run.config().encoder != encoder]
+    return models + [one for other in run_data.runs_on_same_texts(run) for one in _models_of_other_run(other, encoder)]
 
 
-def _models_of_other_run(run: Run) -> list[run_data.Model]:
-    """Return the models of another run; none if its files are damaged, which its page reports."""
+def _models_of_other_run(run: Run, encoder: EncoderConfig) -> list[run_data.Model]:
+    """Return the models of another run, the untrained one if it differs from `encoder`; none if files are damaged."""
     try:
-        return run_data.models(run)
+        is_same = run.config().encoder == encoder
+        return [one for one in run_data.models(run) if one.part == "after" or not is_same]
     except BscError:
         return []
 

@@ -63,7 +63,9 @@ def model_files(run: Run) -> list[Path]:
     """Return the files of the run's model; none if it saved no complete one."""
     if not (run.model_folder / "modules.json").is_file():
         return []
-    return sorted(path for path in run.model_folder.rglob("*") if path.is_file())
+    folder = run.model_folder.resolve()  # a link may lead outside
+    paths = run.model_folder.rglob("*")
+    return sorted(path for path in paths if path.is_file() and path.resolve().is_relative_to(folder))
 
 
 def zip_model(run: Run) -> bytes:
