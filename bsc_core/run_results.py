@@ -196,17 +196,20 @@ def _read(run: Run, split: str, when: When, fields: dict[str, Any]) -> EvalResul
     queries = run.array(f"evaluation/{when}-{split}-queries")
     if pairs is None:
         raise RunError(f"run {run.id}: evaluation/{when}-{split}-pairs.npy is missing from its folder; launch it again")
-    return EvalResult(
-        split=split,
-        digest=fields["digest"],
-        queries=None if queries is None else _query_values(queries),
-        cosines=np.array(pairs["cosine"]),
-        labels=np.array(pairs["label"]) if fields.get("labeled", fields.get("labelled")) else None,
-        groups=np.array(pairs["group"]),
-        threshold=fields["threshold"],
-        decision=fields["decision"],
-        accuracy_decision=fields["accuracy_decision"],
-    )
+    try:
+        return EvalResult(
+            split=split,
+            digest=fields["digest"],
+            queries=None if queries is None else _query_values(queries),
+            cosines=np.array(pairs["cosine"]),
+            labels=np.array(pairs["label"]) if fields.get("labeled", fields.get("labelled")) else None,
+            groups=np.array(pairs["group"]),
+            threshold=fields["threshold"],
+            decision=fields["decision"],
+            accuracy_decision=fields["accuracy_decision"],
+        )
+    except (LookupError, ValueError):
+        raise RunError(f"run {run.id}: its evaluation {when} training on {split} is damaged; launch it again") from None
 
 
 def _query_values(table: NDArray[Any]) -> QueryValues:

@@ -70,7 +70,7 @@ class RunEvidence:
     @cached_property
     def dev_by_epoch(self) -> dict[int, float]:
         """Dev metric after each evaluated epoch."""
-        count = max(self.run.status().epoch, 1)
+        count = min(max(self.run.status().epoch, 1), self.config.training.epochs)
         evaluations = {epoch: self.run.evaluation(epoch_name(epoch)) for epoch in range(1, count + 1)}
         values = {epoch: (one.get("dev") or {}).get(self.metric) for epoch, one in evaluations.items()}
         return {epoch: value for epoch, value in values.items() if value is not None}

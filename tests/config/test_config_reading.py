@@ -165,3 +165,18 @@ def test_data_paths_are_relative_to_the_config_file_and_hub_ids_are_not_changed(
 @pytest.mark.parametrize("text", ["1\n" + "a." * 200_000 + "a=1", "{" + "a." * 200_000 + "a=1}", "1\nother = 2"])
 def test_a_value_of_several_lines_or_a_very_long_one_is_text(text):
     assert parse_value(text) == text
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("training.epochs=" + "9" * 400, "training.epochs is 9"),
+        ("loss.temperature=0x" + "f" * 4000, "loss.temperature is too long"),
+        ("training" + ".a" * 3000 + "=1", "training"),
+    ],
+    ids=["epochs", "digits", "keys"],
+)
+def test_a_huge_number_or_a_deep_key_is_refused_in_one_sentence(tmp_path: Path, setting: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as raised:
+        read_config(written(tmp_path, 'name = "bsc"'), [setting])
+    assert "\n" not in str(raised.value)

@@ -6,11 +6,17 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bsc_core.errors import RunError
 from bsc_core.runs import Run, RunStore
+from pages.ui.components import page_layout
+from pages.ui.embeddings import frames
+from pages.ui.retrieval import search
+from pages.ui.runs import detail, model_export, table
 from tests.helpers.pages import open_page, page_text
 
 DOCUMENTS = (
@@ -82,3 +88,31 @@ def test_a_damaged_file_leaves_the_page_and_the_other_runs(
     assert states["tiny"].endswith(" done")
     if document in SHOWN and damage in STRUCTURAL:
         assert re.search("damaged|cannot be read|has no", page_text(app))
+
+
+@pytest.mark.parametrize("file", ["embeddings_after.npy", "config.json"])
+def test_a_damaged_run_on_the_same_texts_does_not_affect_the_pages_of_others(finished: Run, file: str) -> None:
+    damaged = Run(finished.folder.with_name("20260102-000000-damaged-0002"))
+    shutil.copytree(finished.folder, damaged.folder)
+    path = damaged.folder / file
+    path.write_bytes(path.read_bytes()[:100])
+    assert {model.run.id for model in search.available_models(finished)} == {finished.id}
+    data = frames.load_map_data(page_layout.Context("sample", "bundled", finished.id))
+    assert damaged.id not in {frame.key for frame in data.frames}
+
+
+def test_metrics_with_other_cutoffs_are_ordered_last() -> None:
+    assert sorted(["other@x", "mrr", "other@5"], key=table.metric_order) == ["mrr", "other@x", "other@5"]
+
+
+def test_a_first_batch_without_its_fields_is_reported(finished: Run) -> None:
+    finished.write_json("first_batch", {"pairs": [{}]})
+    with pytest.raises(RunError, match=r"first_batch\.json is damaged"):
+        detail._draw_first_batch(finished, finished.status())
+
+
+def test_a_link_of_a_model_folder_to_another_file_is_not_exported(finished: Run, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret", encoding="utf-8")
+    number = len(model_export.model_files(finished))
+    (finished.model_folder / "README.txt").symlink_to(tmp_path / "secret")
+    assert len(model_export.model_files(finished)) == number > 0

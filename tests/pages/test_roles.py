@@ -726,3 +726,9 @@ def test_a_removed_user_sees_nothing(runs: RunStore, monkeypatch: pytest.MonkeyP
     assert "no longer a user" in "".join(one.value for one in app.error)
     assert not app.dataframe
     assert not app.button
+
+
+def test_a_very_long_encoder_name_is_refused(sign_in: SignIn) -> None:
+    sign_in(BEN)
+    with pytest.raises(InputError, match="only the owner"):
+        users.check_encoder("a" * 300)

@@ -7,6 +7,7 @@ import streamlit as st
 
 from bsc_core import formatting, jobs
 from bsc_core.config import to_toml
+from bsc_core.errors import RunError
 from bsc_core.figures import theme
 from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
@@ -192,15 +193,8 @@ def _draw_no_steps(status: RunStatus) -> None:
         st.skeleton(height=200)
 
 
-def _draw_first_batch(run: Run, status: RunStatus) -> None:
-    """Draw the pairs of the first batch as the model read them: tokenized and truncated."""
-    batch = run.read_json(FIRST_BATCH)
-    if not batch:
-        no_batch = "This run saved no first batch."
-        st.caption(no_batch if status.is_finished else "The first batch appears here as soon as training begins.")
-        return
-    st.text(batch_sentence(batch))
-    rows = [
+def _first_rows(batch: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
         {
             "Query": pair["query"],
             "Document": pair["document"],
@@ -211,6 +205,20 @@ def _draw_first_batch(run: Run, status: RunStatus) -> None:
         }
         for pair in batch["pairs"]
     ]
+
+
+def _draw_first_batch(run: Run, status: RunStatus) -> None:
+    """Draw the pairs of the first batch as the model read them: tokenized and truncated."""
+    batch = run.read_json(FIRST_BATCH)
+    if not batch:
+        no_batch = "This run saved no first batch."
+        st.caption(no_batch if status.is_finished else "The first batch appears here as soon as training begins.")
+        return
+    try:
+        sentence, rows = batch_sentence(batch), _first_rows(batch)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise RunError(f"run {run.id}: {FIRST_BATCH}.json is damaged; launch the run again") from None
+    st.text(sentence)
     has_labels = any(row["Label"] is not None for row in rows)
     st.dataframe(
         rows,
