@@ -266,7 +266,7 @@ MAX_FORM_BYTES = 8192
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files
 MAX_WIDGETS = 5_000  # in a message of changed controls
 MAX_ADDED_ROWS = 100  # of a table that users edit
-CHECK_SECONDS = 10.0  # between checks that the user of a connection is still signed in
+CHECK_SECONDS = 20.0  # between checks that the user of a connection is still signed in
 AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
 KEY_SCRIPT = """
 const key = document.querySelector("input[name=key]");
@@ -442,11 +442,18 @@ def _sign_in_page(content: str, status: int) -> Response:
 
 
 def _while_signed_in(receive: Receive, is_signed_in: Callable[[], bool]) -> Receive:
-    """End the connection of a user who was removed, or has another key or role, also if it sends nothing."""
+    """End the connection of a user who was removed, or has another key or role, also if it sends nothing.
+
+    One more message is received, so that the page can show that the user has no access.
+    """
     pending: asyncio.Future[Message] | None = None
+    is_last = False
 
     async def receive_checked() -> Message:
-        nonlocal pending
+        nonlocal pending, is_last
+        if is_last:
+            await asyncio.sleep(CHECK_SECONDS)
+            return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
         while True:
             pending = pending or asyncio.ensure_future(receive())
             try:
@@ -454,12 +461,13 @@ def _while_signed_in(receive: Receive, is_signed_in: Callable[[], bool]) -> Rece
             except asyncio.CancelledError:
                 pending.cancel()
                 raise
-            if not is_signed_in():
-                pending.cancel()
-                return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
+            is_last = not is_signed_in()
             if done:
                 message, pending = pending.result(), None
                 return message
+            if is_last:
+                pending.cancel()
+                return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
 
     return receive_checked
 

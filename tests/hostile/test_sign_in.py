@@ -356,6 +356,25 @@ def test_the_connection_of_a_changed_user_ends_also_if_it_is_silent(
     assert received == [{"type": "websocket.disconnect", "code": 1008}]
 
 
+def test_a_removed_user_is_answered_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = add_user(tmp_path, "eva", "member")
+    monkeypatch.setattr(server_module, "CHECK_SECONDS", 0.01)
+    message = {"type": "websocket.receive", "bytes": BackMsg(stop_script=True).SerializeToString()}
+    received: list[Any] = []
+
+    async def receive() -> Any:
+        remove_user(tmp_path, "eva")
+        return message
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        received.extend([await receive(), await receive()])
+
+    headers = [(b"cookie", f"{KEY_COOKIE}={key}".encode())]
+    scope = {"type": "websocket", "path": "/_stcore/stream", "headers": headers, "query_string": b""}
+    asyncio.run(SignIn(app, tmp_path)(scope, receive, None))  # type: ignore[arg-type]
+    assert received == [message, {"type": "websocket.disconnect", "code": 1008}]
+
+
 def receive_in_app(keys: dict[str, str], messages: list[dict[str, Any]], count: int, name: str = "class") -> list[Any]:
     """Return the first messages that reach Streamlit on the websocket of a user."""
     received: list[Any] = []

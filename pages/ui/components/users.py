@@ -57,7 +57,11 @@ def current_user() -> User:
         return OWNER
     user = signed_in_user(_users(), st.context.headers.get(USER_HEADER) or "")
     if user is None:
-        st.error("You are no longer a user of this app. Ask its owner for a new link.", icon=":material/lock:")
+        st.error(
+            "You are no longer a user of this app, or your role has changed. Reload the page, or ask the owner of the "
+            "app for a new link.",
+            icon=":material/lock:",
+        )
         st.stop()
     return user
 
