@@ -80,7 +80,6 @@ LENGTHS = ("model_max_length", "max_length", "max_len")  # limits of texts, of a
 SAMPLING = ("enable_sampling", "nbest_size", "alpha")
 ADAPTER = "adapter_config.json"
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
-
 WEIGHTS, WEIGHTS_INDEX = "model.safetensors", "model.safetensors.index.json"
 WITH_WEIGHTS = ("StaticEmbedding", "Dense", "LayerNorm")  # modules that would else read a pickled file
 MAX_MODULES = 10

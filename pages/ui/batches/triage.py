@@ -129,6 +129,7 @@ def _pair(batch: BatchView, one: LikelyFalseNegative, side: str = "document") ->
 
 
 def _shown(pair: dict[str, Any]) -> dict[str, Any]:
+    """Return a pair with texts short enough for the browser; decisions are saved with the whole texts."""
     return pair | {name: display.cell(pair[name]) for name in ("query", "positive", "document")}
 
 
