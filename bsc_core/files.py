@@ -1,6 +1,8 @@
 """Atomic writes of files and folders, locks, and values as JSON."""
 
+import csv
 import errno
+import io
 import json
 import math
 import os
@@ -9,7 +11,7 @@ import shutil
 import stat
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,9 @@ import numpy.typing as npt
 
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 FileStamp = tuple[int, int, int]
-MAX_BYTES = 512 * 2**20  # of a document or of metrics in a run folder
-MAX_RATIO, RATIO_ABOVE = 200, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
+MAX_BYTES = 512 * 2**20  # of the metrics of a run
+MAX_DOCUMENT_BYTES = 16 * 2**20  # of a JSON document, which needs up to 35 times its size of memory
+MAX_RATIO, RATIO_ABOVE = 50, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
 
 
 def as_json(value: Any, indent: int | None = None) -> bytes:
@@ -39,6 +42,17 @@ def to_jsonable(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
+
+
+def as_tsv(rows: Iterable[Iterable[object]]) -> str:
+    """Return the rows as tab-separated values; a cell that contains a carriage return alone is quoted, too."""
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, delimiter="\t", lineterminator="\n")
+    quoting = csv.writer(buffer, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        cells = list(row)
+        (quoting if any("\r" in str(cell) for cell in cells) else writer).writerow(cells)
+    return buffer.getvalue()
 
 
 def sync(path: Path) -> None:
@@ -89,14 +103,14 @@ def save_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     atomic_write(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]  # the stub's allow_pickle
 
 
-def read_regular(path: Path) -> bytes:
+def read_regular(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """Return the content of a regular file.
 
     Raises:
         OSError: It does not exist or may not be read.
         ValueError: It is a folder, a pipe, or a device, which may block or never end; or it is too large.
     """
-    check_regular(path)
+    check_regular(path, limit=limit)
     return path.read_bytes()
 
 
@@ -106,13 +120,13 @@ def file_stamp(path: Path) -> FileStamp:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def check_regular(path: Path, start_byte: int = 0) -> None:
+def check_regular(path: Path, start_byte: int = 0, limit: int = MAX_BYTES) -> None:
     """Check that a path is a regular file of a size that can be read from a byte on. Raises as `read_regular`."""
     facts = path.stat()
     if not stat.S_ISREG(facts.st_mode):
         raise ValueError("not a regular file")
-    if facts.st_size - start_byte > MAX_BYTES:
-        raise ValueError(f"it has more than {MAX_BYTES // 2**20} MiB")
+    if facts.st_size - start_byte > limit:
+        raise ValueError(f"it has more than {limit // 2**20} MiB")
 
 
 def check_arrays(path: Path) -> None:

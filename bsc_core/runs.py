@@ -30,7 +30,7 @@ from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ModelError, RunError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write, check_regular, read_regular, sync
+from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, read_regular, sync
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
@@ -62,6 +62,8 @@ _MARKED = ("false_negatives", "marks")  # folder of marked false negatives, and 
 _RUN_PREFIX = "run:"
 _LOCK_SECONDS = 10.0
 _TAIL_BYTES = 64 * 1024
+_ROWS_AT_ONCE = 16_384
+_MAX_OTHER_LINES = 100_000  # of the metrics, that are not steps
 
 State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
 STATES: tuple[State, ...] = get_args(State)
@@ -277,7 +279,10 @@ class Run:
         """
         names = sorted(path.stem for path in self.plans_folder.glob("negatives-*.npy"))
         earlier = [name for name in names if (number := name.rpartition("-")[2]).isdecimal() and int(number) <= epoch]
-        return self.array(f"plans/{earlier[-1]}") if earlier else None
+        negatives = self.array(f"plans/{earlier[-1]}") if earlier else None
+        if negatives is not None and (negatives.ndim != 1 or negatives.dtype.kind not in "iu"):
+            raise self._damaged(f"{earlier[-1]}.npy")
+        return negatives
 
     def config(self) -> RunConfig:
         """Return the config of the run.
@@ -364,9 +369,13 @@ class Run:
         separate = lines.split(b"\n")
         if max_steps is not None and len(separate) > max_steps:
             stride = -(-len(separate) // max_steps)
-            separate = [
-                line for number, line in enumerate(separate) if number % stride == 0 or not _STEP_LINE.match(line)
-            ]
+            others = [number for number, line in enumerate(separate) if not _STEP_LINE.match(line)]
+            if len(others) > _MAX_OTHER_LINES:
+                raise RunError(
+                    f"run {self.id}: metrics.jsonl is damaged ({len(others):,} lines that are not steps); restore it, "
+                    "or launch the run again"
+                )
+            separate = [separate[number] for number in sorted({*range(0, len(separate), stride), *others})]
         try:
             return [_parse(line, _METRICS) for line in separate], start_byte + len(lines) + 1
         except ValueError as error:
@@ -468,16 +477,50 @@ class Run:
         except (ValueError, EOFError, OverflowError, SyntaxError, TokenError, MemoryError, BadZipFile):
             array = None
         if not isinstance(array, np.ndarray):
-            raise RunError(f"run {self.id}: {path.name} is damaged; launch the run again")
+            raise self._damaged(path.name)
         return array
 
     def embeddings(self, name: str) -> NDArray[Any] | None:
-        """Return the (U, D) vectors of all texts `before` or `after` training; None if they do not exist."""
-        return self.array(f"embeddings_{name}")
+        """Return the (U, D) vectors of all texts `before` or `after` training; None if they do not exist.
+
+        Raises:
+            RunError: The file is damaged, has vectors of another number of texts, or values that are not finite.
+        """
+        vectors = self.array(f"embeddings_{name}")
+        if vectors is not None:
+            texts = self.read_json(TEXTS)
+            self._check_vectors(f"embeddings_{name}", vectors, len(vectors) if texts is None else texts["count"])
+        return vectors
+
+    def epoch_vectors(self, epoch: int) -> NDArray[Any] | None:
+        """Return the (T, D) vectors saved after an epoch, counted from 1; None if there are none.
+
+        Raises:
+            RunError: The file is damaged, is not of the (T,) texts in EPOCH_TEXTS, or has values that are not finite.
+        """
+        vectors, ids = self.array(epoch_array(epoch)), self.array(EPOCH_TEXTS)
+        if vectors is None or ids is None:
+            return None
+        if ids.ndim != 1 or ids.dtype.kind not in "iu" or (np.diff(ids) <= 0).any() or (ids[:1] < 0).any():
+            raise self._damaged(f"{EPOCH_TEXTS}.npy")
+        texts = self.read_json(TEXTS)
+        if texts is not None and (ids[-1:] >= texts["count"]).any():
+            raise self._damaged(f"{EPOCH_TEXTS}.npy")
+        self._check_vectors(epoch_array(epoch), vectors, len(ids))
+        return vectors
+
+    def _check_vectors(self, name: str, vectors: NDArray[Any], count: int) -> None:
+        """Raise RunError unless an array has that number of vectors, with finite values."""
+        has_vectors = vectors.ndim == 2 and vectors.dtype.kind == "f" and len(vectors) == count and vectors.shape[1] > 0
+        if not has_vectors or not _is_finite(self._inside(name, ".npy"), file_stamp(self._inside(name, ".npy"))):
+            raise self._damaged(f"{name}.npy")
 
     def write_embeddings(self, name: str, vectors: NDArray[Any]) -> None:
         """Write the (U, D) vectors of all texts `before` or `after` training."""
         self.write_array(f"embeddings_{name}", vectors)
+
+    def _damaged(self, name: str) -> RunError:
+        return RunError(f"run {self.id}: {name} is damaged; launch the run again")
 
     def _check_folder(self) -> None:
         if not self.folder.is_dir():  # writing would create it again
@@ -633,7 +676,14 @@ def saved_epochs(run: Run) -> list[int]:
     last = run.status().epoch or 0
     names = [path.stem for path in run.folder.glob("vectors/epoch-*.npy")]  # files of `epoch_array`
     epochs = sorted(int(match[1]) for name in names if (match := re.fullmatch("epoch-([0-9]{3,9})", name)))
-    return [epoch for epoch in epochs if epoch <= last and run.array(epoch_array(epoch)) is not None]
+    return [epoch for epoch in epochs if epoch <= last and run.epoch_vectors(epoch) is not None]
+
+
+@lru_cache(maxsize=1024)  # a page opens the vectors many times
+def _is_finite(path: Path, stamp: FileStamp) -> bool:
+    """Return whether all values of an array are finite, until the stamp of its file changes."""
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return all(np.isfinite(array[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(array), _ROWS_AT_ONCE))
 
 
 def new_run_id(config: RunConfig, *, now: float | None = None) -> str:

@@ -48,6 +48,23 @@ class Conflicts:
             constraints.append(Constraint(own, own | {_member(query)}, excluded))
         return constraints
 
+    def fit(self, rows: int, texts: int) -> bool:
+        """Return whether the arrays can be those of a dataset with so many rows and texts."""
+        arrays = (self.ids, self.query_id, self.positives, self.starts)
+        if [array.ndim for array in arrays] != [2, 1, 1, 1] or any(array.dtype.kind not in "iu" for array in arrays):
+            return False
+        queries = len(self.starts) - 1
+        return (
+            len(self.ids) == len(self.query_id) == rows
+            and queries <= rows
+            and min(self.query_id.min(initial=0), self.positives.min(initial=0)) >= 0
+            and self.query_id.max(initial=-1) < queries
+            and self.positives.max(initial=-1) < texts
+            and self.starts[:1].tolist() == [0]
+            and self.starts[-1] == len(self.positives)
+            and bool((np.diff(self.starts) >= 0).all())
+        )
+
     @cached_property
     def _queries_by_text(self) -> tuple[NDArray[np.int64], Ids]:
         """Queries, as members, that have text t as a known positive: `queries[starts[t] : starts[t + 1]]`."""

@@ -131,12 +131,16 @@ class BatchPlan:
         save_arrays(Path(path), arrays)
 
     @classmethod
-    def load(cls, path: Path | str) -> BatchPlan:
+    def load(cls, path: Path | str, dataset: PairDataset | None = None) -> BatchPlan:
         """Load a plan written by `save`.
+
+        Args:
+            path: The file.
+            dataset: The rows of the plan; if given, the plan must have each of them once.
 
         Raises:
             PathError: The file is missing.
-            FileFormatError: The file is not a plan.
+            FileFormatError: The file is not a plan, or not one of these rows.
         """
         path = Path(path)
         if not path.is_file():
@@ -152,10 +156,23 @@ class BatchPlan:
                 centroids = arrays.get("centroids")
                 stored = json.loads(str(arrays["batch_order"])) if "batch_order" in arrays else {}
                 batch_order = BatchOrder(**stored | {"source": arrays.get("source")})
-            _check_columns(order, groups)
+            plan = cls(order, groups, keep_groups, facts, conflicts, centroids, batch_order)
+            if dataset is not None:
+                _check_rows(plan, dataset)
         except UNREADABLE as error:
             raise FileFormatError(f"{path}: not a batch plan ({error}); build it again") from error
-        return cls(order, groups, keep_groups, facts, conflicts, centroids, batch_order)
+        return plan
+
+
+def _check_rows(plan: BatchPlan, dataset: PairDataset) -> None:
+    """Raise InputError unless a plan has each row once, and its other arrays belong to these rows and texts."""
+    rows, texts, source, conflicts = len(dataset), len(dataset.texts), plan.batch_order.source, plan.conflicts
+    if not np.array_equal(np.sort(plan.order), np.arange(rows)):
+        raise InputError(f"it does not have each of the {rows:,} rows once")
+    if source is not None and (source.shape != plan.order.shape or source.dtype.kind not in "iu"):
+        raise InputError("its sources are not those of its rows")
+    if conflicts is not None and not conflicts.fit(rows, texts):
+        raise InputError("its conflicts are not those of its rows")
 
 
 def _check_columns(order: Ids, groups: Ids) -> None:

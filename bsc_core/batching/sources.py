@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bsc_core.batching.strategies.base import Strategy, StrategyInput, StrategyR
 from bsc_core.errors import InputError
 from bsc_core.types import Ids
 
+Mixing = Literal["proportional", "round_robin", "temperature"]
 BATCH_STREAM = 102
 """Random stream of the order of batches; see `bsc_core.batching.strategies.shingles` for the others."""
 
@@ -40,8 +41,15 @@ class BatchOrder:
     epoch: int = 0
     shuffled: bool = False
     source: Ids | None = None
-    mixing: Literal["proportional", "round_robin", "temperature"] = "proportional"
+    mixing: Mixing = "proportional"
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        numbers = (self.seed, self.epoch)
+        if not all(isinstance(number, int) and number >= 0 for number in numbers) or not self.temperature >= 1:
+            raise InputError(f"seed {self.seed}, epoch {self.epoch}, temperature {self.temperature}: out of range")
+        if self.mixing not in get_args(Mixing):
+            raise InputError(f"mixing is {self.mixing!r}; choose one of {', '.join(get_args(Mixing))}")
 
     def parts(self, rows: int) -> list[Ids]:
         """Return the positions of each source, or all positions 0 to rows - 1."""

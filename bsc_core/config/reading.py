@@ -1,9 +1,11 @@
 """Reading configs from TOML files and plain values, and writing them."""
 
 import json
+import re
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,14 @@ from bsc_core.config.messages import validation_message
 from bsc_core.config.schema import RunConfig
 from bsc_core.config.section import Section, both_set, log_deprecations, note_deprecation, sections_in
 from bsc_core.errors import ConfigError, FileFormatError, PathError
+from bsc_core.files import read_regular
 
 HUB = "hf://"
 """Prefix of a dataset on the Hugging Face hub instead of a path."""
 MAX_VALUE = 10_000  # characters; the time and memory for a key of many parts grow with the square of its length
+MAX_CHARACTERS = 500_000
+MAX_DOTS = 200
+TOML_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"' r"|'[^'\n]*'")
 NONE_IS_A_VALUE = ("normalization", "activation")
 """Keys with the value `none`; for other keys `--set key=none` unsets the key."""
 
@@ -63,18 +69,27 @@ def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, An
     if not path.is_file():
         raise PathError(f"{path}: file not found; give the path of a TOML config")
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = read_regular(path).decode("utf-8")
+        _check_size(text)
+        values = typing.cast("dict[str, Any]", current_names(tomllib.loads(text), source=str(path)))
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise FileFormatError(f"{path}: not valid TOML: {reason}") from None
-    values = typing.cast("dict[str, Any]", current_names(values, source=str(path)))
     resolve_paths(values, path.resolve().parent)
     for override in overrides:
         _apply_override(values, override)
     resolve_paths(values, Path.cwd())
     return values
+
+
+def _check_size(text: str) -> None:
+    """Raise ValueError for a text that is much longer than a config, or has a key of many parts, which takes memory."""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"a config has at most {MAX_CHARACTERS:,} characters, and this file has {len(text):,}")
+    if any(line.count(".") > MAX_DOTS for line in TOML_STRING.sub("", text).splitlines()):
+        raise ValueError(f"a line has more than {MAX_DOTS} dots outside of its texts")
 
 
 def resolve_paths(values: dict[str, Any], folder: Path) -> None:
@@ -88,9 +103,10 @@ def resolve_paths(values: dict[str, Any], folder: Path) -> None:
             data["mix"] = [_resolved(path, folder) if path and isinstance(path, str) else path for path in data["mix"]]
     encoder = values.get("encoder")
     if isinstance(encoder, dict) and isinstance(encoder.get("name"), str):
-        candidate = folder / Path(encoder["name"]).expanduser()
-        if encoder["name"] not in ("bundled", "static") and candidate.is_dir():
-            encoder["name"] = str(candidate.resolve())
+        path = _resolved(encoder["name"], folder)
+        with suppress(OSError):  # a name that is too long for a path
+            if encoder["name"] not in ("bundled", "static") and Path(path).is_dir():
+                encoder["name"] = path
 
 
 def current_key(key: str) -> str:
@@ -184,7 +200,10 @@ def to_toml(config: RunConfig) -> str:
 
 
 def _resolved(path: str, folder: Path) -> str:
-    return path if path.startswith(HUB) else str((folder / Path(path).expanduser()).resolve())
+    try:
+        return path if path.startswith(HUB) else str((folder / Path(path).expanduser()).resolve())
+    except (OSError, RuntimeError, ValueError):  # an unknown ~user, a zero byte: refused when it is opened
+        return path
 
 
 def _apply_override(values: dict[str, Any], override: str) -> None:

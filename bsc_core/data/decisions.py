@@ -6,8 +6,6 @@ dropped pairs.
 
 # P, F, T decided pairs: positive; positive or dropped; negative; A pairs that become training rows
 
-import csv
-import io
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +21,7 @@ from bsc_core.data.dataset import DatasetSplits, PairDataset, concatenate_rows
 from bsc_core.data.io.tables import read_table
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, DataError, FileFormatError
-from bsc_core.files import atomic_write
+from bsc_core.files import as_tsv, atomic_write
 from bsc_core.formatting import plural
 from bsc_core.types import Ids, Indices
 
@@ -121,15 +119,16 @@ def write_decisions(path: Path | str, decisions: Iterable[Decision]) -> None:
 
 def as_text(decisions: Iterable[Decision]) -> str:
     """Return the content of a file of decisions."""
-    buffer = io.StringIO()
-    csv.writer(buffer, delimiter="\t", lineterminator="\n").writerows([HEADER, *map(astuple, decisions)])
-    return buffer.getvalue()
+    return as_tsv([HEADER, *map(astuple, decisions)])
 
 
 def add_decisions(path: Path | str, decisions: Sequence[Decision]) -> None:
     """Add decisions to the file, which is created when it is missing. A new decision about a pair replaces the old.
 
     A decision without a time gets the present one.
+
+    Raises:
+        InputError: As `read_decisions`, or the file has other columns.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with _writing:
@@ -145,8 +144,8 @@ def undo_decisions(path: Path | str, pairs: Iterable[TextPair]) -> None:
     """Remove the decisions about these pairs of texts from the file, where it has them."""
     undone = set(pairs)
     with _writing:
-        if Path(path).is_file():
-            write_decisions(path, [one for one in read_decisions(path) if one.pair not in undone])
+        if decided := _existing(path):
+            write_decisions(path, [one for one in decided if one.pair not in undone])
 
 
 def merge_decisions(first: Iterable[Decision], second: Iterable[Decision]) -> Merge:
@@ -286,7 +285,15 @@ def decisions_sentence(decisions: Sequence[Decision]) -> str:
 
 
 def _existing(path: Path | str) -> list[Decision]:
-    return read_decisions(path) if Path(path).is_file() else []
+    """Return the decisions of a file that will be changed. Raises DataError for a table with other columns."""
+    if not Path(path).is_file():
+        return []
+    if not _is_header_only(Path(path)) and (others := set(read_table(path).columns) - set(HEADER)):
+        raise DataError(
+            f"{path}: has the column {min(others)!r}, so it is not a file of decisions and is not changed; choose "
+            "another file for data.false_negatives"
+        )
+    return read_decisions(path)
 
 
 def _is_header_only(path: Path) -> bool:

@@ -104,6 +104,8 @@ def _load(kind: type[Model], folder: Path) -> Model:
             model: Model = kind(
                 str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
+        check_tokenizer(model, folder)
+        _encode_text(model)
     except (MemoryError, ModelError):
         raise
     except Exception as error:  # tokenizers raises Exception itself
@@ -111,8 +113,17 @@ def _load(kind: type[Model], folder: Path) -> Model:
         raise ModelError(
             f"{folder}: cannot be loaded as a sentence-transformers model ({reason}); save the model again"
         ) from error
-    check_tokenizer(model, folder)
     return model
+
+
+def _encode_text(model: SentenceTransformer | CrossEncoder) -> None:
+    """Encode one text, so that settings that do not fit each other are reported when the model is loaded."""
+    from sentence_transformers import SentenceTransformer
+
+    if isinstance(model, SentenceTransformer):
+        model.encode(["a"], show_progress_bar=False)
+    else:
+        model.predict([("a", "b")], show_progress_bar=False)
 
 
 def _check_size(part: Path, entries: int) -> None:
@@ -141,6 +152,20 @@ def check_tokenizer(model: SentenceTransformer | CrossEncoder, folder: Path) -> 
     special = getattr(model.tokenizer, "all_special_tokens", None)
     if special is not None and len(model.tokenizer) <= len(special):
         raise ModelError(f"{folder}: the tokenizer (such as tokenizer.json) is missing; save the encoder again with it")
+    rows = _vocabulary_size(model)
+    largest = max(model.tokenizer.get_vocab().values(), default=0)
+    if rows is not None and largest >= rows:
+        raise ModelError(
+            f"{folder}: the tokenizer has a token of number {largest:,}, and the weights have {rows:,} tokens; save "
+            "the encoder again with its tokenizer"
+        )
+
+
+def _vocabulary_size(model: SentenceTransformer | CrossEncoder) -> int | None:
+    """Return the number of tokens that the weights have vectors for; None if unknown."""
+    transformer = model.transformers_model
+    table = model[0].embedding if transformer is None else transformer.get_input_embeddings()
+    return getattr(table, "num_embeddings", None)
 
 
 def limit_length(model: SentenceTransformer, max_seq_length: int) -> None:

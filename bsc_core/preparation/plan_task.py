@@ -114,7 +114,7 @@ def _encode(encoder: dict[str, Any] | None, dataset: PairDataset, progress: Call
 
 def _build(item: PlanItem, dataset: PairDataset, vectors: Any, progress: Callable[[int, int], None]) -> PlanStats:
     if item.saved is not None:
-        return plan_stats(partial(BatchPlan.load, item.saved), dataset, vectors, item.batch_size)
+        return plan_stats(partial(BatchPlan.load, item.saved, dataset), dataset, vectors, item.batch_size)
     config = BatchingConfig.model_validate(item.batching)
     build = partial(build_plan, config, dataset, vectors, seed=item.seed, epoch=item.epoch, progress=progress)
     return plan_stats(build, dataset, vectors, item.batch_size)

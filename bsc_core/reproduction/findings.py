@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, Field, ValidationError
 
 from bsc_core.config import flatten
+from bsc_core.config.messages import first_problem
 from bsc_core.errors import BscError, FileFormatError, InputError
-from bsc_core.files import as_json, atomic_write
+from bsc_core.files import as_json, atomic_write, error_reason, read_regular
 from bsc_core.reproduction.claims import PAPERS, UNTRAINED, Claim, FormName, Statement
 from bsc_core.reproduction.metrics import METRICS_SOURCES
 from bsc_core.reproduction.power import plan_power
@@ -20,6 +22,7 @@ from bsc_core.reproduction.subsets import row_counts
 from bsc_core.reproduction.verdicts import (
     OLD_VERDICTS,
     JudgedStatement,
+    Verdict,
     claim_verdict,
     judge,
     judged_values,
@@ -31,9 +34,66 @@ from bsc_core.runs import RESULT, Run, RunStore
 
 PACKAGED_FINDINGS = Path(__file__).parent / "findings"
 Finding = dict[str, Any]
-_KEYS = ("name", "title", "form", "claim", "verdict", "reason", "seconds", "seeds", "data", "arms", "statements")
 _OLD_STATEMENT_KEYS = {"words": "text", "beside": "informational"}
 _NOT_SETTINGS = ("data", "training.seed", "name")
+
+
+class _Value(BaseModel):
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class _ArmValues(BaseModel):
+    name: str
+    title: str
+    settings: dict[str, Any]
+    runs: list[dict[str, Any]]
+    metrics: dict[str, dict[str, _Value]]
+    details: dict[str, Any] = {}
+
+
+class _StatementValues(BaseModel):
+    text: str
+    better: str
+    metric: str
+    split: str
+    sentence: str
+    verdict: Verdict
+    difference: float
+    low: float | None
+    high: float | None
+    p_holm: float | None
+    paper: float | None
+    detectable: float | None
+    queries: int
+
+
+class _DataValues(BaseModel):
+    folder: str
+    rows: dict[str, int]
+
+
+class _FindingValues(BaseModel):
+    """Types of the values of a finding, which another program may have changed."""
+
+    name: str
+    title: str
+    form: FormName
+    claim: str
+    verdict: Verdict
+    reason: str
+    note: str
+    budget: str
+    device: str
+    precision: str
+    date: str
+    command: str
+    seconds: float
+    seeds: list[int]
+    data: list[_DataValues]
+    arms: list[_ArmValues]
+    statements: list[_StatementValues] = Field(min_length=1)
 
 
 def reproduce(
@@ -138,14 +198,15 @@ def stored_finding(name: str, runs: Path) -> Finding | None:
 
 def _read(path: Path) -> Finding:
     try:
-        finding: Finding = json.loads(path.read_bytes())
-        missing = [key for key in _KEYS if key not in finding] if isinstance(finding, dict) else _KEYS
-        problem = f"no {missing[0]!r}" if missing else ""
-    except ValueError as error:
-        problem = str(error)
-    if problem:
-        raise FileFormatError(f"{path} is not a finding ({problem}); delete it and run `bsc reproduce` again")
-    return _with_present_names(finding)
+        finding = _with_present_names(json.loads(read_regular(path)))
+        _FindingValues.model_validate(finding)
+    except ValidationError as error:
+        problem = first_problem(error)
+    except (ValueError, RecursionError, TypeError, AttributeError, LookupError) as error:
+        problem = f"it has no {error}" if isinstance(error, KeyError) else error_reason(error)
+    else:
+        return finding
+    raise FileFormatError(f"{path} is not a finding ({problem}); delete it and run `bsc reproduce` again")
 
 
 def _with_present_names(finding: Finding) -> Finding:

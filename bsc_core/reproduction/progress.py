@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bsc_core.files import atomic_write
+from bsc_core.files import atomic_write, read_regular
 from bsc_core.reproduction.claims import FormName
 
 FINDINGS_FOLDER = "findings"
@@ -61,7 +61,11 @@ def write_progress(name: str, runs: Path, form: FormName, state: Mapping[str, An
 def read_progress(name: str, runs: Path, form: FormName = "full") -> dict[str, Any] | None:
     """Return the progress of a claim's reproduction: `done`, `of`, `doing`, `error`; None without a readable file."""
     try:
-        state = json.loads(progress_file(name, runs, form).read_bytes())
-    except (OSError, ValueError):
+        state = json.loads(read_regular(progress_file(name, runs, form)))
+    except (OSError, ValueError, RecursionError):
         return None
-    return state if isinstance(state, dict) and {"done", "of", "doing", "error"} <= state.keys() else None
+    if not isinstance(state, dict):
+        return None
+    numbers, texts = (state.get("done"), state.get("of")), (state.get("doing"), state.get("error"))
+    has_types = all(isinstance(one, int) for one in numbers) and all(isinstance(one, str | None) for one in texts)
+    return state if has_types else None

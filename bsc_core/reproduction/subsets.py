@@ -4,9 +4,7 @@ A subset comes from a folder of datasets for the full form of a claim, and from 
 files have the same columns either way, so the runs differ in nothing else.
 """
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,8 +16,8 @@ from pydantic import ConfigDict
 
 from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.schema.columns import as_names
-from bsc_core.errors import ConfigError, PathError
-from bsc_core.files import atomic_write
+from bsc_core.errors import ColumnError, ConfigError, DataError, PathError
+from bsc_core.files import as_tsv, atomic_write
 from bsc_core.paths import sample_data_folder
 
 SUBSETS_FOLDER = "subsets"
@@ -226,7 +224,13 @@ def _data_section(subset: Subset, source: SubsetFormat, folder: Path) -> dict[st
 
 
 def _write(subset: Subset, source: SubsetFormat, path: Path, *, corpus: Path | None, folder: Path, small: bool) -> None:
-    rows = _read_rows(read_table(path), source)
+    table = read_table(path)
+    try:
+        rows = _read_rows(table, source)
+    except KeyError as error:
+        raise ColumnError(f"{path}: has no column {error}; give the folder of the original dataset") from None
+    except ValueError as error:
+        raise DataError(f"{path}: a label is not a number ({error}); give the original dataset") from None
     parts = _sample(rows, subset.parts, small=small, path=path)
     if corpus is not None:
         parts = {name: [row for row in part if float(row["label"]) > source.threshold] for name, part in parts.items()}
@@ -311,8 +315,4 @@ def _sample_documents(table: Table, gold: set[str], number: int | None) -> Rows:
 
 
 def _write_rows(path: Path, rows: Rows) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), delimiter="\t", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    atomic_write(path, text.getvalue())
+    atomic_write(path, as_tsv([rows[0], *(row.values() for row in rows)]))

@@ -12,6 +12,7 @@ import json
 import pickle
 import shutil
 import sys
+import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from bsc_core.config.section import json_with_previous_names
 from bsc_core.encoders import save_model
 from bsc_core.encoders.lora import lora_state
 from bsc_core.errors import CheckpointError, DataError
-from bsc_core.files import atomic_folder, check_regular, read_regular
+from bsc_core.files import atomic_folder, check_arrays, check_regular, read_regular
 from bsc_core.formatting import printable
 from bsc_core.training.loop.trainer import StepReport, Trainer, TrainerState
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 SAVED = 2  # also the previous checkpoint, in case the newest is damaged
 UNREADABLE = (
     *(OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError),
-    *(SafetensorError, pickle.UnpicklingError),
+    *(SafetensorError, pickle.UnpicklingError, zipfile.BadZipFile),
 )
 PROGRESS = "progress.json"
 PREVIOUS_FINGERPRINT = "made_by"  # name of `config_fingerprint` in checkpoints of earlier versions
@@ -198,6 +199,7 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
         else:
             _check_weights(folder / "model")
             check_regular(folder / "state.pt")
+        check_arrays(folder / "state.pt")
         state: dict[str, Any] = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
         vectors = state["memory"]
         return Checkpoint(

@@ -147,7 +147,7 @@ class PlanSampler:
     def _load_or_build(self, epoch: int) -> BatchPlan:
         path = self.log.run.plan_file(epoch + 1)
         if epoch < self.planned:
-            return BatchPlan.load(path)
+            return BatchPlan.load(path, self.dataset)
         with self.log.timed("plan"):
             self._refresh_vectors(epoch)
             plan = build_plan(

@@ -47,9 +47,11 @@ from streamlit.web.server.server_util import get_cookie_secret
 from streamlit.web.server.starlette import starlette_server
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from bsc_core.data.io.limits import MAX_DATA_MB
 from bsc_core.errors import BscError
+from bsc_core.files import error_reason
 from bsc_core.runs import RunStore
 from bsc_core.users import (
     SHARED,
@@ -94,8 +96,27 @@ STATIC_FOLDER = Path(st.__file__).parent / "static"
 COMPRESSED_TYPES = {".js": "text/javascript", ".css": "text/css"}
 TRY_AGAIN_LATER = 1013  # close code of a websocket
 MESSAGE_TOO_BIG = 1009  # close code of a websocket
-MAX_MESSAGE_BYTES = 1 << 22  # of a client: values of widgets, such as a selection on a map
+MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selection on a map
+MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
+MAX_STUDENT_ENTRIES = 10_000
+MAX_WAITING_MESSAGES = 16  # of a connection
+SLICE_BYTES = 1024  # of compressed messages, parsed at a time
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
+
+
+class LimitedWebSocket(WebSocketsSansIOProtocol):
+    """Websocket connection that ends if its client sends faster than its messages are read.
+
+    Up to 256 KiB are received at a time, and a compressed message has a thousandth of its size.
+    """
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what was received; at most a message and a slice of the next ones wait beyond the limit."""
+        for start in range(0, len(data), SLICE_BYTES):
+            super().data_received(data[start : start + SLICE_BYTES])
+            if self.queue.qsize() > MAX_WAITING_MESSAGES:
+                self.transport.abort()
+                return
 
 
 class RequestGuard:
@@ -344,7 +365,7 @@ class SignIn:
             return await response(scope, receive, send)
         if email and (digest := key_hash(cookies[USER_COOKIE_NAME])) not in self._confirmed:
             self._confirmed.add(digest)
-            write_audit(self.root, user.name, "sign in")
+            self._audit(user.name, "sign in")
         if path == METRICS_PATH and not user.is_owner:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
@@ -404,7 +425,10 @@ class SignIn:
         """Write an event to the audit log, unless the same one was written within the last second."""
         if (now := time.monotonic()) > self._last_event.get((user, action), -AUDIT_SECONDS) + AUDIT_SECONDS:
             self._last_event[user, action] = now
-            write_audit(self.root, user, action)
+            try:
+                write_audit(self.root, user, action)
+            except OSError as error:  # such as a full disk, which only a signed-in owner can clear
+                sys.stderr.write(f"bsc: {self.root}: the audit log cannot be written ({error_reason(error)})\n")
 
     def _page(
         self, scope: Scope, email: str | None, error: str = "", *, target: str = "", status: int = 401
@@ -482,7 +506,7 @@ def _without_refused(receive: Receive, user: User) -> Receive:
 
     async def receive_others() -> Message:
         message = await receive()
-        while len(message.get("bytes") or b"") <= MAX_MESSAGE_BYTES:
+        while message["type"] != "websocket.receive" or len(message.get("bytes") or b"") <= MAX_MESSAGE_BYTES:
             if not _is_refused(message, user):
                 return message
             message = await receive()
@@ -492,16 +516,27 @@ def _without_refused(receive: Receive, user: User) -> Receive:
 
 
 def _is_refused(message: Message, user: User) -> bool:
-    parsed = BackMsg()
-    try:
-        parsed.ParseFromString(message.get("bytes") or b"")
-    except DecodeError:  # Streamlit closes the connection
+    if message["type"] != "websocket.receive":
         return False
+    parsed, content = BackMsg(), message.get("bytes")
+    if content is None:  # text, which Streamlit does not expect
+        return True
+    if not user.may_launch and (len(content) > MAX_STUDENT_BYTES or _entries(content) > MAX_STUDENT_ENTRIES):
+        return True
+    try:
+        parsed.ParseFromString(content)
+    except DecodeError:
+        return True
     kind, files = parsed.WhichOneof("type"), len(parsed.file_urls_request.file_names)
     if kind == "file_urls_request":
         return files > MAX_FILE_NAMES or not user.may_launch
     widgets = parsed.rerun_script.widget_states.widgets
     return kind in GLOBAL_REQUESTS or len(widgets) > MAX_WIDGETS or any(map(_adds_many_rows, widgets))
+
+
+def _entries(content: bytes) -> int:
+    """Return the most entries that JSON values in a message can have, each of which needs about 200 bytes of memory."""
+    return sum(map(content.count, (b"[", b"{", b",")))
 
 
 def _adds_many_rows(widget: WidgetState) -> bool:
@@ -610,6 +645,15 @@ def _configures_provider(folder: Path) -> bool:
         return False
 
 
+def _raise_file_limit() -> None:
+    """Let this process open as many files, such as connections, as the system allows it."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # not on Windows
+
+        _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+
 def main() -> int:
     """Serve the app until it is interrupted; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -634,7 +678,9 @@ def main() -> int:
         os.environ.setdefault(MAX_DATA_MB, "1000")
         if arguments.host not in LOCAL_HOSTS:
             sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
+    _raise_file_limit()
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts
+    starlette_server._get_websocket_protocol = lambda: LimitedWebSocket
     with suppress(KeyboardInterrupt):  # Ctrl-C
         make_app(arguments.host, root).run(config=options)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +177,37 @@ def test_missing_broken_and_pickled_plans_are_refused(tmp_path: Path) -> None:
     for name in names:
         with pytest.raises(FileFormatError, match="not a batch plan"):
             BatchPlan.load(tmp_path / name)
+
+
+DAMAGED_PLANS: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
+    "row twice": lambda arrays: arrays.update(order=np.zeros_like(arrays["order"])),
+    "row out of range": lambda arrays: arrays.update(order=arrays["order"] + 1),
+    "negative seed": lambda arrays: arrays.update(batch_order=np.array('{"seed": -1}')),
+    "unknown mixing": lambda arrays: arrays.update(batch_order=np.array('{"mixing": "all"}')),
+    "unknown setting": lambda arrays: arrays.update(batch_order=np.array('{"code": 1}')),
+    "temperature without a number": lambda arrays: arrays.update(batch_order=np.array('{"temperature": NaN}')),
+    "sources of other rows": lambda arrays: arrays.update(source=np.zeros(3, dtype=np.int32)),
+    "huge text id": lambda arrays: arrays["conflict_answers"].fill(2**31 - 1),
+    "query out of range": lambda arrays: arrays["conflict_asker"].fill(9),
+    "conflicts of other rows": lambda arrays: arrays.update(conflict_own=arrays["conflict_own"][:1]),
+    "conflicts of texts": lambda arrays: arrays.update(conflict_own=arrays["conflict_own"].astype(str)),
+    "ends out of range": lambda arrays: arrays["conflict_starts"].fill(2**40),
+    "no ends": lambda arrays: arrays.update(conflict_starts=arrays["conflict_starts"][:0]),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED_PLANS)
+def test_a_plan_that_cannot_be_one_of_the_rows_is_refused(tmp_path: Path, dataset_of, name: str) -> None:
+    dataset, path = dataset_of([0, 1, 2, 3], [0, 1, 2, 2]), tmp_path / "plan.npz"
+    plan = build_plan(BatchingConfig(strategy="random", no_duplicates=True), dataset, seed=0, epoch=0)
+    plan.save(path)
+    assert BatchPlan.load(path, dataset).order.tolist() == plan.order.tolist()
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    DAMAGED_PLANS[name](arrays)
+    np.savez(path, **arrays)
+    with pytest.raises(FileFormatError, match="not a batch plan"):
+        BatchPlan.load(path, dataset)
 
 
 def test_embeddings_of_other_texts_are_refused(dataset_of) -> None:

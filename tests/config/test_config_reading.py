@@ -19,7 +19,8 @@ from bsc_core.config import (
     validation_message,
 )
 from bsc_core.config.reading import parse_value
-from bsc_core.errors import ConfigError
+from bsc_core.data import load_data
+from bsc_core.errors import ConfigError, FileFormatError, PathError
 
 PARTS = [{"weight": 0.25, "loss": {"name": "supcon", "max_negatives": 3}}, {"weight": 2.0, "loss": {"name": "mse"}}]
 LOSSES = [
@@ -180,3 +181,28 @@ def test_a_huge_number_or_a_deep_key_is_refused_in_one_sentence(tmp_path: Path, 
     with pytest.raises(ConfigError, match=words) as raised:
         read_config(written(tmp_path, 'name = "bsc"'), [setting])
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (".".join(["a"] * 1_000) + " = 1", "more than 200 dots"),
+        ("[" + ".".join(["'b.c'"] * 1_000) + "]", "more than 200 dots"),
+        ("x = {" + ".".join(['"d"'] * 1_000) + " = 1}", "more than 200 dots"),
+        ("x = " + "[" * 900 + "]" * 900, "nested too deeply"),
+        ("#" * 600_000, "has 600,000"),
+    ],
+)
+def test_a_file_of_another_size_than_a_config_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FileFormatError, match=reason):
+        read_config(path)
+
+
+@pytest.mark.parametrize("path", ["a\\u0000b", "~nobody-of-this-name/x"])
+def test_a_path_that_cannot_exist_is_refused_when_it_is_opened(tmp_path: Path, path: str) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(f'[data]\ntrain = "{path}"\n', encoding="utf-8")
+    with pytest.raises(PathError, match="not a valid path"):
+        load_data(read_config(file).data, seed=0)

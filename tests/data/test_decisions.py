@@ -27,6 +27,7 @@ from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation.retrieval.rank import retrieval_task
 
 AWKWARD = ('a "quoted" query', "two\tcolumns\nand lines")
+OLD_LINE_ENDING = ("a\rother query", "d")
 
 
 def test_decisions_are_added_once_changed_and_undone(tmp_path: Path) -> None:
@@ -153,3 +154,18 @@ def test_a_positive_document_is_relevant_in_the_evaluation() -> None:
         assert task.relevant(1).tolist() == [1]
         assert len(task.owner) == len(task.gold)
     assert replace(dataset, decided_positives=None).digest == dataset.digest
+
+
+def test_a_carriage_return_in_a_text_moves_no_decision_to_another_pair(tmp_path: Path) -> None:
+    path = tmp_path / "marks.tsv"
+    add_decisions(path, [Decision(*OLD_LINE_ENDING), Decision("q", "d")])
+    assert [one.pair for one in read_decisions(path)] == [OLD_LINE_ENDING, ("q", "d")]
+
+
+def test_a_table_with_other_columns_is_not_changed(write, tmp_path: Path) -> None:
+    content, path = "query\tdocument\tlabel\na\tb\t1\n", tmp_path / "pairs.tsv"
+    write("pairs.tsv", content)
+    for change in (lambda: add_decisions(path, [Decision("q", "d")]), lambda: undo_decisions(path, [("a", "b")])):
+        with pytest.raises(DataError, match="has the column 'label', so it is not a file of decisions"):
+            change()
+    assert path.read_text() == content

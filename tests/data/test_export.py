@@ -14,7 +14,7 @@ from bsc_core.data import PairDataset, load_data, read_pairs
 from bsc_core.data.dataset import DatasetSplits, share_texts
 from bsc_core.data.io.export import as_parquet, as_tsv, exported_columns
 
-AWKWARD = ["a\ttab", 'a "quote"', "two\nlines", "NA", " ünïcode 漢 ", "=1+1"]
+AWKWARD = ["a\ttab", 'a "quote"', "two\nlines", "old\rline ending", "NA", " ünïcode 漢 ", "=1+1"]
 
 
 def data(texts: list[str]) -> DatasetSplits:

@@ -12,7 +12,7 @@ from pathlib import Path
 from bsc_core.batching import BatchPlan
 from bsc_core.errors import BscError
 from bsc_core.jobs.actions.resuming import _checkpoint_position
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import Run, RunStore, saved_epochs
 from bsc_core.training.checkpoint import last_checkpoint
 from bsc_core.users import run_access
 from tests.hostile.read_files import peak_bytes
@@ -20,12 +20,13 @@ from tests.hostile.read_files import peak_bytes
 READERS: dict[str, Callable[[Run], object]] = {
     "status": lambda run: (status := run.status()).error or status.state,
     "config": lambda run: run.config().data.train,
-    "metrics": lambda run: f"{len(run.metrics()[0])} lines",
+    "metrics": lambda run: f"{len(run.metrics(max_steps=1000)[0])} lines",
     "log": lambda run: f"{len(run.log_tail())} lines",
     "result": lambda run: sorted(run.read_json("result") or {}),
     "after": lambda run: sorted(run.evaluation("after")),
     "vectors": lambda run: None if (vectors := run.embeddings("after")) is None else vectors.shape,
     "plan": lambda run: len(BatchPlan.load(run.plan_file(1)).order),
+    "epochs": saved_epochs,
     "checkpoint": lambda run: (state := last_checkpoint(run.checkpoints_folder)) and state.step,
     "negatives": lambda run: None if (rows := run.mined_negatives(1)) is None else rows.shape,
     "resuming": _checkpoint_position,

@@ -52,6 +52,11 @@ def repeated_text(folder: Path) -> None:
     write_shards(folder, {"query": text, "document": ["b"] * 20_000})
 
 
+def large_manifest(folder: Path) -> None:
+    write_shards(folder, ROWS)
+    os.truncate(folder / "manifest.json", 50 * 10**9)
+
+
 def bytes_in_shards(folder: Path) -> None:
     write_shards(folder, {"query": [b"a"], "document": ["b"]})
 
@@ -122,6 +127,29 @@ def many_nulls(folder: Path) -> None:
         writer.write_table(rows)
 
 
+def arrow_file(table: pyarrow.Table, **options: Any) -> Make:
+    """A saved dataset whose data are a table in another encoding."""
+
+    def make(folder: Path) -> None:
+        first = {name: [str(name)] for name in ROWS} | {
+            name: [[None]] for name in table.column_names if name not in ROWS
+        }
+        datasets.Dataset.from_dict(first).save_to_disk(str(folder))
+        with pyarrow.ipc.new_stream(
+            data_file(folder), table.schema, options=pyarrow.ipc.IpcWriteOptions(**options)
+        ) as writer:
+            writer.write_table(table)
+
+    return make
+
+
+def lists_of_nulls() -> pyarrow.Table:
+    """Two rows, one of which is a list of two billion nulls without data."""
+    tags = pyarrow.ListArray.from_arrays(pyarrow.array([0, 0, 2_000_000_000]), pyarrow.nulls(2_000_000_000))
+    return pyarrow.table({**ROWS, "tags": tags})
+
+
+REPEATED = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 20_000, pyarrow.int32()), ["x" * 60_000])
 NO_FILE = "is not the name of a file in this folder"
 CASES: dict[str, tuple[Make, str]] = {
     "shard_above": (shards(file="../outside.parquet"), NO_FILE),
@@ -149,6 +177,12 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_offset_negative": (saved(offsets(0, -16, 32)), "its data are damaged"),
     "saved_falling_offsets": (saved(offsets(0, 32, 16)), "its data are damaged"),
     "saved_bytes_of_text": (saved(bytes_of_text), "its data are damaged"),
+    "saved_lists_of_nulls": (arrow_file(lists_of_nulls()), "2 rows, 0 rejected"),
+    "saved_dictionary": (arrow_file(pyarrow.table({"query": REPEATED, "document": REPEATED})), "compressed or encoded"),
+    "saved_compressed": (arrow_file(pyarrow.table(ROWS), compression="zstd"), "compressed or encoded"),
+    "saved_large_state": (saved(lambda folder: os.truncate(folder / STATE, 50 * 10**9)), "more than 16 MiB"),
+    "saved_large_info": (saved(lambda folder: os.truncate(folder / "dataset_info.json", 50 * 10**9)), "16 MiB"),
+    "shard_large_manifest": (large_manifest, "more than 16 MiB"),
     "shards": (shards(), "2 rows, 0 rejected"),
     "saved": (saved(lambda folder: None), "2 rows, 0 rejected"),
     "saved_splits": (splits("train"), "2 rows, 0 rejected"),

@@ -51,6 +51,21 @@ def parquet(columns: dict[str, object], **options: object) -> Make:
     return lambda path: pyarrow.parquet.write_table(pyarrow.table(columns), path, **options)
 
 
+def repeated_json(path: Path) -> None:
+    """1,000 rows that repeat a text of 1 MB in a column of JSON."""
+    texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 1_000, pyarrow.int32()), [f'"{"x" * MIB}"'])
+    column = pyarrow.ExtensionArray.from_storage(pyarrow.json_(), texts.cast(pyarrow.string()))
+    pyarrow.parquet.write_table(pyarrow.table({"query": ["a"] * 1_000, "document": column}), path, compression="zstd")
+
+
+def constant_decimals(path: Path) -> None:
+    number = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0] * 2_000_000, pyarrow.int32()), pyarrow.array([1], pyarrow.decimal128(38))
+    )
+    column = number.cast(pyarrow.decimal128(38))
+    pyarrow.parquet.write_table(pyarrow.table({"query": column, "document": column}), path)
+
+
 def part_of_parquet(start: int, stop: int) -> Make:
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({"query": ["a"] * 100, "document": ["b"] * 100}), buffer)
@@ -158,6 +173,8 @@ CASES: dict[str, tuple[Make, str]] = {
     "different_keys.jsonl": (json_lines(*({f"c{row % 1_000}": "a"} for row in range(4_000))), "4000 rows, 0 rejected"),
     "wide_rows.tsv.gz": (wide_rows, "keep the columns of texts, labels and ids"),
     "constant_columns.parquet": (constant_columns, "keep the columns of texts, labels and ids"),
+    "repeated_json.parquet": (repeated_json, "of the file expand to at least"),
+    "constant_decimals.parquet": (constant_decimals, "keep the columns of texts, labels and ids"),
     "objects.parquet": (
         repeated_values(pyarrow.struct({"a": pyarrow.string()}), "document", "query"),
         "20000 rows, 0 rejected",

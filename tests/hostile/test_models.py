@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 import shutil
 import sys
@@ -119,6 +120,28 @@ def vocabulary_by_path(folder: Path) -> None:
     content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     content["model"]["vocab"] = "/etc/passwd"
     (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def pipe(name: str) -> Change:
+    def change(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return change
+
+
+MANY_TOKENS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, **{f"t{i}": i for i in range(5, 10_000)}}
+
+
+def edit_tokenizer(**values: object) -> Change:
+    """Change the vocabulary of tokenizer.json."""
+
+    def change(folder: Path) -> None:
+        content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        content["model"] |= values
+        (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+
+    return change
 
 
 def weights_without_entries(folder: Path) -> None:
@@ -264,6 +287,23 @@ CASES: dict[str, tuple[Change, str]] = {
     "other names of settings": (edit_json("config.json", attribute_map={"a": "b"}), "attribute_map is not supported"),
     "quantized": (edit_json("config.json", quantization_config={"quant_method": "x"}), "quantization_config is not"),
     "million positions": (edit_json("config.json", max_position_embeddings=10**9), "max_position_embeddings is 1000"),
+    "pipe as settings": (pipe("tokenizer_config.json"), "not a regular file"),
+    "pipe as card": (pipe("README.md"), "not a regular file"),
+    "device as added tokens": (
+        lambda folder: (folder / "added_tokens.json").symlink_to("/dev/zero"),
+        "not a regular file",
+    ),
+    "long windows": (edit_json("config.json", attention_window=[100_000_000]), "attention_window is above 4096"),
+    "thousand layers": (edit_json("config.json", num_hidden_layers=1000), "num_hidden_layers is 1000"),
+    "long prefix of words": (
+        edit_tokenizer(continuing_subword_prefix="x" * 10**6),
+        "a long prefix or suffix of the parts of words",
+    ),
+    "unknown tokens": (edit_tokenizer(vocab=MANY_TOKENS), "the tokenizer has a token of number 9,999"),
+    "large table of positions": (
+        edit_json("config.json", model_type="distilbert", max_position_embeddings=20_000),
+        "max_position_embeddings is 20000",
+    ),
     "processor": (write("preprocessor_config.json", "{}"), "a model of images, sound or video"),
     "method of the model": (
         edit_json("sentence_bert_config.json", modality_config={"text": {"method": "save_pretrained"}}),
@@ -282,6 +322,11 @@ CASES: dict[str, tuple[Change, str]] = {
         edit_json("config_sentence_transformers.json", activation_fn="torch.hub._get_torch_home"),
         "torch.hub._get_torch_home is not an activation of torch.nn",
     ),
+    "prompt that is no text": (
+        write("config_sentence_transformers.json", '{"prompts": {"query": "\\ud800"}}'),
+        "prompts is not",
+    ),
+    "chunks of another size": (edit_json("config.json", chunk_size_feed_forward=7), "cannot be loaded"),
     "prompts of other types": (edit_json("config_sentence_transformers.json", prompts={"query": 1}), "prompts is not"),
     "router": (module(type="sentence_transformers.models.Router"), "only these modules are supported"),
     "unused module": (added_module("LSTM", {}), "only these modules are supported"),

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 READER = Path(__file__).with_name("read_runs.py")
 SOURCE = ROOT / "tests" / "fixtures" / "previous_version" / "runs" / "20261101-100000-finished-0001"
 CHECKPOINT = "checkpoints/step-000012"
+AFTER, EPOCH, EPOCH_TEXTS = "embeddings_after.npy", "vectors/epoch-001.npy", "vectors/texts.npy"
 GIGABYTES_100 = 100 * 10**9
 
 Change = Callable[[Path], object]
@@ -80,6 +81,10 @@ def array(header: dict[str, Any]) -> Change:
     return replaced("embeddings_after.npy", create)
 
 
+def changed_array(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Change:
+    return lambda run: np.save(run / name, change(np.load(run / name)))
+
+
 def objects(name: str) -> Change:
     """A pickle that runs code in an array, or in an archive of arrays."""
 
@@ -120,6 +125,16 @@ def saved_code(run: Path) -> None:
     torch.save({"optimizer": RunsCode(run.parent / EXECUTED)}, run / CHECKPOINT / "state.pt")
 
 
+def deflated_state(run: Path) -> None:
+    """A state of 512 MB of zeros in half a megabyte."""
+    path = run / CHECKPOINT / "state.pt"
+    torch.save({"memory": torch.zeros(128_000_000)}, path)
+    with zipfile.ZipFile(path) as stored, zipfile.ZipFile(run / "small", "w", zipfile.ZIP_DEFLATED) as small:
+        for entry in stored.infolist():
+            small.writestr(entry.filename, stored.read(entry))
+    (run / "small").rename(path)
+
+
 NESTED = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
 UNREADABLE = "none of its 1 checkpoint(s) can be read"
 CASES: dict[str, tuple[Change, str, str]] = {
@@ -132,15 +147,16 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "status-device": (link("status.json", "/dev/zero"), "status", "not a regular file"),
     "status-loop": (link("status.json", "status.json"), "status", "cannot be read"),
     "status-outside": (link("status.json", "/etc/passwd"), "status", "cannot be read"),
-    "status-endless": (endless("status.json"), "status", "more than 512 MiB"),
+    "status-endless": (endless("status.json"), "status", "more than 16 MiB"),
     "status-nested": (write("status.json", NESTED), "status", "cannot be read"),
+    "status-brackets": (write("status.json", b"[[" + b"[]," * 10_000_000 + b"1]]"), "status", "more than 16 MiB"),
     "status-state": (edit("status.json", state="finished"), "status", "cannot be read"),
     "status-number": (edit("status.json", created="now"), "status", "cannot be read"),
     "status-markup": (edit("status.json", message="<script>alert(1)</script>"), "status", "done"),
     "config-pipe": (pipe("config.json"), "listed", "False"),
     "config-device": (link("config.json", "/dev/zero"), "listed", "False"),
     "config-outside": (link("config.json", "/etc/passwd"), "config", "config.json is damaged"),
-    "config-endless": (endless("config.json"), "config", "more than 512 MiB"),
+    "config-endless": (endless("config.json"), "config", "more than 16 MiB"),
     "config-nested": (write("config.json", NESTED), "config", "is damaged"),
     "config-key": (edit("config.json", code="import os"), "config", "code"),
     "config-utf16": (write("config.json", '{"data": {}}'.encode("utf-16")), "config", "is damaged"),
@@ -150,6 +166,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "metrics-zeros": (write("metrics.jsonl", bytes(1000) + b"\n"), "metrics", "is damaged"),
     "metrics-kind": (write("metrics.jsonl", b'{"kind": "step"}\n'), "metrics", "has no step"),
     "metrics-negative": (write("metrics.jsonl", b'{"kind": "step", "step": -1}\n'), "metrics", "is damaged"),
+    "metrics-empty-lines": (write("metrics.jsonl", b"{}\n" * 3_000_000), "metrics", "3,000,000 lines that are not"),
     "log-pipe": (lambda run: os.mkfifo(run / "log.txt"), "log", "0 lines"),
     "log-device": (lambda run: (run / "log.txt").symlink_to("/dev/zero"), "log", "0 lines"),
     "log-binary": (write("log.txt", bytes(range(256)) * 100), "log", "lines"),
@@ -168,10 +185,18 @@ CASES: dict[str, tuple[Change, str, str]] = {
         "vectors",
         "is damaged",
     ),
+    "vectors-of-fewer-texts": (changed_array(AFTER, lambda vectors: vectors[:9]), "vectors", "is damaged"),
+    "vectors-in-one-row": (changed_array(AFTER, np.ravel), "vectors", "is damaged"),
+    "vectors-of-integers": (changed_array(AFTER, lambda vectors: vectors.astype(int)), "vectors", "is damaged"),
+    "vectors-without-numbers": (changed_array(AFTER, lambda vectors: vectors * np.nan), "vectors", "is damaged"),
+    "vectors-of-no-dimension": (changed_array(AFTER, lambda vectors: vectors[:, :0]), "vectors", "is damaged"),
+    "epoch-of-fewer-texts": (changed_array(EPOCH, lambda vectors: vectors[:1]), "epochs", "is damaged"),
+    "epoch-texts-twice": (changed_array(EPOCH_TEXTS, np.zeros_like), "epochs", "is damaged"),
+    "epoch-texts-unknown": (changed_array(EPOCH_TEXTS, lambda ids: ids + 200), "epochs", "is damaged"),
     "vectors-cut": (write("embeddings_after.npy", b"\x93NUMPY"), "vectors", "is damaged"),
     "plan-pipe": (pipe("plans/epoch-001.npz"), "plan", "no such batch plan"),
     "plan-code": (objects("plans/epoch-001.npz"), "plan", "not a batch plan"),
-    "plan-zeros": (replaced("plans/epoch-001.npz", zeros), "plan", "more than 200 times its size"),
+    "plan-zeros": (replaced("plans/epoch-001.npz", zeros), "plan", "more than 50 times its size"),
     "plan-text": (write("plans/epoch-001.npz", b"order"), "plan", "not a batch plan"),
     "plan-other": (
         replaced("plans/epoch-001.npz", lambda path: np.savez(path, order=np.zeros((2, 2)))),
@@ -184,6 +209,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "checkpoint-code": (pickled_state, "checkpoint", UNREADABLE),
     "checkpoint-unlisted-code": (no_list_of_files(pickled_state), "checkpoint", UNREADABLE),
     "checkpoint-saved-code": (no_list_of_files(saved_code), "checkpoint", UNREADABLE),
+    "checkpoint-zeros": (no_list_of_files(deflated_state), "checkpoint", UNREADABLE),
     "checkpoint-pipe": (pipe(f"{CHECKPOINT}/state.pt"), "checkpoint", UNREADABLE),
     "checkpoint-unlisted-pipe": (no_list_of_files(pipe(f"{CHECKPOINT}/state.pt")), "checkpoint", UNREADABLE),
     "checkpoint-device": (link(f"{CHECKPOINT}/state.pt", "/dev/zero"), "checkpoint", UNREADABLE),
@@ -200,6 +226,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "resuming-endless": (endless(f"{CHECKPOINT}/progress.json"), "resuming", "none of its checkpoints"),
     "negatives-pipe": (lambda run: os.mkfifo(run / "plans/negatives-001.npy"), "negatives", "is damaged"),
     "negatives-text": (write("plans/negatives-001.npy", b"text"), "negatives", "is damaged"),
+    "negatives-square": (
+        lambda run: np.save(run / "plans/negatives-001.npy", np.zeros((2, 2), dtype=np.int32)),
+        "negatives",
+        "is damaged",
+    ),
     "negatives-name": (write("plans/negatives-x.npy", b"text"), "negatives", "None"),
     "checkpoint-progress-pipe": (pipe(f"{CHECKPOINT}/progress.json"), "checkpoint", "None"),
 }

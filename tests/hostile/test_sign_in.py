@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import json
+import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import urlencode
 
 import pytest
+import uvicorn
+from starlette.testclient import TestClient
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from uvicorn.server import ServerState
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
@@ -26,7 +33,11 @@ from pages.ui.server import (
     MAX_ADDED_ROWS,
     MAX_FORM_BYTES,
     MAX_MESSAGE_BYTES,
+    MAX_STUDENT_BYTES,
+    MAX_STUDENT_ENTRIES,
+    MAX_WAITING_MESSAGES,
     MAX_WIDGETS,
+    LimitedWebSocket,
     SignIn,
     allowed_hosts,
 )
@@ -34,6 +45,11 @@ from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.test_requests import WEBSOCKET
 
+HANDSHAKE = (
+    b"GET /_stcore/stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+    b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+)
 HEADER = USER_HEADER.lower().encode()
 
 
@@ -287,9 +303,9 @@ def test_a_large_message_of_a_user_ends_the_connection_before_it_is_parsed(
 def test_a_user_cannot_clear_the_caches_of_all_users(keys: dict[str, str], request_type: str) -> None:
     hostile, usual = BackMsg(**{request_type: True}), BackMsg(stop_script=True)
     unknown_field = b"\xc2\x3e\x05hello"
-    contents = [hostile.SerializeToString() + unknown_field, usual.SerializeToString(), b"\xff"]
+    contents = [hostile.SerializeToString() + unknown_field, usual.SerializeToString()]
     messages: list[dict[str, Any]] = [{"type": "websocket.receive", "bytes": content} for content in contents]
-    assert [message["bytes"] for message in receive_in_app(keys, messages, 2)] == contents[1:]
+    assert [message["bytes"] for message in receive_in_app(keys, messages, 1)] == contents[1:]
 
 
 @pytest.mark.parametrize(("name", "files", "is_refused"), [("class", 1, True), ("ben", 1, False), ("ben", 101, True)])
@@ -389,3 +405,61 @@ def receive_in_app(keys: dict[str, str], messages: list[dict[str, Any]], count: 
     scope = {"type": "websocket", "path": "/_stcore/stream", "headers": headers, "query_string": b""}
     asyncio.run(SignIn(app, Path(keys["root"]))(scope, receive, None))  # type: ignore[arg-type]
     return received
+
+
+def received(keys: dict[str, str], contents: list[bytes | None], count: int, name: str) -> list[Any]:
+    messages = [{"type": "websocket.receive", "bytes": content, "text": "x"} for content in contents]
+    return [message["bytes"] for message in receive_in_app(keys, messages, count, name)]
+
+
+@pytest.mark.parametrize("value", ["x" * MAX_STUDENT_BYTES, json.dumps([{"": 0}] * MAX_STUDENT_ENTRIES)])
+def test_large_values_of_students_are_ignored(keys: dict[str, str], value: str) -> None:
+    large, usual = BackMsg(), BackMsg(stop_script=True)
+    large.rerun_script.widget_states.widgets.add(id="lab", json_value=value)
+    contents: list[bytes | None] = [large.SerializeToString(), usual.SerializeToString()]
+    assert received(keys, contents, 1, "class") == contents[1:]
+    assert received(keys, contents, 2, "ben") == contents
+
+
+def test_messages_that_streamlit_cannot_parse_are_ignored(keys: dict[str, str]) -> None:
+    usual = BackMsg(stop_script=True).SerializeToString()
+    assert received(keys, [None, b"\xff\xff", usual], 1, "class") == [usual]
+
+
+def test_a_client_that_sends_faster_than_it_is_read_is_disconnected() -> None:
+    """A client without an app that reads: small compressed frames of large messages."""
+
+    async def send() -> tuple[int, bool]:
+        config = uvicorn.Config(idle, ws_max_size=MAX_MESSAGE_BYTES, ws_per_message_deflate=True, lifespan="off")
+        connection = LimitedWebSocket(config, ServerState(), {})
+        transport = Mock(get_extra_info=lambda name: None)
+        connection.connection_made(transport)
+        connection.data_received(HANDSHAKE)
+        deflate = zlib.compressobj(wbits=-12)
+        frames = []
+        for _ in range(10 * MAX_WAITING_MESSAGES):
+            content = (deflate.compress(bytes(MAX_MESSAGE_BYTES)) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
+            frames.append(b"\xc2\xfe" + len(content).to_bytes(2, "big") + bytes(4) + content)
+        connection.data_received(b"".join(frames))
+        return connection.queue.qsize(), transport.abort.called
+
+    async def idle(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.Event().wait()
+
+    waiting, ended = asyncio.run(send())
+    assert ended
+    assert MAX_WAITING_MESSAGES < waiting <= 2 * MAX_WAITING_MESSAGES
+
+
+@pytest.mark.parametrize("key", ["valid", "wrong"])
+def test_users_can_sign_in_when_the_disk_is_full(
+    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    def full(*arguments: Any, **details: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(server_module, "write_audit", full)
+    form = urlencode({"key": keys["ada"] if key == "valid" else "x", "next": "/", "replaces": ""})
+    client = TestClient(SignIn(lambda scope, receive, send: None, Path(keys["root"])), follow_redirects=False)  # type: ignore[arg-type, return-value]
+    response = client.post("/sign-in", content=form, headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert response.status_code == (303 if key == "valid" else 401)

@@ -12,8 +12,13 @@ from markdown_it import MarkdownIt
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Block, Element
 
+from bsc_core.data.decisions import Decision
+from bsc_core.jobs.local.processes import current_process
+from bsc_core.reproduction.findings import read_findings, write_finding
+from bsc_core.reproduction.progress import FINDINGS_FOLDER
 from bsc_core.runs import Run, RunStore
-from tests.helpers.pages import open_page
+from pages.ui.batches import triage
+from tests.helpers.pages import open_page, page_text
 from tests.pages.conftest import finished, one_scan_for_components, runs, trained  # noqa: F401
 
 IMAGE = "![boom](http://evil.example/x.png)"
@@ -108,6 +113,45 @@ def named(finished: Run, runs: RunStore) -> Run:  # noqa: F811
     return finished
 
 
+def test_the_messages_of_an_active_run_are_shown_as_text(named: Run) -> None:
+    named.update_status(state="running", message=NASTY, metric_name=NASTY, **current_process())
+    check_page(open_page("runs", run=named.id))
+
+
+@pytest.mark.parametrize("part", ["Config", "Model"])
+def test_names_in_the_folder_of_a_run_are_shown_as_text(named: Run, part: str) -> None:
+    named.update_status(state="done", metric_name=NASTY)
+    (named.checkpoints_folder / f"step-{IMAGE.replace('/', '_')}").mkdir(parents=True)
+    app = open_page("runs", run=named.id, **{"runs.part": part})
+    assert "evil.example" in page_text(app)
+    check_page(app)
+
+
+def test_the_result_of_a_claim_is_shown_as_text(runs: RunStore) -> None:  # noqa: F811
+    finding = read_findings()["margins"] | {"reason": NASTY, "note": NASTY, "device": NASTY}
+    write_finding(finding, runs.root / FINDINGS_FOLDER)
+    app = open_page("findings", **{"findings.claim": "margins"})
+    assert "evil.example" in page_text(app)
+    check_page(app)
+
+
+def test_the_author_of_a_decision_is_shown_as_text() -> None:
+    assert not rendered(triage._choice("theirs", Decision("q", "d", who=NASTY)))
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_names_and_texts_with_markup_are_shown_as_text(named: Run, page: str) -> None:
     check_page(open_page(page, run=named.id, dataset="pairs-000000", encoder="static"))
+
+
+@pytest.mark.parametrize("page", ["batches", "embeddings", "retrieval"])
+def test_a_link_with_a_very_long_encoder_name_is_reported(page: str, runs: RunStore) -> None:  # noqa: F811
+    app = open_page(page, encoder="9" * 300)
+    assert not app.exception
+    assert "**Error**" in page_text(app)
+
+
+def test_a_link_with_a_very_deep_key_is_reported(runs: RunStore) -> None:  # noqa: F811
+    app = open_page("train", **{"sweep." + ".".join("a" * 3000): "[1, 2]"})
+    assert not app.exception
+    assert "is not a setting of this form" in page_text(app)

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.jobs import reproductions
 from bsc_core.reproduction.catalog import CLAIMS
 from bsc_core.reproduction.findings import read_findings, write_finding
-from bsc_core.reproduction.progress import lock_file
+from bsc_core.reproduction.progress import lock_file, progress_file
 from bsc_core.runs import RunStore
 from tests.helpers.pages import open_page, page_text
 
@@ -196,9 +196,29 @@ def test_a_failed_run_shows_its_error_and_a_running_one_its_progress(runs: RunSt
     assert f"findings.again.{NAME}" not in [button.key for button in app.button]
 
 
-def test_a_damaged_result_is_named_in_an_error(finding: dict[str, Any], runs: RunStore) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "{",
+        "[" * 100_000,
+        "[]",
+        {"statements": [1]},
+        {"statements": []},
+        {"verdict": "weird"},
+        {"arms": [{"name": "best"}]},
+        {"seconds": "long"},
+        {"data": None},
+    ],
+)
+def test_a_damaged_result_is_named_in_an_error(finding: dict[str, Any], runs: RunStore, change: Any) -> None:
     path: Path = runs.root / "findings" / f"{NAME}.json"
-    path.write_text("{")
+    path.write_text(change if isinstance(change, str) else json.dumps(finding | change))
     app = open_page("findings")
     assert not app.exception
     assert f"{NAME}.json" in page_text(app)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"done": "x", "of": 1, "doing": "", "error": null}', "[]"])
+def test_a_damaged_progress_is_ignored(finding: dict[str, Any], runs: RunStore, content: str) -> None:
+    progress_file(NAME, runs.root).write_text(content)
+    assert not open_page("findings", **{"findings.claim": NAME}).exception

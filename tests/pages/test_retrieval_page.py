@@ -18,7 +18,7 @@ from bsc_core.data.queries import parse_queries
 from bsc_core.evaluation import compare
 from bsc_core.run_results import compare_runs
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import glossary, run_data
+from pages.ui.components import data_cache, glossary, run_data
 from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards
 from pages.ui.retrieval import search as search_ui
 from pages.ui.runs import table
@@ -287,3 +287,14 @@ def test_a_link_restores_query_model_and_tab(finished: Run) -> None:
     assert app.text_input(key="retrieval.query").value == "my dog eats soup"
     assert app.selectbox(key=f"retrieval.left.{finished.id}").value == f"{finished.id}:after"
     assert app.session_state["retrieval.part"] == "HasPositive@k by k"
+
+
+def test_results_of_the_same_data_have_the_models_of_each_user(
+    runs: RunStore, tiny_encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, vectors = data_cache.dataset_splits("sample"), data_cache.vectors("sample", str(tiny_encoder))
+    monkeypatch.setattr(run_data.EncoderModel, "stamp", "vectors of the sample")
+    monkeypatch.setattr(run_data.EncoderModel, "vectors", lambda self: vectors)
+    for key in ("of-another-user", "sample"):
+        model = run_data.EncoderModel(key, str(tiny_encoder), "tiny")
+        assert search_ui.search_split(data, (model, model), "dev").models == (model, model)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import jobs
@@ -25,11 +26,13 @@ from bsc_core.users import (
     AUDIT_FILE,
     EVERYONE,
     SHARED,
+    USER_HEADER,
     Access,
     Quota,
     User,
     add_user,
     dataset_access,
+    read_users,
     run_access,
     share_run,
     write_audit,
@@ -732,3 +735,29 @@ def test_a_very_long_encoder_name_is_refused(sign_in: SignIn) -> None:
     sign_in(BEN)
     with pytest.raises(InputError, match="only the owner"):
         users.check_encoder("a" * 300)
+
+
+def test_an_open_page_is_not_continued_by_another_user(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ben", "eva"):
+        add_user(runs.root, name, "member")
+    monkeypatch.setenv(SHARED, str(runs.root))
+    known = read_users(runs.root)
+    headers = {USER_HEADER: known["ben"].signed_in_as}
+    monkeypatch.setattr(type(st.context), "headers", property(lambda self: headers))
+    app = open_page("runs")
+    assert not app.error
+    headers[USER_HEADER] = known["eva"].signed_in_as
+    app.run()
+    assert "no longer a user" in "".join(one.value for one in app.error)
+
+
+def test_decisions_are_not_written_to_a_path_that_only_the_config_of_a_run_names(
+    sign_in: SignIn, finished: Run, tmp_path: Path
+) -> None:
+    sign_in(ADA)
+    path = tmp_path / "new" / "authorized_keys"
+    data = finished.config().data.model_copy(update={"false_negatives": str(path)})
+    finished.write_json("config", finished.config().model_copy(update={"data": data}).model_dump(mode="json"))
+    assert source._false_negatives_file(finished, "sample") is None
+    atomic_write(path, DECISIONS)
+    assert source._false_negatives_file(finished, "sample") == path

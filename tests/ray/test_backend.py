@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -22,12 +22,13 @@ from bsc_core.jobs.backends import BackendUnavailableError, ProcessInfo
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.recovery import refresh_status
 from bsc_core.jobs.scheduler import Scheduler
+from bsc_core.jobs.signed import write_signed
 from bsc_core.jobs.states import advance
 from bsc_core.jobs.supervisor import supervise
 from bsc_core.ray.jobs import backend as ray_jobs
 from bsc_core.ray.jobs.backend import Job, RayBackend, _download, _merge
 from bsc_core.ray.jobs.settings import RaySettings
-from bsc_core.ray.jobs.storage import Storage, Uploader
+from bsc_core.ray.jobs.storage import Storage, StorageError, Uploader, _path_inside
 from bsc_core.runs import Run, RunStatus, RunStore
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 from tests.ray.ray_head import free_ports
@@ -84,6 +85,8 @@ def test_settings_of_the_launcher_take_precedence_over_the_supervisors(store, co
     monkeypatch.setenv("BSC_RAY_STORAGE", "s3://of-another")
     assert RaySettings.for_run(run).storage == "s3://of-another"
     run.write_json("launch", {**ADDRESS, "BSC_RAY_CPUS": "2"})
+    assert RaySettings.for_run(run).storage == "s3://of-another", "a run folder from elsewhere names no cluster"
+    write_signed(run, "launch", {**ADDRESS, "BSC_RAY_CPUS": "2"})
     settings = RaySettings.for_run(run)
     assert (settings.address, settings.storage, settings.per_process.cpus) == ("http://10.0.0.1:8265", "", 2)
 
@@ -263,3 +266,22 @@ def test_a_damaged_file_of_the_last_poll_is_ignored(store, config, note):
     (run.folder / note).write_text("{half", encoding="utf-8")
     assert RayBackend().inspect(run) == ProcessInfo("unknown")
     assert run.status().state == "running"
+
+
+def test_a_run_folder_from_elsewhere_is_not_asked_about_at_the_cluster_that_it_names(store, config):
+    run = store.create(config, "one")
+    run.update_status(state="running", backend="ray")
+    run.write_json("ray", asdict(Job("j", "http://evil.example", "http://evil.example/storage", submitted=True)))
+    with pytest.raises(JobError, match="it was not written in this runs folder"):
+        Job.read(run)
+    info = RayBackend().inspect(run)
+    assert (info.state, "was not written in this runs folder" in info.cause) == ("ended", True)
+
+
+def test_files_of_the_storage_are_not_written_through_links_out_of_the_run(tmp_path):
+    for name in ("run", "elsewhere"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "run" / "plans").symlink_to(tmp_path / "elsewhere")
+    assert _path_inside(tmp_path / "run", "log.txt") == tmp_path / "run" / "log.txt"
+    with pytest.raises(StorageError, match="is outside"):
+        _path_inside(tmp_path / "run", "plans/x")

@@ -296,7 +296,12 @@ def with_negatives(dataset: PairDataset, negatives: Ids) -> PairDataset:
     Args:
         dataset: N rows with negatives, in the negative column or as rows labeled negative.
         negatives: (N,) text ids, -1 for none.
+
+    Raises:
+        DataError: The negatives are those of other rows.
     """
+    if len(negatives) != len(dataset) or negatives.max(initial=-1) >= len(dataset.texts):
+        raise DataError(f"the negatives are not those of these {len(dataset):,} rows; launch the run again")
     if dataset.negative is not None:
         return replace(dataset, negative=negatives)
     return replace(dataset, document=np.where(negatives < 0, dataset.document, negatives), document_key=None)

@@ -1,12 +1,11 @@
 """Export of an experiment's rows, filtered and generated, in columns that are recognized when read again."""
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from bsc_core import files
 from bsc_core.data.dataset import DatasetSplits, PairDataset
 
 # N rows of the chosen splits
@@ -38,11 +37,7 @@ def exported_columns(
 
 def as_tsv(columns: dict[str, list[Any]]) -> bytes:
     """Return the columns as a UTF-8 TSV file with a header."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue().encode()
+    return files.as_tsv([columns, *zip(*columns.values(), strict=True)]).encode()
 
 
 def as_parquet(columns: dict[str, list[Any]]) -> bytes:

@@ -2,17 +2,19 @@
 
 import importlib
 import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bsc_core.data.io.limits import arrow_columns, check_cells, check_expansion
 from bsc_core.errors import DataError, FileFormatError, InputError
-from bsc_core.files import error_reason
+from bsc_core.files import MAX_DOCUMENT_BYTES, check_regular, error_reason, read_regular
 from bsc_core.paths import check_path, plain_name
 
 SPLIT = "split"
 NO_CLASS = "-"
+INFO = "dataset_info.json"
 SAVED_FILES = ("dataset_dict.json", "state.json")
 MAX_BATCH_ROWS = 65_536
 
@@ -38,7 +40,16 @@ def load_saved(path: str, folder: Path) -> Splits:
     datasets = _package(path)
     import pyarrow
 
-    damaged = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pyarrow.ArrowException)
+    damaged = (
+        OSError,
+        ValueError,
+        struct.error,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        pyarrow.ArrowException,
+    )
     try:
         _check_saved_files(folder)
         splits = _by_split(datasets.load_from_disk(str(folder)))
@@ -61,15 +72,57 @@ def _check_saved_files(folder: Path) -> None:
     splits, state = SAVED_FILES
     parts = [folder]
     if (folder / splits).is_file():
-        parts += [folder / plain_name(name) for name in json.loads((folder / splits).read_bytes())["splits"]]
+        parts += [folder / plain_name(name) for name in json.loads(read_regular(folder / splits))["splits"]]
     for part in parts:
         if not (part / state).is_file():
             continue
-        for file in json.loads((part / state).read_bytes())["_data_files"]:
+        if (part / INFO).exists():
+            check_regular(part / INFO, limit=MAX_DOCUMENT_BYTES)  # read by the library
+        for file in json.loads(read_regular(part / state))["_data_files"]:
             name = plain_name(file["filename"])
             if not (part / name).is_file():
                 raise ValueError(f"{name} is missing")
             check_path(part / name)
+            _check_arrow_file(part / name)
+
+
+def _check_arrow_file(path: Path) -> None:
+    """Check that a file is not compressed or encoded, which `save_to_disk` never does: its size is unknown then.
+
+    Raises:
+        ValueError: It is.
+        pyarrow.ArrowException: It is damaged.
+    """
+    import pyarrow
+
+    with pyarrow.memory_map(str(path)) as file:
+        for message in pyarrow.ipc.MessageReader.open_stream(file):
+            if message.type == "schema":
+                kinds = [str(field.type) for field in pyarrow.ipc.read_schema(message)]
+                encoded = any(word in kind for kind in kinds for word in ("dictionary<", "run_end_encoded<", "_view"))
+            else:
+                encoded = message.type != "record batch" or _is_compressed(message.metadata.to_pybytes())
+            if encoded:
+                raise ValueError(f"{path.name} is compressed or encoded")
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Return whether the metadata of a record batch name a compression: field 3 of the header, which is field 2."""
+
+    def field(table: int, number: int) -> int:
+        """Return the position of a field of a FlatBuffers table; 0 if the table does not have it."""
+        (back,) = struct.unpack_from("<i", metadata, table)
+        (size,) = struct.unpack_from("<H", metadata, table - back)
+        entry = 4 + 2 * number
+        (offset,) = struct.unpack_from("<H", metadata, table - back + entry) if entry < size else (0,)
+        return table + offset if offset else 0
+
+    def target(position: int) -> int:
+        (offset,) = struct.unpack_from("<I", metadata, position)
+        return position + int(offset)
+
+    header = field(target(0), 2)
+    return bool(header and field(target(header), 3))
 
 
 def dataset_batches(path: str, splits: Splits, rows: int) -> Iterator[dict[str, list[Any]]]:

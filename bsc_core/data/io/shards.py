@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bsc_core.data.io.limits import check_parquet_size, nested_parquet_columns
 from bsc_core.errors import FileFormatError, PathError, RunError
-from bsc_core.files import atomic_folder, atomic_path, atomic_write, error_reason
+from bsc_core.files import atomic_folder, atomic_path, atomic_write, error_reason, read_regular
 from bsc_core.paths import check_path, plain_name
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def open_shards(path: Path | str) -> Shards:
     if not (folder / MANIFEST).is_file():
         raise FileFormatError(f"{path}: has no {MANIFEST}, so these shards were not finished; write them again")
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = json.loads(read_regular(folder / MANIFEST))
         if manifest.pop("format") != FORMAT:
             raise ValueError("it is of another format")
         parts = tuple(Shard(**part) for part in manifest["parts"])

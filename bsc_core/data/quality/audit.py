@@ -191,7 +191,8 @@ def _positives_not_in_corpus(data: DatasetSplits) -> Iterator[AuditFinding]:
         return
     for split, dataset in data.splits.items():
         if dataset.document_key is not None and data.corpus.key is not None:
-            known = np.isin(np.asarray(dataset.document_key, dtype=object), np.asarray(data.corpus.key, dtype=object))
+            keys = frozenset(data.corpus.key)  # np.isin compares all pairs of objects
+            known = np.fromiter((key in keys for key in dataset.document_key), dtype=bool, count=len(dataset))
         else:
             known = np.isin(dataset.document, data.corpus.document)
         rows = np.flatnonzero(dataset.positive & ~known)

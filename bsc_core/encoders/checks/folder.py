@@ -15,6 +15,8 @@ from typing import Any
 
 from bsc_core.encoders.checks.tokenizer import tokenizer_problem
 from bsc_core.errors import ModelError
+from bsc_core.files import MAX_BYTES, check_regular, error_reason, read_regular
+from bsc_core.paths import check_path
 
 Shapes = dict[str, tuple[int, ...]]
 """Shapes of the tensors of a folder by name, without those that have no entries."""
@@ -34,6 +36,7 @@ LAYER_COUNTS = (
     *("num_hidden_layers", "num_layers", "num_decoder_layers", "n_layers", "n_layer", "num_hidden_groups"),
     *("encoder_layers", "decoder_layers", "inner_group_num", "num_feedforward_networks"),
 )
+MAX_LAYERS = 200
 DIMENSIONS = (
     *("vocab_size", "hidden_size", "intermediate_size", "embedding_size", "type_vocab_size", "num_attention_heads"),
     *("dim", "hidden_dim", "n_heads", "d_model", "d_ff", "num_labels", "d_kv", "d_embed", "d_inner", "d_head"),
@@ -44,6 +47,10 @@ DIMENSIONS = (
 )
 POSITIONS = ("max_position_embeddings", "n_positions", "max_position", "max_seq_len")
 MAX_POSITIONS = 2**18  # rotary positions need no weights, so the weights do not limit their number
+SNAPSHOTS = "snapshots"  # folder in the cache of the Hub whose files are links to those of the same model
+MAX_WINDOW = 4096  # tokens; texts are padded to a multiple of it
+COMPUTED_POSITIONS = ("distilbert", "flaubert", "roformer", "xlm")  # the library computes a table entry by entry
+MAX_ENTRIES = 2**21  # of such a table
 CONFIG_FILES = (  # settings of a config that name other files, other code, or other names of settings
     *("configuration_files", "transformers_weights", "gguf_file", "quantization_config", "compression_config"),
     *("attribute_map", "sub_configs", "processor_class"),
@@ -65,6 +72,7 @@ ACTIVATION = re.compile(
     r"|ReLU|ReLU6|SELU|Sigmoid|SiLU|Softmax|Softmin|Softplus|Softshrink|Softsign|Tanh|Tanhshrink)"
 )
 DTYPE = re.compile(r"torch\.(bfloat16|float|half|float16|float32|float64)")
+SURROGATE = re.compile("[\ud800-\udfff]")
 CLASS_NAME = re.compile(r"\w+")
 TOKENIZER_TEXTS = (  # settings of a tokenizer with a text that is not the name of a file to open
     *("name_or_path", "special_tokens_map_file", "padding_side", "truncation_side", "truncation_strategy", "padding"),
@@ -95,6 +103,9 @@ def check_folder(folder: Path) -> None:
     """
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
+    for path in folder.rglob("*"):
+        if path.exists() and not path.is_dir():
+            _check_file(path, folder)
     for pattern in PICKLED:
         for path in folder.rglob(pattern):
             if path.name != "training_args.bin" and not _has_safetensors(path):
@@ -317,8 +328,13 @@ def _check_prompts(path: Path) -> None:
     """Check the settings of a whole model, whose prompts are texts."""
     _check_config(path)
     prompts = object_of(path).get("prompts") or {}
-    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+    if not isinstance(prompts, dict) or not all(text is None or _is_text(text) for text in prompts.values()):
         raise ModelError(f"{path}: prompts is not an object of texts; save the encoder again")
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether a value is a text; half of a surrogate pair cannot be encoded."""
+    return isinstance(value, str) and SURROGATE.search(value) is None
 
 
 def _refuse_processor(path: Path) -> None:
@@ -334,9 +350,19 @@ def _check_transformer(part: Path, shapes: Shapes) -> None:
         raise ModelError(f"{path}: model_type is {str(kind)[:40]}, not a supported transformer; choose another model")
     if not shapes:
         raise ModelError(f"{part}: no weights (model.safetensors); save the encoder again, or choose another model")
+    windows = config.get("attention_window")
+    if any(
+        not isinstance(one, int) or one > MAX_WINDOW
+        for one in (windows if isinstance(windows, list) else [windows or 0])
+    ):
+        raise ModelError(f"{path}: attention_window is above {MAX_WINDOW}; choose another model")
     largest = _largest(shapes)
-    limits = dict.fromkeys(LAYER_COUNTS, max(100, len(shapes))) | dict.fromkeys(DIMENSIONS, largest)
+    limits = dict.fromkeys(LAYER_COUNTS, MAX_LAYERS) | dict.fromkeys(DIMENSIONS, largest)
     limits |= dict.fromkeys(POSITIONS, max(largest, MAX_POSITIONS))
+    if kind in COMPUTED_POSITIONS:
+        sizes = [config.get(name) for name in ("dim", "emb_dim", "hidden_size", "embedding_size")]
+        dimension = max(768, *(size for size in sizes if isinstance(size, int)))  # 768 by default
+        limits |= dict.fromkeys(POSITIONS, max(1, MAX_ENTRIES // dimension))
     for name, limit in limits.items():
         value = config.get(name)
         lowest = -1 if name in POSITIONS or name == "position_buckets" else 0  # -1: no limit
@@ -437,9 +463,22 @@ def object_of(path: Path) -> dict[str, Any]:
     return values
 
 
+def _check_file(path: Path, folder: Path) -> None:
+    """Check that a file is a regular one, and that a link leads to a file of the model or one that may be read."""
+    parts = [folder.resolve(), *([folder.resolve().parents[1]] if folder.resolve().parent.name == SNAPSHOTS else [])]
+    if path.is_symlink() and not any(path.resolve().is_relative_to(part) for part in parts):
+        check_path(path)
+    try:
+        check_regular(path, path.stat().st_size)  # weights may be larger than a document
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"{path}: cannot be read ({error_reason(error)}); remove it, or save the encoder again"
+        ) from None
+
+
 def _json_of(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_regular(path, MAX_BYTES).decode("utf-8"))
     except (ValueError, RecursionError, OSError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ModelError(f"{path}: not JSON ({reason}); save the encoder again") from None

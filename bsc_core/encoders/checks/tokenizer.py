@@ -62,6 +62,10 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
     vocabulary = model.get("vocab") or ()
     if isinstance(vocabulary, list) and any(len(piece[0]) > MAX_PIECE for piece in vocabulary):
         return f"pieces of more than {MAX_PIECE} characters"
+    if any(
+        len(str(model.get(name) or "")) > MAX_PREFIX for name in ("continuing_subword_prefix", "end_of_word_suffix")
+    ):
+        return "a long prefix or suffix of the parts of words"
     word = model.get("max_input_chars_per_word", 100)
     return None if isinstance(word, int) and word <= MAX_WORD else f"words of more than {MAX_WORD} characters"
 

@@ -18,6 +18,7 @@ from bsc_core.jobs.actions.stopping import check_ended, has_live_process
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.jobs.queue import check_locks
+from bsc_core.jobs.signed import read_signed, write_signed
 from bsc_core.runs import DRAFT, LAUNCHED, RESUMED, Run, RunStore, new_run_id
 
 COPIED = (
@@ -123,14 +124,14 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
 
 def _copy_launch_environment(run: Run, draft: Run) -> None:
     """Give the new run the launch environment and backend of the old one."""
-    launched = run.read_json(LAUNCHED)
+    launched = read_signed(run, LAUNCHED)
     backend = default_backend() if launched is None else run.status().backend
     get_backend(backend)
     draft.update_status(backend=backend)
     if launched is None:
         write_launch_environment(draft, backend)
     else:
-        draft.write_json(LAUNCHED, launched)
+        write_signed(draft, LAUNCHED, launched)
 
 
 def _remove_unfinished(store: RunStore, run: Run) -> None:

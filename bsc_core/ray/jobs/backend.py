@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 from bsc_core.errors import JobError, RunError
 from bsc_core.jobs.backends import BackendUnavailableError, ProcessInfo
 from bsc_core.jobs.local.processes import ROOTS, worker_environment
+from bsc_core.jobs.signed import read_signed, write_signed
 from bsc_core.jobs.states import may_follow
 from bsc_core.ray.jobs.client import NEVER_STARTED, JobInfo, RayClient
 from bsc_core.ray.jobs.settings import RaySettings
@@ -64,10 +65,12 @@ class Job:
         """Read the job of a run; None if it has none yet.
 
         Raises:
-            JobError: The record is damaged.
+            JobError: The record is damaged, or was not written in this runs folder.
         """
         try:
-            values = run.read_json(_JOB_FILE)
+            values = read_signed(run, _JOB_FILE)
+            if values is None and run.read_json(_JOB_FILE) is not None:
+                raise RunError("it was not written in this runs folder")
             return None if values is None else cls(**values)
         except (RunError, TypeError) as error:
             raise JobError(
@@ -76,7 +79,7 @@ class Job:
 
     def write(self, run: Run) -> Job:
         """Record the job in the run's folder, and return it."""
-        run.write_json(_JOB_FILE, asdict(self))
+        write_signed(run, _JOB_FILE, asdict(self))
         return self
 
 
@@ -154,7 +157,7 @@ def _submit(run: Run, job: Job, client: RayClient, settings: RaySettings) -> Non
 
 def _pack(run: Run, job: Job) -> Job:
     """Store the files that the run needs on another machine."""
-    roots = (run.read_json(LAUNCHED) or {}).get(ROOTS, "").split(os.pathsep)
+    roots = (read_signed(run, LAUNCHED) or {}).get(ROOTS, "").split(os.pathsep)
     allowed = tuple(Path(root).expanduser().resolve() for root in roots if root.strip())
     try:
         run.write_json(_DOWNLOADED_FILE, pack(run, job.run_storage, Storage(job.storage), allowed))

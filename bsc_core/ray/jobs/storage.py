@@ -242,7 +242,8 @@ def _parse(content: bytes, name: str) -> dict[str, Any]:
 
 def _path_inside(folder: Path, name: str) -> Path:
     target = folder / name
-    if ".." in PurePosixPath(name).parts or not target.is_relative_to(folder):
+    is_inside = target.is_relative_to(folder) and target.parent.resolve().is_relative_to(folder.resolve())
+    if ".." in PurePosixPath(name).parts or not is_inside:
         raise StorageError(f"{name!r} is outside {folder}; the manifest in the storage is not this run's")
     return target
 

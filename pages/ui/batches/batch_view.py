@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from bsc_core import formatting
 from bsc_core.batching import PlanStats, hardest_negatives, likely_false_negatives
 from bsc_core.data import PairDataset
 from bsc_core.data.decisions import Decision, TextPair, add_decisions, applied_sentence, read_decisions, undo_decisions
+from bsc_core.errors import BscError
 from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
 from pages.ui.batches.source import BatchSource, revise
@@ -313,8 +314,8 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
 
 def _mark(source: BatchSource, pair: PinnedPair, number: int) -> None:
     users.current_user()  # a callback runs before the page, which ends for a removed user
-    if source.false_negatives is not None:
-        add_decisions(source.false_negatives, [Decision(*pair.texts)])
+    path = source.false_negatives
+    if path is not None and _is_saved(lambda: add_decisions(path, [Decision(*pair.texts)])):
         _pin(number, (pair.dataset, pair.query_row, pair.document_row))
         st.session_state[MARKED] = True
         st.toast("Marked as false negative. The plans are being updated.", icon=":material/flag:")
@@ -323,9 +324,19 @@ def _mark(source: BatchSource, pair: PinnedPair, number: int) -> None:
 
 def _unmark(source: BatchSource, texts: TextPair) -> None:
     users.current_user()
-    if source.false_negatives is not None:
-        undo_decisions(source.false_negatives, [texts])
+    path = source.false_negatives
+    if path is not None and _is_saved(lambda: undo_decisions(path, [texts])):
         revise()
+
+
+def _is_saved(save: Callable[[], None]) -> bool:
+    """Save a decision; return whether that was possible, else show why not."""
+    try:
+        save()
+    except (BscError, OSError) as error:
+        st.toast(f"The decision was not saved: {display.escaped(str(error))}", icon=":material/error:")
+        return False
+    return True
 
 
 def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:

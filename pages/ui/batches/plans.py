@@ -131,7 +131,7 @@ def _build_inline(
 def _build(key: str, _request: PlanRequest, _data: tuple[PairDataset, np.ndarray]) -> PlanStats:
     request, (pairs, vectors) = _request, _data
     if request.saved is not None:
-        build = partial(BatchPlan.load, request.saved)
+        build = partial(BatchPlan.load, request.saved, pairs)
     else:
         build = partial(build_plan, request.config, pairs, vectors, seed=request.seed, epoch=request.epoch)
     return batching.plan_stats(build, pairs, vectors, request.batch_size)

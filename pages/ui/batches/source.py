@@ -86,14 +86,16 @@ def _run_source(run: Run, dataset_key: str) -> BatchSource:
 def _false_negatives_file(run: Run, dataset_key: str) -> Path | None:
     """Return the marked false negatives of a run: the file of its config, else of the dataset with the same config.
 
-    The file of another user, or of a run of another user, is not returned, since this user may not change it.
+    The file of another user, or of a run of another user, is not returned, since this user may not change it. A file
+    that does not exist is returned only if it is that of a dataset: the config may have been copied from elsewhere.
     """
-    data = run.config().data
+    data, choices = run.config().data, data_cache.datasets()
     if data.false_negatives and not (users.may_change(run) and data_cache.may_change_decisions(data.false_negatives)):
         return None
     if data.false_negatives:
-        return Path(data.false_negatives)
-    choices = data_cache.datasets()
+        path = Path(data.false_negatives)
+        known = [*map(data_cache.false_negatives_file, choices)]
+        return path if path.is_file() or path in known else None
     for key in (dataset_key, *choices):
         if key in choices and choices[key].data == data:
             return data_cache.false_negatives_file(key)

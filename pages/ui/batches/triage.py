@@ -248,5 +248,5 @@ def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Deci
 
 def _choice(name: str, decision: Decision) -> str:
     """Return the label of one side of a conflict, such as `theirs: drop (Ada)`."""
-    who = f" ({decision.who})" if decision.who else ""
+    who = f" ({display.escaped(decision.who)})" if decision.who else ""
     return f"{name}: {decision.decision.replace('_', ' ')}{who}"

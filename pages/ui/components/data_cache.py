@@ -197,8 +197,12 @@ def data_stamps(data: DataConfig) -> FileStamps:
 
 def file_stamps(*paths: Path | str | None) -> FileStamps:
     """Return path, modification time and size of each file or folder that exists; they change when it does."""
-    existing = [(str(path), Path(path).stat()) for path in paths if path and Path(path).exists()]
-    return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in existing)
+    stamps = []
+    for path in filter(None, paths):
+        with suppress(OSError, ValueError):  # it does not exist, or cannot, as a very long name
+            facts = Path(path).stat()
+            stamps.append((str(path), facts.st_mtime_ns, facts.st_size))
+    return tuple(stamps)
 
 
 def shared_value(kind: str, key: Hashable, compute: Callable[[], Value], *, size: int = CACHE_SIZE) -> Value:

@@ -80,7 +80,7 @@ def csv_button(data: Table | Callable[[], Table], *, name: str, key: str) -> Non
     def csv() -> bytes:
         import pandas as pd
 
-        return pd.DataFrame(data() if callable(data) else data).to_csv(index=False).encode()
+        return pd.DataFrame(data() if callable(data) else data).to_csv(index=False, lineterminator="\r\n").encode()
 
     download("Data (CSV)", csv, file_name=f"{name}.csv", mime="text/csv", key=key)
 
@@ -165,7 +165,7 @@ def task_progress(
         fraction = max(fraction, min(0.95, elapsed / expected_seconds))
         longer = elapsed > expected_seconds
         times += f"{', longer than the expected' if longer else ' of about'} {formatting.duration(expected_seconds)}"
-    st.progress(fraction, text=f"{label}: {progress.doing} · {times}{note}")
+    st.progress(fraction, text=f"{label}: {escaped(progress.doing)} · {times}{note}")
 
 
 @contextmanager

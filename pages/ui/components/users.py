@@ -42,6 +42,7 @@ BUILT_IN_ENCODERS = ("bundled", "static")
 NO_SHARED_RUN = "No finished run is shared with you yet."
 SIGN_OUT = """<a href="/sign-out" target="_self" style="color: inherit; font-size: 0.875rem">Sign out</a>"""
 quota_lock = threading.RLock()  # held from the check of a quota until the runs or files that it admits exist
+_SIGNED_IN = "users.signed_in"  # session key: the user for whom the session was opened
 MAX_NAME_LENGTH = 200  # of a model in an error message
 ENCODER_FIELDS = ("encoder", "mask_guide", "second_opinion")  # fields of a config with an encoder
 
@@ -55,8 +56,10 @@ def current_user() -> User:
     """Return the user of this session; ends the script if they were removed or got a new key."""
     if not is_shared():
         return OWNER
-    user = signed_in_user(_users(), st.context.headers.get(USER_HEADER) or "")
-    if user is None:
+    header = st.context.headers.get(USER_HEADER) or ""
+    user = signed_in_user(_users(), header)
+    # Streamlit gives a session to any connection that knows its id, and callbacks act on what its page showed.
+    if user is None or st.session_state.setdefault(_SIGNED_IN, header) != header:
         st.error(
             "You are no longer a user of this app, or your role has changed. Reload the page, or ask the owner of the "
             "app for a new link.",

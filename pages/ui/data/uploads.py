@@ -13,7 +13,7 @@ from bsc_core.config import DataConfig, validation_message
 from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.io.tables import read_chunks
 from bsc_core.errors import BscError, ConfigError, FileFormatError, InputError, PathError
-from bsc_core.files import as_json, atomic_write, read_regular
+from bsc_core.files import MAX_BYTES, as_json, atomic_write, read_regular
 from bsc_core.paths import check_path, sample_data_folder
 from bsc_core.users import dataset_access
 from pages.ui.components import data_cache, users
@@ -161,7 +161,7 @@ def register(folder: Path, label: str, data: DataConfig) -> str:
     if data.false_negatives and not data_cache.may_change_decisions(data.false_negatives):
         copy, source = data_cache.run_store().false_negatives_file(folder.name), Path(data.false_negatives)
         if source.is_file() and not copy.exists() and _may_read_decisions(source):
-            atomic_write(copy, read_regular(source))
+            atomic_write(copy, read_regular(source, MAX_BYTES))
         data = data.model_copy(update={"false_negatives": str(copy)})
     atomic_write(folder / "dataset.json", as_json({"label": label, "data": data.model_dump(mode="json")}, indent=1))
     return folder.name

@@ -150,7 +150,7 @@ def _result(card: ClaimCard, finding: dict[str, Any]) -> None:
     )
     figures.draw(finding)
     where = "in this runs folder" if card.local else "on the developers' machine"
-    st.markdown(f"{finding['reason']} {finding['note']}".strip())
+    st.markdown(display.escaped(f"{finding['reason']} {finding['note']}".strip()))
     details = st.expander("Data and settings", key=f"findings.details.{card.claim.name}", on_change="rerun")
     if details.open:
         with details:
@@ -166,11 +166,12 @@ def _details(finding: dict[str, Any], where: str) -> None:
     samples = [f"{data['folder']}: {_rows(data['rows'])}" for data in finding["data"]]
     seeds = formatting.plural(len(finding["seeds"]), "seed")
     st.text("\n".join(samples))
-    st.caption(
+    about = (
         f"{finding['budget'].rstrip('.')}. {seeds}; {finding['device']}, {finding['precision']}; "
         f"{formatting.duration(finding['seconds'])} of training and evaluation {where}, {finding['date']}. "
         f"{settings_sentence(finding)}".strip()
     )
+    st.caption(display.escaped(about))
     st.dataframe(arms_table(finding), hide_index=True, width="stretch")
     with st.container(horizontal=True):
         display.csv_button(arms_table(finding), name=finding["name"], key=f"findings.arms.{finding['name']}")

@@ -113,4 +113,4 @@ def _watch(name: str, form: FormName) -> None:
     else:
         share = state.done / state.total if state.total else 0.0
         count = f"{state.done} of {state.total} runs" if state.total else "starting"
-        st.progress(min(1.0, share), text=f"{FORMS[form]}: {state.activity} · {count}")
+        st.progress(min(1.0, share), text=f"{FORMS[form]}: {display.escaped(state.activity)} · {count}")

@@ -16,6 +16,8 @@ from pages.ui.new_run import loss_form, sweep_form
 from pages.ui.new_run.form import FIELDS
 from pages.ui.new_run.sweep_form import PAGE
 
+MAX_DEPTH = 5  # dots of a config key
+
 SECTIONS = ("data", "encoder", "batching", "loss", "training", "evaluation")
 PRESET, NAME, SWEEP = "preset", "name", "sweep"
 PARAMETERS = (PRESET, NAME, SWEEP, "*.*")
@@ -127,6 +129,8 @@ def _sweep(given: dict[str, str], loss: str) -> dict[str, Any] | None:
 
 def _is_field(key: str, loss: str) -> bool:
     """Whether a config key belongs to a field of the form."""
+    if key.count(".") > MAX_DEPTH:
+        return False
     try:
         config_form.info_of(*sweep_form.form_field(key, loss))
     except (KeyError, TypeError):

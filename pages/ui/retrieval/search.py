@@ -180,9 +180,13 @@ DATA_KEY = run_data.STAMPS | {
 }
 
 
-@st.cache_resource(max_entries=8, show_spinner="Searching with both models …", hash_funcs=DATA_KEY)
 def search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     """Rank the corpus for every query of a split with both models, cached across sessions."""
+    return replace(_search_split(data, models, split), data=data, models=models)  # those of this user
+
+
+@st.cache_resource(max_entries=8, show_spinner="Searching with both models …", hash_funcs=DATA_KEY)
+def _search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     task = retrieval_task(data.splits[split], data.corpus)
     first, second = (
         rank(vectors[task.query], TextRows(vectors, task.corpus), task, top=TOP)

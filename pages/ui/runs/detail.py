@@ -56,7 +56,7 @@ def _draw_head(run: Run, status: RunStatus) -> None:
         activity = status.message or "Starting …"
         if status.state == "queued":
             activity = queue.waiting_reason(run) or "Waits for its turn"
-        st.progress(status.progress, text=activity)
+        st.progress(status.progress, text=display.escaped(activity))
     if status.error:
         next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
         about = f"The end of the log is below. Fix the cause, then {next_step}."
@@ -257,7 +257,7 @@ def _draw_config(run: Run, status: RunStatus) -> None:
     display.config_download(text, key=f"runs.toml.{run.id}")
     ended = f" · ended {_local_time(status.finished)}" if status.finished else ""
     names = sorted(path.name for path in run.checkpoints_folder.glob("step-*"))
-    checkpoints = f" · checkpoints {', '.join(names)}" if names else " · no checkpoint yet"
+    checkpoints = f" · checkpoints {display.escaped(', '.join(names))}" if names else " · no checkpoint yet"
     st.caption(f"{run.folder} · created {_local_time(status.created)}{ended}{checkpoints}")
 
 

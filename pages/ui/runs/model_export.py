@@ -33,7 +33,7 @@ def draw(run: Run, status: RunStatus) -> None:
         )
         return
     best = f"best on dev, {table.best_metric(status)}" if status.metric_name else "as trained"
-    st.caption(f"The encoder, {best}, in a sentence-transformers folder: {run.model_folder}")
+    st.caption(f"The encoder, {display.escaped(best)}, in a sentence-transformers folder: {run.model_folder}")
     st.code(SNIPPET.format(folder=json.dumps(str(run.model_folder))), language="python")
     runs = shlex.quote(str(run.folder.parent))
     st.code(f"bsc evaluate {run.id} --data pairs.tsv --runs {runs}", language="bash")

@@ -1,0 +1,71 @@
+"""Run folders from elsewhere: they are not started by themselves, and set nothing for the process that they start."""
+
+import os
+import shutil
+import sys
+
+from bsc_core.jobs import launch, reconcile
+from bsc_core.jobs.actions.launching import create_run
+from bsc_core.jobs.actions.resuming import continue_run
+from bsc_core.jobs.backends import get_backend
+from bsc_core.jobs.queue import Queue
+from bsc_core.jobs.scheduler import Scheduler
+from bsc_core.jobs.signed import read_signed, write_signed
+from bsc_core.runs import LAUNCHED, Run, RunStore
+from tests.jobs.conftest import add_checkpoint
+
+HOSTILE = {"PYTHONPATH": "runs/one/code", "LD_PRELOAD": "x.so", "BSC_ROOTS": "", "BSC_BACKEND": "local"}
+
+
+def test_values_are_read_in_the_runs_folder_in_which_they_were_written(store, config, tmp_path):
+    run = store.create(config, "one")
+    assert read_signed(run, "document") is None
+    write_signed(run, "document", {"text": "ü", "number": 1.5, "list": [1, None]})
+    assert read_signed(run, "document") == {"text": "ü", "number": 1.5, "list": [1, None]}
+    for root in (tmp_path / "without_key", tmp_path / "with_key"):
+        shutil.copytree(run.folder, root / "one")
+    write_signed(RunStore(tmp_path / "with_key").create(config, "two"), "document", {})
+    assert [read_signed(Run(tmp_path / name / "one"), "document") for name in ("without_key", "with_key")] == [None] * 2
+    run.write_json("other", run.read_json("document"))
+    assert read_signed(run, "other") is None
+    run.write_json("document", run.read_json("document") | {"text": "changed"})
+    assert read_signed(run, "document") is None
+    (run.folder / "document.json").write_text("[1]")
+    assert read_signed(run, "document") is None
+
+
+def test_a_waiting_run_from_elsewhere_is_not_started(store, config):
+    run = RunStore(store.root, clock=lambda: 1000.0).create(config, "one")
+    run.write_json(LAUNCHED, HOSTILE)
+    started = []
+    reconcile(store, start=started.append)
+    assert (run.status().state, started, Queue(store.root).contains("one")) == ("lost", [], False)
+    assert "launch it again" in run.status().error
+
+
+def test_a_queue_that_is_built_again_leaves_out_runs_from_elsewhere(store, config):
+    launch(store, config, "mine", start=lambda store: None)
+    store.create(config, "other").write_json(LAUNCHED, HOSTILE)
+    Queue(store.root).path.unlink()
+    assert Queue(store.root).waiting() == ["mine"]
+
+
+def test_a_worker_gets_only_variables_of_its_launcher(store, config, monkeypatch):
+    monkeypatch.setenv("BSC_ROOTS", "allowed")
+    run = create_run(store, config, "one")
+    scheduler = Scheduler(store)
+    environment = scheduler._environment(run, get_backend("local"), [])
+    assert environment["BSC_ROOTS"] == "allowed"
+    run.write_json(LAUNCHED, HOSTILE)
+    assert not set(HOSTILE) & set(scheduler._environment(run, get_backend("local"), []))
+
+
+def test_a_resumed_run_from_elsewhere_gets_the_variables_of_who_resumes_it(store, config, monkeypatch):
+    run = store.create(config, "one")
+    run.write_json(LAUNCHED, HOSTILE)
+    run.update_status(state="failed")
+    add_checkpoint(run)
+    monkeypatch.setenv("BSC_ROOTS", os.pathsep.join(["allowed", sys.prefix]))
+    resumed = continue_run(store, run)
+    launched = read_signed(resumed, LAUNCHED)
+    assert launched is None or set(launched) == {"BSC_ROOTS", "BSC_BACKEND"}
