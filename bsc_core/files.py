@@ -129,8 +129,8 @@ def check_regular(path: Path, start_byte: int = 0, limit: int = MAX_BYTES) -> No
         raise ValueError(f"it has more than {limit // 2**20} MiB")
 
 
-def check_arrays(path: Path) -> None:
-    """Check that an .npz file does not hold far more data than its size.
+def check_arrays(path: Path, limit: int | None = None) -> None:
+    """Check that an .npz file does not hold far more data than its size, and at most `limit` bytes.
 
     Raises:
         ValueError: The arrays are far larger than the file.
@@ -138,6 +138,8 @@ def check_arrays(path: Path) -> None:
     """
     with zipfile.ZipFile(path) as archive:
         size = sum(entry.file_size for entry in archive.infolist())
+    if limit is not None and size > limit:
+        raise ValueError(f"its arrays have more than {limit // 2**20} MiB")
     if size > max(RATIO_ABOVE, MAX_RATIO * path.stat().st_size):
         raise ValueError(f"its arrays have more than {MAX_RATIO} times its size")
 

@@ -19,7 +19,8 @@ from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.layers import freeze_layers, reinit_layers
 from bsc_core.encoders.lora import add_lora, check_lora, load_lora_state
 from bsc_core.encoders.merging import MergeWithStart
-from bsc_core.errors import ConfigError
+from bsc_core.errors import CheckpointError, ConfigError
+from bsc_core.files import error_reason
 from bsc_core.losses import build_loss
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.preparation.repeated_mining import RepeatedMining
@@ -253,7 +254,8 @@ def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = N
     if encoder.freeze_layers:
         freeze_layers(model, encoder.freeze_layers, encoder.reinit_layers)
     if resume is not None and resume.lora is not None:
-        load_lora_state(model, resume.lora)
+        lora = resume.lora
+        _load_state(resume, lambda: load_lora_state(model, lora))
     check_dropout(config, model)
     trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
     layer_rates(trained, config.training)  # raises an error for an encoder without layers
@@ -289,8 +291,15 @@ def init_loss(
     for warning in caught:
         say(f"Note: {warning.message}")
     if resume is not None:
-        loss.load_state_dict(resume.loss)
+        _load_state(resume, lambda: loss.load_state_dict(resume.loss))
     return loss
+
+
+def _load_state(resume: Checkpoint, load: Callable[[], object]) -> None:
+    try:
+        load()
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{resume.folder}: its parameters are of another model ({error_reason(error)})") from None
 
 
 def check_dropout(config: RunConfig, model: nn.Module) -> None:

@@ -26,6 +26,7 @@ When = Literal["before", "after"]
 """`before`: the encoder that the run started from; `after`: the run's best model."""
 WHEN: tuple[When, ...] = ("before", "after")
 COUNTS = ("query", "positives", "length")
+MAX_ROWS = 10_000_000
 
 
 def save_results(run: Run, data: DatasetSplits) -> None:
@@ -197,6 +198,8 @@ def _read(run: Run, split: str, when: When, fields: dict[str, Any]) -> EvalResul
     if pairs is None:
         raise RunError(f"run {run.id}: evaluation/{when}-{split}-pairs.npy is missing from its folder; launch it again")
     try:
+        for table in (pairs,) if queries is None else (pairs, queries):
+            _check_numbers(table)
         return EvalResult(
             split=split,
             digest=fields["digest"],
@@ -210,6 +213,14 @@ def _read(run: Run, split: str, when: When, fields: dict[str, Any]) -> EvalResul
         )
     except (LookupError, ValueError):
         raise RunError(f"run {run.id}: its evaluation {when} training on {split} is damaged; launch it again") from None
+
+
+def _check_numbers(table: NDArray[Any]) -> None:
+    """Raise ValueError unless the table is one row of numbers for each pair or query, with whole numbers of queries."""
+    for name in table.dtype.names or ("",):
+        kinds = "iu" if name in (*COUNTS, "group") else "fiub"
+        if table.ndim != 1 or len(table) > MAX_ROWS or not name or table.dtype[name].kind not in kinds:
+            raise ValueError(f"the column {name!r} is not one of numbers")
 
 
 def _query_values(table: NDArray[Any]) -> QueryValues:

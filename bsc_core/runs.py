@@ -6,16 +6,19 @@ The names of most files of a run folder are defined here. The allowed state tran
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import os
 import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tokenize import TokenError
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
@@ -34,6 +37,7 @@ from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
+TRASH = ".trash"  # folder of deleted runs
 DRAFT = ".new-"  # prefix of the hidden folder of a run that is being created
 
 # Names of JSON documents
@@ -58,12 +62,15 @@ GENERAL_SCORE = "general_score"  # mean of the metrics of the general suite
 # Names of arrays
 EPOCH_TEXTS = "vectors/texts"  # ids of the texts whose vectors are saved after each epoch
 _UPLOADS = "uploads"
+_KEY_FILE, _SIGNATURE = ".key", "signature"
 _MARKED = ("false_negatives", "marks")  # folder of marked false negatives, and its name in earlier versions
 _RUN_PREFIX = "run:"
 _LOCK_SECONDS = 10.0
 _TAIL_BYTES = 64 * 1024
 _ROWS_AT_ONCE = 16_384
+_MAX_LINES, _MAX_LINE_BYTES = 3_000_000, 1_000_000  # of the metrics
 _MAX_OTHER_LINES = 100_000  # of the metrics, that are not steps
+_CHECKED_ROWS = 65_536  # of vectors
 
 State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
 STATES: tuple[State, ...] = get_args(State)
@@ -74,7 +81,7 @@ FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
 _Number = Annotated[float, Field(ge=-1e15, le=1e15)] | None
 _Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138
 _Count = Annotated[int, Field(ge=0, le=10**12)]
-_Metrics = dict[str, _Number]
+_Metrics = Annotated[dict[str, _Number], Field(max_length=10_000)]
 _Type = TypeVar("_Type")
 
 
@@ -112,6 +119,32 @@ class _BestEpoch(BaseModel):
     value: _Number
 
 
+class _RunResult(BaseModel, extra="allow"):
+    """What the run returned; only the values that other code computes with."""
+
+    state: str = ""
+    best_epoch: _Count | None = None
+    precision: str = ""
+    device: str = ""
+    steps: _Count | None = None
+    train_characters_per_second: _Number = None
+    encode_characters_per_second: _Number = None
+    peak_memory_bytes: _Number = None
+    disk_bytes: _Number = None
+
+
+class _Group(BaseModel):
+    group: str | None = None
+    setting: dict[str, Any] = {}
+    seed: int | None = None
+
+
+class _FirstBatch(BaseModel):
+    epoch: _Count
+    size: _Count
+    pairs: list[dict[str, str | bool | _Number]]
+
+
 class _Texts(BaseModel):
     digest: str
     count: _Count
@@ -122,6 +155,9 @@ _SCHEMAS: dict[str, TypeAdapter[Any]] = {
     INTERVALS: TypeAdapter(dict[str, dict[str, dict[str, tuple[_Number, _Number]]]]),
     BEST_EPOCH: TypeAdapter(_BestEpoch),
     TEXTS: TypeAdapter(_Texts),
+    RESULT: TypeAdapter(_RunResult),
+    GROUP: TypeAdapter(_Group),
+    FIRST_BATCH: TypeAdapter(_FirstBatch),
 }
 _EVALUATION: TypeAdapter[Any] = TypeAdapter(dict[str, _Metrics])
 _OBJECT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
@@ -361,28 +397,38 @@ class Run:
             raise RunError(
                 f"run {self.id}: metrics.jsonl cannot be read ({error}); restore it, or launch the run again"
             ) from None
-        with self.metrics_file.open("rb") as file:
-            file.seek(start_byte)
-            lines, _, _ = file.read().rpartition(b"\n")
-        if not lines:
-            return [], start_byte
-        separate = lines.split(b"\n")
-        if max_steps is not None and len(separate) > max_steps:
-            stride = -(-len(separate) // max_steps)
-            others = [number for number, line in enumerate(separate) if not _STEP_LINE.match(line)]
-            if len(others) > _MAX_OTHER_LINES:
-                raise RunError(
-                    f"run {self.id}: metrics.jsonl is damaged ({len(others):,} lines that are not steps); restore it, "
-                    "or launch the run again"
-                )
-            separate = [separate[number] for number in sorted({*range(0, len(separate), stride), *others})]
+        lines, end_byte = self._metrics_lines(start_byte, max_steps)
         try:
-            return [_parse(line, _METRICS) for line in separate], start_byte + len(lines) + 1
+            return [_parse(line, _METRICS) for line in lines], end_byte
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error}); restore it, or launch the "
                 "run again"
             ) from None
+
+    def _metrics_lines(self, start_byte: int, max_steps: int | None) -> tuple[list[bytes], int]:
+        """Return the complete lines from a byte on, of which at most `max_steps` are steps, and where they end."""
+        with self.metrics_file.open("rb") as file:
+            file.seek(start_byte)
+            read_line = partial(file.readline, _MAX_LINE_BYTES)
+            count, end_byte, line = 0, start_byte, b""
+            for line in iter(read_line, b""):
+                if not line.endswith(b"\n"):
+                    break
+                count, end_byte = count + 1, end_byte + len(line)
+            stride = 1 if max_steps is None else max(1, -(-count // max_steps))
+            file.seek(start_byte)
+            lines = [
+                line
+                for number, line in zip(range(count), iter(read_line, b""), strict=False)
+                if number % stride == 0 or not _STEP_LINE.match(line)
+            ]
+        if count > _MAX_LINES or len(line) == _MAX_LINE_BYTES or len(lines) > (max_steps or count) + _MAX_OTHER_LINES:
+            raise RunError(
+                f"run {self.id}: metrics.jsonl is damaged ({count:,} lines, more than a run writes); restore it, or "
+                "launch the run again"
+            )
+        return lines, end_byte
 
     def rewind_metrics(self, *, step: int, epoch: int, ends_epoch: bool) -> None:
         """Remove the metrics after a step, which a resumed run writes again, and unreadable lines.
@@ -416,7 +462,7 @@ class Run:
 
     def log_tail(self, lines: int = 50) -> list[str]:
         """Return the last non-empty lines of the log, oldest first; a progress bar is one line, with its last state."""
-        if not self.log_file.is_file():
+        if not self.log_file.is_file() or self.log_file.is_symlink():
             return []
         with self.log_file.open("rb") as file:
             file.seek(max(0, self.log_file.stat().st_size - _TAIL_BYTES))
@@ -447,6 +493,25 @@ class Run:
             raise RunError(
                 f"run {self.id}: {path.name} is damaged ({error}); restore it, or launch the run again"
             ) from None
+
+    def write_signed(self, name: str, values: Mapping[str, Any]) -> None:
+        """Write values under a name with their signature, by a key of the runs folder.
+
+        A run folder that was copied from elsewhere therefore sets no environment variables, which could execute code,
+        names no cluster, is not started without being launched, and is shared with nobody.
+        """
+        if not self._key_file.is_file():
+            atomic_write(self._key_file, secrets.token_bytes(32))
+        self.write_json(name, {**values, _SIGNATURE: _signature(self._key_file, name, values)})
+
+    def read_signed(self, name: str) -> dict[str, Any] | None:
+        """Return the values that `write_signed` wrote in this runs folder; None if there are none, or damaged ones."""
+        with suppress(RunError, OSError):  # without a key, nothing was signed in this folder
+            values: dict[str, Any] = self.read_json(name) or {}
+            signature = str(values.pop(_SIGNATURE, ""))
+            if hmac.compare_digest(signature.encode(), _signature(self._key_file, name, values).encode()):
+                return values
+        return None
 
     def evaluation(self, name: str) -> dict[str, Any]:
         """Return the metrics by split of an evaluation: `before`, `after` or an epoch; {} if there is none."""
@@ -512,12 +577,21 @@ class Run:
     def _check_vectors(self, name: str, vectors: NDArray[Any], count: int) -> None:
         """Raise RunError unless an array has that number of vectors, with finite values."""
         has_vectors = vectors.ndim == 2 and vectors.dtype.kind == "f" and len(vectors) == count and vectors.shape[1] > 0
-        if not has_vectors or not _is_finite(self._inside(name, ".npy"), file_stamp(self._inside(name, ".npy"))):
+        if not has_vectors:
             raise self._damaged(f"{name}.npy")
+        path = self._inside(name, ".npy")
+        if not _is_finite(path, file_stamp(path)):
+            raise RunError(f"run {self.id}: {path.name} has a value that is not finite; train again")
 
     def write_embeddings(self, name: str, vectors: NDArray[Any]) -> None:
         """Write the (U, D) vectors of all texts `before` or `after` training."""
         self.write_array(f"embeddings_{name}", vectors)
+
+    @property
+    def _key_file(self) -> Path:
+        """Key of the runs folder, also for a deleted run."""
+        root = self.folder.parent
+        return (root.parent if root.name == TRASH else root) / _KEY_FILE
 
     def _damaged(self, name: str) -> RunError:
         return RunError(f"run {self.id}: {name} is damaged; launch the run again")
@@ -528,7 +602,7 @@ class Run:
 
     def _inside(self, name: str, suffix: str) -> Path:
         path = self.folder / (name if name.endswith(suffix) else name + suffix)
-        if ".." in path.parts or not path.is_relative_to(self.folder):
+        if ".." in path.parts or not path.resolve().is_relative_to(self.folder.resolve()):
             raise RunError(f"run {self.id}: {name} is a path outside its folder")
         return path
 
@@ -681,9 +755,15 @@ def saved_epochs(run: Run) -> list[int]:
 
 @lru_cache(maxsize=1024)  # a page opens the vectors many times
 def _is_finite(path: Path, stamp: FileStamp) -> bool:
-    """Return whether all values of an array are finite, until the stamp of its file changes."""
+    """Return whether the values of an array are finite, in at most _CHECKED_ROWS rows."""
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    return all(np.isfinite(array[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(array), _ROWS_AT_ONCE))
+    rows = array[:: max(1, len(array) // _CHECKED_ROWS)]
+    return all(np.isfinite(rows[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(rows), _ROWS_AT_ONCE))
+
+
+def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:
+    content = name.encode() + as_json(dict(sorted(values.items())))
+    return hmac.new(key.read_bytes(), content, hashlib.sha256).hexdigest()
 
 
 def new_run_id(config: RunConfig, *, now: float | None = None) -> str:

@@ -12,13 +12,15 @@ import os
 import secrets
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
+from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from bsc_core.config import RunConfig
@@ -35,6 +37,7 @@ USER_HEADER = "X-Bsc-User"  # request header with `User.signed_in_as`; set by th
 EVERYONE = "*"
 WEEK = 7 * 24 * 3600.0  # seconds
 _KEY_BYTES = 32
+_LOCK_FILE = ".users.lock"
 
 Role = Literal["owner", "member", "student"]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
@@ -150,18 +153,18 @@ def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str
         ConfigError: The name is invalid.
         InputError: Another user has the email address.
     """
-    users = read_users(root)
-    if email is not None and any(_is_same_address(one.email, email) and one.name != name for one in users.values()):
-        raise InputError(f"{email} is the address of another user; see `bsc users list`")
-    key = None if email else secrets.token_urlsafe(_KEY_BYTES)
-    values: dict[str, Any] = {"name": name, "role": role, "email": email, "key_sha256": key and key_hash(key)}
-    if name in users:
-        values |= {"quota": users[name].quota, "hub": users[name].hub}
-    try:
-        user = User.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"user {name!r}: {first_problem(error)}") from None
-    _write_users(root, {**users, name: user})
+    with _changed_users(root) as users:
+        if email is not None and any(_is_same_address(one.email, email) and one.name != name for one in users.values()):
+            raise InputError(f"{email} is the address of another user; see `bsc users list`")
+        key = None if email else secrets.token_urlsafe(_KEY_BYTES)
+        values: dict[str, Any] = {"name": name, "role": role, "email": email, "key_sha256": key and key_hash(key)}
+        if name in users:
+            values |= {"quota": users[name].quota, "hub": users[name].hub}
+        try:
+            user = User.model_validate(values)
+        except ValidationError as error:
+            raise ConfigError(f"user {name!r}: {first_problem(error)}") from None
+        users[name] = user
     return key
 
 
@@ -171,10 +174,19 @@ def remove_user(root: Path, name: str) -> None:
     Raises:
         InputError: There is no user of this name.
     """
-    users = read_users(root)
-    if users.pop(name, None) is None:
-        raise InputError(f"there is no user {name}; see `bsc users list`")
-    _write_users(root, users)
+    with _changed_users(root) as users:
+        if users.pop(name, None) is None:
+            raise InputError(f"there is no user {name}; see `bsc users list`")
+
+
+@contextmanager
+def _changed_users(root: Path) -> Iterator[dict[str, User]]:
+    """Yield the users, and write them when the block ends without an error; no other process changes them meanwhile."""
+    root.mkdir(parents=True, exist_ok=True)
+    with FileLock(root / _LOCK_FILE):
+        users = read_users(root)
+        yield users
+        _write_users(root, users)
 
 
 def _write_users(root: Path, users: Mapping[str, User]) -> None:
@@ -231,16 +243,24 @@ def write_audit(root: Path, user: str, action: str, subject: str = "", **details
 
 
 def run_access(run: Run) -> Access:
-    """Return the owner of a run and who else may read it; with a damaged document, it belongs to the app's owner."""
+    """Return the owner of a run and who else may read it.
+
+    A run with a damaged document, or one that was not written in this runs folder, belongs to the app's owner.
+    """
     try:
-        return Access.model_validate(run.read_json(ACCESS) or {})
-    except (BscError, ValidationError):
+        return Access.model_validate(run.read_signed(ACCESS) or {})
+    except ValidationError:
         return Access()
 
 
 def share_run(run: Run, shared_with: Iterable[str]) -> None:
     """Set the users who may read a run in addition to its owner. Students, part of `EVERYONE`, see finished runs."""
-    run.write_json(ACCESS, run_access(run).model_copy(update={"shared_with": tuple(shared_with)}).model_dump())
+    write_run_access(run, run_access(run).model_copy(update={"shared_with": tuple(shared_with)}))
+
+
+def write_run_access(run: Run, access: Access) -> None:
+    """Write the owner of a run and who else may read it."""
+    run.write_signed(ACCESS, access.model_dump())
 
 
 class UserRuns(RunStore):
@@ -259,7 +279,7 @@ class UserRuns(RunStore):
 
         def fill_owned(draft: Run) -> None:
             if not self.user.is_owner:
-                draft.write_json(ACCESS, Access(owner=self.user.name).model_dump())
+                write_run_access(draft, Access(owner=self.user.name))
             if fill is not None:
                 fill(draft)
 

@@ -12,9 +12,10 @@ import zipfile
 import zlib
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
 
 from bsc_core.batching.conflicts import Conflicts, assign_without_conflicts
 from bsc_core.batching.packing import cut, pack, pieces
@@ -27,9 +28,10 @@ from bsc_core.batching.strategies.nearest import nearest
 from bsc_core.batching.strategies.shingles import neighbors, premises
 from bsc_core.batching.strategies.words import words
 from bsc_core.config import BatchingConfig
+from bsc_core.config.messages import first_problem
 from bsc_core.data import PairDataset
 from bsc_core.errors import FileFormatError, InputError, PathError
-from bsc_core.files import check_arrays, save_arrays
+from bsc_core.files import MAX_BYTES, check_arrays, save_arrays
 from bsc_core.types import Ids, Progress, Vectors
 
 # Raised by NumPy for a file that is not .npz, truncated, or has other arrays.
@@ -38,6 +40,7 @@ UNREADABLE = (
     *(zlib.error, RuntimeError, InputError),  # RuntimeError: encrypted, compressed in an unknown way, nested too deeply
 )
 
+_FACTS = TypeAdapter(dict[str, Annotated[float, Field(allow_inf_nan=False)] | str])
 CONFLICT_ARRAYS = {"own": "ids", "asker": "query_id", "answers": "positives", "starts": "starts"}
 """Names of the stored arrays, and the fields of `Conflicts` that they hold."""
 
@@ -146,10 +149,10 @@ class BatchPlan:
         if not path.is_file():
             raise PathError(f"{path}: no such batch plan; build it again")
         try:
-            check_arrays(path)
+            check_arrays(path, MAX_BYTES)
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 order, groups, keep_groups = arrays["order"], arrays["groups"], bool(arrays["keep_groups"])
-                facts = json.loads(str(arrays["facts"])) if "facts" in arrays else {}
+                facts = _FACTS.validate_json(str(arrays["facts"])) if "facts" in arrays else {}
                 conflicts = None
                 if "conflict_own" in arrays:
                     conflicts = Conflicts(*(arrays[f"conflict_{name}"] for name in CONFLICT_ARRAYS))
@@ -160,7 +163,8 @@ class BatchPlan:
             if dataset is not None:
                 _check_rows(plan, dataset)
         except UNREADABLE as error:
-            raise FileFormatError(f"{path}: not a batch plan ({error}); build it again") from error
+            reason = first_problem(error) if isinstance(error, ValidationError) else error
+            raise FileFormatError(f"{path}: not a batch plan ({reason}); build it again") from error
         return plan
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bsc_core.cli.output import ReadProgressPrinter, Report
+from bsc_core.formatting import printable
 
 if TYPE_CHECKING:
     from bsc_core.config import EncoderConfig, RunConfig
@@ -30,7 +31,7 @@ def run_store(arguments: argparse.Namespace) -> RunStore:
 
 def say(line: str) -> None:
     """Write a progress message to standard error."""
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{printable(line)}\n")
 
 
 def app(arguments: argparse.Namespace) -> Outcome:
@@ -322,7 +323,7 @@ def update_runs(store: RunStore, *, start: bool = True) -> None:
     try:
         reconcile(store, start=start_supervisor if start else lambda store: None)
     except JobError as error:
-        sys.stderr.write(f"{error}\n")
+        say(str(error))
 
 
 def check_files(*paths: str | None) -> None:

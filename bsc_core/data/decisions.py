@@ -29,6 +29,7 @@ DecisionKind = Literal["positive", "drop", "true_negative"]
 KINDS: tuple[DecisionKind, ...] = get_args(DecisionKind)
 TextIdentity = Literal["exact", "normalized"]
 TextPair = tuple[str, str]  # the texts of a query and of a document
+MAX_HEADER_BYTES = 1000
 _writing = threading.Lock()
 
 
@@ -297,7 +298,7 @@ def _existing(path: Path | str) -> list[Decision]:
 
 
 def _is_header_only(path: Path) -> bool:
-    if not path.is_file():
+    if not path.is_file() or path.stat().st_size > MAX_HEADER_BYTES:
         return False
     names = path.read_text(encoding="utf-8", errors="replace").strip().split("\t")
     return names in (list(HEADER), list(HEADER[:2]))

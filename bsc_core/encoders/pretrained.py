@@ -34,6 +34,7 @@ HUB_FILES = [  # also in the folder of a module, such as 0_StaticEmbedding or 2_
     *(f"{folder}{name}" for folder in ("", "[0-9]*_*/") for name in MODEL_FILES),
 ]
 Model = TypeVar("Model", "SentenceTransformer", "CrossEncoder")
+RARE_TEXT = "a \u2603 \u9f98 zq"
 MAX_GROWTH = 4
 SMALL = 2**24  # parameters of a transformer that is loaded whatever its weights are
 USAGE = """from sentence_transformers import SentenceTransformer
@@ -100,7 +101,7 @@ def _load(kind: type[Model], folder: Path) -> Model:
     try:
         for part, entries in transformers_of(folder):
             _check_size(part, entries)
-        with _no_progress_bars():
+        with _quiet():
             model: Model = kind(
                 str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
@@ -117,13 +118,13 @@ def _load(kind: type[Model], folder: Path) -> Model:
 
 
 def _encode_text(model: SentenceTransformer | CrossEncoder) -> None:
-    """Encode one text, so that settings that do not fit each other are reported when the model is loaded."""
+    """Encode a text with rare characters, so that settings that do not fit each other are reported now."""
     from sentence_transformers import SentenceTransformer
 
     if isinstance(model, SentenceTransformer):
-        model.encode(["a"], show_progress_bar=False)
+        model.encode([RARE_TEXT], show_progress_bar=False)
     else:
-        model.predict([("a", "b")], show_progress_bar=False)
+        model.predict([(RARE_TEXT, "b")], show_progress_bar=False)
 
 
 def _check_size(part: Path, entries: int) -> None:
@@ -202,7 +203,7 @@ def save_model(model: SentenceTransformer, folder: Path | str, card: str) -> Pat
 
     folder = Path(folder)
     with atomic_folder(folder) as draft:
-        with _no_progress_bars(), merged(model):
+        with _quiet(), merged(model):
             model.save_pretrained(str(draft), create_model_card=False, safe_serialization=True)
         (draft / "README.md").write_text(card, encoding="utf-8")
     return folder
@@ -266,13 +267,15 @@ def static_model(tokenizer: Tokenizer, vectors: Vectors) -> SentenceTransformer:
 
 
 @contextmanager
-def _no_progress_bars() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     from transformers.utils import logging
 
-    was_enabled = logging.is_progress_bar_enabled()
+    was_enabled, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()  # its report contains the names of tensors as they are
     try:
         yield
     finally:
+        logging.set_verbosity(verbosity)
         if was_enabled:
             logging.enable_progress_bar()

@@ -39,7 +39,7 @@ def encoder_folder(name: str) -> Path:
     if name in ENCODERS:
         return ENCODERS[name]()
     if _is_hub_id(name):
-        return fetch(name if "/" in name else f"sentence-transformers/{name}")
+        return fetch(_full_hub_id(name))
     if name.startswith("run:"):
         raise ModelError(f"{name}: the model of a run can only be resolved in its runs folder; give the model's folder")
     folder = check_path(name)
@@ -100,6 +100,23 @@ def set_prompts(model: SentenceTransformer, config: EncoderConfig) -> None:
             f"{config.name} leaves prompts out of its pooling (include_prompt = false), which is not supported; "
             "remove encoder.query_prompt and encoder.document_prompt"
         )
+
+
+def needs_download(name: str) -> bool:
+    """Return whether an encoder is a model of the Hub that is not in the local cache."""
+    if name in ENCODERS or not _is_hub_id(name):
+        return False
+    from huggingface_hub import snapshot_download
+
+    try:
+        snapshot_download(_full_hub_id(name), local_files_only=True)
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def _full_hub_id(name: str) -> str:
+    return name if "/" in name else f"sentence-transformers/{name}"
 
 
 def _is_hub_id(name: str) -> bool:

@@ -17,7 +17,6 @@ from filelock import FileLock, Timeout
 
 from bsc_core.errors import InputError, JobError
 from bsc_core.files import has_locks
-from bsc_core.jobs.signed import read_signed
 from bsc_core.runs import LAUNCHED, RunStore
 
 _LOCK = ".queue.lock"
@@ -197,7 +196,7 @@ class Queue:
             connection.execute("BEGIN")
             connection.execute(_JOBS)
             connection.execute(_SETTINGS)
-            launched = [run for run in RunStore(self.root).list() if read_signed(run, LAUNCHED) is not None]
+            launched = [run for run in RunStore(self.root).list() if run.read_signed(LAUNCHED) is not None]
             for number, run in enumerate(reversed(launched)):  # oldest first
                 status = run.status()
                 state = "finished" if status.is_finished else "waiting" if status.state == "queued" else "claimed"

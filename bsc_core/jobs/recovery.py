@@ -11,7 +11,6 @@ from bsc_core.jobs.actions.trash import TRASH_SECONDS, empty_trash
 from bsc_core.jobs.backends import Backend, ProcessInfo, backend_of
 from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.jobs.queue import Queue
-from bsc_core.jobs.signed import read_signed
 from bsc_core.jobs.states import STOPPED_MESSAGE, advance, move
 from bsc_core.runs import ENDED, FINISHED, GROUP, LAUNCHED, RESULT, RESUMED, WORKER, Run, RunStatus, RunStore
 
@@ -120,7 +119,7 @@ def repair_status(run: Run) -> RunStatus:
         return run.status()
     created = (run.folder / "config.json").stat().st_mtime
     group = (_read(run, GROUP) or {}).get("group")
-    launched = read_signed(run, LAUNCHED)
+    launched = run.read_signed(LAUNCHED)
     parent = (_read(run, RESUMED) or {}).get("from")
     backend = (launched or {}).get(BACKEND, "local")
     new = RunStatus(created=created, group=group, backend=backend, resumed_from=parent)
@@ -187,7 +186,7 @@ def _requeue(store: RunStore, run: Run, stale_seconds: float) -> None:
     waits = status.state == "queued" or (status.state == "starting" and status.pid is None)
     if not waits or abs(run.clock() - status.updated) < stale_seconds or Queue(store.root).contains(run.id):
         return
-    if read_signed(run, LAUNCHED) is not None:
+    if run.read_signed(LAUNCHED) is not None:
         Queue(store.root).requeue(run.id)
     else:
         advance(run, "lost", error="its launch was interrupted before it was queued; launch it again")

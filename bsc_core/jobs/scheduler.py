@@ -11,7 +11,6 @@ from bsc_core.jobs.local.devices import VISIBLE, default_slots, least_used, visi
 from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.jobs.queue import Queue, QueueState
 from bsc_core.jobs.recovery import not_started, refresh_status, repair_status
-from bsc_core.jobs.signed import read_signed
 from bsc_core.jobs.states import advance, claim_start
 from bsc_core.runs import LAUNCHED, Run, RunStatus, RunStore, parent_run_id
 
@@ -139,7 +138,7 @@ class Scheduler:
         return True
 
     def _environment(self, run: Run, backend: Backend, active: list[Run]) -> dict[str, str]:
-        environment = worker_environment(run.config().training.threads) | (read_signed(run, LAUNCHED) or {})
+        environment = worker_environment(run.config().training.threads) | (run.read_signed(LAUNCHED) or {})
         if not (self._gpus and backend.takes_slot):
             return environment
         gpu = least_used(self._gpus, [(other.read_json(_DEVICE) or {}).get(VISIBLE, "") for other in active])

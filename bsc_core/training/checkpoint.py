@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from pydantic import BaseModel, NonNegativeInt, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from bsc_core.config import RunConfig
+from bsc_core.config.messages import first_problem
 from bsc_core.config.section import json_with_previous_names
 from bsc_core.encoders import save_model
 from bsc_core.encoders.lora import lora_state
@@ -41,6 +43,18 @@ UNREADABLE = (
 )
 PROGRESS = "progress.json"
 PREVIOUS_FINGERPRINT = "made_by"  # name of `config_fingerprint` in checkpoints of earlier versions
+
+
+class _Position(BaseModel):
+    """Types of the values in progress.json."""
+
+    step: NonNegativeInt
+    epoch: NonNegativeInt
+    position: NonNegativeInt
+    ends_epoch: bool
+    last: bool
+    best: float | None
+    best_epoch: NonNegativeInt
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -188,6 +202,7 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
     """
     try:
         progress = json.loads(read_regular(folder / PROGRESS))
+        _Position.model_validate(progress, strict=True)
         stored = progress.get("config_fingerprint", progress.get(PREVIOUS_FINGERPRINT, ""))
         if fingerprints and stored not in ("", *fingerprints):
             raise CheckpointError(
@@ -201,6 +216,7 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
             check_regular(folder / "state.pt")
         check_arrays(folder / "state.pt")
         state: dict[str, Any] = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
+        _check_tensors(state)
         vectors = state["memory"]
         return Checkpoint(
             folder=folder,
@@ -219,7 +235,21 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
             data=progress.get("data", ""),
         )
     except UNREADABLE as error:
-        raise CheckpointError(f"{folder}: this checkpoint cannot be read ({error})") from None
+        reason = first_problem(error) if isinstance(error, ValidationError) else error
+        raise CheckpointError(f"{folder}: this checkpoint cannot be read ({reason})") from None
+
+
+def _check_tensors(state: dict[str, Any]) -> None:
+    """Raise ValueError for a tensor that repeats its data, and so needs more memory than the file has."""
+    parts: list[Any] = [state]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, torch.Tensor) and part.numel() * part.element_size() > part.untyped_storage().nbytes():
+            raise ValueError("a tensor is larger than its data")
+        if isinstance(part, dict):
+            parts += part.values()
+        elif isinstance(part, list | tuple):
+            parts += part
 
 
 def _check_weights(model: Path) -> None:

@@ -47,7 +47,6 @@ from streamlit.web.server.server_util import get_cookie_secret
 from streamlit.web.server.starlette import starlette_server
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from bsc_core.data.io.limits import MAX_DATA_MB
 from bsc_core.errors import BscError
@@ -63,6 +62,7 @@ from bsc_core.users import (
     user_with_key,
     write_audit,
 )
+from pages.ui.connections import LimitedHttp, LimitedWebSocket
 
 APP = Path(__file__).parents[2] / "app.py"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -99,24 +99,9 @@ MESSAGE_TOO_BIG = 1009  # close code of a websocket
 MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selection on a map
 MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
 MAX_STUDENT_ENTRIES = 10_000
-MAX_WAITING_MESSAGES = 16  # of a connection
-SLICE_BYTES = 1024  # of compressed messages, parsed at a time
+NAME = re.compile(r"[\x20-\x7e]{0,300}")
+DOWNLOADS = ("deferred_file", "dataframe_chunk")
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
-
-
-class LimitedWebSocket(WebSocketsSansIOProtocol):
-    """Websocket connection that ends if its client sends faster than its messages are read.
-
-    Up to 256 KiB are received at a time, and a compressed message has a thousandth of its size.
-    """
-
-    def data_received(self, data: bytes) -> None:
-        """Parse what was received; at most a message and a slice of the next ones wait beyond the limit."""
-        for start in range(0, len(data), SLICE_BYTES):
-            super().data_received(data[start : start + SLICE_BYTES])
-            if self.queue.qsize() > MAX_WAITING_MESSAGES:
-                self.transport.abort()
-                return
 
 
 class RequestGuard:
@@ -530,7 +515,14 @@ def _is_refused(message: Message, user: User) -> bool:
     kind, files = parsed.WhichOneof("type"), len(parsed.file_urls_request.file_names)
     if kind == "file_urls_request":
         return files > MAX_FILE_NAMES or not user.may_launch
-    widgets = parsed.rerun_script.widget_states.widgets
+    request, state = parsed.backend_operation_request, parsed.rerun_script
+    if kind == "backend_operation_request" and request.WhichOneof("payload") not in DOWNLOADS:
+        return True
+    names = [request.request_id, request.session_id, request.deferred_file.file_id, request.dataframe_chunk.source_id]
+    names += [state.page_script_hash, state.page_name, state.fragment_id]
+    if not all(map(NAME.fullmatch, names)):  # Streamlit writes them to the log as they are
+        return True
+    widgets = state.widget_states.widgets
     return kind in GLOBAL_REQUESTS or len(widgets) > MAX_WIDGETS or any(map(_adds_many_rows, widgets))
 
 
@@ -680,7 +672,9 @@ def main() -> int:
             sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
     _raise_file_limit()
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts
-    starlette_server._get_websocket_protocol = lambda: LimitedWebSocket
+    usual_settings = starlette_server._get_uvicorn_config_kwargs
+    limited = {"http": LimitedHttp, "ws": LimitedWebSocket}
+    starlette_server._get_uvicorn_config_kwargs = lambda: usual_settings() | limited
     with suppress(KeyboardInterrupt):  # Ctrl-C
         make_app(arguments.host, root).run(config=options)
     return 0

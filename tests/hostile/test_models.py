@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 from bsc_core.config import EncoderConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import load_encoder, pretrained, tokenize
-from bsc_core.encoders.checks.folder import MODEL_TYPES, check_folder
+from bsc_core.encoders.checks.folder import MODEL_TYPES, _check_config, check_folder
 from bsc_core.errors import ModelError
 from bsc_core.preparation.second_opinion import second_scorer
 
@@ -131,6 +131,10 @@ def pipe(name: str) -> Change:
 
 
 MANY_TOKENS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, **{f"t{i}": i for i in range(5, 10_000)}}
+
+
+def many_tensors(folder: Path) -> None:
+    save_file({str(number): np.zeros(0, np.float32) for number in range(30_000)}, folder / "model.safetensors")
 
 
 def edit_tokenizer(**values: object) -> Change:
@@ -270,14 +274,14 @@ CASES: dict[str, tuple[Change, str]] = {
     "index list": (write("model.safetensors.index.json", "[]"), "not an index of weights"),
     "arguments list": (write("sentence_bert_config.json", '{"model_args": [1]}'), "model_args may name files or code"),
     "settings list": (write("sentence_bert_config.json", "[]"), "not a JSON object"),
-    "kernel of the hub": (edit_json("config.json", attn_implementation="evil/kernel"), "code from outside the library"),
+    "kernel of the hub": (edit_json("config.json", attn_implementation="evil/kernel"), "not eager or sdpa"),
     "kernel of a part": (
         edit_json("config.json", text_config={"_attn_implementation": "evil/kernel"}),
-        "code from outside the library",
+        "not eager or sdpa",
     ),
     "kernel of an internal setting": (
         edit_json("config.json", _attn_implementation_internal="evil/kernel"),
-        "code from outside the library",
+        "not eager or sdpa",
     ),
     "config of a version": (
         edit_json("config.json", configuration_files=["config.4.0.0.json"]),
@@ -293,7 +297,23 @@ CASES: dict[str, tuple[Change, str]] = {
         lambda folder: (folder / "added_tokens.json").symlink_to("/dev/zero"),
         "not a regular file",
     ),
-    "long windows": (edit_json("config.json", attention_window=[100_000_000]), "attention_window is above 4096"),
+    "long windows": (
+        edit_json("config.json", attention_window=[100_000_000]),
+        "attention_window is 100000000",
+    ),
+    "repeated attention types": (
+        edit_json("config.json", attention_types=[[["global"], 300_000_000]]),
+        "attention_types is 300000000",
+    ),
+    "long radius": (edit_json("config.json", local_radius=9000), "local_radius is 9000, and at most 512"),
+    "compiled attention": (edit_json("config.json", _attn_implementation="flex_attention"), "not eager or sdpa"),
+    "Fourier matrices": (edit_json("config.json", use_tpu_fourier_optimizations=True), "is not supported"),
+    "long list": (edit_json("config.json", layer_types=["full_attention"] * 10_000), "layer_types has 10,000 entries"),
+    "large kernel": (edit_json("config.json", conv_kernel_size=60_001), "conv_kernel_size is 60001"),
+    "blocks of layers": (edit_json("config.json", block_sizes=[150, 150]), "describes 300 layers"),
+    "many heads": (edit_json("config.json", num_attention_heads=1024), "num_attention_heads is 1024"),
+    "many tensors": (many_tensors, "has 30,000 tensors"),
+    "nested number": (edit_json("config.json", rope_scaling={"factor": 10**6}), "factor is 1000000"),
     "thousand layers": (edit_json("config.json", num_hidden_layers=1000), "num_hidden_layers is 1000"),
     "long prefix of words": (
         edit_tokenizer(continuing_subword_prefix="x" * 10**6),
@@ -326,7 +346,7 @@ CASES: dict[str, tuple[Change, str]] = {
         write("config_sentence_transformers.json", '{"prompts": {"query": "\\ud800"}}'),
         "prompts is not",
     ),
-    "chunks of another size": (edit_json("config.json", chunk_size_feed_forward=7), "cannot be loaded"),
+    "chunks of another size": (edit_json("config.json", chunk_size_feed_forward=11), "cannot be loaded"),
     "prompts of other types": (edit_json("config_sentence_transformers.json", prompts={"query": 1}), "prompts is not"),
     "router": (module(type="sentence_transformers.models.Router"), "only these modules are supported"),
     "unused module": (added_module("LSTM", {}), "only these modules are supported"),
@@ -343,7 +363,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "class in a dense layer": (dense(activation_function="os.Tanh"), "activation_function is os.Tanh, not an"),
     "large layer normalization": (added_module("LayerNorm", {"dimension": 10**9}, **NORM), "dimension is 1000000000"),
     "large pooling": (pooling(embedding_dimension=10**9), "embedding_dimension is 1000000000"),
-    "many poolings": (pooling(pooling_mode=["mean"] * 10**5), "pooling_mode is not a list of different modes"),
+    "many poolings": (pooling(pooling_mode=["mean"] * 100), "pooling_mode is not a list of different modes"),
     "tokens mapped to vectors": (static(mapping=np.zeros(10**5, np.uint8)), "maps 100,000 tokens"),
     "million labels": (edit_json("config.json", num_labels=10**6), "num_labels is 1000000"),
     "no model": (remove("modules.json", "config.json"), "not a model folder"),
@@ -645,3 +665,14 @@ def test_a_vocabulary_with_merges_is_loaded(tiny_encoder: Path, tmp_path: Path) 
     write("tokenizer_config.json", '{"tokenizer_class": "RobertaTokenizer"}')(tmp_path / "model")
     model = load_encoder(EncoderConfig(name=str(tmp_path / "model"), max_seq_length=16))
     assert model.tokenizer("abc")["input_ids"] == [0, 8, 7, 2]
+
+
+@pytest.mark.parametrize("kind", MODEL_TYPES)
+def test_the_settings_of_usual_models_are_allowed(tmp_path: Path, kind: str) -> None:
+    from transformers import CONFIG_MAPPING
+
+    if kind not in CONFIG_MAPPING:
+        pytest.fail(f"{kind} is not an architecture of this version of transformers")
+    values = {"max_position_embeddings": 131_072, "rope_theta": 10_000_000, "eos_token_id": 151_645}
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG_MAPPING[kind]().to_diff_dict() | values), encoding="utf-8")
+    _check_config(tmp_path / "config.json")

@@ -125,6 +125,21 @@ def saved_code(run: Path) -> None:
     torch.save({"optimizer": RunsCode(run.parent / EXECUTED)}, run / CHECKPOINT / "state.pt")
 
 
+def expanded_state(run: Path) -> None:
+    """A state with a tensor that repeats one number."""
+    torch.save({"memory": torch.zeros(1).expand(500_000_000)}, run / CHECKPOINT / "state.pt")
+
+
+def changed_plan(**texts: str) -> Change:
+    def change(run: Path) -> None:
+        path = run / "plans" / "epoch-001.npz"
+        with np.load(path) as arrays:
+            stored = dict(arrays)
+        np.savez(path, **stored | {name: np.array(text) for name, text in texts.items()})
+
+    return change
+
+
 def deflated_state(run: Path) -> None:
     """A state of 512 MB of zeros in half a megabyte."""
     path = run / CHECKPOINT / "state.pt"
@@ -155,7 +170,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "status-markup": (edit("status.json", message="<script>alert(1)</script>"), "status", "done"),
     "config-pipe": (pipe("config.json"), "listed", "False"),
     "config-device": (link("config.json", "/dev/zero"), "listed", "False"),
-    "config-outside": (link("config.json", "/etc/passwd"), "config", "config.json is damaged"),
+    "config-outside": (link("config.json", "/etc/passwd"), "config", "a path outside its folder"),
     "config-endless": (endless("config.json"), "config", "more than 16 MiB"),
     "config-nested": (write("config.json", NESTED), "config", "is damaged"),
     "config-key": (edit("config.json", code="import os"), "config", "code"),
@@ -166,16 +181,21 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "metrics-zeros": (write("metrics.jsonl", bytes(1000) + b"\n"), "metrics", "is damaged"),
     "metrics-kind": (write("metrics.jsonl", b'{"kind": "step"}\n'), "metrics", "has no step"),
     "metrics-negative": (write("metrics.jsonl", b'{"kind": "step", "step": -1}\n'), "metrics", "is damaged"),
-    "metrics-empty-lines": (write("metrics.jsonl", b"{}\n" * 3_000_000), "metrics", "3,000,000 lines that are not"),
+    "metrics-empty-lines": (
+        write("metrics.jsonl", b"{}\n" * 3_000_000),
+        "metrics",
+        "more than a run writes",
+    ),
+    "metrics-long-line": (write("metrics.jsonl", b'"' + bytes(3_000_000)), "metrics", "more than a run writes"),
     "log-pipe": (lambda run: os.mkfifo(run / "log.txt"), "log", "0 lines"),
     "log-device": (lambda run: (run / "log.txt").symlink_to("/dev/zero"), "log", "0 lines"),
     "log-binary": (write("log.txt", bytes(range(256)) * 100), "log", "lines"),
     "result-pipe": (pipe("result.json"), "result", "not a regular file"),
     "result-list": (write("result.json", b"[1]"), "result", "is damaged"),
-    "after-device": (link("evaluation/after.json", "/dev/urandom"), "after", "not a regular file"),
+    "after-device": (link("evaluation/after.json", "/dev/urandom"), "after", "a path outside its folder"),
     "after-texts": (write("evaluation/after.json", b'{"dev": {"mrr": "high"}}'), "after", "is damaged"),
     "vectors-pipe": (pipe("embeddings_after.npy"), "vectors", "is damaged"),
-    "vectors-device": (link("embeddings_after.npy", "/dev/zero"), "vectors", "is damaged"),
+    "vectors-device": (link("embeddings_after.npy", "/dev/zero"), "vectors", "a path outside its folder"),
     "vectors-code": (objects("embeddings_after.npy"), "vectors", "is damaged"),
     "vectors-huge": (array({"shape": (10**12, 384)}), "vectors", "is damaged"),
     "vectors-negative": (array({"shape": (-1, 4)}), "vectors", "is damaged"),
@@ -188,7 +208,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "vectors-of-fewer-texts": (changed_array(AFTER, lambda vectors: vectors[:9]), "vectors", "is damaged"),
     "vectors-in-one-row": (changed_array(AFTER, np.ravel), "vectors", "is damaged"),
     "vectors-of-integers": (changed_array(AFTER, lambda vectors: vectors.astype(int)), "vectors", "is damaged"),
-    "vectors-without-numbers": (changed_array(AFTER, lambda vectors: vectors * np.nan), "vectors", "is damaged"),
+    "vectors-without-numbers": (changed_array(AFTER, lambda vectors: vectors * np.nan), "vectors", "is not finite"),
     "vectors-of-no-dimension": (changed_array(AFTER, lambda vectors: vectors[:, :0]), "vectors", "is damaged"),
     "epoch-of-fewer-texts": (changed_array(EPOCH, lambda vectors: vectors[:1]), "epochs", "is damaged"),
     "epoch-texts-twice": (changed_array(EPOCH_TEXTS, np.zeros_like), "epochs", "is damaged"),
@@ -209,6 +229,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "checkpoint-code": (pickled_state, "checkpoint", UNREADABLE),
     "checkpoint-unlisted-code": (no_list_of_files(pickled_state), "checkpoint", UNREADABLE),
     "checkpoint-saved-code": (no_list_of_files(saved_code), "checkpoint", UNREADABLE),
+    "checkpoint-expanded": (no_list_of_files(expanded_state), "checkpoint", UNREADABLE),
+    "checkpoint-step-text": (edit(f"{CHECKPOINT}/progress.json", step="7"), "checkpoint", UNREADABLE),
+    "resuming-epoch-text": (edit(f"{CHECKPOINT}/progress.json", epoch="x"), "resuming", "none of its checkpoints"),
+    "plan-facts": (changed_plan(facts='{"a": [1]}'), "plan", "not a batch plan"),
+    "plan-huge-fact": (changed_plan(facts='{"a": 1' + "0" * 400 + "}"), "plan", "not a batch plan"),
     "checkpoint-zeros": (no_list_of_files(deflated_state), "checkpoint", UNREADABLE),
     "checkpoint-pipe": (pipe(f"{CHECKPOINT}/state.pt"), "checkpoint", UNREADABLE),
     "checkpoint-unlisted-pipe": (no_list_of_files(pipe(f"{CHECKPOINT}/state.pt")), "checkpoint", UNREADABLE),

@@ -27,6 +27,7 @@ from websockets.sync.client import connect
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, remove_user
 from pages.ui import server as server_module
+from pages.ui.connections import MAX_FRAMES, MAX_SMALL_CHUNKS, MAX_WAITING_MESSAGES, LimitedHttp, LimitedWebSocket
 from pages.ui.server import (
     GLOBAL_REQUESTS,
     KEY_COOKIE,
@@ -35,9 +36,7 @@ from pages.ui.server import (
     MAX_MESSAGE_BYTES,
     MAX_STUDENT_BYTES,
     MAX_STUDENT_ENTRIES,
-    MAX_WAITING_MESSAGES,
     MAX_WIDGETS,
-    LimitedWebSocket,
     SignIn,
     allowed_hosts,
 )
@@ -426,29 +425,74 @@ def test_messages_that_streamlit_cannot_parse_are_ignored(keys: dict[str, str]) 
     assert received(keys, [None, b"\xff\xff", usual], 1, "class") == [usual]
 
 
-def test_a_client_that_sends_faster_than_it_is_read_is_disconnected() -> None:
-    """A client without an app that reads: small compressed frames of large messages."""
+def sent(protocol: type[asyncio.Protocol], *contents: bytes) -> tuple[Any, Mock]:
+    """Send bytes to a connection whose messages nobody reads; return the connection and its transport."""
 
-    async def send() -> tuple[int, bool]:
+    async def send() -> tuple[Any, Mock]:
         config = uvicorn.Config(idle, ws_max_size=MAX_MESSAGE_BYTES, ws_per_message_deflate=True, lifespan="off")
-        connection = LimitedWebSocket(config, ServerState(), {})
+        connection = protocol(config, ServerState(), {})  # type: ignore[call-arg]
         transport = Mock(get_extra_info=lambda name: None)
         connection.connection_made(transport)
-        connection.data_received(HANDSHAKE)
-        deflate = zlib.compressobj(wbits=-12)
-        frames = []
-        for _ in range(10 * MAX_WAITING_MESSAGES):
-            content = (deflate.compress(bytes(MAX_MESSAGE_BYTES)) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
-            frames.append(b"\xc2\xfe" + len(content).to_bytes(2, "big") + bytes(4) + content)
-        connection.data_received(b"".join(frames))
-        return connection.queue.qsize(), transport.abort.called
+        for content in contents:
+            connection.data_received(content)
+        return connection, transport
 
     async def idle(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.Event().wait()
 
-    waiting, ended = asyncio.run(send())
-    assert ended
-    assert MAX_WAITING_MESSAGES < waiting <= 2 * MAX_WAITING_MESSAGES
+    return asyncio.run(send())
+
+
+def test_a_client_that_sends_faster_than_it_is_read_is_disconnected() -> None:
+    deflate = zlib.compressobj(wbits=-12)
+    frames = []
+    for _ in range(10 * MAX_WAITING_MESSAGES):
+        content = (deflate.compress(bytes(MAX_MESSAGE_BYTES)) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
+        frames.append(b"\xc2\xfe" + len(content).to_bytes(2, "big") + bytes(4) + content)
+    connection, transport = sent(LimitedWebSocket, HANDSHAKE, b"".join(frames))
+    assert transport.abort.called
+    assert MAX_WAITING_MESSAGES < connection.queue.qsize() <= 2 * MAX_WAITING_MESSAGES
+
+
+@pytest.mark.parametrize("frame", [b"\x00\x80", b"\x89\x80", b"\x8a\x80"], ids=["parts", "pings", "pongs"])
+def test_a_client_that_sends_very_many_frames_is_disconnected(frame: bytes) -> None:
+    frames = b"\x02\x80" + bytes(4) + (frame + bytes(4)) * 40_000
+    assert sent(LimitedWebSocket, HANDSHAKE, frames)[1].abort.called
+    few = b"\x02\x80" + bytes(4) + (frame + bytes(4)) * (MAX_FRAMES // 4)
+    assert not sent(LimitedWebSocket, HANDSHAKE, few)[1].abort.called
+
+
+def test_a_request_in_many_small_chunks_is_refused() -> None:
+    head = b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for number, is_refused in ((MAX_SMALL_CHUNKS // 2, False), (40_000, True)):
+        _, transport = sent(LimitedHttp, head + b"1\r\na\r\n" * number)
+        assert any(b"400 Bad Request" in call.args[0] for call in transport.write.call_args_list) == is_refused
+
+
+def hostile_names() -> Iterator[BackMsg]:
+    """Messages with names that Streamlit writes to the log as they are, and requests of other kinds."""
+    for text in ("\x1b]0;title\x07", "A" * 130_000, "\u202e"):
+        for name in ("page_script_hash", "page_name", "fragment_id"):
+            message = BackMsg()
+            setattr(message.rerun_script, name, text)
+            yield message
+        message = BackMsg()
+        message.backend_operation_request.deferred_file.file_id = text
+        yield message
+        message = BackMsg()
+        message.backend_operation_request.request_id = text
+        yield message
+    message = BackMsg()
+    message.backend_operation_request.install_skills.SetInParent()
+    yield message
+
+
+def test_hostile_names_in_messages_are_ignored(keys: dict[str, str]) -> None:
+    usual = BackMsg()
+    usual.backend_operation_request.deferred_file.file_id = "0" * 36
+    contents = [message.SerializeToString() for message in (*hostile_names(), usual)]
+    for name in ("class", "ben"):
+        assert received(keys, list(contents), 1, name) == contents[-1:]
 
 
 @pytest.mark.parametrize("key", ["valid", "wrong"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from safetensors.numpy import load_file
 
 from bsc_core.config import make_config
 from bsc_core.errors import CheckpointError, InputError, JobError
-from bsc_core.jobs.actions.resuming import can_resume, continue_run, resume
+from bsc_core.jobs.actions.resuming import _copy, can_resume, continue_run, resume
 from bsc_core.jobs.worker import main
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.checkpoint import checkpoints, last_checkpoint
@@ -229,3 +230,19 @@ def test_resuming_queues_a_new_run(small_config, tmp_path):
     assert following.id != run.id
     assert following.status().state == "queued"
     assert [line["step"] for line in following.metrics()[0]] == [1, 2]
+
+
+def test_links_of_a_run_folder_are_not_copied(store, config, tmp_path):
+    run, draft = store.create(config, "one"), store.create(config, "two")
+    (run.folder / "model" / "part").mkdir(parents=True)
+    (run.folder / "model" / "config.json").write_text("{}")
+    (run.folder / "model" / "zeros").symlink_to("/dev/zero")
+    (run.folder / "model" / "part" / "passwords").symlink_to("/etc/passwd")
+    (run.folder / "model" / "system").symlink_to("/etc")
+    os.mkfifo(run.folder / "model" / "pipe")
+    (run.folder / "log.txt").symlink_to("/etc/passwd")
+    for name in ("model", "log.txt"):
+        _copy(run, draft, name)
+    copied = {path.relative_to(draft.folder).as_posix() for path in draft.folder.rglob("*")}
+    assert copied - {"config.json", "status.json"} == {"model", "model/part", "model/config.json"}
+    assert run.log_tail() == []

@@ -10,7 +10,6 @@ from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.scheduler import Scheduler
-from bsc_core.jobs.signed import read_signed, write_signed
 from bsc_core.runs import LAUNCHED, Run, RunStore
 from tests.jobs.conftest import add_checkpoint
 
@@ -19,19 +18,19 @@ HOSTILE = {"PYTHONPATH": "runs/one/code", "LD_PRELOAD": "x.so", "BSC_ROOTS": "",
 
 def test_values_are_read_in_the_runs_folder_in_which_they_were_written(store, config, tmp_path):
     run = store.create(config, "one")
-    assert read_signed(run, "document") is None
-    write_signed(run, "document", {"text": "ü", "number": 1.5, "list": [1, None]})
-    assert read_signed(run, "document") == {"text": "ü", "number": 1.5, "list": [1, None]}
+    assert run.read_signed("document") is None
+    run.write_signed("document", {"text": "ü", "number": 1.5, "list": [1, None]})
+    assert run.read_signed("document") == {"text": "ü", "number": 1.5, "list": [1, None]}
     for root in (tmp_path / "without_key", tmp_path / "with_key"):
         shutil.copytree(run.folder, root / "one")
-    write_signed(RunStore(tmp_path / "with_key").create(config, "two"), "document", {})
-    assert [read_signed(Run(tmp_path / name / "one"), "document") for name in ("without_key", "with_key")] == [None] * 2
+    RunStore(tmp_path / "with_key").create(config, "two").write_signed("document", {})
+    assert [Run(tmp_path / name / "one").read_signed("document") for name in ("without_key", "with_key")] == [None] * 2
     run.write_json("other", run.read_json("document"))
-    assert read_signed(run, "other") is None
+    assert run.read_signed("other") is None
     run.write_json("document", run.read_json("document") | {"text": "changed"})
-    assert read_signed(run, "document") is None
+    assert run.read_signed("document") is None
     (run.folder / "document.json").write_text("[1]")
-    assert read_signed(run, "document") is None
+    assert run.read_signed("document") is None
 
 
 def test_a_waiting_run_from_elsewhere_is_not_started(store, config):
@@ -67,5 +66,5 @@ def test_a_resumed_run_from_elsewhere_gets_the_variables_of_who_resumes_it(store
     add_checkpoint(run)
     monkeypatch.setenv("BSC_ROOTS", os.pathsep.join(["allowed", sys.prefix]))
     resumed = continue_run(store, run)
-    launched = read_signed(resumed, LAUNCHED)
+    launched = resumed.read_signed(LAUNCHED)
     assert launched is None or set(launched) == {"BSC_ROOTS", "BSC_BACKEND"}

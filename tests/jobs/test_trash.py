@@ -149,3 +149,20 @@ def test_a_run_with_a_damaged_deletion_time_can_be_restored(store, ended):
     trash(store, ended)
     (list_trash(store)[0].run.folder / "trashed.json").write_text("{")
     assert restore(store, "one").id == "one"
+
+
+def test_the_folder_of_another_place_is_not_emptied(store, config, tmp_path):
+    run = store.create(config, "one")
+    documents = tmp_path / "documents" / "letters"
+    documents.mkdir(parents=True)
+    store.root.joinpath(".trash").symlink_to(tmp_path / "documents")
+    assert list_trash(store) == []
+    assert empty_trash(store) == 0
+    store.root.joinpath(".trash").unlink()
+    store.root.joinpath(".trash").mkdir()
+    store.root.joinpath(".trash", "linked").symlink_to(documents)
+    store.root.joinpath(".trash", "folder").mkdir()
+    assert list_trash(store) == []
+    assert empty_trash(store) == 0
+    assert documents.is_dir()
+    assert run.exists

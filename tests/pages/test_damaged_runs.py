@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from bsc_core.errors import RunError
-from bsc_core.runs import Run, RunStore
+from bsc_core.jobs.actions import trash
+from bsc_core.runs import GROUP, Run, RunStore
 from pages.ui.components import page_layout
 from pages.ui.embeddings import frames
 from pages.ui.retrieval import search
@@ -116,3 +117,25 @@ def test_a_link_of_a_model_folder_to_another_file_is_not_exported(finished: Run,
     number = len(model_export.model_files(finished))
     (finished.model_folder / "README.txt").symlink_to(tmp_path / "secret")
     assert len(model_export.model_files(finished)) == number > 0
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_group_leaves_the_page_and_the_other_runs(finished: Run, runs: RunStore, damage: str) -> None:
+    damaged = Run(finished.folder.with_name("20260102-000000-damaged-0002"))
+    finished.write_json(GROUP, {"group": "g", "setting": {"loss.temperature": 0.1}, "seed": 0})
+    finished.update_status(group="g")
+    shutil.copytree(finished.folder, damaged.folder)
+    path = damaged.folder / f"{GROUP}.json"
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    assert not open_page("runs", group="g").exception
+    assert not open_page("runs").exception
+
+
+@pytest.mark.parametrize("when", ["1" + "0" * 400, "-1", "NaN", "[]", "1e300"])
+def test_a_deleted_run_with_a_damaged_time_can_be_restored(finished: Run, runs: RunStore, when: str) -> None:
+    trash.trash(runs, finished)
+    deleted = trash.list_trash(runs)[0].run
+    (deleted.folder / "trashed.json").write_text(f'{{"when": {when}}}')
+    (runs.root / ".trash" / ".looks.json").write_text(f'{{"last": {when}, "ages": {{}}}}')
+    assert not open_page("runs").exception
+    assert [one.id for one in trash.list_trash(runs)] == [finished.id]

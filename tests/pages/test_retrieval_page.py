@@ -15,6 +15,8 @@ from streamlit.testing.v1 import AppTest
 from bsc_core import formatting
 from bsc_core.config import RunConfig
 from bsc_core.data.queries import parse_queries
+from bsc_core.encoders import registry
+from bsc_core.errors import ModelError
 from bsc_core.evaluation import compare
 from bsc_core.run_results import compare_runs
 from bsc_core.runs import Run, RunStore
@@ -298,3 +300,20 @@ def test_results_of_the_same_data_have_the_models_of_each_user(
     for key in ("of-another-user", "sample"):
         model = run_data.EncoderModel(key, str(tiny_encoder), "tiny")
         assert search_ui.search_split(data, (model, model), "dev").models == (model, model)
+
+
+def test_a_model_of_the_hub_is_downloaded_after_a_confirmation(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested = []
+
+    def fetch(name: str) -> Path:
+        requested.append(name)
+        raise ModelError(f"{name}: no such model")
+
+    monkeypatch.setattr(registry, "fetch", fetch)
+    app = open_page("retrieval", encoder="owner/model")
+    assert not app.exception
+    assert requested == []
+    assert "The encoder owner/model is not on this machine" in app.warning[0].value
+    app.button(key="download.owner/model").click().run()
+    assert requested == ["owner/model"]
+    assert "no such model" in page_text(app)

@@ -37,6 +37,7 @@ from bsc_core.users import (
     share_run,
     write_audit,
     write_dataset_access,
+    write_run_access,
 )
 from pages.ui.batches import source, triage
 from pages.ui.comparison import view as comparison_view
@@ -73,7 +74,7 @@ def sign_in(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> SignIn:
 
 
 def own(run: Run, user: User, *shared_with: str) -> None:
-    run.write_json(ACCESS, Access(owner=user.name, shared_with=shared_with).model_dump())
+    write_run_access(run, Access(owner=user.name, shared_with=shared_with))
 
 
 def buttons(app: AppTest) -> set[str]:

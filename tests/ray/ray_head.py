@@ -79,7 +79,8 @@ def ray_head() -> Iterator[tuple[str, str]]:
                     return
             finally:
                 end(process)
-        pytest.fail(f"no Ray head started in {HEAD_ATTEMPTS} attempts")
+        log = Path(folder, str(HEAD_ATTEMPTS - 1), "head.log").read_text(encoding="utf-8", errors="replace")
+        pytest.fail(f"no Ray head started in {HEAD_ATTEMPTS} attempts: {log[-3000:]}")
 
 
 def start_head(folder: Path, ports: list[int] | None = None) -> tuple[subprocess.Popen[bytes], str, str]:

@@ -22,7 +22,6 @@ from bsc_core.jobs.backends import BackendUnavailableError, ProcessInfo
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.recovery import refresh_status
 from bsc_core.jobs.scheduler import Scheduler
-from bsc_core.jobs.signed import write_signed
 from bsc_core.jobs.states import advance
 from bsc_core.jobs.supervisor import supervise
 from bsc_core.ray.jobs import backend as ray_jobs
@@ -86,7 +85,7 @@ def test_settings_of_the_launcher_take_precedence_over_the_supervisors(store, co
     assert RaySettings.for_run(run).storage == "s3://of-another"
     run.write_json("launch", {**ADDRESS, "BSC_RAY_CPUS": "2"})
     assert RaySettings.for_run(run).storage == "s3://of-another", "a run folder from elsewhere names no cluster"
-    write_signed(run, "launch", {**ADDRESS, "BSC_RAY_CPUS": "2"})
+    run.write_signed("launch", {**ADDRESS, "BSC_RAY_CPUS": "2"})
     settings = RaySettings.for_run(run)
     assert (settings.address, settings.storage, settings.per_process.cpus) == ("http://10.0.0.1:8265", "", 2)
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def test_submitting_again_reuses_the_existing_job(submit, until):
     advance(run, "starting")
     backend.start(run, {})
     job = Job.read(run)
-    run.write_json("ray", {**run.read_json("ray"), "submitted": False})  # as if interrupted before this was written
+    replace(job, submitted=False).write(run)  # as if interrupted before this was written
     backend.start(run, {})
     assert Job.read(run) == job
     until(lambda: run.log_tail() == ["waiting for a stop request"])

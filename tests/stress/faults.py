@@ -24,7 +24,6 @@ from bsc_core.config import DataConfig, EncoderConfig, RunConfig
 from bsc_core.errors import BscError
 from bsc_core.jobs import Queue, launch, reconcile, restore, stop, trash
 from bsc_core.jobs.local.processes import find_process, signal_group, start_detached, wait_until
-from bsc_core.jobs.signed import write_signed
 from bsc_core.runs import ENDED, LAUNCHED, Run, RunStore
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.jobs.stub_worker import command, start_supervising
@@ -69,7 +68,7 @@ class Chaos:
         """Add runs that have finished."""
         self.finished = [f"finished-{index:04d}" for index in range(number)]
         first = self.store.create(config(), "finished-0000")
-        write_signed(first, LAUNCHED, {})
+        first.write_signed(LAUNCHED, {})
         first.write_json(ENDED, {"state": "done", "exit_code": 0})
         first.append_metrics({"kind": "step", "step": 1})
         first.update_status(state="done", exit_code=0)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 FORMAT = "bsc-shards-1"
+MAX_COUNT = 10**12
 MANIFEST = "manifest.json"
 READ_ROWS = 16_384
 
@@ -43,7 +44,7 @@ class Shard:
     def __post_init__(self) -> None:
         plain_name(self.file)
         for value in (self.rows, self.groups, self.bytes):
-            if type(value) is not int or value < 0:
+            if type(value) is not int or not 0 <= value <= MAX_COUNT:
                 raise ValueError(f"{value!r} of {self.file} is not a count")
 
 

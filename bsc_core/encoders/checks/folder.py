@@ -39,7 +39,7 @@ LAYER_COUNTS = (
 MAX_LAYERS = 200
 DIMENSIONS = (
     *("vocab_size", "hidden_size", "intermediate_size", "embedding_size", "type_vocab_size", "num_attention_heads"),
-    *("dim", "hidden_dim", "n_heads", "d_model", "d_ff", "num_labels", "d_kv", "d_embed", "d_inner", "d_head"),
+    *("dim", "hidden_dim", "n_heads", "d_model", "d_ff", "d_kv", "d_embed", "d_inner", "d_head"),
     *("n_embd", "n_inner", "n_head", "emb_dim", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "head_dim"),
     *("num_heads", "num_key_value_heads", "ffn_hidden_size", "word_embed_proj_dim", "input_embedding_size"),
     *("output_embedding_size", "entity_vocab_size", "entity_emb_size", "intra_bottleneck_size", "position_buckets"),
@@ -48,12 +48,25 @@ DIMENSIONS = (
 POSITIONS = ("max_position_embeddings", "n_positions", "max_position", "max_seq_len")
 MAX_POSITIONS = 2**18  # rotary positions need no weights, so the weights do not limit their number
 SNAPSHOTS = "snapshots"  # folder in the cache of the Hub whose files are links to those of the same model
-MAX_WINDOW = 4096  # tokens; texts are padded to a multiple of it
+MAX_DIMENSION = 2**40
+MAX_SETTING, MAX_ENTRIES_OF_LIST = 4096, 1000
+MAX_TENSORS = 20_000
+SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens, to which texts are padded, and counts
+    **dict.fromkeys(("attention_window", "block_size", "num_labels"), 1024),
+    **dict.fromkeys(("tpu_short_seq_length", "local_radius", "global_block_size"), 512),
+    **dict.fromkeys(("num_attention_heads", "num_heads", "n_heads", "n_head", "num_key_value_heads"), 256),
+    **{"block_sizes": 200, "block_repeats": 200, "conv_kernel_size": 128},
+}
+LARGE_NUMBERS = (
+    (re.compile(r"theta|base$"), 10**12),  # of rotary positions
+    (re.compile(r"position|seq|length|ctx|window|token|vocab|features|dimension|_ids?$"), MAX_POSITIONS),
+)
+IMPLEMENTATIONS = ("eager", "sdpa")
 COMPUTED_POSITIONS = ("distilbert", "flaubert", "roformer", "xlm")  # the library computes a table entry by entry
 MAX_ENTRIES = 2**21  # of such a table
 CONFIG_FILES = (  # settings of a config that name other files, other code, or other names of settings
     *("configuration_files", "transformers_weights", "gguf_file", "quantization_config", "compression_config"),
-    *("attribute_map", "sub_configs", "processor_class"),
+    *("attribute_map", "sub_configs", "processor_class", "use_tpu_fourier_optimizations"),
 )
 MODULE_SETTINGS = (
     *("max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name", "unpad_inputs"),
@@ -309,15 +322,31 @@ def _check_config(path: Path) -> None:
     config = _json_of(path)
     if isinstance(config, dict) and (named := next((name for name in CONFIG_FILES if config.get(name)), None)):
         raise ModelError(f"{path}: {named} is not supported, since it may name other files or code; remove it")
-    parts = [config]
+    parts: list[tuple[str, Any]] = [("", config)]
     while parts:
-        part = parts.pop()
+        key, part = parts.pop()
+        if type(part) is int and abs(part) > (limit := _limit(key)):
+            raise ModelError(f"{path}: {key} is {str(part)[:20]}, and at most {limit:,} is supported; correct it")
         if isinstance(part, str) and part.startswith("torch.") and not (_is_activation(part) or DTYPE.fullmatch(part)):
             raise ModelError(f"{path}: {part[:40]} is not an activation of torch.nn, so it is not called; correct it")
         for name, value in part.items() if isinstance(part, dict) else ():
-            if "_implementation" in name and "/" in str(value):
-                raise ModelError(f"{path}: {name} is {str(value)[:40]}, code from outside the library; remove it")
-        parts += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+            if "_implementation" in name and value not in (None, *IMPLEMENTATIONS):
+                raise ModelError(f"{path}: {name} is {str(value)[:40]}, not {' or '.join(IMPLEMENTATIONS)}; remove it")
+        if isinstance(part, dict):
+            parts += [(str(name), value) for name, value in part.items()]
+        elif isinstance(part, list):
+            if len(part) > MAX_ENTRIES_OF_LIST:
+                raise ModelError(f"{path}: {key} has {len(part):,} entries; correct it")
+            parts += [(key, value) for value in part]
+
+
+def _limit(key: str) -> int:
+    """Return the largest whole number that a setting may have; sizes are compared with the weights later."""
+    if key in SMALL_NUMBERS:
+        return SMALL_NUMBERS[key]
+    if key in (*DIMENSIONS, *POSITIONS, *LAYER_COUNTS):
+        return MAX_DIMENSION
+    return next((limit for words, limit in LARGE_NUMBERS if words.search(key)), MAX_SETTING)
 
 
 def _is_activation(name: str) -> bool:
@@ -350,15 +379,12 @@ def _check_transformer(part: Path, shapes: Shapes) -> None:
         raise ModelError(f"{path}: model_type is {str(kind)[:40]}, not a supported transformer; choose another model")
     if not shapes:
         raise ModelError(f"{part}: no weights (model.safetensors); save the encoder again, or choose another model")
-    windows = config.get("attention_window")
-    if any(
-        not isinstance(one, int) or one > MAX_WINDOW
-        for one in (windows if isinstance(windows, list) else [windows or 0])
-    ):
-        raise ModelError(f"{path}: attention_window is above {MAX_WINDOW}; choose another model")
     largest = _largest(shapes)
     limits = dict.fromkeys(LAYER_COUNTS, MAX_LAYERS) | dict.fromkeys(DIMENSIONS, largest)
-    limits |= dict.fromkeys(POSITIONS, max(largest, MAX_POSITIONS))
+    limits |= dict.fromkeys(POSITIONS, MAX_POSITIONS)
+    layers = sum(_numbers(config.get("block_sizes"))) * max(_numbers(config.get("block_repeats")), default=1)
+    if layers > MAX_LAYERS:
+        raise ModelError(f"{path}: describes {layers:,} layers, and at most {MAX_LAYERS} are supported; correct it")
     if kind in COMPUTED_POSITIONS:
         sizes = [config.get(name) for name in ("dim", "emb_dim", "hidden_size", "embedding_size")]
         dimension = max(768, *(size for size in sizes if isinstance(size, int)))  # 768 by default
@@ -371,6 +397,10 @@ def _check_transformer(part: Path, shapes: Shapes) -> None:
                 f"{path}: {name} is {str(value)[:20]}, and the weights have {len(shapes)} tensors of at most "
                 f"{largest:,} entries in a dimension; save the encoder again"
             )
+
+
+def _numbers(value: Any) -> list[int]:
+    return [one for one in value if isinstance(one, int)] if isinstance(value, list) else []
 
 
 def _check_static(part: Path, shapes: Shapes) -> None:
@@ -440,7 +470,10 @@ def _weight_shapes(part: Path) -> Shapes:
     for path in paths:
         try:
             with safe_open(path, framework="np") as file:
-                shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+                names = list(file.keys())
+                if len(names) > MAX_TENSORS:
+                    raise ModelError(f"{path}: has {len(names):,} tensors, and at most {MAX_TENSORS:,} are supported")
+                shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in names}
         except (SafetensorError, OSError) as error:
             raise ModelError(f"{path}: damaged weights ({error}); save the encoder again") from error
     return {name: shape for name, shape in shapes.items() if math.prod(shape)}

@@ -115,7 +115,7 @@ def _summary(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _about(run: Run) -> dict[str, Any]:
-    return run.read_json(GROUP) or {"setting": {}, "seed": None}
+    return {"setting": {}, "seed": None} | (run.read_json(GROUP) or {})
 
 
 def _value(values: Mapping[str, Any], key: str) -> Any:

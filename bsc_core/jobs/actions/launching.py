@@ -11,7 +11,6 @@ from bsc_core.errors import ConfigError, JobError
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.local.processes import ROOTS, start_supervisor
 from bsc_core.jobs.queue import Queue, check_locks, supervisor_lock
-from bsc_core.jobs.signed import read_signed, write_signed
 from bsc_core.runs import GROUP, LAUNCHED, Run, RunStore
 
 BACKEND = "BSC_BACKEND"
@@ -73,7 +72,7 @@ def create_run(
     try:
         check_locks(store.root)
         run = store.create(config, run_id, fill)
-        if read_signed(run, LAUNCHED) is None:  # of an earlier version, whose launch was interrupted
+        if run.read_signed(LAUNCHED) is None:  # of an earlier version, whose launch was interrupted
             fill(run)
     except OSError as error:
         raise JobError(f"{store.root}: the run could not be written ({error}); free disk space, then retry") from error
@@ -114,7 +113,7 @@ def join_group(run: Run, about: Mapping[str, Any]) -> None:
 def write_launch_environment(run: Run, backend: str) -> None:
     """Write the variables that the worker gets from this process; a run with this file is restored to the queue."""
     ray = {name: value for name, value in os.environ.items() if name.startswith(RAY_PREFIX)}
-    write_signed(run, LAUNCHED, {ROOTS: os.environ.get(ROOTS, ""), BACKEND: backend, **ray})
+    run.write_signed(LAUNCHED, {ROOTS: os.environ.get(ROOTS, ""), BACKEND: backend, **ray})
 
 
 def ensure_supervisor(store: RunStore, *, start: Start = start_supervisor) -> None:

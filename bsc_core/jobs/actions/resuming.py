@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -18,7 +19,6 @@ from bsc_core.jobs.actions.stopping import check_ended, has_live_process
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.local.processes import start_supervisor
 from bsc_core.jobs.queue import check_locks
-from bsc_core.jobs.signed import read_signed, write_signed
 from bsc_core.runs import DRAFT, LAUNCHED, RESUMED, Run, RunStore, new_run_id
 
 COPIED = (
@@ -124,14 +124,14 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
 
 def _copy_launch_environment(run: Run, draft: Run) -> None:
     """Give the new run the launch environment and backend of the old one."""
-    launched = read_signed(run, LAUNCHED)
+    launched = run.read_signed(LAUNCHED)
     backend = default_backend() if launched is None else run.status().backend
     get_backend(backend)
     draft.update_status(backend=backend)
     if launched is None:
         write_launch_environment(draft, backend)
     else:
-        write_signed(draft, LAUNCHED, launched)
+        draft.write_signed(LAUNCHED, launched)
 
 
 def _remove_unfinished(store: RunStore, run: Run) -> None:
@@ -150,12 +150,20 @@ def _checkpoint_names(run: Run) -> list[str]:
 
 
 def _copy(run: Run, draft: Run, name: str) -> None:
+    """Copy a file or folder of the run; links are left out, and whatever is neither a file nor a folder."""
     source, target = run.folder / name, draft.folder / name
+    if source.is_symlink():
+        return
     if source.is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True)
+        shutil.copytree(source, target, dirs_exist_ok=True, ignore=_not_copied)
     elif source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
+
+
+def _not_copied(folder: str, names: list[str]) -> set[str]:
+    paths = [Path(folder, name) for name in names]
+    return {path.name for path in paths if path.is_symlink() or not (path.is_file() or path.is_dir())}
 
 
 def _checkpoint_position(run: Run) -> dict[str, Any]:
@@ -163,7 +171,9 @@ def _checkpoint_position(run: Run) -> dict[str, Any]:
     for name in reversed(_checkpoint_names(run)):
         try:
             values = json.loads(read_regular(run.checkpoints_folder / name / "progress.json"))
-            return {key: values[key] for key in ("step", "epoch", "ends_epoch")}
+            position = {key: values[key] for key in ("step", "epoch", "ends_epoch")}
+            if list(map(type, position.values())) == [int, int, bool]:
+                return position
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue  # damaged: the run's process will report and skip it
     raise InputError(f"run {run.id}: none of its checkpoints can be read, so it cannot be resumed; launch a new run")

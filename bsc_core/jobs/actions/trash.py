@@ -14,10 +14,10 @@ from bsc_core.files import as_json, atomic_write, sync
 from bsc_core.jobs.actions.stopping import check_ended
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import advance
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import TRASH, Run, RunStore
 
 TRASH_SECONDS = 7 * 24 * 3600.0
-_FOLDER = ".trash"
+_MAX_TIME = 1e11  # seconds since the epoch, in the year 5138
 _DELETED = "trashed"
 _AGES_FILE = ".looks.json"
 _REMOVED = ".gone-"
@@ -46,7 +46,7 @@ def trash(store: RunStore, run: Run) -> None:
     check_ended(run)
     Queue(store.root).finish(run.id)
     run.write_json(_DELETED, {"when": time.time()})
-    target = store.root / _FOLDER / run.id
+    target = store.root / TRASH / run.id
     try:
         target.parent.mkdir(exist_ok=True)
         if target.exists():  # an earlier run of this id
@@ -82,8 +82,10 @@ def restore(store: RunStore, run_id: str) -> Run:
 
 def list_trash(store: RunStore) -> list[TrashedRun]:
     """Return the deleted runs that can be restored, newest first."""
-    folder = store.root / _FOLDER
-    paths = [path for path in folder.iterdir() if path.is_dir() and path.name[0] != "."] if folder.is_dir() else []
+    folder = store.root / TRASH
+    if not folder.is_dir() or folder.is_symlink():
+        return []
+    paths = [path for path in folder.iterdir() if path.name[0] != "." and not path.is_symlink() and Run(path).exists]
     return sorted(filter(None, map(_read, paths)), key=lambda deleted: deleted.deleted_at, reverse=True)
 
 
@@ -101,11 +103,12 @@ def empty_trash(store: RunStore, *, older_than_seconds: float = 0.0, clock: Call
     """
     runs = list_trash(store)
     if runs and older_than_seconds > 0:
-        ages = _ages(store.root / _FOLDER, runs, clock())
+        ages = _ages(store.root / TRASH, runs, clock())
         runs = [deleted for deleted in runs if ages[_key(deleted)] >= older_than_seconds]
     removed = sum(_remove(deleted.run.folder) for deleted in runs)
-    for leftover in (store.root / _FOLDER).glob(f"{_REMOVED}*"):  # including those of a killed process
-        shutil.rmtree(leftover, ignore_errors=True)
+    if not (store.root / TRASH).is_symlink():
+        for leftover in (store.root / TRASH).glob(f"{_REMOVED}*"):  # including those of a killed process
+            shutil.rmtree(leftover, ignore_errors=True)
     return removed
 
 
@@ -142,7 +145,7 @@ def _read_ages(path: Path, now: float) -> tuple[float, dict[str, float]]:
     try:
         stored = json.loads(path.read_bytes())
         return float(stored["last"]), {str(key): float(age) for key, age in stored["ages"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return now, {}
 
 
@@ -155,7 +158,9 @@ def _read(folder: Path) -> TrashedRun | None:
     try:
         try:
             deleted_at = float((run.read_json(_DELETED) or {})["when"])
-        except (RunError, KeyError, TypeError, ValueError):  # damaged; the run can still be restored
+            if not 0 <= deleted_at <= _MAX_TIME:
+                raise ValueError("a time that cannot be shown")
+        except (RunError, KeyError, TypeError, ValueError, OverflowError):  # damaged; the run can still be restored
             deleted_at = folder.stat().st_mtime
     except FileNotFoundError:  # removed or restored in the meantime
         return None

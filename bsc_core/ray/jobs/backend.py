@@ -21,7 +21,6 @@ from filelock import FileLock, Timeout
 from bsc_core.errors import JobError, RunError
 from bsc_core.jobs.backends import BackendUnavailableError, ProcessInfo
 from bsc_core.jobs.local.processes import ROOTS, worker_environment
-from bsc_core.jobs.signed import read_signed, write_signed
 from bsc_core.jobs.states import may_follow
 from bsc_core.ray.jobs.client import NEVER_STARTED, JobInfo, RayClient
 from bsc_core.ray.jobs.settings import RaySettings
@@ -68,7 +67,7 @@ class Job:
             JobError: The record is damaged, or was not written in this runs folder.
         """
         try:
-            values = read_signed(run, _JOB_FILE)
+            values = run.read_signed(_JOB_FILE)
             if values is None and run.read_json(_JOB_FILE) is not None:
                 raise RunError("it was not written in this runs folder")
             return None if values is None else cls(**values)
@@ -79,7 +78,7 @@ class Job:
 
     def write(self, run: Run) -> Job:
         """Record the job in the run's folder, and return it."""
-        write_signed(run, _JOB_FILE, asdict(self))
+        run.write_signed(_JOB_FILE, asdict(self))
         return self
 
 
@@ -157,7 +156,7 @@ def _submit(run: Run, job: Job, client: RayClient, settings: RaySettings) -> Non
 
 def _pack(run: Run, job: Job) -> Job:
     """Store the files that the run needs on another machine."""
-    roots = (read_signed(run, LAUNCHED) or {}).get(ROOTS, "").split(os.pathsep)
+    roots = (run.read_signed(LAUNCHED) or {}).get(ROOTS, "").split(os.pathsep)
     allowed = tuple(Path(root).expanduser().resolve() for root in roots if root.strip())
     try:
         run.write_json(_DOWNLOADED_FILE, pack(run, job.run_storage, Storage(job.storage), allowed))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from bsc_core.errors import JobError
-from bsc_core.jobs.signed import read_signed
 from bsc_core.runs import LAUNCHED, Run
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -48,7 +47,7 @@ class RaySettings:
         Raises:
             JobError: A variable is not valid; the message names it.
         """
-        launched = read_signed(run, LAUNCHED) or {}
+        launched = run.read_signed(LAUNCHED) or {}
         return cls.read(launched if launched.get("BSC_RAY_ADDRESS") else {**os.environ, **launched})
 
     @classmethod

@@ -284,19 +284,20 @@ class Trainer:
         try:
             self.optimizer.load_state_dict(state["optimizer"])
             fits = all(moments["exp_avg"].shape == weight.shape for weight, moments in self.optimizer.state.items())
-        except (ValueError, KeyError):
+            schedule.load_state_dict(state["schedule"])
+            if state.get("scaler"):
+                self.scaler.load_state_dict(state["scaler"])
+            torch.set_rng_state(state["random"])
+            if state["cuda_random"] and torch.cuda.is_available():
+                torch.cuda.set_rng_state_all(state["cuda_random"])
+            schedule.get_last_lr()
+        except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, IndexError):
             fits = False
         if not fits:
             raise TrainingError(
                 "the optimizer state of the checkpoint does not match the trained parameters; resume with the same "
                 "kind of device and version of BSC Lab as the original run, or launch the run again"
             )
-        schedule.load_state_dict(state["schedule"])
-        if state.get("scaler"):
-            self.scaler.load_state_dict(state["scaler"])
-        torch.set_rng_state(state["random"])
-        if state["cuda_random"] and torch.cuda.is_available():
-            torch.cuda.set_rng_state_all(state["cuda_random"])
 
     def _accumulation_steps(self, first: Batches) -> Iterator[_AccumulationStep]:
         """Yield the batches of each step, epoch after epoch without end; batches before the resumed step are skipped.

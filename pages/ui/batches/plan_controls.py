@@ -176,9 +176,10 @@ def _more_settings(default: BatchingConfig, names: set[str], pairs: PairDataset)
         elif isinstance(value, float):
             values[name] = st.number_input(title, 1.0, 1000.0, value, help=about, **url.bound(key, limits=(1, 1000)))
         else:
-            values[name] = st.segmented_control(
+            selected = st.segmented_control(
                 title, OPTIONS[name], default=value, required=True, help=about, **url.bound(key, OPTIONS[name])
             )
+            values[name] = selected or value  # an empty parameter of a link selects nothing
     return values
 
 

@@ -26,7 +26,7 @@ from bsc_core.errors import InputError
 from bsc_core.files import FileStamp, file_stamp, read_regular
 from bsc_core.runs import RunStore, parent_run_id
 from bsc_core.users import UserRuns, dataset_access
-from pages.ui.components import users
+from pages.ui.components import display, users
 
 if TYPE_CHECKING:
     import numpy as np
@@ -319,7 +319,19 @@ def encoder_config(encoder: str) -> EncoderConfig:
     return run_store().resolve_encoder(EncoderConfig(name=encoder, max_seq_length=length))
 
 
+def _confirm_download(encoder: str) -> None:
+    """Ask before a model is downloaded, since a link can name any model of the Hub; ends the page until confirmed."""
+    from bsc_core.encoders.registry import needs_download
+
+    if needs_download(encoder):
+        name = display.escaped(encoder)
+        st.warning(f"The encoder {name} is not on this machine. Its files are downloaded from the Hugging Face Hub.")
+        if not st.button("Download the encoder", key=f"download.{encoder}", icon=":material/download:"):
+            st.stop()
+
+
 def _encode(config: EncoderConfig, data: DatasetSplits) -> np.ndarray:
+    _confirm_download(config.name)
     bar = st.progress(0.0, text="Loading the encoder …")
     from bsc_core.encoders import embed
 

@@ -176,7 +176,8 @@ def load_splits(run: Run) -> DatasetSplits:
 
     data = data_cache.load_splits(run.data_config(run.config().data))
     known = run.read_json(TEXTS)
-    if known and known["digest"] != data.texts.digest:
+    has_changed = known and known["digest"] != data.texts.digest
+    if has_changed or any(len(model.vectors()) != len(data.texts) for model in models(run)):
         raise RunError(f"the data files of run {run.id} have changed since its vectors were computed; launch it again")
     return data
 

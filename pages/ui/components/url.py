@@ -90,7 +90,7 @@ def bound(
     if not _is_known(key):
         raise KeyError(f"{key} is not among the parameters of the page")
     valid = check(key, options, limits=limits)
-    if limits is not None and st.query_params.get(key) and not valid:
+    if limits is not None and len(valid) < len(st.query_params.get_all(key)):
         with suppress(StreamlitAPIException):  # of a control that has been bound, such as after going back
             del st.query_params[key]
         return {"key": key}  # Streamlit would convert the value to an integer, also infinity

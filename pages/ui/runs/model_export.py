@@ -61,7 +61,7 @@ def _draw_download(run: Run, size: int) -> None:
 
 def model_files(run: Run) -> list[Path]:
     """Return the files of the run's model; none if it saved no complete one."""
-    if not (run.model_folder / "modules.json").is_file():
+    if run.model_folder.is_symlink() or not (run.model_folder / "modules.json").is_file():
         return []
     folder = run.model_folder.resolve()  # a link may lead outside
     paths = run.model_folder.rglob("*")

@@ -268,4 +268,7 @@ def metric_rows(run: Run) -> list[dict[str, Any]]:
 def metric_order(name: str) -> tuple[int, int]:
     """Return a sort key: the main metrics, then hits by cutoff, then the rest."""
     kind, _, cut = name.partition("@")
-    return (METRIC_ORDER.index(kind) if kind in METRIC_ORDER else len(METRIC_ORDER), int(cut) if cut.isdecimal() else 0)
+    return (
+        METRIC_ORDER.index(kind) if kind in METRIC_ORDER else len(METRIC_ORDER),
+        int(cut) if cut.isdecimal() and len(cut) < 10 else 0,
+    )

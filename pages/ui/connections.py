@@ -1,0 +1,63 @@
+"""Limits of a connection to the server: what its client sends is parsed on the thread that serves everybody.
+
+Up to 256 KiB are received at a time, and parsed before anything else is done: 40,000 chunks of a request or frames of a
+websocket, or compressed messages of a thousand times their size.
+"""
+
+import time
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+SMALL_CHUNK = 256  # bytes
+MAX_SMALL_CHUNKS = 500  # of a connection
+SLICE_BYTES = 1024  # of a websocket, parsed at a time
+MAX_WAITING_MESSAGES = 16
+MAX_FRAMES = 300  # of a websocket, in a second
+
+
+class LimitedHttp(H11Protocol):
+    """Connection that ends if its client sends a request in many small chunks."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._small_chunks = 0
+        next_event = self.conn.next_event
+
+        def next_limited_event() -> Any:
+            event = next_event()
+            self._small_chunks += isinstance(event, h11.Data) and len(event.data) < SMALL_CHUNK
+            if self._small_chunks > MAX_SMALL_CHUNKS:
+                raise h11.RemoteProtocolError("the request has too many small chunks")
+            return event
+
+        self.conn.next_event = next_limited_event  # type: ignore[method-assign]
+
+
+class LimitedWebSocket(WebSocketsSansIOProtocol):
+    """Websocket connection that ends if its client sends faster than its messages are read, or very many frames."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._second, self._frames_of_second = 0, 0
+        events_received = self.conn.events_received
+
+        def counted_events() -> list[Any]:
+            events = events_received()
+            second = int(time.monotonic())
+            earlier = self._frames_of_second if second == self._second else 0
+            self._second, self._frames_of_second = second, earlier + len(events)
+            return events
+
+        self.conn.events_received = counted_events  # type: ignore[method-assign, assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what was received in slices, until a limit is exceeded."""
+        for start in range(0, len(data), SLICE_BYTES):
+            super().data_received(data[start : start + SLICE_BYTES])
+            parts = self.queue.qsize() > MAX_WAITING_MESSAGES or len(self.frames) > MAX_FRAMES
+            if parts or self._frames_of_second > MAX_FRAMES:
+                self.transport.abort()
+                return
