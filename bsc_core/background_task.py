@@ -84,7 +84,7 @@ def start(
             return write_progress(folder, 0, 1, "waiting", error=f"{error}, then try again")
         (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
-        command = [sys.executable, "-m", module, str(folder)]
+        command = [sys.executable, "-P", "-m", module, str(folder)]
         with (folder / LOG).open("ab") as log:
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
         _children[folder], _users[folder] = child, user

@@ -500,8 +500,7 @@ class Run:
         A run folder that was copied from elsewhere therefore sets no environment variables, which could execute code,
         names no cluster, is not started without being launched, and is shared with nobody.
         """
-        if not self._key_file.is_file():
-            atomic_write(self._key_file, secrets.token_bytes(32))
+        _create_key(self._key_file)
         self.write_json(name, {**values, _SIGNATURE: _signature(self._key_file, name, values)})
 
     def read_signed(self, name: str) -> dict[str, Any] | None:
@@ -759,6 +758,22 @@ def _is_finite(path: Path, stamp: FileStamp) -> bool:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     rows = array[:: max(1, len(array) // _CHECKED_ROWS)]
     return all(np.isfinite(rows[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(rows), _ROWS_AT_ONCE))
+
+
+def _create_key(path: Path) -> None:
+    """Create the key of a runs folder; of several processes that do so at the same time, the first one succeeds."""
+    if path.is_file():
+        return
+    draft = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
+    atomic_write(draft, secrets.token_bytes(32))
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without hard links
+        draft.replace(path)
+    draft.unlink(missing_ok=True)
+    sync(path.parent)
 
 
 def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:

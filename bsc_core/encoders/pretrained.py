@@ -109,7 +109,9 @@ def _load(kind: type[Model], folder: Path) -> Model:
         _encode_text(model)
     except (MemoryError, ModelError):
         raise
-    except Exception as error:  # tokenizers raises Exception itself
+    except BaseException as error:  # tokenizers raises Exception itself, and its part in Rust a PanicException
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(
             f"{folder}: cannot be loaded as a sentence-transformers model ({reason}); save the model again"

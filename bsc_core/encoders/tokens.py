@@ -147,10 +147,8 @@ def tokenize(
         try:
             pieces.extend(tokenize_block(model.tokenizer, block, max_seq_length))
         except BaseException as error:
-            if type(error).__name__ not in (
-                "PanicException",
-                "Exception",
-            ):  # of Rust, such as a text that takes too long
+            # `tokenizers` raises Exception itself, and its part in Rust a PanicException.
+            if type(error).__name__ not in ("PanicException", "Exception"):
                 raise
             raise ModelError(f"the tokenizer of this encoder fails ({error}); choose another model") from None
     offsets = np.zeros(len(pieces) + 1, dtype=np.int64)

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 SMALL_CHUNK = 256  # bytes
-MAX_SMALL_CHUNKS = 500  # of a connection
+MAX_SMALL_CHUNKS = 500  # of a request
 SLICE_BYTES = 1024  # of a websocket, parsed at a time
 MAX_WAITING_MESSAGES = 16
 MAX_FRAMES = 300  # of a websocket, in a second
@@ -28,6 +28,8 @@ class LimitedHttp(H11Protocol):
 
         def next_limited_event() -> Any:
             event = next_event()
+            if isinstance(event, h11.Request):
+                self._small_chunks = 0
             self._small_chunks += isinstance(event, h11.Data) and len(event.data) < SMALL_CHUNK
             if self._small_chunks > MAX_SMALL_CHUNKS:
                 raise h11.RemoteProtocolError("the request has too many small chunks")

@@ -137,6 +137,14 @@ def many_tensors(folder: Path) -> None:
     save_file({str(number): np.zeros(0, np.float32) for number in range(30_000)}, folder / "model.safetensors")
 
 
+def damaged_map(folder: Path) -> None:
+    """A map of characters that points outside of itself."""
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    charsmap = base64.b64encode(b"\x04\0\0\0\0\xff\xff\xff\xffb\0").decode()
+    content["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": charsmap}
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+
+
 def edit_tokenizer(**values: object) -> Change:
     """Change the vocabulary of tokenizer.json."""
 
@@ -347,6 +355,11 @@ CASES: dict[str, tuple[Change, str]] = {
         "prompts is not",
     ),
     "chunks of another size": (edit_json("config.json", chunk_size_feed_forward=11), "cannot be loaded"),
+    "long prompt": (
+        edit_json("config_sentence_transformers.json", prompts={"query": "a b " * 10**6}),
+        "prompts is not",
+    ),
+    "panic of the tokenizer": (damaged_map, "cannot be loaded"),
     "prompts of other types": (edit_json("config_sentence_transformers.json", prompts={"query": 1}), "prompts is not"),
     "router": (module(type="sentence_transformers.models.Router"), "only these modules are supported"),
     "unused module": (added_module("LSTM", {}), "only these modules are supported"),
@@ -673,6 +686,12 @@ def test_the_settings_of_usual_models_are_allowed(tmp_path: Path, kind: str) -> 
 
     if kind not in CONFIG_MAPPING:
         pytest.fail(f"{kind} is not an architecture of this version of transformers")
-    values = {"max_position_embeddings": 131_072, "rope_theta": 10_000_000, "eos_token_id": 151_645}
+    values = {
+        "max_position_embeddings": 131_072,
+        "rope_theta": 10_000_000,
+        "eos_token_id": 151_645,
+        "train_steps": 10**6,
+    }
+    values |= {"_attn_implementation_autoset": True, "_attn_implementation": "sdpa"}
     (tmp_path / "config.json").write_text(json.dumps(CONFIG_MAPPING[kind]().to_diff_dict() | values), encoding="utf-8")
     _check_config(tmp_path / "config.json")

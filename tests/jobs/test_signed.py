@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from bsc_core.jobs import launch, reconcile
 from bsc_core.jobs.actions.launching import create_run
@@ -68,3 +69,11 @@ def test_a_resumed_run_from_elsewhere_gets_the_variables_of_who_resumes_it(store
     resumed = continue_run(store, run)
     launched = resumed.read_signed(LAUNCHED)
     assert launched is None or set(launched) == {"BSC_ROOTS", "BSC_BACKEND"}
+
+
+def test_processes_that_sign_at_the_same_time_use_one_key(store, config):
+    runs = [store.create(config, f"run-{number}") for number in range(16)]
+    with ThreadPoolExecutor(len(runs)) as threads:
+        list(threads.map(lambda run: run.write_signed("document", {"number": 1}), runs))
+    assert [run.read_signed("document") for run in runs] == [{"number": 1}] * len(runs)
+    assert [path.name for path in store.root.glob(".key*")] == [".key"]

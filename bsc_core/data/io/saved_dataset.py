@@ -16,6 +16,7 @@ SPLIT = "split"
 NO_CLASS = "-"
 INFO = "dataset_info.json"
 SAVED_FILES = ("dataset_dict.json", "state.json")
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error)
 MAX_BATCH_ROWS = 65_536
 
 Splits = dict[str, Any]  # datasets by split name; "" for a single one
@@ -40,20 +41,10 @@ def load_saved(path: str, folder: Path) -> Splits:
     datasets = _package(path)
     import pyarrow
 
-    damaged = (
-        OSError,
-        ValueError,
-        struct.error,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        pyarrow.ArrowException,
-    )
     try:
         _check_saved_files(folder)
         splits = _by_split(datasets.load_from_disk(str(folder)))
-    except damaged as error:  # a dataset without rows is an IndexError
+    except (*UNREADABLE, pyarrow.ArrowException) as error:  # a dataset without rows is an IndexError
         raise FileFormatError(
             f"{path}: this folder of a saved dataset cannot be read ({error_reason(error).rstrip('.')}); save it again"
         ) from None

@@ -51,6 +51,7 @@ SNAPSHOTS = "snapshots"  # folder in the cache of the Hub whose files are links 
 MAX_DIMENSION = 2**40
 MAX_SETTING, MAX_ENTRIES_OF_LIST = 4096, 1000
 MAX_TENSORS = 20_000
+MAX_PROMPT = 2_000  # characters
 SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens, to which texts are padded, and counts
     **dict.fromkeys(("attention_window", "block_size", "num_labels"), 1024),
     **dict.fromkeys(("tpu_short_seq_length", "local_radius", "global_block_size"), 512),
@@ -58,7 +59,7 @@ SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens,
     **{"block_sizes": 200, "block_repeats": 200, "conv_kernel_size": 128},
 }
 LARGE_NUMBERS = (
-    (re.compile(r"theta|base$"), 10**12),  # of rotary positions
+    (re.compile(r"theta|base$|train|step|epoch|sample|batch|seed"), 10**12),  # rotary positions, notes on the training
     (re.compile(r"position|seq|length|ctx|window|token|vocab|features|dimension|_ids?$"), MAX_POSITIONS),
 )
 IMPLEMENTATIONS = ("eager", "sdpa")
@@ -330,7 +331,7 @@ def _check_config(path: Path) -> None:
         if isinstance(part, str) and part.startswith("torch.") and not (_is_activation(part) or DTYPE.fullmatch(part)):
             raise ModelError(f"{path}: {part[:40]} is not an activation of torch.nn, so it is not called; correct it")
         for name, value in part.items() if isinstance(part, dict) else ():
-            if "_implementation" in name and value not in (None, *IMPLEMENTATIONS):
+            if "_implementation" in name and value not in (None, True, False, *IMPLEMENTATIONS):
                 raise ModelError(f"{path}: {name} is {str(value)[:40]}, not {' or '.join(IMPLEMENTATIONS)}; remove it")
         if isinstance(part, dict):
             parts += [(str(name), value) for name, value in part.items()]
@@ -362,8 +363,8 @@ def _check_prompts(path: Path) -> None:
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether a value is a text; half of a surrogate pair cannot be encoded."""
-    return isinstance(value, str) and SURROGATE.search(value) is None
+    """Return whether a value is a text of a prompt; half of a surrogate pair cannot be encoded."""
+    return isinstance(value, str) and SURROGATE.search(value) is None and len(value) <= MAX_PROMPT
 
 
 def _refuse_processor(path: Path) -> None:
