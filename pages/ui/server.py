@@ -9,6 +9,7 @@ import base64
 import gzip
 import hashlib
 import json
+import logging
 import os
 import re
 import socket
@@ -63,6 +64,7 @@ from bsc_core.users import (
     write_audit,
 )
 from pages.ui.connections import LimitedHttp, LimitedWebSocket
+from pages.ui.server_log import PrintableRecord
 
 APP = Path(__file__).parents[2] / "app.py"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -671,6 +673,7 @@ def main() -> int:
         if arguments.host not in LOCAL_HOSTS:
             sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
     _raise_file_limit()
+    logging.setLogRecordFactory(PrintableRecord)
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts
     usual_settings = starlette_server._get_uvicorn_config_kwargs
     limited = {"http": LimitedHttp, "ws": LimitedWebSocket}

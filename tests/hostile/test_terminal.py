@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from bsc_core.cli import main
 from bsc_core.data.io.export import as_tsv
 from bsc_core.data.io.tables import read_table
 from bsc_core.formatting import printable
+from pages.ui.server_log import PrintableRecord
 
 CONTROL = [chr(code) for code in (*range(9), 11, 12, 13, *range(14, 32), 127, 0x85, 0x9B, 0x202E, 0x2066)]
 
@@ -45,3 +47,24 @@ def test_an_exported_table_keeps_formulas_and_control_characters_unchanged(tmp_p
     table = read_table(str(path))
     assert not table.rejected
     assert table.columns == {"query": texts, "document": texts[::-1]}
+
+
+def test_the_log_of_the_server_has_no_control_characters_and_no_very_long_texts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    hostile = "\x1b]0;title\x07\u202e" + "A" * 100_000 + "end"
+    previous = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(PrintableRecord)
+    try:
+        logging.getLogger("streamlit.test").warning("no file %s", hostile)
+        try:
+            raise ValueError(hostile)
+        except ValueError:
+            logging.getLogger("streamlit.test").exception("failed")
+    finally:
+        logging.setLogRecordFactory(previous)
+    lines = caplog.text
+    assert "no file \\x1b]0;title" in lines
+    assert "ValueError: \\x1b" in lines or "[...]" in lines
+    assert len(lines) < 20_000
+    assert all(character == "\n" or character.isprintable() for character in lines)
