@@ -495,21 +495,17 @@ class Run:
             ) from None
 
     def write_signed(self, name: str, values: Mapping[str, Any]) -> None:
-        """Write values under a name with their signature, by a key of the runs folder.
+        """Write values under a name with their signature, see `signed`.
 
         A run folder that was copied from elsewhere therefore sets no environment variables, which could execute code,
         names no cluster, is not started without being launched, and is shared with nobody.
         """
-        _create_key(self._key_file)
-        self.write_json(name, {**values, _SIGNATURE: _signature(self._key_file, name, values)})
+        self.write_json(name, signed(self._root, name, values))
 
     def read_signed(self, name: str) -> dict[str, Any] | None:
         """Return the values that `write_signed` wrote in this runs folder; None if there are none, or damaged ones."""
-        with suppress(RunError, OSError):  # without a key, nothing was signed in this folder
-            values: dict[str, Any] = self.read_json(name) or {}
-            signature = str(values.pop(_SIGNATURE, ""))
-            if hmac.compare_digest(signature.encode(), _signature(self._key_file, name, values).encode()):
-                return values
+        with suppress(RunError):
+            return verified(self._root, name, self.read_json(name) or {})
         return None
 
     def evaluation(self, name: str) -> dict[str, Any]:
@@ -587,10 +583,10 @@ class Run:
         self.write_array(f"embeddings_{name}", vectors)
 
     @property
-    def _key_file(self) -> Path:
-        """Key of the runs folder, also for a deleted run."""
+    def _root(self) -> Path:
+        """The runs folder, also of a deleted run."""
         root = self.folder.parent
-        return (root.parent if root.name == TRASH else root) / _KEY_FILE
+        return root.parent if root.name == TRASH else root
 
     def _damaged(self, name: str) -> RunError:
         return RunError(f"run {self.id}: {name} is damaged; launch the run again")
@@ -758,6 +754,22 @@ def _is_finite(path: Path, stamp: FileStamp) -> bool:
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     rows = array[:: max(1, len(array) // _CHECKED_ROWS)]
     return all(np.isfinite(rows[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(rows), _ROWS_AT_ONCE))
+
+
+def signed(root: Path, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a document with their signature by the key of a runs folder, created on first use."""
+    _create_key(root / _KEY_FILE)
+    return {**values, _SIGNATURE: _signature(root / _KEY_FILE, name, values)}
+
+
+def verified(root: Path, name: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the values without the signature that `signed` added in this runs folder; None if it is not valid."""
+    contents = {key: value for key, value in values.items() if key != _SIGNATURE}
+    with suppress(OSError):  # without a key, nothing was signed in this folder
+        expected = _signature(root / _KEY_FILE, name, contents)
+        if hmac.compare_digest(str(values.get(_SIGNATURE, "")).encode(), expected.encode()):
+            return contents
+    return None
 
 
 def _create_key(path: Path) -> None:

@@ -27,7 +27,7 @@ from bsc_core.config import RunConfig
 from bsc_core.config.messages import first_problem
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
 from bsc_core.files import FileStamp, as_json, atomic_write, file_stamp, folder_bytes, read_regular, to_jsonable
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import Run, RunStore, signed, verified
 
 USERS_FILE = "users.toml"
 AUDIT_FILE = "audit.jsonl"
@@ -401,19 +401,25 @@ def _deleted_runs(store: RunStore, user: User) -> list[Run]:
 
 
 def dataset_access(folder: Path) -> Access:
-    """Return the owner of an uploaded dataset and who else may read it; without a document, the app's owner."""
+    """Return the owner of an uploaded dataset and who else may read it; without a valid document, the app's owner."""
     path = folder / f"{ACCESS}.json"
     try:
         return _read_access(path, file_stamp(path))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError, AttributeError):
         return Access()
 
 
 @lru_cache(maxsize=8192)
 def _read_access(path: Path, stamp: FileStamp) -> Access:
-    return Access.model_validate(json.loads(read_regular(path)))
+    return Access.model_validate(verified(_root_of(path), path.parent.name, json.loads(read_regular(path))) or {})
 
 
 def write_dataset_access(folder: Path, access: Access) -> None:
     """Write the owner of an uploaded dataset and who else may read it."""
-    atomic_write(folder / f"{ACCESS}.json", as_json(access.model_dump()))
+    path = folder / f"{ACCESS}.json"
+    atomic_write(path, as_json(signed(_root_of(path), folder.name, access.model_dump())))
+
+
+def _root_of(path: Path) -> Path:
+    """Return the runs folder of a file of an uploaded dataset."""
+    return path.parents[2]

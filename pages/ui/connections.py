@@ -18,6 +18,21 @@ MAX_WAITING_MESSAGES = 16
 MAX_FRAMES = 300  # of a websocket, in a second
 
 
+class Pace:
+    """Limit of how often something may happen: `burst` times at once, and then `rate` times per second."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self.rate, self.burst = rate, burst
+        self._left, self._last = burst, time.monotonic()
+
+    def delay(self) -> float:
+        """Count an event; return for how many seconds it has to wait."""
+        now = time.monotonic()
+        self._left = min(self.burst, self._left + (now - self._last) * self.rate) - 1
+        self._last = now
+        return max(0.0, -self._left / self.rate)
+
+
 class LimitedHttp(H11Protocol):
     """Connection that ends if its client sends a request in many small chunks."""
 

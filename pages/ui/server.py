@@ -63,7 +63,7 @@ from bsc_core.users import (
     user_with_key,
     write_audit,
 )
-from pages.ui.connections import LimitedHttp, LimitedWebSocket
+from pages.ui.connections import LimitedHttp, LimitedWebSocket, Pace
 from pages.ui.server_log import PrintableRecord
 
 APP = Path(__file__).parents[2] / "app.py"
@@ -101,6 +101,7 @@ MESSAGE_TOO_BIG = 1009  # close code of a websocket
 MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selection on a map
 MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
 MAX_STUDENT_ENTRIES = 10_000
+STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages per second, and at once
 NAME = re.compile(r"[\x20-\x7e]{0,300}")
 DOWNLOADS = ("deferred_file", "dataframe_chunk")
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
@@ -330,6 +331,7 @@ class SignIn:
         self.app = app
         self.root = root
         self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
+        self._paces: dict[str, Pace] = {}  # of all pages of a student, or of a class that shares a link
         self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -358,6 +360,9 @@ class SignIn:
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
         if scope["type"] == "websocket":
             receive = _without_refused(_while_signed_in(receive, lambda: self._is_signed_in(user, cookies)), user)
+            if not user.may_launch:
+                pace = self._paces.setdefault(user.name, Pace(*STUDENTS_PACE))
+                receive = _with_delays(receive, (pace, Pace(*PAGE_PACE)))
         return await self.app(scope, receive, send)
 
     def _is_signed_in(self, user: User, cookies: Mapping[str, str]) -> bool:
@@ -500,6 +505,18 @@ def _without_refused(receive: Receive, user: User) -> Receive:
         return {"type": "websocket.disconnect", "code": MESSAGE_TOO_BIG}
 
     return receive_others
+
+
+def _with_delays(receive: Receive, paces: tuple[Pace, ...]) -> Receive:
+    """Delay messages that come too fast: each starts to draw a page, also while the last one is still being drawn."""
+
+    async def receive_later() -> Message:
+        message = await receive()
+        if message["type"] == "websocket.receive" and (delay := max(pace.delay() for pace in paces)):
+            await asyncio.sleep(delay)
+        return message
+
+    return receive_later
 
 
 def _is_refused(message: Message, user: User) -> bool:

@@ -318,7 +318,19 @@ CASES: dict[str, tuple[Change, str]] = {
     "Fourier matrices": (edit_json("config.json", use_tpu_fourier_optimizations=True), "is not supported"),
     "long list": (edit_json("config.json", layer_types=["full_attention"] * 10_000), "layer_types has 10,000 entries"),
     "large kernel": (edit_json("config.json", conv_kernel_size=60_001), "conv_kernel_size is 60001"),
-    "blocks of layers": (edit_json("config.json", block_sizes=[150, 150]), "describes 300 layers"),
+    "blocks of layers": (edit_json("config.json", block_sizes=[60] * 40), "describes 2,400 parts of layers"),
+    "groups of layers": (
+        edit_json("config.json", num_hidden_groups=200, inner_group_num=200),
+        "describes 40,000 parts",
+    ),
+    "layers of languages": (
+        edit_json("config.json", languages=["a"] * 999, num_hidden_layers=200),
+        "describes 199,800",
+    ),
+    "layers of networks": (
+        edit_json("config.json", num_feedforward_networks=200, num_hidden_layers=200),
+        "40,000 parts",
+    ),
     "many heads": (edit_json("config.json", num_attention_heads=1024), "num_attention_heads is 1024"),
     "many tensors": (many_tensors, "has 30,000 tensors"),
     "nested number": (edit_json("config.json", rope_scaling={"factor": 10**6}), "factor is 1000000"),

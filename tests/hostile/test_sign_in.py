@@ -27,7 +27,7 @@ from websockets.sync.client import connect
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, remove_user
 from pages.ui import server as server_module
-from pages.ui.connections import MAX_FRAMES, MAX_SMALL_CHUNKS, MAX_WAITING_MESSAGES, LimitedHttp, LimitedWebSocket
+from pages.ui.connections import MAX_FRAMES, MAX_SMALL_CHUNKS, MAX_WAITING_MESSAGES, LimitedHttp, LimitedWebSocket, Pace
 from pages.ui.server import (
     GLOBAL_REQUESTS,
     KEY_COOKIE,
@@ -507,3 +507,31 @@ def test_users_can_sign_in_when_the_disk_is_full(
     client = TestClient(SignIn(lambda scope, receive, send: None, Path(keys["root"])), follow_redirects=False)  # type: ignore[arg-type, return-value]
     response = client.post("/sign-in", content=form, headers={"Content-Type": "application/x-www-form-urlencoded"})
     assert response.status_code == (303 if key == "valid" else 401)
+
+
+def test_messages_of_students_that_come_too_fast_are_delayed(
+    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    monkeypatch.setattr(server_module.asyncio, "sleep", sleep)
+    message = BackMsg(stop_script=True).SerializeToString()
+    _, burst = server_module.PAGE_PACE
+    received(keys, [message] * int(burst), int(burst), "class")
+    assert delays == []
+    received(keys, [message] * 2 * int(burst), 2 * int(burst), "class")
+    assert len(delays) == pytest.approx(burst, abs=5)
+    assert delays == sorted(delays)
+    delays.clear()
+    received(keys, [message] * 3 * int(burst), 3 * int(burst), "ben")
+    assert delays == []
+
+
+def test_a_pace_allows_a_burst_and_then_a_rate() -> None:
+    pace = Pace(rate=10.0, burst=5.0)
+    assert [pace.delay() for _ in range(5)] == [0.0] * 5
+    later = [pace.delay() for _ in range(10)]
+    assert later == pytest.approx([number / 10 for number in range(1, 11)], abs=0.2)

@@ -37,6 +37,7 @@ LAYER_COUNTS = (
     *("encoder_layers", "decoder_layers", "inner_group_num", "num_feedforward_networks"),
 )
 MAX_LAYERS = 200
+MAX_PARTS = 2000  # of layers
 DIMENSIONS = (
     *("vocab_size", "hidden_size", "intermediate_size", "embedding_size", "type_vocab_size", "num_attention_heads"),
     *("dim", "hidden_dim", "n_heads", "d_model", "d_ff", "d_kv", "d_embed", "d_inner", "d_head"),
@@ -56,7 +57,7 @@ SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens,
     **dict.fromkeys(("attention_window", "block_size", "num_labels"), 1024),
     **dict.fromkeys(("tpu_short_seq_length", "local_radius", "global_block_size"), 512),
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_heads", "n_head", "num_key_value_heads"), 256),
-    **{"block_sizes": 200, "block_repeats": 200, "conv_kernel_size": 128},
+    **{"block_sizes": 64, "block_repeats": 16, "conv_kernel_size": 128},
 }
 LARGE_NUMBERS = (
     (re.compile(r"theta|base$|train|step|epoch|sample|batch|seed"), 10**12),  # rotary positions, notes on the training
@@ -383,9 +384,6 @@ def _check_transformer(part: Path, shapes: Shapes) -> None:
     largest = _largest(shapes)
     limits = dict.fromkeys(LAYER_COUNTS, MAX_LAYERS) | dict.fromkeys(DIMENSIONS, largest)
     limits |= dict.fromkeys(POSITIONS, MAX_POSITIONS)
-    layers = sum(_numbers(config.get("block_sizes"))) * max(_numbers(config.get("block_repeats")), default=1)
-    if layers > MAX_LAYERS:
-        raise ModelError(f"{path}: describes {layers:,} layers, and at most {MAX_LAYERS} are supported; correct it")
     if kind in COMPUTED_POSITIONS:
         sizes = [config.get(name) for name in ("dim", "emb_dim", "hidden_size", "embedding_size")]
         dimension = max(768, *(size for size in sizes if isinstance(size, int)))  # 768 by default
@@ -398,10 +396,28 @@ def _check_transformer(part: Path, shapes: Shapes) -> None:
                 f"{path}: {name} is {str(value)[:20]}, and the weights have {len(shapes)} tensors of at most "
                 f"{largest:,} entries in a dimension; save the encoder again"
             )
+    if (parts := _number_of_parts(config)) > MAX_PARTS:
+        raise ModelError(f"{path}: describes {parts:,} parts of layers, and at most {MAX_PARTS:,} are supported")
 
 
-def _numbers(value: Any) -> list[int]:
-    return [one for one in value if isinstance(one, int)] if isinstance(value, list) else []
+def _number_of_parts(config: dict[str, Any]) -> int:
+    """Return the number of layers of a transformer, or of their parts where these have a number, too."""
+
+    def number(name: str) -> int:
+        value = config.get(name)
+        return value if isinstance(value, int) else 1
+
+    def numbers(name: str) -> list[int]:
+        value = config.get(name)
+        return [one for one in value if isinstance(one, int)] if isinstance(value, list) else []
+
+    languages = config.get("languages")
+    return max(
+        number("num_hidden_layers") * number("num_feedforward_networks"),  # MobileBERT
+        number("num_hidden_layers") * (len(languages) if isinstance(languages, list) else 1),  # X-MOD
+        number("num_hidden_groups") * number("inner_group_num"),  # ALBERT
+        sum(numbers("block_sizes")) * max(numbers("block_repeats"), default=1),  # Funnel
+    )
 
 
 def _check_static(part: Path, shapes: Shapes) -> None:

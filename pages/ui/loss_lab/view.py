@@ -168,7 +168,7 @@ def _typed() -> LabBatch:
 
 
 def _encoded(title: str, rows: PairDataset, encoder: EncoderConfig) -> LabBatch:
-    with st.spinner(f"Encoding {len(rows.texts)} texts …"):
+    with st.spinner(f"Encoding {len(rows.texts)} texts …"), display.turn():
         from bsc_core.encoders import embed
 
         return rows_batch(title, rows, embed(encoder, rows.texts, is_stored=False))
@@ -241,7 +241,8 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     losses = [_toy_loss(one, state.settings, learn) for one in (name, second) if one]
     columns = batch.query_texts, batch.document_texts, batch.queries.tobytes(), batch.labels.tobytes()
     key = f"{batch.title} {hash(columns)}"
-    traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
+    with display.turn():
+        traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
     player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
 
 
