@@ -9,7 +9,6 @@ import base64
 import gzip
 import hashlib
 import json
-import logging
 import os
 import re
 import socket
@@ -64,7 +63,7 @@ from bsc_core.users import (
     write_audit,
 )
 from pages.ui.connections import LimitedHttp, LimitedWebSocket, Pace
-from pages.ui.server_log import PrintableRecord
+from pages.ui.server_log import prepare_log
 
 APP = Path(__file__).parents[2] / "app.py"
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -268,7 +267,8 @@ def _with_headers(send: Send) -> Send:
 SIGN_IN, SIGN_OUT, PROVIDER_SIGN_OUT = "/sign-in", "/sign-out", "/auth/logout"
 HEALTH_PATH, PROVIDER_PATHS = "/_stcore/health", ("/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
 UPLOAD_PATH, METRICS_PATH = "/_stcore/upload_file", "/_stcore/metrics"
-GLOBAL_REQUESTS = ("clear_cache", "load_git_info")  # messages of a websocket that no page of this app sends
+USUAL_REQUESTS = ("rerun_script", "stop_script", "file_urls_request", "app_heartbeat", "backend_operation_request")
+"""Messages that a browser sends; others clear the caches of all users, for example."""
 KEY_COOKIE = "bsc_key"
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
@@ -522,27 +522,33 @@ def _with_delays(receive: Receive, paces: tuple[Pace, ...]) -> Receive:
 def _is_refused(message: Message, user: User) -> bool:
     if message["type"] != "websocket.receive":
         return False
-    parsed, content = BackMsg(), message.get("bytes")
+    content = message.get("bytes")
     if content is None:  # text, which Streamlit does not expect
         return True
     if not user.may_launch and (len(content) > MAX_STUDENT_BYTES or _entries(content) > MAX_STUDENT_ENTRIES):
         return True
+    parsed = BackMsg()
     try:
         parsed.ParseFromString(content)
     except DecodeError:
         return True
-    kind, files = parsed.WhichOneof("type"), len(parsed.file_urls_request.file_names)
-    if kind == "file_urls_request":
-        return files > MAX_FILE_NAMES or not user.may_launch
-    request, state = parsed.backend_operation_request, parsed.rerun_script
-    if kind == "backend_operation_request" and request.WhichOneof("payload") not in DOWNLOADS:
+    kind, widgets = parsed.WhichOneof("type"), parsed.rerun_script.widget_states.widgets
+    if kind == "file_urls_request" and not user.may_launch:
         return True
+    has_usual_size = len(parsed.file_urls_request.file_names) <= MAX_FILE_NAMES and len(widgets) <= MAX_WIDGETS
+    return not (kind in USUAL_REQUESTS and has_usual_size and _has_usual_names(parsed)) or any(
+        map(_adds_many_rows, widgets)
+    )
+
+
+def _has_usual_names(parsed: BackMsg) -> bool:
+    """Whether the names in a message, which Streamlit writes to the log as they are, can be those of a page."""
+    request, state = parsed.backend_operation_request, parsed.rerun_script
+    if parsed.HasField("backend_operation_request") and request.WhichOneof("payload") not in DOWNLOADS:
+        return False
     names = [request.request_id, request.session_id, request.deferred_file.file_id, request.dataframe_chunk.source_id]
     names += [state.page_script_hash, state.page_name, state.fragment_id]
-    if not all(map(NAME.fullmatch, names)):  # Streamlit writes them to the log as they are
-        return True
-    widgets = state.widget_states.widgets
-    return kind in GLOBAL_REQUESTS or len(widgets) > MAX_WIDGETS or any(map(_adds_many_rows, widgets))
+    return all(map(NAME.fullmatch, names))
 
 
 def _entries(content: bytes) -> int:
@@ -690,7 +696,7 @@ def main() -> int:
         if arguments.host not in LOCAL_HOSTS:
             sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
     _raise_file_limit()
-    logging.setLogRecordFactory(PrintableRecord)
+    prepare_log()
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts
     usual_settings = starlette_server._get_uvicorn_config_kwargs
     limited = {"http": LimitedHttp, "ws": LimitedWebSocket}

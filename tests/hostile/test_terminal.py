@@ -11,7 +11,7 @@ from bsc_core.cli import main
 from bsc_core.data.io.export import as_tsv
 from bsc_core.data.io.tables import read_table
 from bsc_core.formatting import printable
-from pages.ui.server_log import PrintableRecord
+from pages.ui.server_log import CAUSED_BY_CLIENTS, PrintableRecord, prepare_log
 
 CONTROL = [chr(code) for code in (*range(9), 11, 12, 13, *range(14, 32), 127, 0x85, 0x9B, 0x202E, 0x2066)]
 
@@ -68,3 +68,17 @@ def test_the_log_of_the_server_has_no_control_characters_and_no_very_long_texts(
     assert "ValueError: \\x1b" in lines or "[...]" in lines
     assert len(lines) < 20_000
     assert all(character == "\n" or character.isprintable() for character in lines)
+
+
+def test_clients_cause_few_records_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    logger, previous = logging.getLogger(CAUSED_BY_CLIENTS[0]), logging.getLogRecordFactory()
+    filters = list(logger.filters)
+    prepare_log()
+    try:
+        for _ in range(1000):
+            logger.warning("no such file")
+    finally:
+        logging.setLogRecordFactory(previous)
+        for name in CAUSED_BY_CLIENTS:
+            logging.getLogger(name).filters = list(filters)
+    assert 10 <= len(caplog.records) < 100
