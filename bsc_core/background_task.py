@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bsc_core.errors import BscError, InputError
-from bsc_core.files import as_json, atomic_write
+from bsc_core.errors import BscError, InputError, RunError
+from bsc_core.files import as_json, atomic_write, error_reason
 from bsc_core.formatting import plural
 
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
@@ -71,17 +71,23 @@ def start(
         request: JSON-serializable request, which `run_task` reads.
         environment: Variables added to those of this process.
         user: Name of a user of a shared app; None: without a limit by user.
+
+    Raises:
+        RunError: Its folder cannot be written.
     """
     with _children_lock:
         if folder in _children:
             return
-        atomic_write(folder / REQUEST, as_json(request))
+        try:
+            atomic_write(folder / REQUEST, as_json(request))
+        except OSError as error:
+            raise RunError(f"{folder}: the task cannot be started ({error_reason(error)}); free disk space") from None
         running = [other for other, child in _children.items() if child.poll() is None]
         own = sum(user is not None and _users.get(other) == user for other in running)
         if len(running) >= max_tasks() or own >= max(1, max_tasks() // 2):
             owner, count = ("this server", len(running)) if len(running) >= max_tasks() else (f"user {user}", own)
-            error = f"{owner} already runs {plural(count, 'background task')}, the maximum; wait a minute"
-            return write_progress(folder, 0, 1, "waiting", error=f"{error}, then try again")
+            reason = f"{owner} already runs {plural(count, 'background task')}, the maximum; wait a minute"
+            return write_progress(folder, 0, 1, "waiting", error=f"{reason}, then try again")
         (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         command = [sys.executable, "-P", "-m", module, str(folder)]

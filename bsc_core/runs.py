@@ -69,7 +69,7 @@ _LOCK_SECONDS = 10.0
 _TAIL_BYTES = 64 * 1024
 _ROWS_AT_ONCE = 16_384
 _MAX_LINES, _MAX_LINE_BYTES = 3_000_000, 1_000_000  # of the metrics
-_MAX_OTHER_LINES = 100_000  # of the metrics, that are not steps
+_MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 64 * 2**20  # of the metrics, that are not steps
 _CHECKED_ROWS = 65_536  # of vectors
 
 State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
@@ -423,7 +423,9 @@ class Run:
                 for number, line in zip(range(count), iter(read_line, b""), strict=False)
                 if number % stride == 0 or not _STEP_LINE.match(line)
             ]
-        if count > _MAX_LINES or len(line) == _MAX_LINE_BYTES or len(lines) > (max_steps or count) + _MAX_OTHER_LINES:
+        others = [len(line) for line in lines if not _STEP_LINE.match(line)]
+        is_long = len(line) == _MAX_LINE_BYTES or len(others) > _MAX_OTHER_LINES or sum(others) > _MAX_OTHER_BYTES
+        if count > _MAX_LINES or is_long:
             raise RunError(
                 f"run {self.id}: metrics.jsonl is damaged ({count:,} lines, more than a run writes); restore it, or "
                 "launch the run again"

@@ -13,6 +13,8 @@ import torch
 from torch import nn
 
 from bsc_core.encoders.tokens import TextIds, TokenTable, token_budget
+from bsc_core.errors import ModelError
+from bsc_core.files import error_reason
 from bsc_core.types import Progress, Vectors
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ def encode(
 
     Returns:
         (n, D), row i for ids[i]. Rows have length 1 only if the model ends in a normalizing module.
+
+    Raises:
+        ModelError: The model does not fit the texts, such as one with fewer positions than a text has tokens.
     """
     rows = np.arange(len(tokens)) if ids is None else np.asarray(ids, dtype=np.int64)
     dimensions = model.get_embedding_dimension()
@@ -60,7 +65,13 @@ def encode(
     with eval_mode(model), torch.inference_mode():
         for positions in tokens.micro_batches(rows, token_budget(model.device, micro_tokens)):
             features = {name: tensor.to(model.device) for name, tensor in tokens.features(rows[positions]).items()}
-            vectors[positions] = model(features)["sentence_embedding"].float().cpu().numpy()
+            try:
+                output = model(features)["sentence_embedding"]
+            except (ValueError, IndexError, RuntimeError) as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
+                raise ModelError(f"the encoder fails on a text ({error_reason(error)}); choose another one") from error
+            vectors[positions] = output.float().cpu().numpy()
             done += len(positions)
             if progress is not None:
                 progress(done, len(rows))

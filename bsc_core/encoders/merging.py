@@ -73,9 +73,16 @@ def interpolate(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], alph
 
 
 def set_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights and buffers into a model that has the same names."""
+    """Copy weights and buffers into a model that has the same names and shapes.
+
+    Raises:
+        ModelError: Names or shapes differ.
+    """
+    state = model.state_dict()
+    if {name: tensor.shape for name, tensor in state.items()} != {name: one.shape for name, one in weights.items()}:
+        raise ModelError("the models have weights of other names or shapes, so they cannot be merged")
     with torch.no_grad():
-        for name, tensor in model.state_dict().items():
+        for name, tensor in state.items():
             tensor.copy_(weights[name])
 
 

@@ -188,7 +188,8 @@ def _positions(transformer: Any) -> int | None:
 
     RoBERTa numbers positions from the padding token's id + 1, so the first ones are unused.
     """
-    positions = getattr(getattr(transformer, "config", None), "max_position_embeddings", None)
+    config = getattr(transformer, "config", None)
+    positions = getattr(config, "max_position_embeddings", None) or getattr(config, "max_seq_len", None)
     if not isinstance(positions, int) or positions <= 0:
         return None
     table = getattr(getattr(transformer, "embeddings", None), "position_embeddings", None)

@@ -245,12 +245,12 @@ def _is_damage(error: Exception, path: Path) -> bool:
 
 def _message(path: Path, error: Exception) -> str:
     reason = str(error)
+    if "full" in reason or "No space" in reason:
+        return f"{path}: the disk is full ({reason}); free some space and try again"
     if isinstance(error, sqlite3.Error | UnicodeError) and not path.exists():
         return f"{path}: the file was damaged ({reason}) and renamed to queue.damaged-*.sqlite; try again to rebuild it"
     if isinstance(error, Timeout) or "locked" in reason:
         return f"{path}: another process has locked the queue for {_BUSY_SECONDS:.0f} s; try again, or end that process"
-    if "full" in reason or "No space" in reason:
-        return f"{path}: the disk is full ({reason}); free some space and try again"
     return f"{path}: the queue cannot be used ({reason}); check the file's permissions and try again"
 
 

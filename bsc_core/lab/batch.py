@@ -101,7 +101,7 @@ def circle_batch(pairs: int = 6, spread: float = 40.0, seed: int = 0, angles: Se
     if seed < 0:
         raise ConfigError(f"seed is {seed}; it must be 0 or more")
     query_angles = 360 * np.arange(pairs) / pairs
-    document_angles = query_angles + np.random.default_rng(seed).uniform(-spread, spread, pairs)
+    document_angles = query_angles + np.random.default_rng(seed).uniform(-abs(spread), abs(spread), pairs)
     if angles is not None:
         if len(angles) != 2 * pairs:
             raise ConfigError(f"there are {len(angles)} angles for {pairs} pairs; give one for each query and document")

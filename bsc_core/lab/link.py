@@ -122,7 +122,7 @@ def _number(name: str, low: float, high: float) -> Any:
             value = None
         if value is None or not low <= value <= high:
             raise ConfigError(f"{name} is {text[:40]!r} in the link; it must be a number from {low:g} to {high:g}")
-        return {name: value}
+        return {name: value + 0}  # 0 for -0
 
     return read
 

@@ -31,7 +31,7 @@ import streamlit as st
 from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.auth_util import (
@@ -62,10 +62,13 @@ from bsc_core.users import (
     user_with_key,
     write_audit,
 )
-from pages.ui.connections import LimitedHttp, LimitedWebSocket, Pace
-from pages.ui.server_log import prepare_log
 
 APP = Path(__file__).parents[2] / "app.py"
+sys.path.insert(0, str(APP.parent))  # which is not a package of the installed project
+
+from pages.ui.connections import LimitedHttp, LimitedWebSocket, Pace  # noqa: E402
+from pages.ui.server_log import prepare_log  # noqa: E402
+
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = ("0.0.0.0", "::")
 ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host names, separated by commas
@@ -130,7 +133,9 @@ class RequestGuard:
             return await self.app(scope, receive, send)
         reason = self._refusal(scope["path"], Headers(scope=scope))
         if reason is None:
-            return await self.app(scope, receive, _with_headers(send))
+            with suppress(ClientDisconnect):  # while its request was read
+                await self.app(scope, receive, _with_headers(send))
+            return None
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
         return await PlainTextResponse(reason, status_code=403)(scope, receive, _with_headers(send))
@@ -375,8 +380,8 @@ class SignIn:
             users = read_users(self.root).values()
         except BscError:  # made invalid while the server runs: nobody is signed in
             return None, None
-        if key := cookies.get(KEY_COOKIE):
-            return user_with_key(users, key), None
+        if (key := cookies.get(KEY_COOKIE)) and (user := user_with_key(users, key)):
+            return user, None
         email = confirmed_email(cookies)
         return (user_with_email(users, email) if email else None), email
 

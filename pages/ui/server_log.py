@@ -13,6 +13,7 @@ CAUSED_BY_CLIENTS = (  # loggers of records that any client can cause
     "streamlit.runtime.app_session",
     "streamlit.web.server.starlette.starlette_auth_routes",
     "streamlit.web.server.starlette.starlette_websocket",
+    "uvicorn.error",
 )
 
 

@@ -137,6 +137,27 @@ def many_tensors(folder: Path) -> None:
     save_file({str(number): np.zeros(0, np.float32) for number in range(30_000)}, folder / "model.safetensors")
 
 
+def added_token(content: str) -> Change:
+    def change(folder: Path) -> None:
+        tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        tokenizer["added_tokens"][-1]["content"] = content
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+
+    return change
+
+
+def decoder(pattern: dict[str, str]) -> Change:
+    def change(folder: Path) -> None:
+        tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+        tokenizer["decoder"] = {
+            "type": "Sequence",
+            "decoders": [{"type": "Replace", "pattern": pattern, "content": ""}],
+        }
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+
+    return change
+
+
 def damaged_map(folder: Path) -> None:
     """A map of characters that points outside of itself."""
     content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
@@ -366,7 +387,13 @@ CASES: dict[str, tuple[Change, str]] = {
         write("config_sentence_transformers.json", '{"prompts": {"query": "\\ud800"}}'),
         "prompts is not",
     ),
-    "chunks of another size": (edit_json("config.json", chunk_size_feed_forward=11), "cannot be loaded"),
+    "chunks": (edit_json("config.json", chunk_size_feed_forward=7), "chunk_size_feed_forward is 7, and at most 0"),
+    "many labels by name": (
+        edit_json("config.json", id2label={str(i): "x" for i in range(9_999)}),
+        "has 9,999 entries",
+    ),
+    "long token": (added_token("x" * 2_000), "tokens of more than 1000 characters"),
+    "expression of the decoder": (decoder({"Regex": "(?<a>x)(?<b>\\g<a>\\g<a>)"}), "a regular expression that no"),
     "long prompt": (
         edit_json("config_sentence_transformers.json", prompts={"query": "a b " * 10**6}),
         "prompts is not",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bsc_core.users import AUDIT_FILE, add_user, remove_user
+from pages.ui.server import KEY_COOKIE
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.identity_provider import IdentityProvider
@@ -76,6 +77,20 @@ def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
     assert client.get("/runs")[0] == 200
     client.get("/sign-out")
     assert client.get("/runs")[0] == 401
+
+
+def test_a_key_that_is_no_longer_valid_does_not_prevent_the_sign_in_with_a_provider(
+    server: AppServer, provider: IdentityProvider
+) -> None:
+    add_user(Path(server.store.root), "ada", "owner", "ada@example.org")
+    provider.claims = {"email": "ada@example.org"}
+    client = Client(server)
+    assert client.sign_in()[0] == 200
+    cookies = [f"{cookie.name}={cookie.value}" for cookie in client.cookies]
+    headers = {"Cookie": "; ".join([*cookies, f"{KEY_COOKIE}=no-longer-valid"])}
+    request = urllib.request.Request(f"http://localhost:{server.port}/runs", headers=headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as response:
+        assert response.status == 200
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ def free_ports(count: int) -> list[int]:
 def head_command(folder: str, ports: list[int]) -> list[str]:
     agent = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port")
     options = {
-        **dict(zip(("port", "dashboard-port", *agent, "ray-client-server-port"), ports, strict=True)),
+        **dict(zip(("port", "dashboard-port", *agent), ports, strict=True)),
+        "ray-client-server-port": 0,  # not started
         "node-ip-address": "127.0.0.1",
         "dashboard-host": "127.0.0.1",
         "num-cpus": 2,
@@ -88,10 +89,10 @@ def start_head(folder: Path, ports: list[int] | None = None) -> tuple[subprocess
 
     Args:
         folder: Created for its files.
-        ports: Five ports; None for free ones.
+        ports: Four ports; None for free ones.
     """
     folder.mkdir()
-    ports = ports or free_ports(5)
+    ports = ports or free_ports(4)
     dashboard = f"http://127.0.0.1:{ports[1]}"
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])

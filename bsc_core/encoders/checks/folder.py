@@ -50,14 +50,14 @@ POSITIONS = ("max_position_embeddings", "n_positions", "max_position", "max_seq_
 MAX_POSITIONS = 2**18  # rotary positions need no weights, so the weights do not limit their number
 SNAPSHOTS = "snapshots"  # folder in the cache of the Hub whose files are links to those of the same model
 MAX_DIMENSION = 2**40
-MAX_SETTING, MAX_ENTRIES_OF_LIST = 4096, 1000
+MAX_SETTING, MAX_LENGTH = 4096, 1000
 MAX_TENSORS = 20_000
-MAX_PROMPT = 2_000  # characters
+MAX_PROMPT, MAX_TOKEN = 2_000, 1_000  # characters
 SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens, to which texts are padded, and counts
     **dict.fromkeys(("attention_window", "block_size", "num_labels"), 1024),
     **dict.fromkeys(("tpu_short_seq_length", "local_radius", "global_block_size"), 512),
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_heads", "n_head", "num_key_value_heads"), 256),
-    **{"block_sizes": 64, "block_repeats": 16, "conv_kernel_size": 128},
+    **{"block_sizes": 64, "block_repeats": 16, "conv_kernel_size": 128, "chunk_size_feed_forward": 0},
 }
 LARGE_NUMBERS = (
     (re.compile(r"theta|base$|train|step|epoch|sample|batch|seed"), 10**12),  # rotary positions, notes on the training
@@ -267,8 +267,11 @@ def _is_special_token(name: str, value: Any) -> bool:
 def _is_token(value: Any) -> bool:
     """Return whether a value is a token: its text, or an object of plain properties."""
     if isinstance(value, dict):
-        return all(key in TOKEN_PROPERTIES and isinstance(part, str | bool | int) for key, part in value.items())
-    return isinstance(value, str)
+        return all(
+            key in TOKEN_PROPERTIES and isinstance(part, str | bool | int) and len(str(part)) <= MAX_TOKEN
+            for key, part in value.items()
+        )
+    return isinstance(value, str) and len(value) <= MAX_TOKEN
 
 
 def _are_texts(values: Any) -> bool:
@@ -334,11 +337,11 @@ def _check_config(path: Path) -> None:
         for name, value in part.items() if isinstance(part, dict) else ():
             if "_implementation" in name and value not in (None, True, False, *IMPLEMENTATIONS):
                 raise ModelError(f"{path}: {name} is {str(value)[:40]}, not {' or '.join(IMPLEMENTATIONS)}; remove it")
+        if isinstance(part, dict | list) and len(part) > MAX_LENGTH:
+            raise ModelError(f"{path}: {key} has {len(part):,} entries; correct it")
         if isinstance(part, dict):
             parts += [(str(name), value) for name, value in part.items()]
         elif isinstance(part, list):
-            if len(part) > MAX_ENTRIES_OF_LIST:
-                raise ModelError(f"{path}: {key} has {len(part):,} entries; correct it")
             parts += [(key, value) for value in part]
 
 

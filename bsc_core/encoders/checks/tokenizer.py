@@ -15,6 +15,7 @@ MAX_GROWING = 3  # replacements that can make a text longer
 MAX_CONTENT = 4  # characters of such a replacement
 MAX_PREFIX = 16  # characters put before a text or a word
 MAX_PIECE = 64  # characters of a piece of a unigram model, which compares all pieces at each position
+MAX_TOKEN = 1_000  # characters of an added token
 MAX_WORD = 1_000  # characters of a word that is divided into pieces
 MAX_MAPPED = 64  # bytes that stand for one character
 MAX_IDS = 8  # ids of a special token
@@ -58,6 +59,8 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
         tokens = step.get("special_tokens")
         if isinstance(tokens, dict) and any(len(token.get("ids") or ()) > MAX_IDS for token in tokens.values()):
             return "special tokens with many ids"
+    if any(len(str(token.get("content") or "")) > MAX_TOKEN for token in tokenizer.get("added_tokens") or ()):
+        return f"tokens of more than {MAX_TOKEN} characters"
     model = tokenizer["model"]
     vocabulary = model.get("vocab") or ()
     if isinstance(vocabulary, list) and any(len(piece[0]) > MAX_PIECE for piece in vocabulary):
@@ -72,12 +75,12 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
 
 def _steps(tokenizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the steps before and after the vocabulary, those of sequences one by one."""
-    left = [tokenizer.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor")]
+    left = [tokenizer.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder")]
     while left:
         step = left.pop()
         if isinstance(step, dict):
             yield step
-            for name in ("normalizers", "pretokenizers", "processors"):
+            for name in ("normalizers", "pretokenizers", "processors", "decoders"):
                 left += step.get(name) or []
 
 

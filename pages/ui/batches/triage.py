@@ -203,9 +203,9 @@ def _uploaded(file: Any) -> list[Decision]:
     """Read the uploaded decisions; an error names the file as the user knows it."""
     import tempfile
 
-    uploads.check_content(file.name, file.getvalue())
+    uploads.check_content(f"decisions{Path(file.name).suffix[:20]}", file.getvalue())
     with tempfile.TemporaryDirectory(dir=data_cache.run_store().root) as folder:
-        copy = Path(folder) / f"decisions{Path(file.name).suffix.lower()}"
+        copy = Path(folder) / f"decisions{Path(file.name).suffix.lower()[:20]}"
         copy.write_bytes(file.getvalue())
         try:
             return read_decisions(copy)

@@ -53,6 +53,8 @@ class RunTask:
         st.button(label, key=key, icon=self.icon, help=about, on_click=self._begin, args=(run, folder, more))
 
     def _begin(self, run: Run, folder: Path, more: dict[str, Any]) -> None:
+        if is_running(folder):  # started from another page meanwhile
+            return
         users.record(self.action, run.id, **more)
         background_task.remove_oldest(folder.parent, f"*/{background_task.REQUEST}", MAX_FOLDERS - 1)
         background_task.reset(folder)
