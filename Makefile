@@ -1,6 +1,7 @@
 # Two commands do everything: `make app` opens the app, `make test` runs every test.
 PYTHON ?= python3
 BIN := .venv/bin
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')# browser tests often wait
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: app test lint audit format lock clean
@@ -11,7 +12,7 @@ app: .venv/app.done
 test: .venv/test.done
 	$(BIN)/python tests/browser/chromium.py
 	$(BIN)/python tests/hostile/nginx.py
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 lint: .venv/test.done
 	$(BIN)/ruff check .

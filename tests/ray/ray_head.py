@@ -21,6 +21,7 @@ from bsc_core.ray.jobs.settings import Resources
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
 HEAD_ATTEMPTS = 5
+SHORT = "/tmp" if Path("/tmp").is_dir() else None  # the path of a socket has at most 107 characters
 STUB_WORKER = Path(__file__).parents[1] / "jobs" / "stub_worker.py"
 JOB_START_SECONDS = 10  # after which the head gives up on a job that waits for resources
 
@@ -44,8 +45,7 @@ def free_ports(count: int) -> list[int]:
 def head_command(folder: str, ports: list[int]) -> list[str]:
     agent = ("dashboard-agent-listen-port", "dashboard-agent-grpc-port")
     options = {
-        **dict(zip(("port", "dashboard-port", *agent), ports, strict=True)),
-        "ray-client-server-port": 0,  # not started
+        **dict(zip(("port", "dashboard-port", *agent, "ray-client-server-port"), ports, strict=True)),
         "node-ip-address": "127.0.0.1",
         "dashboard-host": "127.0.0.1",
         "num-cpus": 2,
@@ -68,7 +68,7 @@ def ray_head() -> Iterator[tuple[str, str]]:
     }
     with (
         pytest.MonkeyPatch.context() as patch,
-        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder,  # short: it holds sockets
+        tempfile.TemporaryDirectory(prefix="r", dir=SHORT, ignore_cleanup_errors=True) as folder,
     ):
         for name, value in settings.items():
             patch.setenv(name, value)
@@ -89,10 +89,10 @@ def start_head(folder: Path, ports: list[int] | None = None) -> tuple[subprocess
 
     Args:
         folder: Created for its files.
-        ports: Four ports; None for free ones.
+        ports: Five ports; None for free ones.
     """
     folder.mkdir()
-    ports = ports or free_ports(4)
+    ports = ports or free_ports(5)
     dashboard = f"http://127.0.0.1:{ports[1]}"
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
