@@ -44,7 +44,7 @@ def to_jsonable(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def as_tsv(rows: Iterable[Iterable[object]]) -> str:
+def rows_as_tsv(rows: Iterable[Iterable[object]]) -> str:
     """Return the rows as tab-separated values; a cell that contains a carriage return alone is quoted, too."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, delimiter="\t", lineterminator="\n")

@@ -752,7 +752,7 @@ def saved_epochs(run: Run) -> list[int]:
 
 @lru_cache(maxsize=1024)  # a page opens the vectors many times
 def _is_finite(path: Path, stamp: FileStamp) -> bool:
-    """Return whether the values of an array are finite, in at most _CHECKED_ROWS rows."""
+    """Return whether the values of an array are finite; of a large one, _CHECKED_ROWS or more rows are checked."""
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     rows = array[:: max(1, len(array) // _CHECKED_ROWS)]
     return all(np.isfinite(rows[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(rows), _ROWS_AT_ONCE))

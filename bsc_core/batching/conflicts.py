@@ -48,7 +48,7 @@ class Conflicts:
             constraints.append(Constraint(own, own | {_member(query)}, excluded))
         return constraints
 
-    def fit(self, rows: int, texts: int) -> bool:
+    def matches(self, rows: int, texts: int) -> bool:
         """Return whether the arrays can be those of a dataset with so many rows and texts."""
         arrays = (self.ids, self.query_id, self.positives, self.starts)
         if [array.ndim for array in arrays] != [2, 1, 1, 1] or any(array.dtype.kind not in "iu" for array in arrays):

@@ -175,7 +175,7 @@ def _check_rows(plan: BatchPlan, dataset: PairDataset) -> None:
         raise InputError(f"it does not have each of the {rows:,} rows once")
     if source is not None and (source.shape != plan.order.shape or source.dtype.kind not in "iu"):
         raise InputError("its sources are not those of its rows")
-    if conflicts is not None and not conflicts.fit(rows, texts):
+    if conflicts is not None and not conflicts.matches(rows, texts):
         raise InputError("its conflicts are not those of its rows")
 
 

@@ -21,7 +21,7 @@ from bsc_core.data.dataset import DatasetSplits, PairDataset, concatenate_rows
 from bsc_core.data.io.tables import read_table
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, DataError, FileFormatError
-from bsc_core.files import as_tsv, atomic_write
+from bsc_core.files import atomic_write, rows_as_tsv
 from bsc_core.formatting import plural
 from bsc_core.types import Ids, Indices
 
@@ -120,7 +120,7 @@ def write_decisions(path: Path | str, decisions: Iterable[Decision]) -> None:
 
 def as_text(decisions: Iterable[Decision]) -> str:
     """Return the content of a file of decisions."""
-    return as_tsv([HEADER, *map(astuple, decisions)])
+    return rows_as_tsv([HEADER, *map(astuple, decisions)])
 
 
 def add_decisions(path: Path | str, decisions: Sequence[Decision]) -> None:

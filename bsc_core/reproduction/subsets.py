@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.schema.columns import as_names
 from bsc_core.errors import ColumnError, ConfigError, DataError, PathError
-from bsc_core.files import as_tsv, atomic_write
+from bsc_core.files import atomic_write, rows_as_tsv
 from bsc_core.paths import sample_data_folder
 
 SUBSETS_FOLDER = "subsets"
@@ -315,4 +315,4 @@ def _sample_documents(table: Table, gold: set[str], number: int | None) -> Rows:
 
 
 def _write_rows(path: Path, rows: Rows) -> None:
-    atomic_write(path, as_tsv([rows[0], *(row.values() for row in rows)]))
+    atomic_write(path, rows_as_tsv([rows[0], *(row.values() for row in rows)]))

@@ -27,10 +27,20 @@ class Pace:
 
     def delay(self) -> float:
         """Count an event; return for how many seconds it has to wait."""
-        now = time.monotonic()
-        self._left = min(self.burst, self._left + (now - self._last) * self.rate) - 1
-        self._last = now
+        self._left = self._available() - 1
         return max(0.0, -self._left / self.rate)
+
+    def admits(self) -> bool:
+        """Return whether an event may happen now; only such events are counted."""
+        self._left = self._available()
+        is_admitted = self._left >= 1
+        self._left -= is_admitted
+        return is_admitted
+
+    def _available(self) -> float:
+        now = time.monotonic()
+        passed, self._last = now - self._last, now
+        return min(self.burst, self._left + passed * self.rate)
 
 
 class LimitedHttp(H11Protocol):

@@ -494,11 +494,11 @@ def _while_signed_in(receive: Receive, is_signed_in: Callable[[], bool]) -> Rece
 
 
 def _without_refused(receive: Receive, user: User) -> Receive:
-    """Leave out the messages of a client that clear the caches of all users or request the files of the checkout.
+    """Leave out the messages that no page sends, such as one that clears the caches of all users.
 
-    Left out are also those that ask where to upload files, from students or for very many files, and those of more
-    controls or added rows of a table than any page has. A message above the limit ends the connection before it is
-    parsed, which takes 40 times its size of memory.
+    Left out are also those of students that are large or ask where to upload files, and those with more files, controls
+    or added rows of a table than a page has. A message above the limit ends the connection before it is parsed, which
+    takes 40 times its size of memory.
     """
 
     async def receive_others() -> Message:
@@ -541,9 +541,8 @@ def _is_refused(message: Message, user: User) -> bool:
     if kind == "file_urls_request" and not user.may_launch:
         return True
     has_usual_size = len(parsed.file_urls_request.file_names) <= MAX_FILE_NAMES and len(widgets) <= MAX_WIDGETS
-    return not (kind in USUAL_REQUESTS and has_usual_size and _has_usual_names(parsed)) or any(
-        map(_adds_many_rows, widgets)
-    )
+    is_usual = kind in USUAL_REQUESTS and has_usual_size and _has_usual_names(parsed)
+    return not is_usual or any(map(_adds_many_rows, widgets))
 
 
 def _has_usual_names(parsed: BackMsg) -> bool:

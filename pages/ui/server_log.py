@@ -1,11 +1,11 @@
 """Records of the server's log: Streamlit writes parts of requests as their clients sent them."""
 
 import logging
-import time
 import traceback
 from typing import Any
 
 from bsc_core.formatting import printable
+from pages.ui.connections import Pace
 
 MAX_CHARACTERS = 4_000
 CAUSED_BY_CLIENTS = (  # loggers of records that any client can cause
@@ -21,23 +21,8 @@ def prepare_log() -> None:
     """Limit the length and the number of records that clients cause, and escape their control characters."""
     logging.setLogRecordFactory(PrintableRecord)
     for name in CAUSED_BY_CLIENTS:
-        logging.getLogger(name).addFilter(_FewRecords())
-
-
-class _FewRecords(logging.Filter):
-    """Let one record per second pass, after the first ten."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._left, self._last = 10.0, time.monotonic()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record passes."""
-        now = time.monotonic()
-        self._left, self._last = min(10.0, self._left + now - self._last), now
-        passes = self._left >= 1
-        self._left -= passes
-        return passes
+        pace = Pace(rate=1.0, burst=10.0)
+        logging.getLogger(name).addFilter(lambda record, pace=pace: pace.admits())  # type: ignore[misc]
 
 
 class PrintableRecord(logging.LogRecord):

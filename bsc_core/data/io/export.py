@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bsc_core import files
 from bsc_core.data.dataset import DatasetSplits, PairDataset
+from bsc_core.files import rows_as_tsv
 
 # N rows of the chosen splits
 
@@ -37,7 +37,7 @@ def exported_columns(
 
 def as_tsv(columns: dict[str, list[Any]]) -> bytes:
     """Return the columns as a UTF-8 TSV file with a header."""
-    return files.as_tsv([columns, *zip(*columns.values(), strict=True)]).encode()
+    return rows_as_tsv([columns, *zip(*columns.values(), strict=True)]).encode()
 
 
 def as_parquet(columns: dict[str, list[Any]]) -> bytes:

@@ -334,9 +334,8 @@ def _check_config(path: Path) -> None:
             raise ModelError(f"{path}: {key} is {str(part)[:20]}, and at most {limit:,} is supported; correct it")
         if isinstance(part, str) and part.startswith("torch.") and not (_is_activation(part) or DTYPE.fullmatch(part)):
             raise ModelError(f"{path}: {part[:40]} is not an activation of torch.nn, so it is not called; correct it")
-        for name, value in part.items() if isinstance(part, dict) else ():
-            if "_implementation" in name and value not in (None, True, False, *IMPLEMENTATIONS):
-                raise ModelError(f"{path}: {name} is {str(value)[:40]}, not {' or '.join(IMPLEMENTATIONS)}; remove it")
+        if "_implementation" in key and part not in (None, True, False, *IMPLEMENTATIONS):
+            raise ModelError(f"{path}: {key} is {str(part)[:40]}, not {' or '.join(IMPLEMENTATIONS)}; remove it")
         if isinstance(part, dict | list) and len(part) > MAX_LENGTH:
             raise ModelError(f"{path}: {key} has {len(part):,} entries; correct it")
         if isinstance(part, dict):
