@@ -28,9 +28,20 @@ LOG = "log.txt"
 RESULT_FILE = "result.json"
 OnProgress = Callable[[float, float, str], object]
 """Called with the units done, the units in total, and the current activity, like `write_progress`."""
-_children: dict[Path, subprocess.Popen[bytes]] = {}
-_users: dict[Path, str | None] = {}  # who started each of them
+_children: dict[Path, "_Child"] = {}  # by the folder of the task
 _children_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class _Child:
+    """The process of a task, and the user who started it."""
+
+    process: subprocess.Popen[bytes]
+    user: str | None
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,8 @@ def start(
             atomic_write(folder / REQUEST, as_json(request))
         except OSError as error:
             raise RunError(f"{folder}: the task cannot be started ({error_reason(error)}); free disk space") from None
-        running = [other for other, child in _children.items() if child.poll() is None]
-        own = sum(user is not None and _users.get(other) == user for other in running)
+        running = [child.user for child in _children.values() if child.running]
+        own = 0 if user is None else running.count(user)
         if len(running) >= max_tasks() or own >= max(1, max_tasks() // 2):
             owner, count = ("this server", len(running)) if len(running) >= max_tasks() else (f"user {user}", own)
             reason = f"{owner} already runs {plural(count, 'background task')}, the maximum; wait a minute"
@@ -92,9 +103,9 @@ def start(
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         command = [sys.executable, "-P", "-m", module, str(folder)]
         with (folder / LOG).open("ab") as log:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
-        _children[folder], _users[folder] = child, user
-    reap(child)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
+        _children[folder] = _Child(process, user)
+    reap(process)
 
 
 def max_tasks() -> int:
@@ -110,7 +121,7 @@ def read_progress(folder: Path) -> TaskProgress:
     except (OSError, ValueError, KeyError, TypeError):  # not written yet, or by another version
         progress = TaskProgress()
     child = _children.get(folder)
-    exit_code = child.poll() if child is not None else None
+    exit_code = child.process.poll() if child is not None else None
     if exit_code and not progress.error:
         error = f"the process ended early (exit status {exit_code}), possibly out of memory; see {folder / LOG}"
         return replace(progress, error=error)
@@ -125,9 +136,9 @@ def elapsed_seconds(folder: Path) -> float:
 def cancel(folder: Path) -> None:
     """End the process of a task and wait for it; does nothing if it has ended."""
     child = _children.get(folder)
-    if child is not None and child.poll() is None:
-        child.terminate()
-        child.wait()
+    if child is not None and child.running:
+        child.process.terminate()
+        child.process.wait()
 
 
 def reset(folder: Path) -> None:
@@ -194,7 +205,7 @@ def remove_oldest(base: Path, pattern: str, keep: int) -> None:
     children = list(_children.items())
     newest_first = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in newest_first[keep:]:
-        if not any(one.is_relative_to(path.parent) and child.poll() is None for one, child in children):
+        if not any(one.is_relative_to(path.parent) and child.running for one, child in children):
             shutil.rmtree(path.parent, ignore_errors=True)
 
 

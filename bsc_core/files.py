@@ -22,7 +22,8 @@ import numpy.typing as npt
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 FileStamp = tuple[int, int, int]
 MAX_BYTES = 512 * 2**20  # of the metrics of a run
-MAX_DOCUMENT_BYTES = 16 * 2**20  # of a JSON document, which needs up to 35 times its size of memory
+MAX_DOCUMENT_BYTES = 2**20  # of a JSON document, whose errors need up to 500 times its size of memory
+MAX_LARGE_DOCUMENT_BYTES = 16 * 2**20  # of one that is read without a schema, which needs up to 35 times its size
 MAX_RATIO, RATIO_ABOVE = 50, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
 
 

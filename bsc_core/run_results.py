@@ -26,7 +26,7 @@ When = Literal["before", "after"]
 """`before`: the encoder that the run started from; `after`: the run's best model."""
 WHEN: tuple[When, ...] = ("before", "after")
 COUNTS = ("query", "positives", "length")
-MAX_ROWS = 10_000_000
+MAX_ROWS, MAX_COLUMNS, MAX_NUMBERS = 10_000_000, 256, 100_000_000
 
 
 def save_results(run: Run, data: DatasetSplits) -> None:
@@ -217,7 +217,10 @@ def _read(run: Run, split: str, when: When, fields: dict[str, Any]) -> EvalResul
 
 def _check_numbers(table: NDArray[Any]) -> None:
     """Raise ValueError unless the table is one row of numbers for each pair or query, with whole numbers of queries."""
-    for name in table.dtype.names or ("",):
+    names = table.dtype.names or ("",)
+    if len(names) > MAX_COLUMNS or table.size * len(names) > MAX_NUMBERS:
+        raise ValueError("it has more numbers than those of a run")
+    for name in names:
         kinds = "iu" if name in (*COUNTS, "group") else "fiub"
         if table.ndim != 1 or len(table) > MAX_ROWS or not name or table.dtype[name].kind not in kinds:
             raise ValueError(f"the column {name!r} is not one of numbers")

@@ -33,7 +33,7 @@ from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ModelError, RunError, RunNotFoundError
-from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, read_regular, sync
+from bsc_core.files import MAX_BYTES, FileStamp, as_json, atomic_write, check_regular, file_stamp, read_regular, sync
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
@@ -69,8 +69,9 @@ _LOCK_SECONDS = 10.0
 _TAIL_BYTES = 64 * 1024
 _ROWS_AT_ONCE = 16_384
 _MAX_LINES, _MAX_LINE_BYTES = 3_000_000, 1_000_000  # of the metrics
-_MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 64 * 2**20  # of the metrics, that are not steps
-_CHECKED_ROWS = 65_536  # of vectors
+_MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 16 * 2**20  # of the metrics, that are not steps
+_CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**26  # of vectors
+_MAX_TEXTS, _MAX_DIMENSION, _MAX_EPOCHS = 100_000_000, 16_384, 1_000  # of vectors
 
 State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
 STATES: tuple[State, ...] = get_args(State)
@@ -254,7 +255,10 @@ class _Path:
         self.name = name
 
     def __get__(self, run: Run, owner: type[Run]) -> Path:
-        return run.folder / self.name
+        path = run.folder / self.name
+        if path.is_symlink():  # such as one to a folder elsewhere, in which files would be written
+            raise RunError(f"run {run.id}: {self.name} is a link; replace it by what it leads to")
+        return path
 
 
 @dataclass(frozen=True)
@@ -266,6 +270,7 @@ class Run:
 
     checkpoints_folder = _Path("checkpoints")
     log_file = _Path("log.txt")
+    merged_folder = _Path("merged")  # models merged with the start
     loss_folder = _Path("loss")  # learned loss parameters of the saved model
     metrics_file = _Path("metrics.jsonl")  # metrics of steps, epochs and plans, one JSON object per line
     model_folder = _Path("model")  # the best model
@@ -449,10 +454,19 @@ class Run:
             except (ValueError, KeyError, TypeError):
                 return False
 
-        lines = self.metrics_file.read_bytes().splitlines(keepends=True) if self.metrics_file.exists() else []
+        lines = self._read_metrics().splitlines(keepends=True)
         valid = [line for line in lines if line.endswith(b"\n") and is_valid(line)]
         if len(valid) < len(lines):
             atomic_write(self.metrics_file, b"".join(valid))
+
+    def _read_metrics(self) -> bytes:
+        """Return the content of the metrics. Raises RunError if it is not a file of metrics."""
+        try:
+            return read_regular(self.metrics_file, MAX_BYTES) if self.metrics_file.exists() else b""
+        except ValueError as error:
+            raise RunError(
+                f"run {self.id}: metrics.jsonl cannot be read ({error}); restore it, or launch the run again"
+            ) from None
 
     def request_stop(self) -> None:
         """Request the run to stop after its current step."""
@@ -464,10 +478,11 @@ class Run:
 
     def log_tail(self, lines: int = 50) -> list[str]:
         """Return the last non-empty lines of the log, oldest first; a progress bar is one line, with its last state."""
-        if not self.log_file.is_file() or self.log_file.is_symlink():
+        path = self.folder / "log.txt"
+        if not path.is_file() or path.is_symlink():
             return []
-        with self.log_file.open("rb") as file:
-            file.seek(max(0, self.log_file.stat().st_size - _TAIL_BYTES))
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
             text = file.read().decode("utf-8", errors="replace")
         last_states = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
         return [line for line in last_states if line.strip()][-lines:]
@@ -502,12 +517,12 @@ class Run:
         A run folder that was copied from elsewhere therefore sets no environment variables, which could execute code,
         names no cluster, is not started without being launched, and is shared with nobody.
         """
-        self.write_json(name, signed(self._root, name, values))
+        self.write_json(name, signed(self._root, self._signed_name(name), values))
 
     def read_signed(self, name: str) -> dict[str, Any] | None:
         """Return the values that `write_signed` wrote in this runs folder; None if there are none, or damaged ones."""
         with suppress(RunError):
-            return verified(self._root, name, self.read_json(name) or {})
+            return verified(self._root, self._signed_name(name), self.read_json(name) or {})
         return None
 
     def evaluation(self, name: str) -> dict[str, Any]:
@@ -563,7 +578,8 @@ class Run:
         vectors, ids = self.array(epoch_array(epoch)), self.array(EPOCH_TEXTS)
         if vectors is None or ids is None:
             return None
-        if ids.ndim != 1 or ids.dtype.kind not in "iu" or (np.diff(ids) <= 0).any() or (ids[:1] < 0).any():
+        has_ids = ids.ndim == 1 and ids.dtype.kind in "iu" and len(ids) <= _MAX_TEXTS
+        if not has_ids or (ids[1:] <= ids[:-1]).any() or (ids[:1] < 0).any():
             raise self._damaged(f"{EPOCH_TEXTS}.npy")
         texts = self.read_json(TEXTS)
         if texts is not None and (ids[-1:] >= texts["count"]).any():
@@ -573,8 +589,8 @@ class Run:
 
     def _check_vectors(self, name: str, vectors: NDArray[Any], count: int) -> None:
         """Raise RunError unless an array has that number of vectors, with finite values."""
-        has_vectors = vectors.ndim == 2 and vectors.dtype.kind == "f" and len(vectors) == count and vectors.shape[1] > 0
-        if not has_vectors:
+        has_vectors = vectors.ndim == 2 and vectors.dtype.kind == "f" and len(vectors) == count
+        if not has_vectors or not 0 < vectors.shape[1] <= _MAX_DIMENSION:
             raise self._damaged(f"{name}.npy")
         path = self._inside(name, ".npy")
         if not _is_finite(path, file_stamp(path)):
@@ -583,6 +599,11 @@ class Run:
     def write_embeddings(self, name: str, vectors: NDArray[Any]) -> None:
         """Write the (U, D) vectors of all texts `before` or `after` training."""
         self.write_array(f"embeddings_{name}", vectors)
+
+    def _signed_name(self, name: str) -> str:
+        """Return what is signed with the values of a document: its name and the run, which may be unfinished."""
+        run_id = self.id.removeprefix(DRAFT).rpartition("-")[0] if self.id.startswith(DRAFT) else self.id
+        return f"{run_id}/{name}"
 
     @property
     def _root(self) -> Path:
@@ -655,8 +676,7 @@ class RunStore:
         """
         run = self._run(run_id)
         if not run.exists:
-            known = ", ".join(other.id for other in self.list()[:3]) or "none"
-            raise RunNotFoundError(f"run {run_id}: not in {self.root} (latest: {known}); list the ids with `bsc runs`")
+            raise RunNotFoundError(f"run {run_id}: not in {self.root}; list the ids with `bsc runs`")
         return run
 
     def list(self) -> list[Run]:
@@ -743,18 +763,19 @@ def epoch_array(epoch: int) -> str:
 
 
 def saved_epochs(run: Run) -> list[int]:
-    """Return the epochs, ascending, whose vectors the run has saved, up to its current epoch."""
+    """Return the first epochs, ascending, whose vectors the run has saved, up to its current epoch."""
     last = run.status().epoch or 0
     names = [path.stem for path in run.folder.glob("vectors/epoch-*.npy")]  # files of `epoch_array`
     epochs = sorted(int(match[1]) for name in names if (match := re.fullmatch("epoch-([0-9]{3,9})", name)))
-    return [epoch for epoch in epochs if epoch <= last and run.epoch_vectors(epoch) is not None]
+    return [epoch for epoch in epochs[:_MAX_EPOCHS] if epoch <= last and run.epoch_vectors(epoch) is not None]
 
 
 @lru_cache(maxsize=1024)  # a page opens the vectors many times
 def _is_finite(path: Path, stamp: FileStamp) -> bool:
-    """Return whether the values of an array are finite; of a large one, _CHECKED_ROWS or more rows are checked."""
+    """Return whether the vectors of a file are finite; of many, _CHECKED_ROWS rows or _CHECKED_VALUES are checked."""
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    rows = array[:: max(1, len(array) // _CHECKED_ROWS)]
+    count = max(1, min(_CHECKED_ROWS, _CHECKED_VALUES // array.shape[1]))
+    rows = array[:: max(1, len(array) // count)]
     return all(np.isfinite(rows[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(rows), _ROWS_AT_ONCE))
 
 
@@ -779,7 +800,11 @@ def _create_key(path: Path) -> None:
     if path.is_file():
         return
     draft = path.with_name(f"{path.name}-{secrets.token_hex(8)}")
-    atomic_write(draft, secrets.token_bytes(32))
+    writers = path.parent.stat().st_mode & 0o022  # who may write to the folder may read the key
+    draft.touch(0o600)
+    draft.write_bytes(secrets.token_bytes(32))
+    draft.chmod(0o600 | writers << 1)
+    sync(draft)
     try:
         os.link(draft, path)
     except FileExistsError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import secrets
@@ -46,20 +47,14 @@ WORDS = (
 
 MEMORY = Path("/dev/shm")  # a file system in memory
 MEMORY_BYTES = 8 * 2**30  # free there, of which the tests use at most half
-TEMPORARY = pytest.StashKey[Path]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Write temporary files to memory where there is enough, since waiting for a disk takes much of the time."""
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES:
-        config.stash[TEMPORARY] = Path(tempfile.mkdtemp(prefix="bsc-tests-", dir=MEMORY))
-        os.environ["TMPDIR"] = tempfile.tempdir = str(config.stash[TEMPORARY])
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the temporary files in memory."""
-    if TEMPORARY in config.stash:
-        shutil.rmtree(config.stash[TEMPORARY], ignore_errors=True)
+        folder = tempfile.mkdtemp(prefix="bsc-tests-", dir=MEMORY)
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # after multiprocessing has removed its folder
 
 
 @pytest.fixture(scope="session", autouse=True)

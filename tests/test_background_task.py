@@ -14,7 +14,7 @@ import pytest
 
 from bsc_core import background_task
 from bsc_core.background_task import TaskProgress, read_progress, run_task, start, write_progress
-from bsc_core.errors import ConfigError
+from bsc_core.errors import ConfigError, RunError
 from tests.helpers.waiting import wait_for_task, wait_until
 
 TASK = """
@@ -109,7 +109,7 @@ def test_the_limit_of_tasks_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_cancelled_task_has_ended_when_the_call_returns(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, "sleep")
-    child = background_task._children[folder]
+    child = background_task._children[folder].process
     background_task.cancel(folder)
     assert child.poll() is not None
     assert not psutil.pid_exists(child.pid), "the process is reaped"
@@ -118,7 +118,7 @@ def test_a_cancelled_task_has_ended_when_the_call_returns(module: str, tmp_path:
 def test_a_task_that_ends_is_reaped_although_nobody_looks(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, 1)
-    child = background_task._children[folder].pid
+    child = background_task._children[folder].process.pid
     wait_until(lambda: not psutil.pid_exists(child), "the process is a zombie")
 
 
@@ -172,8 +172,7 @@ def test_the_folder_of_a_running_task_is_kept(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name / "request.json").touch()
         os.utime(tmp_path / name / "request.json", (1000 - age, 1000 - age))
     children = {
-        tmp_path / name: SimpleNamespace(poll=lambda code=code: code)
-        for name, code in [("ended", 0), ("running", None)]
+        tmp_path / name: SimpleNamespace(running=running) for name, running in [("ended", False), ("running", True)]
     }
     monkeypatch.setattr(background_task, "_children", children)
     background_task.remove_oldest(tmp_path, "*/request.json", 1)
@@ -185,3 +184,9 @@ def restore_signals() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
+
+
+def test_a_task_whose_folder_cannot_be_written_is_refused(module: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="the task cannot be started"):
+        start(tmp_path / "file" / "task", module, 1)

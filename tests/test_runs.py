@@ -58,7 +58,7 @@ def test_an_id_outside_the_runs_folder_is_refused(store: RunStore, run: Run, nam
 
 
 def test_the_error_for_an_unknown_run_lists_the_known_ones(store: RunStore, run: Run) -> None:
-    with pytest.raises(RunNotFoundError, match=r"two.*latest: one"):
+    with pytest.raises(RunNotFoundError, match=r"run two: not in .*; list the ids with `bsc runs`"):
         store.get("two")
 
 
@@ -243,3 +243,22 @@ def test_a_sample_of_very_many_steps_is_read_with_every_evaluation(tmp_path):
     assert [line for line in sample if line["kind"] == "evaluation"] == [lines[333]]
     assert 90 <= len(sample) <= 101
     assert run.metrics(max_steps=1001)[0] == every
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "plans", "model", "merged", "log.txt", "stop", "metrics.jsonl"])
+def test_no_file_is_written_through_a_link_of_a_run_folder(run: Run, tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (run.folder / name).symlink_to(other)
+    paths = {
+        "checkpoints": lambda: run.checkpoints_folder,
+        "plans": lambda: run.plans_folder,
+        "model": lambda: run.model_folder,
+        "merged": lambda: run.merged_folder,
+        "log.txt": lambda: run.log_file,
+        "stop": run.request_stop,
+        "metrics.jsonl": lambda: run.append_metrics({"step": 1}),
+    }
+    with pytest.raises(RunError, match="is a link"):
+        paths[name]()
+    assert list(other.iterdir()) == []

@@ -198,7 +198,7 @@ class DataConfig(Section):
     """File; none: the test rows of the split column, if any."""
     corpus: str | None = None
     """File of the documents to search; required for retrieval metrics."""
-    mix: tuple[str, ...] = Field((), title="More training pairs")
+    mix: tuple[str, ...] = Field((), title="More training pairs", max_length=100)
     """Additional files of training pairs."""
     columns: Columns | None = None
     """Columns of the pair files; none: detected."""

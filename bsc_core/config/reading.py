@@ -1,7 +1,6 @@
 """Reading configs from TOML files and plain values, and writing them."""
 
 import json
-import re
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -21,8 +20,8 @@ HUB = "hf://"
 """Prefix of a dataset on the Hugging Face hub instead of a path."""
 MAX_VALUE = 10_000  # characters; the time and memory for a key of many parts grow with the square of its length
 MAX_CHARACTERS = 500_000
-MAX_DOTS = 200
-TOML_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"' r"|'[^'\n]*'")
+MAX_DOTS_SQUARED = 500_000
+MAX_PARTS = 20
 NONE_IS_A_VALUE = ("normalization", "activation")
 """Keys with the value `none`; for other keys `--set key=none` unsets the key."""
 
@@ -85,11 +84,14 @@ def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, An
 
 
 def _check_size(text: str) -> None:
-    """Raise ValueError for a text that is much longer than a config, or has a key of many parts, which takes memory."""
+    """Raise ValueError for a text that is much longer than a config, or may have keys of many parts.
+
+    The library needs memory for a key that grows with the square of its parts.
+    """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"a config has at most {MAX_CHARACTERS:,} characters, and this file has {len(text):,}")
-    if any(line.count(".") > MAX_DOTS for line in TOML_STRING.sub("", text).splitlines()):
-        raise ValueError(f"a line has more than {MAX_DOTS} dots outside of its texts")
+    if sum(line.count(".") ** 2 for line in text.split("\n")) > MAX_DOTS_SQUARED:
+        raise ValueError("lines have more dots than those of a config")
 
 
 def resolve_paths(values: dict[str, Any], folder: Path) -> None:
@@ -132,6 +134,8 @@ def current_names(value: Any, key: str = "", *, source: str = "config") -> Any:
         prefix = f"{key}." if key else ""
         result: dict[str, Any] = {}
         for name, item in value.items():
+            if name.count(".") >= MAX_PARTS:
+                raise ConfigError(f"{source}: the key {name[:40]}… has more than {MAX_PARTS} parts; correct it")
             dotted = current_key(f"{prefix}{name}")
             current = dotted.removeprefix(prefix)
             item = current_names(item, dotted, source=source)

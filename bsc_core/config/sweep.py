@@ -35,7 +35,7 @@ CONFIRM_ABOVE = 100
 class SweepConfig(Section):
     """Config keys with lists of values; one run per combination of values, or per combination in a random sample."""
 
-    over: dict[str, tuple[Any, ...]]
+    over: dict[str, tuple[Any, ...]] = Field(max_length=50)
     """Lists of values by key, such as "loss.temperature" = [0.05, 0.1]."""
     method: Literal["grid", "random"] = "grid"
     """grid: all combinations. random: `runs` distinct combinations."""

@@ -18,7 +18,7 @@ from bsc_core.data.text_quality import estimate_tokens
 from bsc_core.diagnosis.findings import Evidence, Finding
 from bsc_core.diagnosis.run_evidence import SEED, RunEvidence
 from bsc_core.errors import RunError
-from bsc_core.files import read_regular
+from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, read_regular
 from bsc_core.formatting import percent, plural
 from bsc_core.neighbors import unit_rows
 from bsc_core.runs import FIRST_BATCH
@@ -249,7 +249,7 @@ def prompts(run: RunEvidence) -> Findings:
     """Prompts of the model that the run does not use."""
     path = run.run.model_folder / "config_sentence_transformers.json"
     try:
-        settings = dict(json.loads(read_regular(path)))
+        settings = dict(json.loads(read_regular(path, MAX_LARGE_DOCUMENT_BYTES)))
         unused = [name for name, text in dict(settings.get("prompts") or {}).items() if text]
     except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         raise RunError("the run has no model, or its settings are damaged") from None

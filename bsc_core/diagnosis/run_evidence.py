@@ -24,6 +24,7 @@ from bsc_core.training.data import is_streamed, select_training_rows
 from bsc_core.types import Ids, Numbers, Vectors
 
 MAX_STEPS = 5000  # step lines that are read
+MAX_EPOCHS = 10_000
 MAX_ROWS = 1024  # rows of the first batches that are inspected
 MAX_PAIRS = 5000  # pairs of a split whose cosines are computed
 SEED = 0  # of all samples
@@ -69,8 +70,8 @@ class RunEvidence:
 
     @cached_property
     def dev_by_epoch(self) -> dict[int, float]:
-        """Dev metric after each evaluated epoch."""
-        count = min(max(self.run.status().epoch, 1), self.config.training.epochs)
+        """Dev metric after each of the first MAX_EPOCHS evaluated epochs."""
+        count = min(max(self.run.status().epoch, 1), self.config.training.epochs, MAX_EPOCHS)
         evaluations = {epoch: self.run.evaluation(epoch_name(epoch)) for epoch in range(1, count + 1)}
         values = {epoch: (one.get("dev") or {}).get(self.metric) for epoch, one in evaluations.items()}
         return {epoch: value for epoch, value in values.items() if value is not None}

@@ -106,6 +106,8 @@ def _load(kind: type[Model], folder: Path) -> Model:
                 str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
         check_tokenizer(model, folder)
+        if not all(parameter.isfinite().all() for parameter in model.parameters()):
+            raise ModelError(f"{folder}: a weight is not a finite number; choose another checkpoint of the model")
         _encode_text(model)
     except (MemoryError, ModelError):
         raise

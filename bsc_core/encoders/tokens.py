@@ -9,6 +9,7 @@ encoded together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -144,13 +145,8 @@ def tokenize(
     longest = CHARACTERS_PER_TOKEN * max_seq_length
     cut = ((prompt + text)[:longest] for prompt, text in zip(prompt_of, texts, strict=True))
     for block in _blocks(cut):
-        try:
+        with tokenizer_errors():
             pieces.extend(tokenize_block(model.tokenizer, block, max_seq_length))
-        except BaseException as error:
-            # `tokenizers` raises Exception itself, and its part in Rust a PanicException.
-            if type(error).__name__ not in ("PanicException", "Exception"):
-                raise
-            raise ModelError(f"the tokenizer of this encoder fails ({error}); choose another model") from None
     offsets = np.zeros(len(pieces) + 1, dtype=np.int64)
     np.cumsum([len(piece) for piece in pieces], out=offsets[1:])
     tokens = np.fromiter((token for piece in pieces for token in piece), dtype=np.int32, count=int(offsets[-1]))
@@ -162,6 +158,17 @@ def tokenize(
         padding=int(model.tokenizer.pad_token_id or 0),
         token_types="token_type_ids" in model.tokenizer.model_input_names,
     )
+
+
+@contextmanager
+def tokenizer_errors() -> Iterator[None]:
+    """Raise ModelError if a tokenizer fails: `tokenizers` raises Exception itself, and its Rust part PanicException."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ not in ("PanicException", "Exception"):
+            raise
+        raise ModelError(f"the tokenizer of this model fails ({error}); choose another model") from None
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:

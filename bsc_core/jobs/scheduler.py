@@ -138,7 +138,9 @@ class Scheduler:
         return True
 
     def _environment(self, run: Run, backend: Backend, active: list[Run]) -> dict[str, str]:
-        environment = worker_environment(run.config().training.threads) | (run.read_signed(LAUNCHED) or {})
+        launched = run.read_signed(LAUNCHED) or {}
+        own = {name: value for name, value in launched.items() if name.startswith("BSC_")}
+        environment = worker_environment(run.config().training.threads) | own
         if not (self._gpus and backend.takes_slot):
             return environment
         gpu = least_used(self._gpus, [(other.read_json(_DEVICE) or {}).get(VISIBLE, "") for other in active])

@@ -14,6 +14,7 @@ from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import embed, encoder_folder
 from bsc_core.encoders.checks.folder import has_architecture
 from bsc_core.encoders.pretrained import load_cross_encoder
+from bsc_core.encoders.tokens import tokenizer_errors
 from bsc_core.neighbors import unit_rows
 from bsc_core.types import Ids, Progress, Vectors
 
@@ -61,6 +62,7 @@ def _cross_encoder(folder: Path, texts: TextTable) -> Scorer:
 
     def scores(queries: Ids, documents: Ids) -> Vectors:
         pairs = list(zip(texts.take(queries), texts.take(documents), strict=True))
-        return np.asarray(model.predict(pairs, show_progress_bar=False), dtype=np.float32)
+        with tokenizer_errors():
+            return np.asarray(model.predict(pairs, show_progress_bar=False), dtype=np.float32)
 
     return scores

@@ -4,6 +4,7 @@ Up to 256 KiB are received at a time, and parsed before anything else is done: 4
 websocket, or compressed messages of a thousand times their size.
 """
 
+import re
 import time
 from typing import Any
 
@@ -11,10 +12,12 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+BLANK_LINE = re.compile(rb"\n\r?\n")
 SMALL_CHUNK = 256  # bytes
 MAX_SMALL_CHUNKS = 500  # of a request
+MAX_HEADER_LINES = 100
 SLICE_BYTES = 1024  # of a websocket, parsed at a time
-MAX_WAITING_MESSAGES = 16
+MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
 MAX_FRAMES = 300  # of a websocket, in a second
 
 
@@ -44,7 +47,7 @@ class Pace:
 
 
 class LimitedHttp(H11Protocol):
-    """Connection that ends if its client sends a request in many small chunks."""
+    """Connection that ends if its client sends a request in many small chunks or with many headers."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -52,6 +55,8 @@ class LimitedHttp(H11Protocol):
         next_event = self.conn.next_event
 
         def next_limited_event() -> Any:
+            if self.conn.their_state is h11.IDLE and _header_lines(self.conn.trailing_data[0]) > MAX_HEADER_LINES:
+                raise h11.RemoteProtocolError("the request has too many headers")
             event = next_event()
             if isinstance(event, h11.Request):
                 self._small_chunks = 0
@@ -61,6 +66,11 @@ class LimitedHttp(H11Protocol):
             return event
 
         self.conn.next_event = next_limited_event  # type: ignore[method-assign]
+
+
+def _header_lines(received: bytes) -> int:
+    """Return the number of lines before the first empty line."""
+    return BLANK_LINE.split(received, 1)[0].count(b"\n")
 
 
 class LimitedWebSocket(WebSocketsSansIOProtocol):
@@ -84,7 +94,8 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         """Parse what was received in slices, until a limit is exceeded."""
         for start in range(0, len(data), SLICE_BYTES):
             super().data_received(data[start : start + SLICE_BYTES])
-            parts = self.queue.qsize() > MAX_WAITING_MESSAGES or len(self.frames) > MAX_FRAMES
-            if parts or self._frames_of_second > MAX_FRAMES:
+            waiting = [len(one.get("bytes") or one.get("text") or "") for one in self.queue._queue]  # type: ignore[attr-defined]
+            is_behind = len(waiting) > MAX_WAITING_MESSAGES or sum(waiting) > MAX_WAITING_BYTES
+            if is_behind or max(len(self.frames), self._frames_of_second) > MAX_FRAMES:
                 self.transport.abort()
                 return

@@ -18,8 +18,8 @@ import time
 import tomllib
 import webbrowser
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
 from html import escape
 from pathlib import Path
@@ -41,7 +41,6 @@ from streamlit.auth_util import (
     get_secrets_auth_section,
 )
 from streamlit.proto.BackMsg_pb2 import BackMsg
-from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.starlette import App
 from streamlit.web.server.server_util import get_cookie_secret
 from streamlit.web.server.starlette import starlette_server
@@ -103,7 +102,7 @@ MESSAGE_TOO_BIG = 1009  # close code of a websocket
 MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selection on a map
 MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
 MAX_STUDENT_ENTRIES = 10_000
-STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages per second, and at once
+STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
 NAME = re.compile(r"[\x20-\x7e]{0,300}")
 DOWNLOADS = ("deferred_file", "dataframe_chunk")
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
@@ -154,8 +153,9 @@ class RequestGuard:
 class SessionLimit:
     """ASGI middleware that limits the number of open pages; further ones get a message.
 
-    A page counts from its request until its websocket closes. A page that was sent can always open its websocket, and
-    reopen it after an interruption, so open pages continue to work; all websockets are at most twice as many.
+    A page counts from its request until its websocket closes, or from its websocket if it is opened from another site.
+    A page that was sent can always open its websocket, and reopen it after an interruption, so open pages continue to
+    work; all websockets are at most twice as many.
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
@@ -178,7 +178,8 @@ class SessionLimit:
                 page = FULL_PAGE.format(style=PAGE_STYLE, seconds=RETRY_SECONDS, sessions=self.sessions)
                 headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
                 return await HTMLResponse(page, status_code=503, headers=headers)(scope, receive, send)
-            self._opening.append(time.monotonic())
+            if Headers(scope=scope).get("sec-fetch-site") != "cross-site":  # which could open any number of pages
+                self._opening.append(time.monotonic())
         return await self.app(scope, receive, send)
 
     async def _serve_session(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -279,7 +280,7 @@ COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files
 MAX_WIDGETS = 5_000  # in a message of changed controls
-MAX_ADDED_ROWS = 100  # of a table that users edit
+MAX_TABLES, MAX_ADDED_ROWS = 100, 100  # tables that users edit, and rows that they add to one
 CHECK_SECONDS = 20.0  # between checks that the user of a connection is still signed in
 AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
 KEY_SCRIPT = """
@@ -336,7 +337,7 @@ class SignIn:
         self.app = app
         self.root = root
         self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
-        self._paces: dict[str, Pace] = {}  # of all pages of a student, or of a class that shares a link
+        self._students: dict[str, StudentPace] = {}  # by user
         self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -364,10 +365,11 @@ class SignIn:
             return await PlainTextResponse("Only the owner may read the metrics.", 403)(scope, receive, send)
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
         if scope["type"] == "websocket":
-            receive = _without_refused(_while_signed_in(receive, lambda: self._is_signed_in(user, cookies)), user)
+            receive = _while_signed_in(receive, lambda: self._is_signed_in(user, cookies))
             if not user.may_launch:
-                pace = self._paces.setdefault(user.name, Pace(*STUDENTS_PACE))
-                receive = _with_delays(receive, (pace, Pace(*PAGE_PACE)))
+                with self._students.setdefault(user.name, StudentPace()).page() as delay:
+                    return await self.app(scope, _without_refused(_with_delays(receive, delay), user), send)
+            receive = _without_refused(receive, user)
         return await self.app(scope, receive, send)
 
     def _is_signed_in(self, user: User, cookies: Mapping[str, str]) -> bool:
@@ -512,13 +514,39 @@ def _without_refused(receive: Receive, user: User) -> Receive:
     return receive_others
 
 
-def _with_delays(receive: Receive, paces: tuple[Pace, ...]) -> Receive:
-    """Delay messages that come too fast: each starts to draw a page, also while the last one is still being drawn."""
+class StudentPace:
+    """Pace of the messages of a student, or of a class that shares a link.
+
+    A page waits only for its own pace while it sends no more than its share, so that others cannot delay it.
+    """
+
+    def __init__(self) -> None:
+        self._all = Pace(*STUDENTS_PACE)
+        self._pages = 0
+
+    @contextmanager
+    def page(self) -> Iterator[Callable[[], float]]:
+        """Count an open page; yield the function that returns for how many seconds its next message has to wait."""
+        own, share = Pace(*PAGE_PACE), Pace(STUDENTS_PACE[0], 1.0)
+
+        def delay() -> float:
+            share.rate = STUDENTS_PACE[0] / self._pages
+            return max(own.delay(), 0.0 if share.admits() else self._all.delay())
+
+        self._pages += 1
+        try:
+            yield delay
+        finally:
+            self._pages -= 1
+
+
+def _with_delays(receive: Receive, delay: Callable[[], float]) -> Receive:
+    """Delay messages that come too fast: each is parsed on the thread that serves everybody, and most draw a page."""
 
     async def receive_later() -> Message:
         message = await receive()
-        if message["type"] == "websocket.receive" and (delay := max(pace.delay() for pace in paces)):
-            await asyncio.sleep(delay)
+        if message["type"] == "websocket.receive" and (seconds := delay()):
+            await asyncio.sleep(seconds)
         return message
 
     return receive_later
@@ -542,7 +570,8 @@ def _is_refused(message: Message, user: User) -> bool:
         return True
     has_usual_size = len(parsed.file_urls_request.file_names) <= MAX_FILE_NAMES and len(widgets) <= MAX_WIDGETS
     is_usual = kind in USUAL_REQUESTS and has_usual_size and _has_usual_names(parsed)
-    return not is_usual or any(map(_adds_many_rows, widgets))
+    tables = [widget.string_value for widget in widgets if widget.string_value.lstrip().startswith("{")]
+    return not is_usual or len(tables) > MAX_TABLES or any(map(_adds_many_rows, tables))
 
 
 def _has_usual_names(parsed: BackMsg) -> bool:
@@ -560,13 +589,10 @@ def _entries(content: bytes) -> int:
     return sum(map(content.count, (b"[", b"{", b",")))
 
 
-def _adds_many_rows(widget: WidgetState) -> bool:
-    """Whether the value of a control is an edited table with many added rows, which Streamlit adds one by one."""
-    if not widget.string_value.lstrip().startswith("{"):
-        return False
+def _adds_many_rows(table: str) -> bool:
+    """Whether the changes of an edited table have many added rows, which Streamlit adds one by one."""
     try:
-        edits = json.loads(widget.string_value)
-        return len(edits.get("added_rows") or ()) > MAX_ADDED_ROWS
+        return len(json.loads(table).get("added_rows") or ()) > MAX_ADDED_ROWS
     except (ValueError, TypeError, AttributeError, RecursionError):
         return False
 

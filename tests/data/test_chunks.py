@@ -168,3 +168,15 @@ def test_nested_json_values_are_not_kept():
     rows = ['{"query": [[], {}], "document": {"a": [1]}, "label": 1}', '{"query": "a"}']
     values = [value for _, value in tables._json_rows(rows, "pairs.jsonl", set())]
     assert values == [{"query": (), "document": (), "label": 1}, {"query": "a"}]
+
+
+@pytest.mark.parametrize(("later", "is_refused"), [("label", True), ("split", True), ("note", False)])
+def test_a_column_that_begins_after_the_first_chunk_is_not_lost(tmp_path, monkeypatch, later, is_refused):
+    path = tmp_path / "rows.jsonl"
+    row = '{"query": "a", "document": "b"}\n'
+    path.write_text(row * 4 + row.replace("}", f', "{later}": 0}}'), encoding="utf-8")
+    if is_refused:
+        with pytest.raises(ColumnError, match=f"column '{later}' begins after the first 2 rows"):
+            read_in_chunks(path, monkeypatch, 2)
+    else:
+        assert outcome(lambda: read_in_chunks(path, monkeypatch, 2)) == outcome(lambda: read_at_once(path))

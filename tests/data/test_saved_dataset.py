@@ -7,7 +7,7 @@ import pytest
 from bsc_core.config import Columns, CorpusColumns, DataConfig
 from bsc_core.data import load_data, read_corpus, read_pairs, read_table
 from bsc_core.data.io.saved_dataset import is_saved_dataset
-from bsc_core.errors import ConfigError, DataError, FileFormatError, InputError, PathError
+from bsc_core.errors import ConfigError, DataError, FileFormatError, PathError
 
 datasets = pytest.importorskip("datasets")
 
@@ -126,11 +126,16 @@ def test_folders_outside_the_roots_are_not_read(tmp_path, monkeypatch):
         read_table(path)
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch, tmp_path):
+def test_the_package_is_not_used(monkeypatch, tmp_path):
     path = saved(tmp_path / "rows", datasets.Dataset.from_dict(ROWS))
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match=r"need the package datasets; install bsc-lab with the extra trainer"):
-        read_table(path)
+    assert read_table(path).columns["query"] == ROWS["query"]
+
+
+def test_a_dataset_of_several_files_is_read_in_order(tmp_path):
+    rows = datasets.Dataset.from_dict({"query": [str(number) for number in range(100)], "document": ["x"] * 100})
+    rows.save_to_disk(str(tmp_path / "rows"), num_shards=3)
+    assert read_table(tmp_path / "rows").columns["query"] == rows["query"][:]
 
 
 def test_other_folders_are_not_datasets(tmp_path):

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from bsc_core.config import RunConfig, make_config
 from bsc_core.data import load_data
-from bsc_core.encoders.merging import average_weights, copy_weights, interpolate
+from bsc_core.encoders.merging import average_weights, copy_weights, interpolate, set_weights
 from bsc_core.encoders.pretrained import load_folder
 from bsc_core.errors import ConfigError, ModelError
 from bsc_core.pipeline import run_experiment, validate
@@ -56,6 +56,10 @@ def test_models_of_different_architectures_are_refused() -> None:
         average_weights([random_weights(0), {"b": torch.zeros(3, 2)}])
     with pytest.raises(ModelError, match=r"b is \(3, 2\) and \(1, 1\)"):
         interpolate(random_weights(0), random_weights(1) | {"b": torch.zeros(1, 1)}, 0.5)
+    model = torch.nn.Linear(2, 3)
+    for other in ({"weight": torch.zeros(1, 2), "bias": torch.zeros(3)}, {"weight": torch.zeros(3, 2)}):
+        with pytest.raises(ModelError, match="other names or shapes"):
+            set_weights(model, other)
 
 
 def conduct(config: RunConfig, folder: Path, name: str) -> Run:

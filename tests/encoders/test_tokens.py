@@ -7,8 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from bsc_core.encoders import TokenTable, micro_batches, tokenize
+from bsc_core.encoders.tokens import tokenizer_errors
+from bsc_core.errors import ModelError
 
 
 def test_features_equal_those_of_the_model(either_model, texts):
@@ -77,3 +81,11 @@ def test_a_text_without_tokens_has_an_empty_row(bag):
     else:
         assert features["input_ids"].tolist() == [[9, 9], [5, 6]]
         assert features["attention_mask"].tolist() == [[0, 0], [1, 1]]
+
+
+def test_the_error_of_a_tokenizer_is_reported() -> None:
+    tokenizer = Tokenizer(WordLevel({"a": 0}, unk_token="unknown"))
+    with tokenizer_errors():
+        assert tokenizer.encode("a").ids == [0]
+    with pytest.raises(ModelError, match="the tokenizer of this model fails"), tokenizer_errors():
+        tokenizer.encode("b")

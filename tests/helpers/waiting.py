@@ -22,7 +22,7 @@ PATIENCE_MS = int(1000 * PATIENCE_SECONDS)
 
 def wait_for_task(folder: Path, timeout: float = PATIENCE_SECONDS) -> int:
     """Wait for the process of a background task that this process started, and return its exit status."""
-    return background_task._children[folder].wait(timeout)
+    return background_task._children[folder].process.wait(timeout)
 
 
 def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], *, factor: float = 1.0) -> None:

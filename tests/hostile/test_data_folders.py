@@ -52,6 +52,13 @@ def repeated_text(folder: Path) -> None:
     write_shards(folder, {"query": text, "document": ["b"] * 20_000})
 
 
+def shard_twice(folder: Path) -> None:
+    write_shards(folder, ROWS)
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    path.write_text(json.dumps(manifest | {"parts": manifest["parts"] * 2}))
+
+
 def large_manifest(folder: Path) -> None:
     write_shards(folder, ROWS)
     os.truncate(folder / "manifest.json", 50 * 10**9)
@@ -97,6 +104,26 @@ def state(**changes: object) -> Make:
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
     return change
+
+
+def feature(name: str, **changes: object) -> Make:
+    """Another type of a column in the description of a dataset."""
+
+    def change(folder: Path) -> None:
+        path = folder / "dataset_info.json"
+        content = json.loads(path.read_text())
+        content["features"][name] |= changes
+        path.write_text(json.dumps(content))
+
+    return change
+
+
+def other_columns(folder: Path) -> None:
+    """Two files of different columns."""
+    first, second = data_file(folder), folder / "second.arrow"
+    with pyarrow.ipc.new_stream(second, pyarrow.schema([("query", pyarrow.string())])) as writer:
+        writer.write_table(pyarrow.table({"query": ["a"]}))
+    file_names(first.name, second.name)(folder)
 
 
 def file_names(*names: object) -> Make:
@@ -159,6 +186,9 @@ CASES: dict[str, tuple[Make, str]] = {
     "shard_of_a_list": (shards(file=["part-00000.parquet"]), NO_FILE),
     "shard_rows_text": (shards(rows="2"), "is not a count"),
     "shard_groups_negative": (shards(groups=-1), "is not a count"),
+    "shard_twice": (shard_twice, "names a part twice"),
+    "saved_twice": (saved(lambda folder: file_names(*[data_file(folder).name] * 2)(folder)), "is named twice"),
+    "saved_split_twice": (splits("train", "train"), "names a split twice"),
     "shard_repeated_text": (repeated_text, "of the file expand to at least"),
     "shard_bytes": (bytes_in_shards, "it has columns that are not of shards"),
     "saved_above": (saved(file_names("../outside/data-00000-of-00001.arrow")), NO_FILE),
@@ -180,6 +210,11 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_lists_of_nulls": (arrow_file(lists_of_nulls()), "2 rows, 0 rejected"),
     "saved_dictionary": (arrow_file(pyarrow.table({"query": REPEATED, "document": REPEATED})), "compressed or encoded"),
     "saved_compressed": (arrow_file(pyarrow.table(ROWS), compression="zstd"), "compressed or encoded"),
+    "saved_other_columns": (saved(other_columns), "has other columns than"),
+    "saved_function": (saved(feature("query", dtype="create_library_symlinks")), "2 rows, 0 rejected"),
+    "saved_classes": (saved(feature("query", _type="ClassLabel", names={"0": [1]})), "2 rows, 0 rejected"),
+    "saved_many_classes": (saved(feature("query", names=["x" * 10_000] * 1_000)), "2 rows, 0 rejected"),
+    "saved_info_list": (saved(lambda folder: (folder / "dataset_info.json").write_text("[]")), "is not an object"),
     "saved_large_state": (saved(lambda folder: os.truncate(folder / STATE, 50 * 10**9)), "more than 16 MiB"),
     "saved_large_info": (saved(lambda folder: os.truncate(folder / "dataset_info.json", 50 * 10**9)), "16 MiB"),
     "shard_large_manifest": (large_manifest, "more than 16 MiB"),

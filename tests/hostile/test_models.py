@@ -189,6 +189,12 @@ def large_transformer(folder: Path) -> None:
     edit_json("config.json", hidden_size=6000, intermediate_size=6000, vocab_size=6000)(folder)
 
 
+def weight_that_is_not_a_number(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["embeddings.word_embeddings.weight"][-1, 0] = np.nan
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
 NORM = {"norm.weight": np.ones(32, np.float32)}
 DENSE = {"in_features": 32, "out_features": 8, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
 
@@ -285,7 +291,10 @@ CASES: dict[str, tuple[Change, str]] = {
     "special tokens with files": (special_tokens(pad_token=["/x"]), "pad_token is not a special token"),
     "special tokens of objects": (special_tokens(pad_token={"content": {}}), "pad_token is not a special token"),
     "special tokens list": (write("special_tokens_map.json", "[]"), "not a JSON object"),
-    "added tokens": (write("added_tokens.json", '{"a": "/x"}'), "not an object of tokens and their numbers"),
+    "added tokens": (
+        write("added_tokens.json", '{"a": "/x"}'),
+        "not an object of at most 100,000 tokens and their numbers",
+    ),
     "spm file": (edit_json("tokenizer_config.json", spm_file="/x"), "spm_file may name files outside"),
     "gguf file": (edit_json("tokenizer_config.json", gguf_file="/x"), "gguf_file may name files outside"),
     "file descriptor": (edit_json("tokenizer_config.json", vocab=3), "vocab may name files outside"),
@@ -418,6 +427,23 @@ CASES: dict[str, tuple[Change, str]] = {
     "many poolings": (pooling(pooling_mode=["mean"] * 100), "pooling_mode is not a list of different modes"),
     "tokens mapped to vectors": (static(mapping=np.zeros(10**5, np.uint8)), "maps 100,000 tokens"),
     "million labels": (edit_json("config.json", num_labels=10**6), "num_labels is 1000000"),
+    "lists of a config": (
+        edit_json("config.json", attention_types=[[[["global"], 4096]] * 900] * 9),
+        "has more than 10,000 values",
+    ),
+    "large document": (
+        lambda folder: os.truncate(folder / "config_sentence_transformers.json", 20 * 2**20),
+        "more than 16 MiB",
+    ),
+    "lists of a tokenizer": (
+        write("tokenizer.json", '{"a": [' + "[]," * 2_000_000 + "[]]}"),
+        "too many lists and objects",
+    ),
+    "many special tokens": (
+        edit_json("tokenizer_config.json", extra_special_tokens=[f"<{number}>" for number in range(60_000)]),
+        "extra_special_tokens may name files",
+    ),
+    "weight that is not a number": (weight_that_is_not_a_number, "a weight is not a finite number"),
     "no model": (remove("modules.json", "config.json"), "not a model folder"),
 }
 

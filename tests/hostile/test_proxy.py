@@ -106,6 +106,23 @@ def key_and_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[st
         proxy.stop()
 
 
+def test_many_slow_requests_of_one_address_do_not_keep_others_out(key_and_proxy: tuple[str, Proxy]) -> None:
+    _, proxy = key_and_proxy
+    [limit] = re.findall(r"limit_conn addresses (\d+);", DOCUMENT.read_text(encoding="utf-8"))
+    slow = []
+    try:
+        for _ in range(int(limit) + 5):
+            raw = socket.create_connection(("127.0.0.1", proxy.port), source_address=("127.0.0.2", 0))
+            slow.append(proxy.context.wrap_socket(raw, server_hostname=HOST))
+            slow[-1].sendall(f"POST /sign-in HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 8000\r\n\r\nk".encode())
+        answers = [connection.recv(100) for connection in slow[-5:]]
+        assert all(b" 503 " in answer for answer in answers)
+        assert proxy.respond("GET", "/_stcore/health").status == 200
+    finally:
+        for connection in slow:
+            connection.close()
+
+
 def test_a_user_signs_in_over_tls_and_opens_a_websocket(key_and_proxy: tuple[str, Proxy]) -> None:
     key, proxy = key_and_proxy
     assert proxy.respond("GET", "/").status == 401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import shutil
@@ -79,6 +80,18 @@ def array(header: dict[str, Any]) -> Change:
             file.write(bytes(8))
 
     return replaced("embeddings_after.npy", create)
+
+
+def sparse(name: str, shape: tuple[int, ...]) -> Change:
+    """An array of zeros of half-precision or short numbers that needs no space on the disk."""
+
+    def create(path: Path) -> None:
+        with path.open("wb") as file:
+            kind = "<f2" if len(shape) == 2 else "<i2"
+            np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
+            file.truncate(file.tell() + 2 * math.prod(shape))
+
+    return replaced(name, create)
 
 
 def changed_array(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Change:
@@ -162,21 +175,21 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "status-device": (link("status.json", "/dev/zero"), "status", "not a regular file"),
     "status-loop": (link("status.json", "status.json"), "status", "cannot be read"),
     "status-outside": (link("status.json", "/etc/passwd"), "status", "cannot be read"),
-    "status-endless": (endless("status.json"), "status", "more than 16 MiB"),
+    "status-endless": (endless("status.json"), "status", "more than 1 MiB"),
     "status-nested": (write("status.json", NESTED), "status", "cannot be read"),
-    "status-brackets": (write("status.json", b"[[" + b"[]," * 10_000_000 + b"1]]"), "status", "more than 16 MiB"),
+    "status-brackets": (write("status.json", b"[[" + b"[]," * 10_000_000 + b"1]]"), "status", "more than 1 MiB"),
     "status-state": (edit("status.json", state="finished"), "status", "cannot be read"),
     "status-number": (edit("status.json", created="now"), "status", "cannot be read"),
     "status-markup": (edit("status.json", message="<script>alert(1)</script>"), "status", "done"),
     "config-pipe": (pipe("config.json"), "listed", "False"),
     "config-device": (link("config.json", "/dev/zero"), "listed", "False"),
     "config-outside": (link("config.json", "/etc/passwd"), "config", "a path outside its folder"),
-    "config-endless": (endless("config.json"), "config", "more than 16 MiB"),
+    "config-endless": (endless("config.json"), "config", "more than 1 MiB"),
     "config-nested": (write("config.json", NESTED), "config", "is damaged"),
     "config-key": (edit("config.json", code="import os"), "config", "code"),
     "config-utf16": (write("config.json", '{"data": {}}'.encode("utf-16")), "config", "is damaged"),
     "metrics-pipe": (pipe("metrics.jsonl"), "metrics", "not a regular file"),
-    "metrics-device": (link("metrics.jsonl", "/dev/zero"), "metrics", "not a regular file"),
+    "metrics-device": (link("metrics.jsonl", "/dev/zero"), "metrics", "metrics.jsonl is a link"),
     "metrics-endless": (endless("metrics.jsonl"), "metrics", "more than 512 MiB"),
     "metrics-zeros": (write("metrics.jsonl", bytes(1000) + b"\n"), "metrics", "is damaged"),
     "metrics-kind": (write("metrics.jsonl", b'{"kind": "step"}\n'), "metrics", "has no step"),
@@ -187,6 +200,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
         "more than a run writes",
     ),
     "metrics-long-line": (write("metrics.jsonl", b'"' + bytes(3_000_000)), "metrics", "more than a run writes"),
+    "metrics-large-lines": (
+        write("metrics.jsonl", (b'{"kind": "epoch", "text": "' + b"x" * 990_000 + b'"}\n') * 70),
+        "metrics",
+        "more than a run writes",
+    ),
     "log-pipe": (lambda run: os.mkfifo(run / "log.txt"), "log", "0 lines"),
     "log-device": (lambda run: (run / "log.txt").symlink_to("/dev/zero"), "log", "0 lines"),
     "log-binary": (write("log.txt", bytes(range(256)) * 100), "log", "lines"),
@@ -210,6 +228,9 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "vectors-of-integers": (changed_array(AFTER, lambda vectors: vectors.astype(int)), "vectors", "is damaged"),
     "vectors-without-numbers": (changed_array(AFTER, lambda vectors: vectors * np.nan), "vectors", "is not finite"),
     "vectors-of-no-dimension": (changed_array(AFTER, lambda vectors: vectors[:, :0]), "vectors", "is damaged"),
+    "vectors-of-a-huge-dimension": (sparse(AFTER, (1, 20 * 10**9)), "vectors", "is damaged"),
+    "epoch-texts-huge": (sparse(EPOCH_TEXTS, (5 * 10**9,)), "epochs", "is damaged"),
+    "config-errors": (edit("config.json", batching={"stop_words": [1] * 500_000}), "config", "more than 1 MiB"),
     "epoch-of-fewer-texts": (changed_array(EPOCH, lambda vectors: vectors[:1]), "epochs", "is damaged"),
     "epoch-texts-twice": (changed_array(EPOCH_TEXTS, np.zeros_like), "epochs", "is damaged"),
     "epoch-texts-unknown": (changed_array(EPOCH_TEXTS, lambda ids: ids + 200), "epochs", "is damaged"),

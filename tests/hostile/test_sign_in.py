@@ -7,11 +7,14 @@ import errno
 import http.client
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -27,7 +30,17 @@ from websockets.sync.client import connect
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, remove_user
 from pages.ui import server as server_module
-from pages.ui.connections import MAX_FRAMES, MAX_SMALL_CHUNKS, MAX_WAITING_MESSAGES, LimitedHttp, LimitedWebSocket, Pace
+from pages.ui.connections import (
+    MAX_FRAMES,
+    MAX_HEADER_LINES,
+    MAX_SMALL_CHUNKS,
+    MAX_WAITING_BYTES,
+    MAX_WAITING_MESSAGES,
+    SLICE_BYTES,
+    LimitedHttp,
+    LimitedWebSocket,
+    Pace,
+)
 from pages.ui.server import (
     KEY_COOKIE,
     MAX_ADDED_ROWS,
@@ -35,6 +48,7 @@ from pages.ui.server import (
     MAX_MESSAGE_BYTES,
     MAX_STUDENT_BYTES,
     MAX_STUDENT_ENTRIES,
+    MAX_TABLES,
     MAX_WIDGETS,
     SignIn,
     allowed_hosts,
@@ -203,6 +217,14 @@ def test_a_refused_key_is_recorded_without_its_text_and_a_long_form_is_not_read(
         assert keys["ben"] not in text
 
 
+def test_a_client_that_leaves_while_it_sends_a_form_is_not_logged(server: AppServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        head = f"POST /sign-in HTTP/1.1\r\nHost: localhost:{server.port}\r\nContent-Length: 100\r\n"
+        connection.sendall(f"{head}Content-Type: application/x-www-form-urlencoded\r\n\r\nkey=".encode())
+    assert sign_in(server, "unknown").status == 401  # which is answered later
+    assert "ClientDisconnect" not in server.log()
+
+
 def test_signing_out_removes_the_cookie(server: AppServer, keys: dict[str, str]) -> None:
     response = respond(server, "GET", "/sign-out", cookie(keys["ben"]))
     assert response.status == 303
@@ -332,6 +354,14 @@ def test_a_message_of_more_controls_than_a_page_has_is_ignored(keys: dict[str, s
     assert receive_in_app(keys, messages, 1)[0]["bytes"] == few.SerializeToString()
 
 
+def test_a_message_of_more_tables_than_a_page_has_is_ignored(keys: dict[str, str]) -> None:
+    many, few = BackMsg(), BackMsg()
+    for message, count in ((many, MAX_TABLES + 1), (few, MAX_TABLES)):
+        for number in range(count):
+            message.rerun_script.widget_states.widgets.add(id=str(number), string_value=" {")
+    assert received(keys, [many.SerializeToString(), few.SerializeToString()], 1, "ben") == [few.SerializeToString()]
+
+
 @pytest.mark.parametrize("value", ['{"added_rows": %s}', ' {"added\\u005frows": %s}'])
 def test_a_table_with_many_added_rows_is_ignored(keys: dict[str, str], value: str) -> None:
     many, few = BackMsg(), BackMsg()
@@ -444,15 +474,20 @@ def sent(protocol: type[asyncio.Protocol], *contents: bytes) -> tuple[Any, Mock]
     return asyncio.run(send())
 
 
-def test_a_client_that_sends_faster_than_it_is_read_is_disconnected() -> None:
+@pytest.mark.parametrize(
+    ("random_bytes", "zeros", "count"),
+    [(SLICE_BYTES, 0, MAX_WAITING_MESSAGES), (0, MAX_MESSAGE_BYTES, MAX_WAITING_BYTES // MAX_MESSAGE_BYTES)],
+    ids=["many", "large"],
+)
+def test_a_client_that_sends_faster_than_it_is_read_is_disconnected(random_bytes: int, zeros: int, count: int) -> None:
     deflate = zlib.compressobj(wbits=-12)
     frames = []
-    for _ in range(10 * MAX_WAITING_MESSAGES):
-        content = (deflate.compress(bytes(MAX_MESSAGE_BYTES)) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
+    for _ in range(10 * count):
+        content = (deflate.compress(os.urandom(random_bytes) + bytes(zeros)) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
         frames.append(b"\xc2\xfe" + len(content).to_bytes(2, "big") + bytes(4) + content)
     connection, transport = sent(LimitedWebSocket, HANDSHAKE, b"".join(frames))
     assert transport.abort.called
-    assert MAX_WAITING_MESSAGES < connection.queue.qsize() <= 2 * MAX_WAITING_MESSAGES
+    assert count < connection.queue.qsize() <= 2 * count + 2
 
 
 @pytest.mark.parametrize("frame", [b"\x00\x80", b"\x89\x80", b"\x8a\x80"], ids=["parts", "pings", "pongs"])
@@ -461,6 +496,20 @@ def test_a_client_that_sends_very_many_frames_is_disconnected(frame: bytes) -> N
     assert sent(LimitedWebSocket, HANDSHAKE, frames)[1].abort.called
     few = b"\x02\x80" + bytes(4) + (frame + bytes(4)) * (MAX_FRAMES // 4)
     assert not sent(LimitedWebSocket, HANDSHAKE, few)[1].abort.called
+
+
+@pytest.mark.parametrize(("count", "status"), [(MAX_HEADER_LINES - 10, b" 200 "), (10_000, b" 400 ")])
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_a_request_with_many_headers_is_refused(server: AppServer, count: int, status: bytes, earlier: int) -> None:
+    head = f"GET /_stcore/health HTTP/1.1\r\nHost: localhost:{server.port}\r\n".encode()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as connection:
+        connection.sendall((head + b"\r\n") * earlier + head + b"a:\r\n" * count + b"Connection: close\r\n\r\n")
+        answers = b""
+        with suppress(ConnectionResetError):
+            while part := connection.recv(4096):
+                answers += part
+    statuses = re.findall(rb"HTTP/1.1( \d+ )", answers)
+    assert statuses == [b" 200 "] * earlier + [status]
 
 
 def test_a_request_in_many_small_chunks_is_refused() -> None:
@@ -527,8 +576,27 @@ def test_messages_of_students_that_come_too_fast_are_delayed(
     assert len(delays) == pytest.approx(burst, abs=5)
     assert delays == sorted(delays)
     delays.clear()
+    received(keys, [None, *[message] * int(burst)], int(burst), "class")
+    assert delays
+    delays.clear()
     received(keys, [message] * 3 * int(burst), 3 * int(burst), "ben")
     assert delays == []
+
+
+def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    students = server_module.StudentPace()
+    with ExitStack() as pages:
+        busy = [pages.enter_context(students.page()) for _ in range(100)]
+        quiet = pages.enter_context(students.page())
+        delays = []
+        for now[0] in map(float, range(0, 60, 5)):
+            for delay in busy * 5:
+                delay()
+            delays.append(quiet())
+        assert max(busy[0]() for _ in range(2)) > 10
+    assert delays == [0.0] * len(delays)
 
 
 def test_a_pace_allows_a_burst_and_then_a_rate() -> None:

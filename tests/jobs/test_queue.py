@@ -226,3 +226,12 @@ def test_a_queue_that_cannot_be_written_is_an_error_with_the_reason(tmp_path):
     (tmp_path / "queue.sqlite").mkdir()
     with pytest.raises(JobError, match=r"queue\.sqlite: the queue cannot be used"):
         Queue(tmp_path).add("a")
+
+
+def test_a_full_disk_is_reported_and_the_queue_is_kept(tmp_path):
+    queue = queue_of(tmp_path, "ab")
+    full = pytest.raises(JobError, match=r"the disk is full .*; free some space")
+    with full, queue._connection() as connection:
+        connection.execute("PRAGMA max_page_count = 1")  # no larger than it is
+        connection.execute("CREATE TABLE more AS SELECT hex(zeroblob(100000))")
+    assert queue.waiting() == ["a", "b"]

@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from bsc_core.jobs import launch, reconcile
 from bsc_core.jobs.actions.launching import create_run
@@ -28,6 +31,8 @@ def test_values_are_read_in_the_runs_folder_in_which_they_were_written(store, co
     assert [Run(tmp_path / name / "one").read_signed("document") for name in ("without_key", "with_key")] == [None] * 2
     run.write_json("other", run.read_json("document"))
     assert run.read_signed("other") is None
+    shutil.copytree(run.folder, store.root / "three")
+    assert store.get("three").read_signed("document") is None
     run.write_json("document", run.read_json("document") | {"text": "changed"})
     assert run.read_signed("document") is None
     (run.folder / "document.json").write_text("[1]")
@@ -69,6 +74,22 @@ def test_a_resumed_run_from_elsewhere_gets_the_variables_of_who_resumes_it(store
     resumed = continue_run(store, run)
     launched = resumed.read_signed(LAUNCHED)
     assert launched is None or set(launched) == {"BSC_ROOTS", "BSC_BACKEND"}
+
+
+def test_a_worker_gets_no_variables_that_could_load_code(store, config):
+    run = create_run(store, config, "one")
+    run.write_signed(LAUNCHED, HOSTILE)
+    environment = Scheduler(store)._environment(run, get_backend("local"), [])
+    assert "LD_PRELOAD" not in environment
+    assert environment.get("PYTHONPATH") != HOSTILE["PYTHONPATH"]
+
+
+@pytest.mark.parametrize(("folder", "key"), [(0o755, 0o600), (0o700, 0o600), (0o775, 0o640)])
+def test_only_those_who_may_write_to_the_runs_folder_may_read_its_key(store, config, folder, key):
+    run = store.create(config, "one")
+    store.root.chmod(folder)
+    run.write_signed("document", {})
+    assert stat.S_IMODE((store.root / ".key").stat().st_mode) == key
 
 
 def test_processes_that_sign_at_the_same_time_use_one_key(store, config):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
-import streamlit as st
 
 from bsc_core.errors import InputError
 from bsc_core.figures import theme
@@ -17,7 +14,6 @@ from bsc_core.runs import Run, RunStore
 from pages.ui.components import display, glossary, url
 from pages.ui.data import uploads
 from tests.helpers.pages import open_app, open_page, page_text
-from tests.helpers.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("start", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
@@ -131,25 +127,3 @@ def test_one_file_at_a_time_is_built_for_a_page(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InputError, match="this page is building a file"):
         sent[0]()
     assert sent[1]() == b"second"
-
-
-def test_a_page_waits_for_the_computation_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    place, order = Mock(), []
-    monkeypatch.setattr(st, "empty", lambda: place)
-    started, waited = threading.Event(), threading.Event()
-    place.caption.side_effect = lambda text: waited.set()
-
-    def compute_elsewhere() -> None:
-        with display.turn():
-            started.set()
-            waited.wait(PATIENCE_SECONDS)
-            order.append("elsewhere")
-
-    other = threading.Thread(target=compute_elsewhere)
-    other.start()
-    started.wait(PATIENCE_SECONDS)
-    with display.turn():
-        order.append("here")
-    other.join()
-    assert order == ["elsewhere", "here"]
-    assert place.empty.called

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,6 @@ from pages.ui.components import run_data
 from pages.ui.retrieval import custom_queries
 from pages.ui.retrieval import search as search_ui
 from tests.helpers.pages import prepare_page
-from tests.helpers.waiting import PATIENCE_SECONDS
 
 
 def searched(run: Run, split: str = "dev", **parts: object) -> search_ui.Search:
@@ -108,17 +108,15 @@ def test_a_search_with_many_queries_lets_the_others_take_turns(finished: Run, mo
     monkeypatch.setattr(run_data, "QUERIES_AT_ONCE", 2)
     model, texts = run_data.models(finished)[1], ["rain", "snow and ice", "a storm", "wind", "fog"]
     alone = np.concatenate([run_data.encode_queries(model, [text]) for text in texts])
-    other = threading.Thread(target=run_data.encode_queries, args=(model, ["sun"]))
-    turns = []
+    turns, turn = [], run_data.turns.turn
 
-    def take_turn(seconds: float) -> None:
-        if threading.current_thread() is threading.main_thread():
-            if not turns:
-                other.start()
-            other.join(PATIENCE_SECONDS)
-            turns.append(other.is_alive())
+    @contextmanager
+    def counted(*, draw: bool) -> Iterator[None]:
+        with turn(draw=draw):
+            turns.append(draw)
+            yield
 
-    monkeypatch.setattr(run_data.time, "sleep", take_turn)
+    monkeypatch.setattr(run_data.turns, "turn", counted)
     np.testing.assert_allclose(run_data.encode_queries(model, texts), alone, atol=1e-6)
     assert turns == [False] * 3
 

@@ -300,7 +300,8 @@ def with_negatives(dataset: PairDataset, negatives: Ids) -> PairDataset:
     Raises:
         DataError: The negatives are those of other rows.
     """
-    if len(negatives) != len(dataset) or negatives.max(initial=-1) >= len(dataset.texts):
+    has_ids = negatives.min(initial=-1) == -1 and negatives.max(initial=-1) < len(dataset.texts)
+    if len(negatives) != len(dataset) or not has_ids:
         raise DataError(f"the negatives are not those of these {len(dataset):,} rows; launch the run again")
     if dataset.negative is not None:
         return replace(dataset, negative=negatives)

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 
 from bsc_core.config.reading import HUB
 from bsc_core.data.io.hub_repository import Repository, open_repository
-from bsc_core.data.io.saved_dataset import NO_CLASS, SPLIT
+from bsc_core.data.io.saved_dataset import MAX_LABELS, SPLIT, class_names, listed_classes, short_text
 from bsc_core.data.io.sources import FORMATS, Format, Source
 from bsc_core.errors import DataError, InputError
 from bsc_core.files import error_reason
@@ -44,9 +44,6 @@ GLOB = re.compile(r"[*?\[]")
 MAX_GLOBS = 20  # of all splits together
 MAX_FILES = 1_000
 MAX_ENTRIES = 1_000  # of a list of a card
-MAX_TEXT = 1_000  # characters of a text of a card
-MAX_CLASSES = 10_000  # of a column
-MAX_LABELS = 100  # columns of a card or file
 MAX_PATTERN_PARTS = 20
 
 
@@ -91,7 +88,11 @@ def open_hub_dataset(path: str) -> list[HubSplit]:
         names = list(files) if chosen["split"] == "*" else [chosen["split"]]
         if unknown := [one for one in names if one not in files]:
             raise DataError(f"{path}: has no split {unknown[0]}; its splits are {', '.join(files)}")
-        folder = repository.download([file for one in names for file in files[one]])
+        chosen_files = [file for one in names for file in files[one]]
+        if repeated := [file for file, count in Counter(chosen_files).items() if count > 1]:
+            example = f"?split={names[0][:80]}"
+            raise DataError(f"{path}: {repeated[0][:80]} belongs to several splits; choose one, such as {example}")
+        folder = repository.download(chosen_files)
     except (DataError, InputError):
         raise
     except Exception as error:  # whatever the network and the Hub raise
@@ -161,7 +162,7 @@ def _files_by_split(
 ) -> dict[str, list[str]]:
     """Return the readable files of a config by split: those of the card, else all of the most common format."""
     readable = sorted(file for file in repository.sizes if _format(file) is not None)[:MAX_FILES]
-    configs = {name: one for one in _objects(card.get("configs")) if (name := _text(one.get("config_name")))}
+    configs = {name: one for one in _objects(card.get("configs")) if (name := short_text(one.get("config_name")))}
     if config is None and len(configs) > 1:
         config = next((name for name, one in configs.items() if name == "default" or one.get("default") is True), None)
         if config is None:
@@ -171,7 +172,7 @@ def _files_by_split(
     if config is not None and configs and config not in configs:
         raise DataError(f"{path}: has no config {config}; its configs are {', '.join(configs)}")
     settings = configs.get(config, {}) if config is not None else next(iter(configs.values()), {})
-    folder = (_text(settings.get("data_dir")) or (config if config is not None and not configs else "")).strip("/")
+    folder = (short_text(settings.get("data_dir")) or (config if config is not None and not configs else "")).strip("/")
     if settings.get("data_files"):
         patterns = _patterns(settings["data_files"])
         if sum(bool(GLOB.search(one)) for found in patterns.values() for one in found) > MAX_GLOBS:
@@ -199,21 +200,6 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     return [one for one in value[:MAX_ENTRIES] if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _text(value: Any) -> str:
-    """Return a text or number of a card as text; "" for anything else, which can be of any size as text."""
-    return str(value)[:MAX_TEXT].strip() if isinstance(value, str | bool | float) or _is_small(value) else ""
-
-
-def _is_small(value: Any) -> bool:
-    return isinstance(value, int) and abs(value) < 1 << 64
-
-
-def _class_names(names: Any) -> list[str] | None:
-    """Return the names of classes in a list or an object by number; None if there are none."""
-    values = list(names.values()) if isinstance(names, dict) else names
-    return [_text(name) for name in values[:MAX_CLASSES]] if isinstance(values, list) else None
-
-
 def _patterns(value: Any) -> dict[str, list[str]]:
     """Return the patterns of files by split: text, a list of texts, or a list of objects with split and path."""
     entries = value[:MAX_ENTRIES] if isinstance(value, list) else [value]
@@ -223,7 +209,8 @@ def _patterns(value: Any) -> dict[str, list[str]]:
         paths = one.get("path")
         found = [paths] if isinstance(paths, str) else paths[:MAX_ENTRIES] if isinstance(paths, list) else []
         left = MAX_ENTRIES - sum(map(len, patterns.values()))  # of all splits together
-        patterns.setdefault(_text(one.get("split")) or "train", []).extend([_text(path) for path in found[:left]])
+        split = short_text(one.get("split")) or "train"
+        patterns.setdefault(split, []).extend([short_text(path) for path in found[:left]])
     return {split: [one for one in found if one] for split, found in patterns.items()}
 
 
@@ -285,9 +272,9 @@ def _card_classes(card: Mapping[str, Any], config: str | None) -> dict[str, list
     for feature in _objects(info.get("features"))[:MAX_LABELS]:
         kind = feature.get("dtype")
         label = kind.get("class_label") if isinstance(kind, dict) else None
-        names = _class_names(label.get("names")) if isinstance(label, dict) else None
+        names = listed_classes(label.get("names")) if isinstance(label, dict) else None
         if names is not None:
-            found[_text(feature.get("name"))] = names
+            found[short_text(feature.get("name"))] = names
     return found
 
 
@@ -297,24 +284,9 @@ def _file_classes(file: Path) -> dict[str, list[str]]:
 
     try:
         stored = (pyarrow.parquet.read_schema(file).metadata or {}).get(b"huggingface", b"{}")
-        features = json.loads(stored)["info"]["features"]
-        classes = {
-            _text(name): _class_names(feature.get("names"))
-            for name, feature in list(features.items())[:MAX_LABELS]
-            if isinstance(feature, dict)
-        }
+        return class_names(json.loads(stored)["info"]["features"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no such file or metadata
         return {}
-    return {name: names for name, names in classes.items() if names is not None}
-
-
-def class_name(cell: str, names: Sequence[str]) -> str:
-    """Return the name of a class number; a cell that is no number is unchanged."""
-    try:
-        number = int(cell)
-    except ValueError:
-        return cell
-    return names[number] if 0 <= number < len(names) else NO_CLASS
 
 
 def _is_offline() -> bool:

@@ -3,7 +3,7 @@
 # N valid rows of a file, R valid rows of a chunk
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from bsc_core.data.io.validation import (
 from bsc_core.data.read_report import Rejection
 from bsc_core.data.schema.classes import NLI, are_numbered, entailment_labels, read_classes
 from bsc_core.data.schema.columns import as_names, guess_corpus_columns, guess_sentence_columns
+from bsc_core.errors import ColumnError
 from bsc_core.types import Indices
 
 MAX_REJECTIONS = 20  # rejected rows that a chunked reader stores
@@ -184,6 +185,7 @@ class ChunkedPairs:
         check_scale(self.threshold, self.limits)
         self._source = open_source(self.path)
         head = next(table for table in read_chunks(self._source) if table.names)
+        self._head = head
         self.roles, self.guessed = map_pair_columns(head, self.columns)
         self.unit = head.unit
         column = self.roles.class_label
@@ -196,11 +198,25 @@ class ChunkedPairs:
         names = list(dict.fromkeys(name for given in roles.values() for name in as_names(given)))
         for table in read_chunks(self._source, names, on_progress=self.on_progress):
             yield self._valid(table)
+            self._check_later_columns(table)
         check_label_range(
             str(self.path), self.roles.label, self.limits, self._outside_range, count=self._outside, rows=self._labeled
         )
         if not self.rows_valid:
             raise no_valid_row(str(self.path), self.rows_read, self.first_rejections[0].sentence(self.unit))
+
+    def _check_later_columns(self, table: Table) -> None:
+        """Raise ColumnError if a column that begins after the first chunk would have been guessed for a role."""
+        later = sorted(table.not_read.difference(self._head.names)) if self.guessed else []
+        if not later:
+            return
+        names = (*self._head.names, *later)
+        whole = replace(self._head, names=names, columns={name: self._head.columns.get(name, []) for name in names})
+        if map_pair_columns(whole, None)[0] != self.roles:
+            raise ColumnError(
+                f"{self.path}: column {later[0]!r} begins after the first {len(self._head):,} rows; name the columns, "
+                "such as columns = {query = ..., document = ..., label = ...}"
+            )
 
     @property
     def rows_valid(self) -> int:

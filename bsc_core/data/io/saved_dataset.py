@@ -1,16 +1,25 @@
-"""Folders that `save_to_disk` of Hugging Face `datasets` wrote; the package is imported only when one is read."""
+"""Folders that `save_to_disk` of Hugging Face `datasets` wrote.
 
-import importlib
+The package `datasets` is not used for them: the types of a saved dataset, written by its author, name functions that it
+calls. Here, they can only name classes.
+"""
+
+from __future__ import annotations
+
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bsc_core.data.io.limits import arrow_columns, check_cells, check_expansion
-from bsc_core.errors import DataError, FileFormatError, InputError
-from bsc_core.files import MAX_DOCUMENT_BYTES, check_regular, error_reason, read_regular
+from bsc_core.errors import DataError, FileFormatError
+from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, error_reason, read_regular
 from bsc_core.paths import check_path, plain_name
+
+if TYPE_CHECKING:
+    import pyarrow
 
 SPLIT = "split"
 NO_CLASS = "-"
@@ -18,8 +27,28 @@ INFO = "dataset_info.json"
 SAVED_FILES = ("dataset_dict.json", "state.json")
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error)
 MAX_BATCH_ROWS = 65_536
+MAX_CLASSES = 10_000  # of a column
+MAX_LABELS = 100  # columns with names of classes
+MAX_NAME_LENGTH = 1_000
 
-Splits = dict[str, Any]  # datasets by split name; "" for a single one
+
+@dataclass(frozen=True)
+class SavedSplit:
+    """One split of a saved dataset.
+
+    Attributes:
+        name: Name of the split; "" for a dataset without splits.
+        files: Its Arrow files, in order.
+        class_names: Names of the classes of each column with class numbers.
+        columns: Names of its columns.
+        rows: Number of rows.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    class_names: Mapping[str, Sequence[str]]
+    columns: tuple[str, ...]
+    rows: int
 
 
 def is_saved_dataset(folder: Path) -> bool:
@@ -30,58 +59,67 @@ def is_saved_dataset(folder: Path) -> bool:
         return False
 
 
-def load_saved(path: str, folder: Path) -> Splits:
-    """Load a saved dataset.
+def open_saved(path: str, folder: Path) -> list[SavedSplit]:
+    """Check the files of a saved dataset and return its splits.
 
     Raises:
-        InputError: The package `datasets` is not installed.
         FileFormatError: The dataset is incomplete, names files outside of its folder, or has too many cells.
         PathError: A file of it links to one that may not be read.
     """
-    datasets = _package(path)
     import pyarrow
 
     try:
-        _check_saved_files(folder)
-        splits = _by_split(datasets.load_from_disk(str(folder)))
-    except (*UNREADABLE, pyarrow.ArrowException) as error:  # a dataset without rows is an IndexError
+        names = _document(folder / SAVED_FILES[0])["splits"] if (folder / SAVED_FILES[0]).is_file() else None
+        if names is not None and len(set(names)) < len(names):
+            raise ValueError("it names a split twice")
+        splits = [_open_split("", folder)] if names is None else [_open_split(plain_name(n), folder / n) for n in names]
+    except (*UNREADABLE, pyarrow.ArrowException) as error:
         raise FileFormatError(
             f"{path}: this folder of a saved dataset cannot be read ({error_reason(error).rstrip('.')}); save it again"
         ) from None
-    for split in splits.values():
-        check_cells(len(split) * split.num_columns, _stored_bytes(split), path)
+    for split in splits:
+        check_cells(split.rows * len(split.columns), _stored_bytes(split), path)
     return splits
 
 
-def _check_saved_files(folder: Path) -> None:
-    """Check that a saved dataset reads only regular files of its folder and of the folders of its splits.
+def _open_split(name: str, folder: Path) -> SavedSplit:
+    """Check that a split has only regular files of its folder, and return it.
 
     Raises:
-        ValueError: It names another file.
+        ValueError: It names another file, or its files have different columns.
         PathError: A file links to one that may not be read.
+        pyarrow.ArrowException: A file is damaged.
     """
-    splits, state = SAVED_FILES
-    parts = [folder]
-    if (folder / splits).is_file():
-        parts += [folder / plain_name(name) for name in json.loads(read_regular(folder / splits))["splits"]]
-    for part in parts:
-        if not (part / state).is_file():
-            continue
-        if (part / INFO).exists():
-            check_regular(part / INFO, limit=MAX_DOCUMENT_BYTES)  # read by the library
-        for file in json.loads(read_regular(part / state))["_data_files"]:
-            name = plain_name(file["filename"])
-            if not (part / name).is_file():
-                raise ValueError(f"{name} is missing")
-            check_path(part / name)
-            _check_arrow_file(part / name)
+    files: list[Path] = []
+    columns: tuple[str, ...] = ()
+    rows = 0
+    for entry in _document(folder / SAVED_FILES[1])["_data_files"]:
+        file = folder / plain_name(entry["filename"])
+        if not file.is_file():
+            raise ValueError(f"{file.name} is missing")
+        if file in files:
+            raise ValueError(f"{file.name} is named twice")
+        check_path(file)
+        found, count = _check_arrow_file(file)
+        if files and found != columns:
+            raise ValueError(f"{file.name} has other columns than {files[0].name}")
+        files.append(file)
+        columns, rows = found, rows + count
+    return SavedSplit(name, tuple(files), class_names(_document(folder / INFO)["features"]), columns, rows)
 
 
-def _check_arrow_file(path: Path) -> None:
-    """Check that a file is not compressed or encoded, which `save_to_disk` never does: its size is unknown then.
+def _document(path: Path) -> dict[str, Any]:
+    content = json.loads(read_regular(path, MAX_LARGE_DOCUMENT_BYTES))
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} is not an object")
+    return content
+
+
+def _check_arrow_file(path: Path) -> tuple[tuple[str, ...], int]:
+    """Return the columns and the number of rows of a file.
 
     Raises:
-        ValueError: It is.
+        ValueError: It is compressed or encoded, which `save_to_disk` never does: its size is unknown then.
         pyarrow.ArrowException: It is damaged.
     """
     import pyarrow
@@ -95,6 +133,9 @@ def _check_arrow_file(path: Path) -> None:
                 encoded = message.type != "record batch" or _is_compressed(message.metadata.to_pybytes())
             if encoded:
                 raise ValueError(f"{path.name} is compressed or encoded")
+        file.seek(0)
+        with pyarrow.ipc.open_stream(file) as reader:
+            return tuple(reader.schema.names), sum(batch.num_rows for batch in reader)
 
 
 def _is_compressed(metadata: bytes) -> bool:
@@ -116,48 +157,69 @@ def _is_compressed(metadata: bytes) -> bool:
     return bool(header and field(target(header), 3))
 
 
-def dataset_batches(path: str, splits: Splits, rows: int) -> Iterator[dict[str, list[Any]]]:
+def saved_batches(path: str, splits: Sequence[SavedSplit], rows: int) -> Iterator[dict[str, list[Any]]]:
     """Yield columns of at most `rows` rows; a class is given by name, and several splits get a column of split names.
 
     Raises:
         DataError: There are several splits and also a column named "split".
         FileFormatError: The data are damaged.
     """
-    for split, dataset in splits.items():
-        if split and SPLIT in dataset.column_names:
+    for split in splits:
+        if split.name and SPLIT in split.columns:
             raise DataError(
                 f"{path}: has several splits and also a column {SPLIT!r}; choose the folder of one split inside it"
             )
-        class_names = {name: feature.names for name, feature in dataset.features.items() if hasattr(feature, "int2str")}
-        stored, size = _stored_bytes(dataset), 0
-        for batch in dataset.with_format("arrow").iter(batch_size=min(rows, MAX_BATCH_ROWS)):
+        stored, size = _stored_bytes(split), 0
+        for batch in _arrow_batches(split, min(rows, MAX_BATCH_ROWS)):
             size += batch.nbytes
             check_expansion(size, stored, path)
             values = arrow_columns(batch, path)
-            for name, names in class_names.items():
-                values[name] = [_class_name(value, names) for value in values[name]]
-            yield values | ({SPLIT: [split] * batch.num_rows} if split else {})
+            for name in values.keys() & split.class_names.keys():
+                values[name] = [class_name(value, split.class_names[name]) for value in values[name]]
+            yield values | ({SPLIT: [split.name] * batch.num_rows} if split.name else {})
 
 
-def _stored_bytes(split: Any) -> int:
-    return sum(Path(file["filename"]).stat().st_size for file in split.cache_files)
+def _arrow_batches(split: SavedSplit, rows: int) -> Iterator[pyarrow.RecordBatch]:
+    """Yield record batches of at most `rows` rows."""
+    import pyarrow
+
+    for path in split.files:
+        with pyarrow.memory_map(str(path)) as file, pyarrow.ipc.open_stream(file) as reader:
+            for batch in reader:
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows)
 
 
-def _by_split(loaded: Any) -> Splits:
-    return dict(loaded) if isinstance(loaded, dict) else {"": loaded}
+def _stored_bytes(split: SavedSplit) -> int:
+    return sum(path.stat().st_size for path in split.files)
 
 
-def _package(path: Path | str) -> Any:
+def class_names(features: Any) -> dict[str, list[str]]:
+    """Return the names of the classes of each column with class numbers, as the metadata of `datasets` give them."""
+    found = {}
+    for column, feature in list(features.items())[:MAX_LABELS] if isinstance(features, dict) else ():
+        names = listed_classes(feature.get("names")) if isinstance(feature, dict) else None
+        if names is not None:
+            found[column[:MAX_NAME_LENGTH]] = names
+    return found
+
+
+def listed_classes(names: Any) -> list[str] | None:
+    """Return the names of classes in a list or an object by number; None if there are none."""
+    values = list(names.values()) if isinstance(names, dict) else names
+    return [short_text(name) for name in values[:MAX_CLASSES]] if isinstance(values, list) else None
+
+
+def short_text(value: Any) -> str:
+    """Return a text or number of metadata as text; "" for anything else, which can be of any size as text."""
+    is_short = isinstance(value, str | bool | float) or (isinstance(value, int) and abs(value) < 1 << 64)
+    return str(value)[:MAX_NAME_LENGTH].strip() if is_short else ""
+
+
+def class_name(value: Any, names: Sequence[str]) -> Any:
+    """Return the name of a class number, which may be a text; other values are unchanged."""
     try:
-        return importlib.import_module("datasets")
-    except ImportError:
-        raise InputError(
-            f"{path}: datasets of Hugging Face need the package datasets; install bsc-lab with the extra trainer: "
-            "pip install 'bsc-lab[trainer]'"
-        ) from None
-
-
-def _class_name(value: Any, names: list[str]) -> str | None:
-    if value is None:
-        return None
-    return names[value] if 0 <= value < len(names) else NO_CLASS
+        number = int(value)
+    except (ValueError, TypeError, OverflowError):
+        return value
+    return names[number] if 0 <= number < len(names) else NO_CLASS

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from bsc_core.data.io.limits import check_parquet_size, nested_parquet_columns
 from bsc_core.errors import FileFormatError, PathError, RunError
-from bsc_core.files import atomic_folder, atomic_path, atomic_write, error_reason, read_regular
+from bsc_core.files import (
+    MAX_LARGE_DOCUMENT_BYTES,
+    atomic_folder,
+    atomic_path,
+    atomic_write,
+    error_reason,
+    read_regular,
+)
 from bsc_core.paths import check_path, plain_name
 
 if TYPE_CHECKING:
@@ -126,13 +133,15 @@ def open_shards(path: Path | str) -> Shards:
     if not (folder / MANIFEST).is_file():
         raise FileFormatError(f"{path}: has no {MANIFEST}, so these shards were not finished; write them again")
     try:
-        manifest = json.loads(read_regular(folder / MANIFEST))
+        manifest = json.loads(read_regular(folder / MANIFEST, MAX_LARGE_DOCUMENT_BYTES))
         if manifest.pop("format") != FORMAT:
             raise ValueError("it is of another format")
         parts = tuple(Shard(**part) for part in manifest["parts"])
         shards = Shards(folder, parts, dict(manifest["columns"]), dict(manifest["about"]))
     except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
         raise FileFormatError(f"{path}: {MANIFEST} is not a manifest of shards ({error}); write them again") from None
+    if len({part.file for part in shards.parts}) < len(shards.parts):
+        raise FileFormatError(f"{path}: {MANIFEST} names a part twice; write the shards again")
     for part in shards.parts:
         file = folder / part.file
         if not file.is_file() or file.stat().st_size != part.bytes:

@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bsc_core.data.io.hub_dataset import class_name, open_hub_dataset
+from bsc_core.data.io.hub_dataset import open_hub_dataset
 from bsc_core.data.io.limits import (
     arrow_columns,
     check_cells,
@@ -29,7 +29,7 @@ from bsc_core.data.io.limits import (
     check_parquet_size,
     nested_parquet_columns,
 )
-from bsc_core.data.io.saved_dataset import SPLIT, dataset_batches, load_saved
+from bsc_core.data.io.saved_dataset import SPLIT, class_name, open_saved, saved_batches
 from bsc_core.data.io.shards import open_shards
 from bsc_core.data.io.sources import Source, check_signature, check_text_start, open_source
 from bsc_core.data.read_report import Rejection
@@ -66,6 +66,7 @@ class Table:
         nested: Columns that contain lists, objects or bytes, whose cells are "" here.
         unit: Unit of `line`.
         roles: The column of each role where the source itself names them, as shards do.
+        not_read: Columns of a JSON Lines file so far that are not in `names`.
     """
 
     source: str
@@ -76,6 +77,7 @@ class Table:
     nested: frozenset[str] = frozenset()
     unit: Literal["line", "row"] = "line"
     roles: Mapping[str, str] | None = None
+    not_read: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.line)
@@ -128,9 +130,9 @@ def read_chunks(
     if source.format == "hub":
         yield from _hub_chunks(source, columns, rows, on_progress)
     elif source.format == "saved":
-        splits = load_saved(source.name, source.path)
-        total = sum(len(split) for split in splits.values())
-        yield from _value_chunks(source, dataset_batches(source.name, splits, rows), total, columns, on_progress)
+        splits = open_saved(source.name, source.path)
+        total = sum(split.rows for split in splits)
+        yield from _value_chunks(source, saved_batches(source.name, splits, rows), total, columns, on_progress)
     elif source.format == "shards":
         shards = open_shards(source.name)
         batches = (arrow_columns(batch, source.name) for batch in shards.batches(rows=rows))
@@ -267,7 +269,9 @@ def _json_chunks(lines: Iterable[str], source: Source, columns: Sequence[str] | 
         if names is None and objects:
             names = tuple({name: None for value in objects for name in value})
         values = {name: [value.get(name) for value in objects] for name in names or ()}
-        yield Table(source.name, names or (), cells_of(values), numbers, rejected, nested_columns(values))
+        not_read = frozenset(seen.difference(names or ()))
+        nested = nested_columns(values)
+        yield Table(source.name, names or (), cells_of(values), numbers, rejected, nested, not_read=not_read)
     if empty:
         raise FileFormatError(
             f'{source.name}: no line is a JSON object; write one object per line, such as {{"query": "..."}}'

@@ -115,6 +115,8 @@ def require_columns(columns: Columns | CorpusColumns | SentenceColumns, names: S
         if absent or not as_names(given):
             fault = absent[0] if absent else f"{role} names no column"
             raise ColumnError(f"{fault}; the columns are {_listed(names)}; map {role} to one of them")
+        if len(set(as_names(given))) < len(as_names(given)):
+            raise ColumnError(f"a column is named twice for {role}; name each column once")
     used: dict[str, str] = {}
     for role in ("query", "document", "label", "split"):
         for name in as_names(roles.get(role, ())):

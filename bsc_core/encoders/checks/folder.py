@@ -15,7 +15,7 @@ from typing import Any
 
 from bsc_core.encoders.checks.tokenizer import tokenizer_problem
 from bsc_core.errors import ModelError
-from bsc_core.files import MAX_BYTES, check_regular, error_reason, read_regular
+from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, check_regular, error_reason, read_regular
 from bsc_core.paths import check_path
 
 Shapes = dict[str, tuple[int, ...]]
@@ -50,14 +50,17 @@ POSITIONS = ("max_position_embeddings", "n_positions", "max_position", "max_seq_
 MAX_POSITIONS = 2**18  # rotary positions need no weights, so the weights do not limit their number
 SNAPSHOTS = "snapshots"  # folder in the cache of the Hub whose files are links to those of the same model
 MAX_DIMENSION = 2**40
-MAX_SETTING, MAX_LENGTH = 4096, 1000
+MAX_SETTING, MAX_LENGTH, MAX_VALUES = 4096, 1000, 10_000
+MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 5_000, 100_000
 MAX_TENSORS = 20_000
+MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merges are as many lists
 MAX_PROMPT, MAX_TOKEN = 2_000, 1_000  # characters
 SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens, to which texts are padded, and counts
     **dict.fromkeys(("attention_window", "block_size", "num_labels"), 1024),
     **dict.fromkeys(("tpu_short_seq_length", "local_radius", "global_block_size"), 512),
     **dict.fromkeys(("num_attention_heads", "num_heads", "n_heads", "n_head", "num_key_value_heads"), 256),
     **{"block_sizes": 64, "block_repeats": 16, "conv_kernel_size": 128, "chunk_size_feed_forward": 0},
+    **{"num_hash": 64, "hash_code_len": 16},
 }
 LARGE_NUMBERS = (
     (re.compile(r"theta|base$|train|step|epoch|sample|batch|seed"), 10**12),  # rotary positions, notes on the training
@@ -236,7 +239,7 @@ def _is_tokenizer_setting(name: str, value: Any) -> bool:
     if name == "tokenizer_class":
         return isinstance(value, str) and CLASS_NAME.fullmatch(value) is not None
     if name == "added_tokens_decoder":
-        return isinstance(value, dict) and all(map(_is_token, value.values()))
+        return isinstance(value, dict) and len(value) <= MAX_ADDED_TOKENS and all(map(_is_token, value.values()))
     if name == "chat_template":  # several, with names
         return isinstance(value, list) and all(isinstance(part, dict) and _are_texts(part.values()) for part in value)
     if name == "sp_model_kwargs":
@@ -260,7 +263,8 @@ def _is_special_token(name: str, value: Any) -> bool:
     if name in SPECIAL_TOKENS:
         tokens = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [None]
         names = value if isinstance(value, dict) else ()  # the library makes attributes of them
-        return all(map(_is_token, tokens)) and all(map(TOKEN_NAME.fullmatch, names))
+        is_long = len(tokens) > MAX_SPECIAL_TOKENS
+        return not is_long and all(map(_is_token, tokens)) and all(map(TOKEN_NAME.fullmatch, names))
     return TOKEN_NAME.fullmatch(name) is not None and _is_token(value)
 
 
@@ -280,8 +284,11 @@ def _are_texts(values: Any) -> bool:
 
 def _check_added_tokens(path: Path) -> None:
     """Check that added tokens are texts with their numbers."""
-    if not all(isinstance(number, int) for number in object_of(path).values()):
-        raise ModelError(f"{path}: not an object of tokens and their numbers; save the encoder again")
+    tokens = object_of(path)
+    if len(tokens) > MAX_ADDED_TOKENS or not all(isinstance(number, int) for number in tokens.values()):
+        raise ModelError(
+            f"{path}: not an object of at most {MAX_ADDED_TOKENS:,} tokens and their numbers; save the encoder again"
+        )
 
 
 def _check_module_settings(path: Path) -> None:
@@ -328,8 +335,12 @@ def _check_config(path: Path) -> None:
     if isinstance(config, dict) and (named := next((name for name in CONFIG_FILES if config.get(name)), None)):
         raise ModelError(f"{path}: {named} is not supported, since it may name other files or code; remove it")
     parts: list[tuple[str, Any]] = [("", config)]
+    count = 0
     while parts:
         key, part = parts.pop()
+        count += 1
+        if count > MAX_VALUES:
+            raise ModelError(f"{path}: has more than {MAX_VALUES:,} values; correct it")
         if type(part) is int and abs(part) > (limit := _limit(key)):
             raise ModelError(f"{path}: {key} is {str(part)[:20]}, and at most {limit:,} is supported; correct it")
         if isinstance(part, str) and part.startswith("torch.") and not (_is_activation(part) or DTYPE.fullmatch(part)):
@@ -530,7 +541,11 @@ def _check_file(path: Path, folder: Path) -> None:
 
 def _json_of(path: Path) -> Any:
     try:
-        return json.loads(read_regular(path, MAX_BYTES).decode("utf-8"))
+        is_tokenizer = path.name == "tokenizer.json"
+        content = read_regular(path, MAX_TOKENIZER_BYTES if is_tokenizer else MAX_LARGE_DOCUMENT_BYTES)
+        if is_tokenizer and content.count(b"[") + content.count(b"{") > MAX_TOKENIZER_LISTS:
+            raise ValueError("it has too many lists and objects")
+        return json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError, OSError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ModelError(f"{path}: not JSON ({reason}); save the encoder again") from None

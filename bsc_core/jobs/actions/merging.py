@@ -230,7 +230,7 @@ def check_mergeable(config: RunConfig) -> None:
 
 def merged_folder(run: Run, alpha: float) -> Path:
     """Return the folder in the run folder in which the merged model of an alpha is saved."""
-    return run.folder / "merged" / f"alpha-{alpha:g}"
+    return run.merged_folder / f"alpha-{alpha:g}"
 
 
 def _models(runs: Sequence[Run], last: int | None) -> dict[str, Path]:

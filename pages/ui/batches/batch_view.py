@@ -19,7 +19,7 @@ from bsc_core.data.decisions import Decision, TextPair, add_decisions, applied_s
 from bsc_core.errors import BscError
 from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
-from pages.ui.batches.source import BatchSource, revise
+from pages.ui.batches.source import HOW_TO_DECIDE, BatchSource, revise
 from pages.ui.components import display, glossary, page_layout, url, users
 from pages.ui.components.browser.mount import matrix_canvas
 
@@ -305,7 +305,7 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
             "Mark as false negative",
             key="batches.mark",
             icon=":material/flag:",
-            help=about if source.false_negatives is not None else "Select the run's dataset above to mark its pairs.",
+            help=about if source.false_negatives is not None else HOW_TO_DECIDE,
             disabled=source.false_negatives is None,
             on_click=_mark,
             args=(source, pair, number),

@@ -20,6 +20,7 @@ MAX_TEXTS_INLINE = 3000
 """Texts that are encoded while the page waits; more are encoded in a background task."""
 PART = "batches.part"
 REVISION = "batches.triage.revision"
+HOW_TO_DECIDE = "Select above the run's dataset, or one whose decisions you may change."
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +64,11 @@ def load_source(context: page_layout.Context) -> BatchSource:
     else:
         vectors = cached_vectors(config, data.texts)
     key = str(data_cache.vectors_key(config, data.texts.digest))
-    marked = data_cache.false_negatives_file(context.dataset_key)
-    mined = data_cache.data_config(context.dataset_key).negatives is not None
+    data_config = data_cache.data_config(context.dataset_key)
+    marked: Path | None = data_cache.false_negatives_file(context.dataset_key)
+    if data_config.false_negatives not in (None, str(marked)):  # those of another user, who has shared the dataset
+        marked = None
+    mined = data_config.negatives is not None
     return BatchSource(data.train, vectors, key, config, {}, marked, None, mined)
 
 

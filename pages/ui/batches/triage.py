@@ -29,7 +29,7 @@ from bsc_core.data.decisions import (
 )
 from bsc_core.errors import BscError
 from pages.ui.batches.batch_view import BatchView
-from pages.ui.batches.source import REVISION, BatchSource, revise
+from pages.ui.batches.source import HOW_TO_DECIDE, REVISION, BatchSource, revise
 from pages.ui.components import data_cache, display, url, users
 from pages.ui.components.browser.mount import mount
 from pages.ui.data import uploads
@@ -64,7 +64,7 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     )
     path = source.false_negatives
     if path is None:
-        st.caption("Select the run's dataset above to decide pairs.")
+        st.caption(HOW_TO_DECIDE)
         return
     scopes = [ALL] if len(source.train) <= MAX_SEARCHED else []
     scopes += [*([MINED] if source.mined else []), BATCH]

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
 MAX_CELL = 2_000  # characters of a text in a table
-TURN_SECONDS = 0.2  # after which a waiting page checks whether it is drawn again
-_turn = Lock()
 MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
 
 
@@ -179,21 +177,6 @@ def show_errors(*, stop: bool = True) -> Iterator[None]:
         error_box(error)
         if stop:
             st.stop()
-
-
-@contextmanager
-def turn() -> Iterator[None]:
-    """Let one session at a time compute; a page that is drawn again meanwhile stops waiting."""
-    waiting = None
-    while not _turn.acquire(timeout=TURN_SECONDS):
-        waiting = waiting or st.empty()
-        waiting.caption("Waiting for the computations of other pages …")  # Streamlit ends the script here
-    try:
-        if waiting is not None:
-            waiting.empty()
-        yield
-    finally:
-        _turn.release()
 
 
 def escaped(text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from bsc_core.config import EncoderConfig, EvaluationConfig
 from bsc_core.errors import RunError
 from bsc_core.figures import theme
 from bsc_core.runs import TEXTS, Run
-from pages.ui.components import data_cache
+from pages.ui.components import data_cache, turns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 
 LOADING = ("name", "max_seq_length", "query_prompt", "document_prompt")
 """Fields of an encoder's config that decide how it is loaded."""
-QUERIES_AT_ONCE = 64
-TURN_SECONDS = 0.001  # between the parts of many queries, so that those of another session are next
+QUERIES_AT_ONCE = 64  # in one turn
 PARTS = {"before": "before training", "after": "after training"}
 
 
@@ -192,23 +189,22 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     layers, seed = 0, 0
     if isinstance(model, Model) and model.part == "before":  # its random layers are not stored
         layers, seed = config.reinit_layers, model.run.config().training.seed
-    encoder, lock = _encoder(config.model_dump_json(include=set(LOADING)), _source(model), layers, seed)
+    encoder = _encoder(config.model_dump_json(include=set(LOADING)), _source(model), layers, seed)
     side: Literal["query"] | None = "query" if config.has_prompts else None
     parts = []
     for start in range(0, len(texts), QUERIES_AT_ONCE):
-        with lock:  # one session at a time
+        with turns.turn(draw=False):
             tokens = tokenize(encoder, texts[start : start + QUERIES_AT_ONCE], config.max_seq_length, side=side)
             parts.append(encode(encoder, tokens))
-        time.sleep(TURN_SECONDS)
     return np.concatenate(parts)
 
 
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
-def _encoder(config_json: str, source: str, layers: int, seed: int) -> tuple[Any, threading.Lock]:
+def _encoder(config_json: str, source: str, layers: int, seed: int) -> Any:
     from bsc_core.encoders import load_encoder
     from bsc_core.encoders.layers import reinit_layers
 
     encoder = load_encoder(EncoderConfig.model_validate_json(config_json))
     if layers:
         reinit_layers(encoder, layers, seed)
-    return encoder, threading.Lock()
+    return encoder

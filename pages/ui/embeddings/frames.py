@@ -108,7 +108,8 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
             return None
         others = [frame for other in run_data.runs_on_same_texts(run) for frame in _frame_of_other_run(other)]
         ends = tuple(one for one in frames if one.key in run_data.PARTS)
-        return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, run.folder / "maps")
+        folder = cache_folder() / "maps" / hashlib.sha256(str(run.folder).encode()).hexdigest()[:24]
+        return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, folder)
     splits = data_cache.dataset_splits(context.dataset_key)
     vectors = data_cache.vectors(context.dataset_key, context.encoder)
     digest = hashlib.sha256(np.ascontiguousarray(vectors).tobytes()).hexdigest()

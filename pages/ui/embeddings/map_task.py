@@ -11,6 +11,7 @@ from bsc_core import background_task
 from bsc_core.projection import VectorFile
 from pages.ui.components import users
 
+MAX_FOLDERS = 200  # of maps in the cache
 SECONDS_FIRST, SECONDS_PER_POINT = 9.0, 0.0022  # measured on one core: start, then per text and map
 
 
@@ -28,7 +29,7 @@ def map_folder(base: Path, files: Sequence[VectorFile], rows: np.ndarray, method
     digest = hashlib.sha256(rows.tobytes())
     for file in files:
         stat = file.path.stat()
-        digest.update(f"{file.path.parent.name}/{file.path.name} {stat.st_mtime_ns} {stat.st_size}".encode())
+        digest.update(f"{file.path} {stat.st_mtime_ns} {stat.st_size}".encode())
     return base / f"{method}-{seed}-{digest.hexdigest()[:16]}"
 
 
@@ -43,6 +44,7 @@ def load_maps(folder: Path) -> Maps | None:
 
 def start(folder: Path, files: Sequence[VectorFile], rows: np.ndarray, method: str, seed: int) -> None:
     """Start the task that builds the map, if it was not started before."""
+    background_task.remove_oldest(folder.parents[1], f"*/*/{background_task.REQUEST}", MAX_FOLDERS)
     paths = [[str(file.path), str(file.texts) if file.texts else None] for file in files]
     request = {"vectors": paths, "rows": rows.tolist(), "method": method, "seed": seed}
     background_task.start(folder, "bsc_core.projection", request, {"OMP_NUM_THREADS": "1"}, user=users.task_user())

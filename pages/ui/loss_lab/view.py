@@ -16,7 +16,7 @@ from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
 from bsc_core.losses.explain import Explanation, first_largest
-from pages.ui.components import data_cache, display, page_layout, url
+from pages.ui.components import data_cache, display, page_layout, turns, url
 from pages.ui.components.glossary import help_text
 from pages.ui.loss_lab.browser import LabState, lab_component, player
 
@@ -168,7 +168,7 @@ def _typed() -> LabBatch:
 
 
 def _encoded(title: str, rows: PairDataset, encoder: EncoderConfig) -> LabBatch:
-    with st.spinner(f"Encoding {len(rows.texts)} texts …"), display.turn():
+    with st.spinner(f"Encoding {len(rows.texts)} texts …"), turns.turn():
         from bsc_core.encoders import embed
 
         return rows_batch(title, rows, embed(encoder, rows.texts, is_stored=False))
@@ -241,7 +241,7 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     losses = [_toy_loss(one, state.settings, learn) for one in (name, second) if one]
     columns = batch.query_texts, batch.document_texts, batch.queries.tobytes(), batch.labels.tobytes()
     key = f"{batch.title} {hash(columns)}"
-    with display.turn():
+    with turns.turn():
         traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
     player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
 

@@ -3,14 +3,15 @@
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import streamlit as st
 
 from bsc_core import formatting, jobs
-from bsc_core.errors import RunError, RunNotFoundError
+from bsc_core.errors import BscError, RunError, RunNotFoundError
 from bsc_core.runs import Run, RunStatus, RunStore
-from pages.ui.components import data_cache, display, page_layout, url
+from pages.ui.components import data_cache, display, page_layout, url, users
 from pages.ui.runs import run_settings
 
 COMPARE = "compare"
@@ -161,8 +162,8 @@ def _is_useful(name: str, rows: list[dict[str, Any]]) -> bool:
 
 def _recover_lost_runs(runs: list[Run]) -> None:
     """Update the state of runs whose process ended; rerun the page if a run's folder is gone."""
-    with display.show_errors(stop=False):
-        jobs.reconcile(RunStore())  # the runs of all users
+    with display.show_errors(stop=False) if users.current_user().is_owner else suppress(BscError):
+        jobs.reconcile(RunStore())  # the runs of all users, which an error may name
     if not all(run.folder.is_dir() for run in runs):
         st.rerun(scope="app")
 

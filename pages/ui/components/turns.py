@@ -1,0 +1,76 @@
+"""Computations of pages that run one at a time; users take turns, so many pages of one user delay the others little."""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import streamlit as st
+
+from pages.ui.components import users
+
+WAIT_SECONDS = 0.2  # after which a waiting page checks whether it is drawn again
+
+
+class Turns:
+    """Order of computations: of the users who wait, the one whose last turn was longest ago is next."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[str, object]] = []  # user and page, in order of arrival
+        self._is_taken = False
+        self._numbers = itertools.count()
+        self._last_turn: dict[str, int] = {}  # by user
+
+    def take(self, user: str, while_waiting: Callable[[], object] = lambda: None) -> None:
+        """Wait for a turn, which ends with `release`; `while_waiting` is called every WAIT_SECONDS and may raise."""
+        entry = (user, object())
+        with self._changed:
+            self._waiting.append(entry)
+        try:
+            while not self._try(entry):
+                while_waiting()
+        finally:
+            with self._changed:
+                self._waiting.remove(entry)
+                self._changed.notify_all()
+
+    def release(self) -> None:
+        """End a turn."""
+        with self._changed:
+            self._is_taken = False
+            self._changed.notify_all()
+
+    def _try(self, entry: tuple[str, object]) -> bool:
+        """Wait for WAIT_SECONDS; return whether the turn was taken."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self._is_taken and self._next() is entry, WAIT_SECONDS):
+                return False
+            self._is_taken = True
+            self._last_turn[entry[0]] = next(self._numbers)
+            return True
+
+    def _next(self) -> tuple[str, object]:
+        return min(self._waiting, key=lambda entry: self._last_turn.get(entry[0], -1))
+
+
+_turns = Turns()
+
+
+@contextmanager
+def turn(*, draw: bool = True) -> Iterator[None]:
+    """Let one page at a time compute; with `draw`, a waiting page says so, and stops if it is drawn again."""
+    notes = []
+
+    def show() -> None:
+        if draw:
+            notes[:] = notes or [st.empty()]
+            notes[0].caption("Waiting for the computations of other pages …")  # Streamlit ends the script here
+
+    _turns.take(users.current_user().name, show)
+    try:
+        for note in notes:
+            note.empty()
+        yield
+    finally:
+        _turns.release()

@@ -1,0 +1,75 @@
+"""Turns of pages: one computation at a time, in the order of arrival and by user."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from unittest.mock import Mock
+
+import pytest
+import streamlit as st
+
+from pages.ui.components import turns
+from pages.ui.components.turns import Turns
+from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
+
+
+def arrive(order: Turns, user: str, done: list[str], end: Callable[[], None]) -> threading.Thread:
+    """Start a page of a user that waits for its turn, and return when it waits."""
+
+    def compute() -> None:
+        order.take(user)
+        done.append(user)
+        end()
+        order.release()
+
+    count = len(order._waiting)
+    page = threading.Thread(target=compute)
+    page.start()
+    wait_until(lambda: len(order._waiting) > count, "the page does not wait")
+    return page
+
+
+def test_many_pages_of_one_user_delay_another_user_by_one_turn() -> None:
+    order, done = Turns(), []
+    order.take("ben")
+    pages = [arrive(order, user, done, lambda: None) for user in ("eva", "eva", "eva", "ada", "eva", "ben")]
+    order.release()
+    for page in pages:
+        page.join(PATIENCE_SECONDS)
+    assert done == ["eva", "ada", "ben", "eva", "eva", "eva"]
+
+
+def test_a_page_that_stops_waiting_gives_its_turn_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "WAIT_SECONDS", 0.01)
+    order, done = Turns(), []
+    order.take("ben")
+    with pytest.raises(RuntimeError, match="drawn again"):
+        order.take("eva", Mock(side_effect=RuntimeError("drawn again")))
+    page = arrive(order, "ada", done, lambda: None)
+    order.release()
+    page.join(PATIENCE_SECONDS)
+    assert done == ["ada"]
+    assert order._waiting == []
+
+
+def test_a_page_that_waits_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, done = Mock(), []
+    monkeypatch.setattr(st, "empty", lambda: place)
+    started, waited = threading.Event(), threading.Event()
+    place.caption.side_effect = lambda text: waited.set()
+
+    def compute_elsewhere() -> None:
+        with turns.turn():
+            started.set()
+            waited.wait(PATIENCE_SECONDS)
+            done.append("elsewhere")
+
+    other = threading.Thread(target=compute_elsewhere)
+    other.start()
+    started.wait(PATIENCE_SECONDS)
+    with turns.turn():
+        done.append("here")
+    other.join()
+    assert done == ["elsewhere", "here"]
+    assert place.empty.called
