@@ -19,6 +19,7 @@ from bsc_core.encoders import (
     encoder_folder,
     load_encoder,
     model_card,
+    pretrained,
     save_model,
     tokenize,
 )
@@ -128,6 +129,14 @@ def test_folders_without_a_model_and_files_are_refused(tmp_path, tiny_encoder):
 def test_a_longer_text_than_the_model_can_read_is_refused(tiny_encoder):
     with pytest.raises(ConfigError, match=r"max_seq_length is 300; this encoder reads at most 128"):
         load_encoder(EncoderConfig(name=str(tiny_encoder), max_seq_length=300))
+
+
+def test_positions_are_limited_under_every_name_of_the_setting():
+    from transformers import MptConfig, MptModel
+
+    assert (
+        pretrained._positions(MptModel(MptConfig(d_model=8, n_heads=1, n_layers=1, vocab_size=6, max_seq_len=16))) == 16
+    )
 
 
 def test_positions_that_the_architecture_cannot_use_do_not_count(tmp_path):

@@ -156,6 +156,23 @@ def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
     assert sent[0].training.learning_rate == pytest.approx(0.01)
 
 
+def test_the_button_of_an_older_page_does_not_start_a_running_task_again(
+    finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, started = diagnosis.task_folder(finished), []
+
+    def start(folder: Path, *arguments: Any, **options: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / background_task.REQUEST).write_text("{}")
+        started.append(folder)
+
+    monkeypatch.setattr(background_task, "start", start)
+    for _ in range(2):
+        diagnosis.TASK._begin(finished, folder, {})
+    background_task.reset(folder)
+    assert started == [folder]
+
+
 def test_a_run_that_has_not_ended_is_not_diagnosed(runs: RunStore, trained: Run) -> None:
     run = runs.create(trained.config(), "queued")
     app = open_tab(open_page("runs", run=run.id), run, "Diagnosis")
