@@ -21,6 +21,7 @@ from bsc_core.errors import BscError, InputError, RunError
 from bsc_core.files import as_json, atomic_write, error_reason
 from bsc_core.formatting import plural
 
+STUDENTS = "all students"  # the user of their tasks
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
 PROGRESS = "progress.json"
@@ -74,14 +75,14 @@ def start(
     """Start `python -m MODULE FOLDER`, unless this process has started it before.
 
     If the maximum number of tasks is running, or half of it for the same user, the task is not started, its progress
-    contains an error, and the next call tries again.
+    contains an error, and the next call tries again. Those of students count separately, so that others need not wait.
 
     Args:
         folder: Folder of the task, created if missing.
         module: Name of a module whose main function calls `run_task`.
         request: JSON-serializable request, which `run_task` reads.
         environment: Variables added to those of this process.
-        user: Name of a user of a shared app; None: without a limit by user.
+        user: Name of a user of a shared app, or STUDENTS; None: without a limit by user.
 
     Raises:
         RunError: Its folder cannot be written.
@@ -94,11 +95,14 @@ def start(
         except OSError as error:
             raise RunError(f"{folder}: the task cannot be started ({error_reason(error)}); free disk space") from None
         running = [child.user for child in _children.values() if child.running]
+        running = [other for other in running if (other == STUDENTS) == (user == STUDENTS)]
         own = 0 if user is None else running.count(user)
         if len(running) >= max_tasks() or own >= max(1, max_tasks() // 2):
-            owner, count = ("this server", len(running)) if len(running) >= max_tasks() else (f"user {user}", own)
-            reason = f"{owner} already runs {plural(count, 'background task')}, the maximum; wait a minute"
-            return write_progress(folder, 0, 1, "waiting", error=f"{reason}, then try again")
+            is_full = len(running) >= max_tasks()
+            scope = "this server" if is_full else STUDENTS if user == STUDENTS else "one user"
+            tasks = plural(len(running) if is_full else own, "background task")
+            reason = f"already running: {tasks}, the maximum of {scope}; wait a minute, then try again"
+            return write_progress(folder, 0, 1, "waiting", error=reason)
         (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         command = [sys.executable, "-P", "-m", module, str(folder)]

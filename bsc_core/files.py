@@ -82,6 +82,11 @@ def atomic_write(path: Path, content: str | bytes | Callable[[Any], object]) -> 
             file.write(content.encode() if isinstance(content, str) else content)
 
 
+def no_link(path: str, flags: int) -> int:
+    """Open a file as `open` does, but not one that a link leads to; the argument `opener` of `open`."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
 def has_locks(path: Path) -> bool:
     """Return whether the file system of a file has file locks, which Lustre and NFS may lack; the file is created.
 
@@ -92,7 +97,7 @@ def has_locks(path: Path) -> bool:
     import fcntl
 
     try:
-        with path.open("ab") as file:
+        with open(path, "ab", opener=no_link) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno not in _NO_LOCKS

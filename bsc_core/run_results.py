@@ -26,7 +26,7 @@ When = Literal["before", "after"]
 """`before`: the encoder that the run started from; `after`: the run's best model."""
 WHEN: tuple[When, ...] = ("before", "after")
 COUNTS = ("query", "positives", "length")
-MAX_ROWS, MAX_COLUMNS, MAX_NUMBERS = 10_000_000, 256, 100_000_000
+MAX_ROWS, MAX_COLUMNS, MAX_NUMBERS = 10_000_000, 256, 20_000_000
 
 
 def save_results(run: Run, data: DatasetSplits) -> None:
@@ -222,7 +222,8 @@ def _check_numbers(table: NDArray[Any]) -> None:
         raise ValueError("it has more numbers than those of a run")
     for name in names:
         kinds = "iu" if name in (*COUNTS, "group") else "fiub"
-        if table.ndim != 1 or len(table) > MAX_ROWS or not name or table.dtype[name].kind not in kinds:
+        kind = table.dtype[name] if name else table.dtype
+        if table.ndim != 1 or len(table) > MAX_ROWS or not name or kind.kind not in kinds or kind.itemsize > 8:
             raise ValueError(f"the column {name!r} is not one of numbers")
 
 

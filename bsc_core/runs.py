@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from tokenize import TokenError
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar, get_args
 from zipfile import BadZipFile
 
 import numpy as np
@@ -33,7 +33,7 @@ from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ModelError, RunError, RunNotFoundError
-from bsc_core.files import MAX_BYTES, FileStamp, as_json, atomic_write, check_regular, file_stamp, read_regular, sync
+from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, read_regular, sync
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
@@ -62,7 +62,7 @@ GENERAL_SCORE = "general_score"  # mean of the metrics of the general suite
 # Names of arrays
 EPOCH_TEXTS = "vectors/texts"  # ids of the texts whose vectors are saved after each epoch
 _UPLOADS = "uploads"
-_KEY_FILE, _SIGNATURE = ".key", "signature"
+_KEY_FILE, _SIGNATURE, _MAX_KEY_BYTES = ".key", "signature", 4096
 _MARKED = ("false_negatives", "marks")  # folder of marked false negatives, and its name in earlier versions
 _RUN_PREFIX = "run:"
 _LOCK_SECONDS = 10.0
@@ -70,8 +70,8 @@ _TAIL_BYTES = 64 * 1024
 _ROWS_AT_ONCE = 16_384
 _MAX_LINES, _MAX_LINE_BYTES = 3_000_000, 1_000_000  # of the metrics
 _MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 16 * 2**20  # of the metrics, that are not steps
-_CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**26  # of vectors
-_MAX_TEXTS, _MAX_DIMENSION, _MAX_EPOCHS = 100_000_000, 16_384, 1_000  # of vectors
+_CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**22  # of vectors
+_MAX_TEXTS, _MAX_DIMENSION, _MAX_EPOCHS = 100_000_000, 16_384, 300  # of vectors
 
 State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
 STATES: tuple[State, ...] = get_args(State)
@@ -93,7 +93,7 @@ class _MetricsLine(BaseModel, extra="allow"):
     kind: str = ""
     epoch: _Count = 0
     step: _Count = 0
-    facts: dict[str, Any] | None = None
+    facts: Annotated[dict[str, bool | _Number | str], Field(max_length=100)] | None = None
     dev: _Metrics | None = None
     test: _Metrics | None = None
 
@@ -396,12 +396,7 @@ class Run:
         """
         if not self.metrics_file.exists():
             return [], start_byte
-        try:
-            check_regular(self.metrics_file, start_byte)
-        except ValueError as error:
-            raise RunError(
-                f"run {self.id}: metrics.jsonl cannot be read ({error}); restore it, or launch the run again"
-            ) from None
+        self._check_metrics(start_byte)
         lines, end_byte = self._metrics_lines(start_byte, max_steps)
         try:
             return [_parse(line, _METRICS) for line in lines], end_byte
@@ -448,21 +443,25 @@ class Run:
         last = {"step": step, "evaluation": epoch - (not ends_epoch), "plan": epoch}
 
         def is_valid(line: bytes) -> bool:
-            try:
-                values = _parse(line, _METRICS)
+            try:  # most lines are steps, which are checked when the metrics are read
+                values = json.loads(line) if _STEP_LINE.match(line) else _parse(line, _METRICS)
                 return bool(values["step" if values["kind"] == "step" else "epoch"] <= last[values["kind"]])
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 return False
 
-        lines = self._read_metrics().splitlines(keepends=True)
-        valid = [line for line in lines if line.endswith(b"\n") and is_valid(line)]
-        if len(valid) < len(lines):
-            atomic_write(self.metrics_file, b"".join(valid))
+        def write_valid(file: BinaryIO) -> None:
+            with self.metrics_file.open("rb") as metrics:
+                lines = iter(partial(metrics.readline, _MAX_LINE_BYTES), b"")
+                file.writelines(line for line in lines if line.endswith(b"\n") and is_valid(line))
 
-    def _read_metrics(self) -> bytes:
-        """Return the content of the metrics. Raises RunError if it is not a file of metrics."""
+        if self.metrics_file.exists():
+            self._check_metrics()
+            atomic_write(self.metrics_file, write_valid)
+
+    def _check_metrics(self, start_byte: int = 0) -> None:
+        """Raise RunError if the metrics are not a regular file of a usual size."""
         try:
-            return read_regular(self.metrics_file, MAX_BYTES) if self.metrics_file.exists() else b""
+            check_regular(self.metrics_file, start_byte)
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: metrics.jsonl cannot be read ({error}); restore it, or launch the run again"
@@ -817,7 +816,10 @@ def _create_key(path: Path) -> None:
 
 def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:
     content = name.encode() + as_json(dict(sorted(values.items())))
-    return hmac.new(key.read_bytes(), content, hashlib.sha256).hexdigest()
+    try:
+        return hmac.new(read_regular(key, _MAX_KEY_BYTES), content, hashlib.sha256).hexdigest()
+    except ValueError as error:
+        raise OSError(f"{key}: not a key ({error}); remove it") from None
 
 
 def new_run_id(config: RunConfig, *, now: float | None = None) -> str:

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from bsc_core.config import RunConfig
 from bsc_core.config.messages import first_problem
+from bsc_core.config.reading import check_toml
 from bsc_core.errors import BscError, ConfigError, InputError, RunNotFoundError
 from bsc_core.files import FileStamp, as_json, atomic_write, file_stamp, folder_bytes, read_regular, to_jsonable
 from bsc_core.runs import Run, RunStore, signed, verified
@@ -133,7 +134,9 @@ def read_users(root: Path) -> dict[str, User]:
 @lru_cache(maxsize=8)
 def _read_users(path: Path, modified: int, size: int) -> Mapping[str, User]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = read_regular(path).decode("utf-8")
+        check_toml(text)
+        values = tomllib.loads(text)
         if unknown := set(values) - {"users"}:
             raise ConfigError(f"{path}: {min(unknown)} is not a section; the sections are [users.NAME]")
         return {name: User.model_validate({"name": name, **user}) for name, user in values.get("users", {}).items()}
@@ -234,7 +237,8 @@ def write_audit(root: Path, user: str, action: str, subject: str = "", **details
     """Append an event to the audit log: time, user, action, and the id of the run or dataset (`subject`)."""
     root.mkdir(parents=True, exist_ok=True)
     event = {"time": round(time.time(), 3), "user": user, "action": action, "subject": subject, **details}
-    handle = os.open(root / AUDIT_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(root / AUDIT_FILE, flags, 0o600)
     try:
         line = json.dumps(to_jsonable(event), allow_nan=False)  # ASCII: a terminal shows no control character of a name
         os.write(handle, f"{line}\n".encode())  # one write, so that lines of several processes do not mix

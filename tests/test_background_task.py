@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from bsc_core import background_task
-from bsc_core.background_task import TaskProgress, read_progress, run_task, start, write_progress
+from bsc_core.background_task import STUDENTS, TaskProgress, read_progress, run_task, start, write_progress
 from bsc_core.errors import ConfigError, RunError
 from tests.helpers.waiting import wait_for_task, wait_until
 
@@ -75,12 +75,28 @@ def test_a_task_above_the_limit_has_an_error_and_starts_once_another_has_ended(
     start(second, module, 2)
     error = read_progress(second).error
     assert error is not None
-    assert "already runs 1 background task, the maximum" in error
+    assert "already running: 1 background task, the maximum of this server" in error
     assert read_progress(first).error is None
     background_task.cancel(first)
     start(second, module, 2)
     assert wait_for_task(second, 60) == 0
     assert read_progress(second) == TaskProgress(4, 4, "done")
+
+
+def test_tasks_of_students_take_no_place_of_others(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_task, "_children", {})
+    monkeypatch.setenv("BSC_MAX_TASKS", "2")
+    users = (STUDENTS, STUDENTS, None, "ada", None)
+    folders = [tmp_path / str(number) for number in range(len(users))]
+    for folder, user in zip(folders, users, strict=True):
+        background_task.start(folder, module, "sleep", user=user)
+    errors = [read_progress(folder).error for folder in folders]
+    assert [error is None for error in errors] == [True, False, True, True, False]
+    assert "the maximum of all students" in str(errors[1])
+    for folder in folders:
+        background_task.cancel(folder)
 
 
 def test_a_user_runs_at_most_half_of_the_tasks(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +107,7 @@ def test_a_user_runs_at_most_half_of_the_tasks(module: str, tmp_path: Path, monk
         background_task.start(folder, module, "sleep", user=user)
     errors = [read_progress(folder).error for folder in folders]
     assert [error is None for error in errors] == [True, False, True, True]
-    assert "user ada already runs 1 background task, the maximum" in str(errors[1])
+    assert "already running: 1 background task, the maximum of one user" in str(errors[1])
     background_task.cancel(folders[0])
     background_task.start(folders[1], module, "sleep", user="ada")
     assert read_progress(folders[1]).error is None

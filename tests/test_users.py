@@ -117,6 +117,7 @@ def test_an_email_address_belongs_to_one_user(tmp_path: Path) -> None:
         "[users.ada]\nrole = 'member'\nquota = {disk_gb = -1}",
         "[quota]\nruns = 1",
         "[users.ada",
+        "x" + ".a" * 100_000 + " = 1",
         "\x00",
     ],
 )

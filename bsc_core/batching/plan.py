@@ -31,7 +31,7 @@ from bsc_core.config import BatchingConfig
 from bsc_core.config.messages import first_problem
 from bsc_core.data import PairDataset
 from bsc_core.errors import FileFormatError, InputError, PathError
-from bsc_core.files import MAX_BYTES, check_arrays, save_arrays
+from bsc_core.files import MAX_BYTES, MAX_DOCUMENT_BYTES, check_arrays, save_arrays
 from bsc_core.types import Ids, Progress, Vectors
 
 # Raised by NumPy for a file that is not .npz, truncated, or has other arrays.
@@ -151,6 +151,8 @@ class BatchPlan:
         try:
             check_arrays(path, MAX_BYTES)
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                if any(arrays[name].nbytes > MAX_DOCUMENT_BYTES for name in ("facts", "batch_order") if name in arrays):
+                    raise ValueError("its facts or its order are too long")
                 order, groups, keep_groups = arrays["order"], arrays["groups"], bool(arrays["keep_groups"])
                 facts = _FACTS.validate_json(str(arrays["facts"])) if "facts" in arrays else {}
                 conflicts = None

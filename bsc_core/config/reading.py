@@ -69,7 +69,7 @@ def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, An
         raise PathError(f"{path}: file not found; give the path of a TOML config")
     try:
         text = read_regular(path).decode("utf-8")
-        _check_size(text)
+        check_toml(text)
         values = typing.cast("dict[str, Any]", current_names(tomllib.loads(text), source=str(path)))
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
@@ -83,7 +83,7 @@ def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, An
     return values
 
 
-def _check_size(text: str) -> None:
+def check_toml(text: str) -> None:
     """Raise ValueError for a text that is much longer than a config, or may have keys of many parts.
 
     The library needs memory for a key that grows with the square of its parts.

@@ -86,11 +86,16 @@ def read_decisions(path: Path | str) -> list[Decision]:
         DataError: A decision is unknown, or two decisions about one pair contradict each other.
     """
     try:
-        columns = read_table(path).columns
+        table = read_table(path)
     except FileFormatError:
         if _is_header_only(Path(path)):
             return []
         raise
+    if table.rejected:
+        raise DataError(f"{path}: {table.rejected[0].sentence(table.unit)}; correct this row of decisions")
+    if nested := table.nested.intersection(HEADER):
+        raise ColumnError(f"{path}: {min(nested)} contains lists or objects; give a text in each row")
+    columns = table.columns
     missing = [name for name in HEADER[:2] if name not in columns]
     if missing:
         raise ColumnError(

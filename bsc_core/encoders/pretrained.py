@@ -121,6 +121,17 @@ def _load(kind: type[Model], folder: Path) -> Model:
     return model
 
 
+@contextmanager
+def tokenizer_errors() -> Iterator[None]:
+    """Raise ModelError if a tokenizer fails: `tokenizers` raises Exception itself, and its Rust part PanicException."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ not in ("PanicException", "Exception"):
+            raise
+        raise ModelError(f"the tokenizer of this model fails ({error}); choose another model") from None
+
+
 def _encode_text(model: SentenceTransformer | CrossEncoder) -> None:
     """Encode a text with rare characters, so that settings that do not fit each other are reported now."""
     from sentence_transformers import SentenceTransformer

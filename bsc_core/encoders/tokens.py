@@ -9,7 +9,6 @@ encoded together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bsc_core.data.dataset import TextTable
-from bsc_core.errors import ModelError
+from bsc_core.encoders.pretrained import tokenizer_errors
 from bsc_core.types import Indices
 
 if TYPE_CHECKING:
@@ -158,17 +157,6 @@ def tokenize(
         padding=int(model.tokenizer.pad_token_id or 0),
         token_types="token_type_ids" in model.tokenizer.model_input_names,
     )
-
-
-@contextmanager
-def tokenizer_errors() -> Iterator[None]:
-    """Raise ModelError if a tokenizer fails: `tokenizers` raises Exception itself, and its Rust part PanicException."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__name__ not in ("PanicException", "Exception"):
-            raise
-        raise ModelError(f"the tokenizer of this model fails ({error}); choose another model") from None
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from bsc_core.errors import InputError, JobError
-from bsc_core.files import has_locks
+from bsc_core.files import check_regular, has_locks
 from bsc_core.runs import LAUNCHED, RunStore
 
 _LOCK = ".queue.lock"
@@ -34,8 +34,8 @@ CREATE TABLE jobs (
 )
 """
 _SETTINGS = "CREATE TABLE settings (name TEXT PRIMARY KEY, value INTEGER)"
-_COLUMNS = {"jobs": {"number", "run", "state", "place"}, "settings": {"name", "value"}}
 _MAX_SLOTS = 10_000
+_MAX_BYTES = 64 * 2**20
 _ORDER = "ORDER BY place IS NULL, place, number"
 _LAST_PLACE = "(SELECT COALESCE(MAX(place), 0) + 1 FROM jobs)"
 
@@ -164,12 +164,13 @@ class Queue:
                     if _is_damage(error, self.path):  # not every damage fails the integrity check
                         self._set_aside()
                     raise
-        except (sqlite3.Error, OSError, Timeout, UnicodeError) as error:
+        except (sqlite3.Error, OSError, Timeout, ValueError) as error:
             raise JobError(_message(self.path, error)) from error
 
     def _repair(self) -> None:
         """Rebuild the file if it is missing or damaged."""
         if self.path.exists():
+            check_regular(self.path, limit=_MAX_BYTES)
             try:
                 with closing(_connect(self.path)) as connection:
                     return _check(connection)
@@ -228,9 +229,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection) -> None:
-    """Raise DatabaseError if the file is damaged or has other tables."""
-    if any({row[1] for row in connection.execute(f"PRAGMA table_info({name})")} != _COLUMNS[name] for name in _COLUMNS):
-        raise sqlite3.DatabaseError("it has no table of runs")
+    """Raise DatabaseError if the file is damaged or has other tables, or views or triggers, which could never end."""
+    schema = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name != 'sqlite_sequence'")
+    if {" ".join(sql.split()) for (sql,) in schema} != {" ".join(sql.split()) for sql in (_JOBS, _SETTINGS)}:
+        raise sqlite3.DatabaseError("it is not a queue of runs")
     if (result := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
         raise sqlite3.DatabaseError(f"malformed: {result}")
 

@@ -109,8 +109,11 @@ class Scheduler:
         return still_waiting
 
     def _is_ready(self, run: Run, status: RunStatus) -> bool:
-        """Return whether a waiting run may start now; one that never can is set to failed."""
+        """Return whether a waiting run may start now; one that never can is set to failed or lost."""
         if time.monotonic() < self._retry_at.get(status.backend, 0.0):
+            return False
+        if run.read_signed(LAUNCHED) is None:  # the queue is from elsewhere, too
+            advance(run, "lost", error="it was not launched in this runs folder; launch it again")
             return False
         try:
             return waits_for(self.store, run) is None

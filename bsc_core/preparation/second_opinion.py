@@ -13,8 +13,7 @@ from bsc_core.config import NegativesConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import embed, encoder_folder
 from bsc_core.encoders.checks.folder import has_architecture
-from bsc_core.encoders.pretrained import load_cross_encoder
-from bsc_core.encoders.tokens import tokenizer_errors
+from bsc_core.encoders.pretrained import load_cross_encoder, tokenizer_errors
 from bsc_core.neighbors import unit_rows
 from bsc_core.types import Ids, Progress, Vectors
 

@@ -242,8 +242,12 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
 def _check_tensors(state: dict[str, Any]) -> None:
     """Raise ValueError for a tensor that repeats its data, and so needs more memory than the file has."""
     parts: list[Any] = [state]
+    seen: set[int] = set()  # a list may contain itself
     while parts:
         part = parts.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
         if isinstance(part, torch.Tensor) and part.numel() * part.element_size() > part.untyped_storage().nbytes():
             raise ValueError("a tensor is larger than its data")
         if isinstance(part, dict):

@@ -16,6 +16,7 @@ from bsc_core.data import audit, load_data
 from bsc_core.data.sample_data import sample_config
 from bsc_core.evaluation.retrieval.rank import retrieval_task
 from bsc_core.runs import Run
+from pages.ui.embeddings.frames import maps_folder
 from tests.helpers.waiting import wait_until
 
 EPOCHS = 24
@@ -205,7 +206,7 @@ def check_the_embedding_map(visit, run):
     pca = caption.inner_text()
     expect(umap).to_have_count(0)
     visit.wait()
-    (folder,) = (run.folder / "maps").glob("umap-*")
+    (folder,) = maps_folder(run).glob("umap-*")
     with np.load(folder / "map.npz", allow_pickle=False) as archive:
         preserved = [formatting.percent(float(share)) for share in archive["trust"]]
     expect(caption).to_contain_text(f"{preserved[0]} (before training) and {preserved[1]} (after training)")

@@ -66,6 +66,12 @@ def test_unusable_files_are_refused(write, tmp_path: Path) -> None:
     write("kind.tsv", "query\tdocument\tdecision\na\tb\tperhaps\n")
     with pytest.raises(DataError, match="row 2 has the decision 'perhaps'; use one of positive, drop, true_negative"):
         read_decisions(tmp_path / "kind.tsv")
+    write("fields.tsv", "query\tdocument\tdecision\na\tb\tdrop\nc\td\n")
+    with pytest.raises(DataError, match=r"line 3.*; correct this row of decisions"):
+        read_decisions(tmp_path / "fields.tsv")
+    write("list.jsonl", '{"query": "a", "document": "b", "decision": ["positive"]}\n')
+    with pytest.raises(ColumnError, match="decision contains lists"):
+        read_decisions(tmp_path / "list.jsonl")
     write("both.tsv", "query\tdocument\tdecision\na\tb\tdrop\nc\td\tdrop\na\tb\tpositive\n")
     with pytest.raises(DataError, match="row 4 decides positive for a pair that an earlier row decides drop"):
         read_decisions(tmp_path / "both.tsv")

@@ -60,6 +60,16 @@ def test_a_column_that_one_split_lacks_is_left_out() -> None:
     assert "negative" in exported_columns(share_texts([train, dev], None), ["train"])
 
 
+def test_pairs_of_a_split_without_labels_are_exported_as_positive(tmp_path: Path) -> None:
+    train = PairDataset.from_pairs(["a", "b"], ["c", "d"], np.array([0.0, 1.0], dtype=np.float32))
+    dev = PairDataset.from_pairs(["a"], ["c"])
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(as_tsv(exported_columns(share_texts([train, dev], None))))
+    label = read_pairs(path).label
+    assert label is not None
+    assert label.tolist() == [0.0, 1.0, 1.0]
+
+
 @given(
     st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1).filter(str.strip), min_size=1, max_size=5)
 )

@@ -182,6 +182,45 @@ def test_class_numbers_become_names_from_the_card(hub):
     assert read_table(NAME).columns["label"] == ["neutral", "entailment", "-", ""]
 
 
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("{'1': b, '0': a}", ["b", "a"]),
+        ("{" + ", ".join(f"'{n}': c{n}" for n in (0, 1, 10, 2, 3, 4, 5, 6, 7, 8, 9)) + "}", ["c1", "c0"]),
+    ],
+)
+def test_classes_are_named_by_their_numbers_in_any_order(hub, names, expected):
+    card = f"dataset_info:\n  features:\n  - name: label\n    dtype: {{class_label: {{names: {names}}}}}"
+    write(hub, {"pairs.tsv": "premise\thypothesis\tlabel\np\th\t1\np\th\t0\n"}, card)
+    assert read_table(NAME).columns["label"] == expected
+
+
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        ("dataset_info: {features: [{name: label, dtype: {class_label: {names: {'0': a, '2': b}}}}]}", "have gaps"),
+        ("configs:\n- {config_name: default, data_files: a.tsv}\ntags: [" + "x, " * 100_000 + "]", "card is too large"),
+        ("configs:\n- &a {config_name: default, data_files: a.tsv}\nb: *a", "not plain YAML"),
+        ("configs: [{config_name: default, data_files: [" + "a.tsv, " * 1_001 + "]}]", "more than 1,000 entries"),
+    ],
+)
+def test_a_card_that_cannot_be_used_is_refused(hub, card, words):
+    write(hub, {"a.tsv": PAIRS.format("a"), "b.tsv": PAIRS.format("b")}, card)
+    with pytest.raises(DataError, match=words):
+        read_table(NAME)
+
+
+def test_files_in_several_splits_and_very_many_files_are_refused(hub):
+    card = "configs: [{config_name: default, data_files: [{split: a, path: x.tsv}, {split: b, path: x.tsv}]}]"
+    write(hub, {"x.tsv": PAIRS.format("q")}, card)
+    with pytest.raises(DataError, match=r"x.tsv belongs to several splits; choose one, such as \?split=a"):
+        read_table(NAME)
+    assert len(read_table(f"{NAME}?split=b")) == 2
+    write(hub, {f"files/{number}.tsv": "" for number in range(2_001)})
+    with pytest.raises(DataError, match="more than 2,000 files"):
+        read_table(NAME)
+
+
 def test_class_numbers_become_names_from_a_parquet_file_of_datasets(hub):
     datasets = pytest.importorskip("datasets")
     features = datasets.Features({"query": datasets.Value("string"), "label": datasets.ClassLabel(names=["no", "yes"])})

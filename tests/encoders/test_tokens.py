@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from bsc_core.encoders import TokenTable, micro_batches, tokenize
-from bsc_core.encoders.tokens import tokenizer_errors
+from bsc_core.encoders.pretrained import tokenizer_errors
 from bsc_core.errors import ModelError
 
 

@@ -170,6 +170,27 @@ def arrow_file(table: pyarrow.Table, **options: Any) -> Make:
     return make
 
 
+def repeated_views() -> pyarrow.Table:
+    """20,000 views of one text of 60 kB, inside an extension."""
+    text = pyarrow.array(["x" * 60_000], pyarrow.string_view())
+    views, *data = text.buffers()[1:]
+    many = pyarrow.Array.from_buffers(
+        pyarrow.string_view(), 20_000, [None, pyarrow.py_buffer(views.to_pybytes()[:16] * 20_000), *data]
+    )
+    column = pyarrow.ExtensionArray.from_storage(pyarrow.json_(pyarrow.string_view()), many)
+    return pyarrow.table({"query": column, "document": column})
+
+
+def rows_without_columns(folder: Path) -> None:
+    """10^12 rows in a file of some bytes."""
+    datasets.Dataset.from_dict(ROWS).save_to_disk(str(folder))
+    rows = pyarrow.RecordBatch.from_struct_array(pyarrow.array([{}] * 3, pyarrow.struct([])))
+    path = data_file(folder)
+    with pyarrow.ipc.new_stream(path, rows.schema) as writer:
+        writer.write_batch(rows)
+    path.write_bytes(path.read_bytes().replace((3).to_bytes(8, "little"), (10**12).to_bytes(8, "little")))
+
+
 def lists_of_nulls() -> pyarrow.Table:
     """Two rows, one of which is a list of two billion nulls without data."""
     tags = pyarrow.ListArray.from_arrays(pyarrow.array([0, 0, 2_000_000_000]), pyarrow.nulls(2_000_000_000))
@@ -186,6 +207,8 @@ CASES: dict[str, tuple[Make, str]] = {
     "shard_of_a_list": (shards(file=["part-00000.parquet"]), NO_FILE),
     "shard_rows_text": (shards(rows="2"), "is not a count"),
     "shard_groups_negative": (shards(groups=-1), "is not a count"),
+    "shard_other_rows": (shards(rows=1), "has other rows than"),
+    "shard_other_groups": (shards(groups=1), "has other groups than"),
     "shard_twice": (shard_twice, "names a part twice"),
     "saved_twice": (saved(lambda folder: file_names(*[data_file(folder).name] * 2)(folder)), "is named twice"),
     "saved_split_twice": (splits("train", "train"), "names a split twice"),
@@ -209,11 +232,14 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_bytes_of_text": (saved(bytes_of_text), "its data are damaged"),
     "saved_lists_of_nulls": (arrow_file(lists_of_nulls()), "2 rows, 0 rejected"),
     "saved_dictionary": (arrow_file(pyarrow.table({"query": REPEATED, "document": REPEATED})), "compressed or encoded"),
+    "saved_views": (arrow_file(repeated_views()), "compressed or encoded"),
+    "saved_no_columns": (rows_without_columns, "a file of"),
+    "saved_column_twice": (arrow_file(pyarrow.table([["a"], ["b"], ["c"]], ["query", "document", "query"])), "twice"),
     "saved_compressed": (arrow_file(pyarrow.table(ROWS), compression="zstd"), "compressed or encoded"),
     "saved_other_columns": (saved(other_columns), "has other columns than"),
     "saved_function": (saved(feature("query", dtype="create_library_symlinks")), "2 rows, 0 rejected"),
     "saved_classes": (saved(feature("query", _type="ClassLabel", names={"0": [1]})), "2 rows, 0 rejected"),
-    "saved_many_classes": (saved(feature("query", names=["x" * 10_000] * 1_000)), "2 rows, 0 rejected"),
+    "saved_many_classes": (saved(feature("query", names=["x"] * 10_001)), "has more than 10,000 classes"),
     "saved_info_list": (saved(lambda folder: (folder / "dataset_info.json").write_text("[]")), "is not an object"),
     "saved_large_state": (saved(lambda folder: os.truncate(folder / STATE, 50 * 10**9)), "more than 16 MiB"),
     "saved_large_info": (saved(lambda folder: os.truncate(folder / "dataset_info.json", 50 * 10**9)), "16 MiB"),

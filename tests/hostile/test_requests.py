@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from starlette.requests import HTTPConnection
 
+from pages.ui.server import _remove_escaped_cookies
 from tests.browser.serving import AppServer
 
 WEBSOCKET = {
@@ -102,6 +105,16 @@ def test_another_site_can_link_to_the_app_but_not_load_it(
     headers = {"Host": f"localhost:{server.port}", "Sec-Fetch-Site": site, "Sec-Fetch-Dest": destination}
     assert respond(server, "/", headers).status == status
     assert respond(server, "/", {**headers, "Sec-Fetch-Site": "same-origin"}).status == 200
+
+
+def test_cookies_with_escape_sequences_are_removed(server: AppServer) -> None:
+    cookie = 'a="' + "\\\\" * 16_000 + '"; b=1'
+    headers = {"Host": f"localhost:{server.port}", "Cookie": cookie}
+    assert respond(server, "/_stcore/health", headers).status == 200
+    scope: dict[str, Any] = {"type": "http", "headers": [(b"cookie", cookie.encode()), (b"x", b"\\")]}
+    _remove_escaped_cookies(scope)
+    assert scope["headers"] == [(b"cookie", b" b=1"), (b"x", b"\\")]
+    assert HTTPConnection(scope).cookies == {"b": "1"}
 
 
 @pytest.mark.parametrize("name", ["%00", "a" * 5000])

@@ -27,6 +27,7 @@ SOURCE = ROOT / "tests" / "fixtures" / "previous_version" / "runs" / "20261101-1
 CHECKPOINT = "checkpoints/step-000012"
 AFTER, EPOCH, EPOCH_TEXTS = "embeddings_after.npy", "vectors/epoch-001.npy", "vectors/texts.npy"
 GIGABYTES_100 = 100 * 10**9
+LISTS_OF_FACTS = b'{"kind": "plan", "epoch": 1, "facts": {"a": []}}\n'
 
 Change = Callable[[Path], object]
 
@@ -143,6 +144,13 @@ def expanded_state(run: Path) -> None:
     torch.save({"memory": torch.zeros(1).expand(500_000_000)}, run / CHECKPOINT / "state.pt")
 
 
+def state_in_itself(run: Path) -> None:
+    """A state with a list that contains itself."""
+    endless: list[object] = []
+    endless.append(endless)
+    torch.save({"memory": endless}, run / CHECKPOINT / "state.pt")
+
+
 def changed_plan(**texts: str) -> Change:
     def change(run: Path) -> None:
         path = run / "plans" / "epoch-001.npz"
@@ -251,6 +259,13 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "checkpoint-unlisted-code": (no_list_of_files(pickled_state), "checkpoint", UNREADABLE),
     "checkpoint-saved-code": (no_list_of_files(saved_code), "checkpoint", UNREADABLE),
     "checkpoint-expanded": (no_list_of_files(expanded_state), "checkpoint", UNREADABLE),
+    "checkpoint-in-itself": (no_list_of_files(state_in_itself), "checkpoint", UNREADABLE),
+    "plan-order-text": (changed_plan(batch_order="[" + "[]," * 400_000 + "[]]"), "plan", "not a batch plan"),
+    "metrics-facts": (
+        write("metrics.jsonl", b'{"kind": "plan", "epoch": 1, "facts": {"a": []}}\n'),
+        "metrics",
+        "damaged",
+    ),
     "checkpoint-step-text": (edit(f"{CHECKPOINT}/progress.json", step="7"), "checkpoint", UNREADABLE),
     "resuming-epoch-text": (edit(f"{CHECKPOINT}/progress.json", epoch="x"), "resuming", "none of its checkpoints"),
     "plan-facts": (changed_plan(facts='{"a": [1]}'), "plan", "not a batch plan"),

@@ -228,6 +228,30 @@ def test_a_queue_that_cannot_be_written_is_an_error_with_the_reason(tmp_path):
         Queue(tmp_path).add("a")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE VIEW jobs AS SELECT 1 AS number, 'a' AS run, 'waiting' AS state, 1 AS place",
+        "CREATE TABLE jobs (number INTEGER, run TEXT, state TEXT, place INTEGER AS (number * 2))",
+    ],
+    ids=["view", "generated"],
+)
+def test_a_file_with_other_tables_is_set_aside(tmp_path, statement):
+    queue = queue_of(tmp_path, "ab")
+    with closing(sqlite3.connect(queue.path)) as connection:
+        connection.execute("DROP TABLE jobs")
+        connection.execute(statement)
+    assert queue.waiting() == []
+    assert list(tmp_path.glob("queue.damaged-*.sqlite"))
+
+
+def test_a_trigger_is_not_executed(tmp_path):
+    queue = queue_of(tmp_path, "ab")
+    with closing(sqlite3.connect(queue.path)) as connection:
+        connection.execute("CREATE TRIGGER other AFTER INSERT ON jobs BEGIN DELETE FROM settings; END")
+    assert queue.waiting() == []
+
+
 def test_a_full_disk_is_reported_and_the_queue_is_kept(tmp_path):
     queue = queue_of(tmp_path, "ab")
     full = pytest.raises(JobError, match=r"the disk is full .*; free some space")

@@ -232,6 +232,16 @@ def test_resuming_queues_a_new_run(small_config, tmp_path):
     assert [line["step"] for line in following.metrics()[0]] == [1, 2]
 
 
+def test_sparse_files_are_not_copied(store, config):
+    run, draft = store.create(config, "one"), store.create(config, "two")
+    (run.folder / "model").mkdir()
+    path = run.folder / "model" / "model.safetensors"
+    path.touch()
+    os.truncate(path, 2**40)
+    with pytest.raises(JobError, match=r"model\.safetensors is a sparse file"):
+        _copy(run, draft, "model")
+
+
 def test_links_of_a_run_folder_are_not_copied(store, config, tmp_path):
     run, draft = store.create(config, "one"), store.create(config, "two")
     (run.folder / "model" / "part").mkdir(parents=True)

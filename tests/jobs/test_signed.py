@@ -55,6 +55,14 @@ def test_a_queue_that_is_built_again_leaves_out_runs_from_elsewhere(store, confi
     assert Queue(store.root).waiting() == ["mine"]
 
 
+def test_a_run_in_a_queue_from_elsewhere_is_not_started(store, config):
+    run = store.create(config, "one")
+    Queue(store.root).add("one")
+    Scheduler(store).tick()
+    assert run.status().state == "lost"
+    assert "was not launched in this runs folder" in run.status().error
+
+
 def test_a_worker_gets_only_variables_of_its_launcher(store, config, monkeypatch):
     monkeypatch.setenv("BSC_ROOTS", "allowed")
     run = create_run(store, config, "one")

@@ -1,12 +1,13 @@
 """Trash: deleted runs are hidden, can be restored, and are removed later."""
 
+import os
 import shutil
 import time
 from importlib import import_module
 
 import pytest
 
-from bsc_core.errors import InputError, RunNotFoundError
+from bsc_core.errors import InputError, RunError, RunNotFoundError
 from bsc_core.jobs import Queue, empty_trash, launch, list_trash, reconcile, restore, trash
 from bsc_core.jobs.actions.trash import TRASH_SECONDS
 from bsc_core.jobs.local.processes import current_process
@@ -151,6 +152,13 @@ def test_a_run_with_a_damaged_deletion_time_can_be_restored(store, ended):
     assert restore(store, "one").id == "one"
 
 
+def test_a_pipe_in_place_of_the_ages_is_not_read(store, config):
+    trash(store, store.create(config, "one"))
+    os.mkfifo(store.root / ".trash" / ".looks.json")
+    reconcile(store, start=lambda store: None)
+    assert [deleted.id for deleted in list_trash(store)] == ["one"]
+
+
 def test_the_folder_of_another_place_is_not_emptied(store, config, tmp_path):
     run = store.create(config, "one")
     documents = tmp_path / "documents" / "letters"
@@ -158,6 +166,9 @@ def test_the_folder_of_another_place_is_not_emptied(store, config, tmp_path):
     store.root.joinpath(".trash").symlink_to(tmp_path / "documents")
     assert list_trash(store) == []
     assert empty_trash(store) == 0
+    with pytest.raises(RunError, match="the trash is a link"):
+        trash(store, run)
+    assert documents.is_dir()
     store.root.joinpath(".trash").unlink()
     store.root.joinpath(".trash").mkdir()
     store.root.joinpath(".trash", "linked").symlink_to(documents)

@@ -26,7 +26,7 @@ def arrive(order: Turns, user: str, done: list[str], end: Callable[[], None]) ->
     count = len(order._waiting)
     page = threading.Thread(target=compute)
     page.start()
-    wait_until(lambda: len(order._waiting) > count, "the page does not wait")
+    wait_until(lambda: len(order._waiting) > count or user in done, "the page does not wait")
     return page
 
 
@@ -42,15 +42,40 @@ def test_many_pages_of_one_user_delay_another_user_by_one_turn() -> None:
 
 def test_a_page_that_stops_waiting_gives_its_turn_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "WAIT_SECONDS", 0.01)
-    order, done = Turns(), []
-    order.take("ben")
+    order, done, ended = Turns(), [], threading.Event()
+    page = arrive(order, "ada", done, lambda: ended.wait(PATIENCE_SECONDS))
+    wait_until(lambda: done == ["ada"], "the first page does not compute")
     with pytest.raises(RuntimeError, match="drawn again"):
         order.take("eva", Mock(side_effect=RuntimeError("drawn again")))
+    assert order._waiting == []
+    ended.set()
+    order.take("ben")
+    page.join(PATIENCE_SECONDS)
+
+
+def test_a_computation_inside_another_one_needs_no_further_turn() -> None:
+    order, done = Turns(), []
+    order.take("ben")
+    order.take("ben")
     page = arrive(order, "ada", done, lambda: None)
+    order.release()
+    assert done == []
     order.release()
     page.join(PATIENCE_SECONDS)
     assert done == ["ada"]
-    assert order._waiting == []
+
+
+def test_a_cached_computation_takes_a_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    monkeypatch.setattr(turns._turns, "take", lambda user, show: taken.append(user))
+    monkeypatch.setattr(turns._turns, "release", lambda: None)
+
+    @turns.cached(show_spinner=False)
+    def double(number: int, _other: object) -> int:
+        return 2 * number
+
+    assert [double(2, object()) for _ in range(3)] == [4, 4, 4]
+    assert taken == ["owner"]
 
 
 def test_a_page_that_waits_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ def exported_columns(
     """Return (N,) cells by column: split, query_id, query, document and optionally negative, label, class, doc_id.
 
     A query id is the split's name and the number of the query in it. Missing splits are skipped, and a column that some
-    split lacks is left out.
+    split lacks is left out, but for labels: pairs without labels are positive, so their label is 1.
 
     Args:
         data: The splits.
@@ -27,12 +27,12 @@ def exported_columns(
     chosen = {name: data.splits[name] for name in splits if name in data.splits}
     if rows is not None:
         chosen = {name: split.take(np.arange(min(rows, len(split)))) for name, split in chosen.items()}
-    columns: dict[str, list[Any]] = {}
-    for name, split in chosen.items():
-        for column, cells in _columns(name, split).items():
-            columns.setdefault(column, []).extend(cells)
-    total = len(columns.get("query", ()))
-    return {name: cells for name, cells in columns.items() if len(cells) == total}
+    parts = [(len(split), _columns(name, split)) for name, split in chosen.items()]
+    if any("label" in part for _, part in parts):
+        for count, part in parts:
+            part.setdefault("label", [1.0] * count)
+    names = [name for name in (parts[0][1] if parts else ()) if all(name in part for _, part in parts)]
+    return {name: [cell for _, part in parts for cell in part[name]] for name in names}
 
 
 def as_tsv(columns: dict[str, list[Any]]) -> bytes:

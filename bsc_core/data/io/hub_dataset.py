@@ -12,6 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -36,13 +37,14 @@ SPLIT_WORDS = {  # words in the path of a file of a split, as in `datasets`
 }
 NO_DATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 METADATA = re.compile(r"\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
+ABOUT_FILES = re.compile("configs|dataset_info")
 MAX_CARD_BYTES = 1 << 20
 MAX_METADATA = 200_000  # characters
 MAX_NESTING = 20  # brackets in each other
 OPENED = {"[": 1, "{": 1, "]": -1, "}": -1}  # by YAML token
 GLOB = re.compile(r"[*?\[]")
 MAX_GLOBS = 20  # of all splits together
-MAX_FILES = 1_000
+MAX_FILES = 2_000
 MAX_ENTRIES = 1_000  # of a list of a card
 MAX_PATTERN_PARTS = 20
 
@@ -82,9 +84,12 @@ def open_hub_dataset(path: str) -> list[HubSplit]:
         raise DataError(f"{path}: {options[SPLIT]} is not a split; write NAME, or NAME[0:1000] for its first rows")
     try:
         repository = open_repository(name, "dataset")
-        card = _read_card(repository)
-        card_classes = _card_classes(card, config)
-        files = _files_by_split(path, repository, card, config)
+        card = _read_card(path, repository)
+        try:
+            card_classes = _card_classes(card, config)
+            files = _files_by_split(path, repository, card, config)
+        except ValueError as error:
+            raise DataError(f"{path}: {error}; download the dataset and give its files") from None
         names = list(files) if chosen["split"] == "*" else [chosen["split"]]
         if unknown := [one for one in names if one not in files]:
             raise DataError(f"{path}: has no split {unknown[0]}; its splits are {', '.join(files)}")
@@ -130,21 +135,30 @@ def _parse_hub_id(path: str) -> tuple[str, str | None, dict[str, str]]:
     return "/".join(parts[:2]), parts[2] if len(parts) == 3 else None, options
 
 
-def _read_card(repository: Repository) -> dict[str, Any]:
-    """Return the metadata of the card of a dataset; empty if it has none."""
+def _read_card(path: str, repository: Repository) -> dict[str, Any]:
+    """Return the metadata of the card of a dataset; empty if it has none, or none about its files.
+
+    Raises:
+        DataError: The metadata about the files are too large or not plain YAML.
+    """
     import yaml  # type: ignore[import-untyped]  # installed with huggingface_hub
 
-    if not 0 <= repository.sizes.get(CARD, -1) <= MAX_CARD_BYTES:
+    refusal = DataError(f"{path}: its card is too large or not plain YAML; download the dataset and give its files")
+    if repository.sizes.get(CARD, 0) > MAX_CARD_BYTES:
+        raise refusal
+    if CARD not in repository.sizes:
         return {}
     found = METADATA.match((repository.download([CARD]) / CARD).read_text(encoding="utf-8-sig", errors="replace"))
     metadata = found[1] if found else ""
-    try:
-        if len(metadata) > MAX_METADATA or not _is_plain_yaml(yaml.scan(metadata)):
-            return {}
-        values = yaml.safe_load(metadata)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
+    values = None
+    with suppress(yaml.YAMLError, ValueError, RecursionError):
+        if len(metadata) <= MAX_METADATA and _is_plain_yaml(yaml.scan(metadata)):
+            values = yaml.safe_load(metadata)
+    if isinstance(values, dict):
+        return values
+    if ABOUT_FILES.search(metadata):
+        raise refusal
+    return {}
 
 
 def _is_plain_yaml(tokens: Iterable[Any]) -> bool:
@@ -161,7 +175,9 @@ def _files_by_split(
     path: str, repository: Repository, card: Mapping[str, Any], config: str | None
 ) -> dict[str, list[str]]:
     """Return the readable files of a config by split: those of the card, else all of the most common format."""
-    readable = sorted(file for file in repository.sizes if _format(file) is not None)[:MAX_FILES]
+    readable = sorted(file for file in repository.sizes if _format(file) is not None)
+    if len(readable) > MAX_FILES:
+        raise DataError(f"{path}: has more than {MAX_FILES:,} files of data; download those that you need")
     configs = {name: one for one in _objects(card.get("configs")) if (name := short_text(one.get("config_name")))}
     if config is None and len(configs) > 1:
         config = next((name for name, one in configs.items() if name == "default" or one.get("default") is True), None)
@@ -196,21 +212,29 @@ def _files_by_split(
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the first objects of a list of a card."""
-    return [one for one in value[:MAX_ENTRIES] if isinstance(one, dict)] if isinstance(value, list) else []
+    """Return the objects of a list of a card."""
+    return [one for one in _entries(value) if isinstance(one, dict)]
+
+
+def _entries(value: Any) -> list[Any]:
+    """Return a list of a card; empty for another value. Raises ValueError for a long one."""
+    if not isinstance(value, list):
+        return []
+    if len(value) > MAX_ENTRIES:
+        raise ValueError(f"a list of its card has more than {MAX_ENTRIES:,} entries")
+    return value
 
 
 def _patterns(value: Any) -> dict[str, list[str]]:
     """Return the patterns of files by split: text, a list of texts, or a list of objects with split and path."""
-    entries = value[:MAX_ENTRIES] if isinstance(value, list) else [value]
+    entries = _entries(value) if isinstance(value, list) else [value]
     texts = [one for one in entries if isinstance(one, str)]
     patterns = {"train": texts} if texts else {}
     for one in _objects(entries):
         paths = one.get("path")
-        found = [paths] if isinstance(paths, str) else paths[:MAX_ENTRIES] if isinstance(paths, list) else []
-        left = MAX_ENTRIES - sum(map(len, patterns.values()))  # of all splits together
-        split = short_text(one.get("split")) or "train"
-        patterns.setdefault(split, []).extend([short_text(path) for path in found[:left]])
+        found = [paths] if isinstance(paths, str) else _entries(paths)
+        patterns.setdefault(short_text(one.get("split")) or "train", []).extend(map(short_text, found))
+    _entries([pattern for found in patterns.values() for pattern in found])
     return {split: [one for one in found if one] for split, found in patterns.items()}
 
 
@@ -269,12 +293,14 @@ def _card_classes(card: Mapping[str, Any], config: str | None) -> dict[str, list
     infos = [infos] if isinstance(infos, dict) else _objects(infos)
     info = next((one for one in infos if one.get("config_name", "default") == (config or "default")), {})
     found: dict[str, list[str]] = {}
-    for feature in _objects(info.get("features"))[:MAX_LABELS]:
+    for feature in _objects(info.get("features")):
         kind = feature.get("dtype")
         label = kind.get("class_label") if isinstance(kind, dict) else None
         names = listed_classes(label.get("names")) if isinstance(label, dict) else None
         if names is not None:
             found[short_text(feature.get("name"))] = names
+    if len(found) > MAX_LABELS:
+        raise ValueError(f"its card has more than {MAX_LABELS} columns of classes")
     return found
 
 

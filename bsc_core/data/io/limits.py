@@ -20,8 +20,8 @@ MAX_EXPANSION = 200
 """Maximum ratio of the data to the compressed file; text reaches 20, and repeated rows 100."""
 UNCHECKED_BYTES = 1 << 22
 """Data up to this size are read at any ratio."""
-MAX_CELLS_PER_BYTE = 20
-"""Maximum ratio of the cells to the bytes of the file; a column of true and false reaches 8."""
+MAX_CELLS_PER_BYTE = 2
+"""Maximum ratio of the cells to the bytes of the file; that of texts is far below 1."""
 SLOW_CELLS = 10
 """Cells that a date, a time or a decimal number counts as, since its conversion to text takes longer."""
 UNCHECKED_CELLS = 10_000_000
@@ -78,7 +78,7 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str) -> None:
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     check_expansion(max(metadata.num_rows, sum(group.total_byte_size for group in groups)), stored, source)
     schema = metadata.schema.to_arrow_schema()
-    slow = {field.name for field in schema if _is_slow(field.type)}
+    slow = {field.name for field in schema if is_slow(field.type)}
     check_cells(metadata.num_rows * sum(SLOW_CELLS if name in slow else 1 for name in names), stored, source)
     names -= nested_parquet_columns(schema)
     texts = [field.name for field in schema if field.name in names and _is_text(field.type)]
@@ -150,7 +150,8 @@ def _is_nested(kind: pyarrow.DataType) -> bool:
     return bool(is_bytes or types.is_nested(stored))
 
 
-def _is_slow(kind: pyarrow.DataType) -> bool:
+def is_slow(kind: pyarrow.DataType) -> bool:
+    """Return whether the values of a type take long to convert."""
     from pyarrow import types
 
     stored = _value_type(kind)

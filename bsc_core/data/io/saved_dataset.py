@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bsc_core.data.io.limits import arrow_columns, check_cells, check_expansion
+from bsc_core.data.io.limits import SLOW_CELLS, arrow_columns, check_cells, check_expansion, is_slow
 from bsc_core.errors import DataError, FileFormatError
 from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, error_reason, read_regular
 from bsc_core.paths import check_path, plain_name
@@ -42,6 +42,7 @@ class SavedSplit:
         class_names: Names of the classes of each column with class numbers.
         columns: Names of its columns.
         rows: Number of rows.
+        cells: Number of cells; one that takes long to convert counts as several.
     """
 
     name: str
@@ -49,6 +50,7 @@ class SavedSplit:
     class_names: Mapping[str, Sequence[str]]
     columns: tuple[str, ...]
     rows: int
+    cells: int
 
 
 def is_saved_dataset(folder: Path) -> bool:
@@ -78,7 +80,7 @@ def open_saved(path: str, folder: Path) -> list[SavedSplit]:
             f"{path}: this folder of a saved dataset cannot be read ({error_reason(error).rstrip('.')}); save it again"
         ) from None
     for split in splits:
-        check_cells(split.rows * len(split.columns), _stored_bytes(split), path)
+        check_cells(split.cells, _stored_bytes(split), path)
     return splits
 
 
@@ -92,7 +94,7 @@ def _open_split(name: str, folder: Path) -> SavedSplit:
     """
     files: list[Path] = []
     columns: tuple[str, ...] = ()
-    rows = 0
+    rows = cells = 0
     for entry in _document(folder / SAVED_FILES[1])["_data_files"]:
         file = folder / plain_name(entry["filename"])
         if not file.is_file():
@@ -100,12 +102,12 @@ def _open_split(name: str, folder: Path) -> SavedSplit:
         if file in files:
             raise ValueError(f"{file.name} is named twice")
         check_path(file)
-        found, count = _check_arrow_file(file)
+        found, count, weight = _check_arrow_file(file)
         if files and found != columns:
             raise ValueError(f"{file.name} has other columns than {files[0].name}")
         files.append(file)
-        columns, rows = found, rows + count
-    return SavedSplit(name, tuple(files), class_names(_document(folder / INFO)["features"]), columns, rows)
+        columns, rows, cells = found, rows + count, cells + count * weight
+    return SavedSplit(name, tuple(files), class_names(_document(folder / INFO)["features"]), columns, rows, cells)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -115,27 +117,51 @@ def _document(path: Path) -> dict[str, Any]:
     return content
 
 
-def _check_arrow_file(path: Path) -> tuple[tuple[str, ...], int]:
-    """Return the columns and the number of rows of a file.
+def _check_arrow_file(path: Path) -> tuple[tuple[str, ...], int, int]:
+    """Return the columns, the number of rows, and how many cells a row counts as.
 
     Raises:
-        ValueError: It is compressed or encoded, which `save_to_disk` never does: its size is unknown then.
+        ValueError: It is compressed or encoded, or its columns share data, which `save_to_disk` never does: its size is
+            unknown then.
         pyarrow.ArrowException: It is damaged.
     """
     import pyarrow
 
+    bodies = []
     with pyarrow.memory_map(str(path)) as file:
         for message in pyarrow.ipc.MessageReader.open_stream(file):
             if message.type == "schema":
-                kinds = [str(field.type) for field in pyarrow.ipc.read_schema(message)]
-                encoded = any(word in kind for kind in kinds for word in ("dictionary<", "run_end_encoded<", "_view"))
+                schema = pyarrow.ipc.read_schema(message)
+                encoded = any(_is_encoded(field.type) for field in schema)
             else:
                 encoded = message.type != "record batch" or _is_compressed(message.metadata.to_pybytes())
+                bodies.append(message.body.size if message.body is not None else 0)
             if encoded:
                 raise ValueError(f"{path.name} is compressed or encoded")
         file.seek(0)
+        rows = 0
         with pyarrow.ipc.open_stream(file) as reader:
-            return tuple(reader.schema.names), sum(batch.num_rows for batch in reader)
+            for batch, body in zip(reader, bodies, strict=True):
+                buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None]
+                if sum(buffer.size for buffer in buffers) > body:
+                    raise ValueError(f"{path.name} has columns that share data")
+                rows += batch.num_rows
+    if len(set(schema.names)) < len(schema):
+        raise ValueError(f"{path.name} names a column twice")
+    weight = sum(SLOW_CELLS if is_slow(field.type) else 1 for field in schema)
+    return tuple(schema.names), rows, max(1, weight)
+
+
+def _is_encoded(kind: pyarrow.DataType) -> bool:
+    """Return whether values of a type, or of a part of it, can share their data."""
+    import pyarrow
+
+    if isinstance(kind, pyarrow.BaseExtensionType):
+        return _is_encoded(kind.storage_type)
+    parts = [kind.field(number).type for number in range(kind.num_fields)]
+    return any(word in str(kind) for word in ("dictionary<", "run_end_encoded<", "_view")) or any(
+        map(_is_encoded, parts)
+    )
 
 
 def _is_compressed(metadata: bytes) -> bool:
@@ -195,19 +221,37 @@ def _stored_bytes(split: SavedSplit) -> int:
 
 
 def class_names(features: Any) -> dict[str, list[str]]:
-    """Return the names of the classes of each column with class numbers, as the metadata of `datasets` give them."""
-    found = {}
-    for column, feature in list(features.items())[:MAX_LABELS] if isinstance(features, dict) else ():
-        names = listed_classes(feature.get("names")) if isinstance(feature, dict) else None
-        if names is not None:
-            found[column[:MAX_NAME_LENGTH]] = names
-    return found
+    """Return the names of the classes of each column with class numbers, as the metadata of `datasets` give them.
+
+    Raises:
+        ValueError: There are more than MAX_LABELS such columns, or more than MAX_CLASSES classes.
+    """
+    named = {
+        column: names
+        for column, feature in (features.items() if isinstance(features, dict) else ())
+        if isinstance(feature, dict) and (names := listed_classes(feature.get("names"))) is not None
+    }
+    if len(named) > MAX_LABELS:
+        raise ValueError(f"it has more than {MAX_LABELS} columns of classes")
+    return named
 
 
 def listed_classes(names: Any) -> list[str] | None:
-    """Return the names of classes in a list or an object by number; None if there are none."""
-    values = list(names.values()) if isinstance(names, dict) else names
-    return [short_text(name) for name in values[:MAX_CLASSES]] if isinstance(values, list) else None
+    """Return the names of classes in a list or an object by number; None if there are none.
+
+    Raises:
+        ValueError: There are more than MAX_CLASSES, or their numbers have gaps.
+    """
+    if isinstance(names, dict):
+        numbers = {str(number): name for number, name in names.items()}
+        names = [numbers.get(str(number)) for number in range(len(numbers))]
+        if None in names:
+            raise ValueError("the numbers of the classes have gaps")
+    if not isinstance(names, list):
+        return None
+    if len(names) > MAX_CLASSES:
+        raise ValueError(f"a column has more than {MAX_CLASSES:,} classes")
+    return list(map(short_text, names))
 
 
 def short_text(value: Any) -> str:

@@ -91,16 +91,29 @@ class Shards:
                 with pyarrow.parquet.ParquetFile(path) as file:
                     if nested_parquet_columns(file.schema_arrow):
                         raise FileFormatError(f"{path}: it has columns that are not of shards; write the shards again")
+                    if file.metadata.num_rows != part.rows:
+                        raise FileFormatError(f"{path}: has other rows than {MANIFEST} says; write the shards again")
                     names = file.schema_arrow.names
                     check_parquet_size(path, names if columns is None else columns, str(path))
                     for batch in file.iter_batches(rows, columns=columns):
                         batch.validate(full=True)  # a text may not be UTF-8
+                        _check_groups(batch, part.groups, path)
                         yield _with_groups_from(batch, first_group)
             except (pyarrow.ArrowException, OSError) as error:
                 raise FileFormatError(
                     f"{path}: the shard cannot be read ({error_reason(error)}); write it again"
                 ) from None
             first_group += part.groups
+
+
+def _check_groups(batch: pyarrow.RecordBatch, groups: int, path: Path) -> None:
+    """Raise FileFormatError if a batch of a part has more groups than its manifest says."""
+    import pyarrow.compute
+
+    index = batch.schema.get_field_index("group")
+    largest = -1 if index < 0 else pyarrow.compute.max(batch.column(index)).as_py()
+    if largest is not None and largest >= groups:
+        raise FileFormatError(f"{path}: has other groups than {MANIFEST} says; write the shards again")
 
 
 def _with_groups_from(batch: pyarrow.RecordBatch, first: int) -> pyarrow.RecordBatch:

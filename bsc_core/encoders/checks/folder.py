@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from bsc_core.encoders.checks.tokenizer import tokenizer_problem
+from bsc_core.encoders.checks.tokenizer import MAX_ADDED, tokenizer_problem
 from bsc_core.errors import ModelError
 from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, check_regular, error_reason, read_regular
 from bsc_core.paths import check_path
@@ -239,7 +239,7 @@ def _is_tokenizer_setting(name: str, value: Any) -> bool:
     if name == "tokenizer_class":
         return isinstance(value, str) and CLASS_NAME.fullmatch(value) is not None
     if name == "added_tokens_decoder":
-        return isinstance(value, dict) and len(value) <= MAX_ADDED_TOKENS and all(map(_is_token, value.values()))
+        return isinstance(value, dict) and _are_few(value.values()) and all(map(_is_token, value.values()))
     if name == "chat_template":  # several, with names
         return isinstance(value, list) and all(isinstance(part, dict) and _are_texts(part.values()) for part in value)
     if name == "sp_model_kwargs":
@@ -263,8 +263,8 @@ def _is_special_token(name: str, value: Any) -> bool:
     if name in SPECIAL_TOKENS:
         tokens = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [None]
         names = value if isinstance(value, dict) else ()  # the library makes attributes of them
-        is_long = len(tokens) > MAX_SPECIAL_TOKENS
-        return not is_long and all(map(_is_token, tokens)) and all(map(TOKEN_NAME.fullmatch, names))
+        is_short = len(tokens) <= MAX_SPECIAL_TOKENS and _are_few(tokens)
+        return is_short and all(map(_is_token, tokens)) and all(map(TOKEN_NAME.fullmatch, names))
     return TOKEN_NAME.fullmatch(name) is not None and _is_token(value)
 
 
@@ -278,6 +278,11 @@ def _is_token(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= MAX_TOKEN
 
 
+def _are_few(tokens: Collection[Any]) -> bool:
+    """Return whether the tokens are not too many, alone and together."""
+    return len(tokens) <= MAX_ADDED_TOKENS and sum(len(str(token)) for token in tokens) <= 4 * MAX_ADDED
+
+
 def _are_texts(values: Any) -> bool:
     return all(isinstance(value, str) for value in values)
 
@@ -285,7 +290,7 @@ def _are_texts(values: Any) -> bool:
 def _check_added_tokens(path: Path) -> None:
     """Check that added tokens are texts with their numbers."""
     tokens = object_of(path)
-    if len(tokens) > MAX_ADDED_TOKENS or not all(isinstance(number, int) for number in tokens.values()):
+    if not _are_few(tokens) or not all(isinstance(number, int) for number in tokens.values()):
         raise ModelError(
             f"{path}: not an object of at most {MAX_ADDED_TOKENS:,} tokens and their numbers; save the encoder again"
         )

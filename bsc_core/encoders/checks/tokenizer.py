@@ -6,16 +6,17 @@ The library `tokenizers` ends the process if it runs out of memory.
 from __future__ import annotations
 
 import base64
+import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 MAX_STEPS = 50
-MAX_GROWING = 3  # replacements that can make a text longer
-MAX_CONTENT = 4  # characters of such a replacement
+MAX_GROWTH = 4  # times that all replacements can make a text longer
 MAX_PREFIX = 16  # characters put before a text or a word
 MAX_PIECE = 64  # characters of a piece of a unigram model, which compares all pieces at each position
-MAX_TOKEN = 1_000  # characters of an added token
+MAX_VOCABULARY = 2_500_000  # characters of all pieces, each of which needs 300 bytes
+MAX_TOKEN, MAX_ADDED = 1_000, 1_000_000  # characters of an added token, and of all of them
 MAX_WORD = 1_000  # characters of a word that is divided into pieces
 MAX_MAPPED = 64  # bytes that stand for one character
 MAX_IDS = 8  # ids of a special token
@@ -39,8 +40,7 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
     steps = list(_steps(tokenizer))
     if len(steps) > MAX_STEPS:
         return f"{len(steps)} steps, more than {MAX_STEPS}"
-    growing = [step for step in steps if _grows(step)]
-    if len(growing) > MAX_GROWING or any(len(str(step.get("content"))) > MAX_CONTENT for step in growing):
+    if math.prod(map(_growth, steps)) > MAX_GROWTH:
         return "replacements that make texts much longer"
     kinds = Counter(str(step.get("type")) for step in steps)
     for kind, limit in MAX_REPEATED.items():
@@ -59,12 +59,14 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
         tokens = step.get("special_tokens")
         if isinstance(tokens, dict) and any(len(token.get("ids") or ()) > MAX_IDS for token in tokens.values()):
             return "special tokens with many ids"
-    if any(len(str(token.get("content") or "")) > MAX_TOKEN for token in tokenizer.get("added_tokens") or ()):
-        return f"tokens of more than {MAX_TOKEN} characters"
+    lengths = [len(str(token.get("content") or "")) for token in tokenizer.get("added_tokens") or ()]
+    if max(lengths, default=0) > MAX_TOKEN or sum(lengths) > MAX_ADDED:
+        return f"added tokens of more than {MAX_TOKEN} characters, or {MAX_ADDED:,} together"
     model = tokenizer["model"]
     vocabulary = model.get("vocab") or ()
-    if isinstance(vocabulary, list) and any(len(piece[0]) > MAX_PIECE for piece in vocabulary):
-        return f"pieces of more than {MAX_PIECE} characters"
+    pieces = [len(piece[0]) for piece in vocabulary] if isinstance(vocabulary, list) else []
+    if max(pieces, default=0) > MAX_PIECE or sum(pieces) > MAX_VOCABULARY:
+        return f"pieces of more than {MAX_PIECE} characters, or {MAX_VOCABULARY:,} together"
     if any(
         len(str(model.get(name) or "")) > MAX_PREFIX for name in ("continuing_subword_prefix", "end_of_word_suffix")
     ):
@@ -84,13 +86,14 @@ def _steps(tokenizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 left += step.get(name) or []
 
 
-def _grows(step: dict[str, Any]) -> bool:
-    """Return whether a replacement can be longer than what it replaces; a regular expression can match nothing."""
+def _growth(step: dict[str, Any]) -> float:
+    """Return how many times longer a replacement can make a text; a regular expression can match nothing."""
     if step.get("type") != "Replace":
-        return False
+        return 1.0
     pattern = step.get("pattern")
     text = pattern.get("String") if isinstance(pattern, dict) else None
-    return not isinstance(text, str) or not text or len(str(step.get("content"))) > len(text)
+    content = len(str(step.get("content")))
+    return max(1.0, content / len(text)) if isinstance(text, str) and text else 1.0 + content
 
 
 def _longest_mapped(step: dict[str, Any]) -> int:

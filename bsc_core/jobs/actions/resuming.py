@@ -4,6 +4,7 @@ The old run is not changed. What the new one needs is copied, so either may be d
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ COPIED = (
     *("model", "loss", "evaluation", "plans", "vectors", "false_negatives", "marks"),
     *("embeddings_before.npy", "embeddings_after.npy", "texts.json", "group.json", "first_batch.json", "metrics.jsonl"),
 )
+SPARSE_ABOVE = 2**28  # bytes
 _BUSY_SECONDS = 5.0
 
 
@@ -150,15 +152,27 @@ def _checkpoint_names(run: Run) -> list[str]:
 
 
 def _copy(run: Run, draft: Run, name: str) -> None:
-    """Copy a file or folder of the run; links are left out, and whatever is neither a file nor a folder."""
+    """Copy a file or folder of the run; links are left out, and whatever is neither a file nor a folder.
+
+    Raises:
+        JobError: A file has far more bytes than it needs on the disk, so it is not one that a run wrote.
+    """
     source, target = run.folder / name, draft.folder / name
     if source.is_symlink():
         return
+    for path in (source, *source.rglob("*")):
+        if path.is_file() and not path.is_symlink() and _is_sparse(path.stat()):
+            raise JobError(f"run {run.id}: {path.name} is a sparse file; restore it, or launch the run again")
     if source.is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True, ignore=_not_copied)
     elif source.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
+
+
+def _is_sparse(status: os.stat_result) -> bool:
+    """Return whether a large file needs less than a tenth of its size on the disk."""
+    return status.st_size > SPARSE_ABOVE and 512 * getattr(status, "st_blocks", status.st_size) < status.st_size // 10
 
 
 def _not_copied(folder: str, names: list[str]) -> set[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bsc_core.errors import InputError, RunError, RunNotFoundError
-from bsc_core.files import as_json, atomic_write, sync
+from bsc_core.files import as_json, atomic_write, read_regular, sync
 from bsc_core.jobs.actions.stopping import check_ended
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import advance
@@ -41,6 +41,8 @@ def trash(store: RunStore, run: Run) -> None:
         InputError: The run is active.
         RunError: Its folder cannot be moved.
     """
+    if (store.root / TRASH).is_symlink():
+        raise RunError(f"{store.root / TRASH}: the trash is a link; remove it")
     if run.status().state == "queued":
         advance(run, "stopped", message="deleted before it started")
     check_ended(run)
@@ -143,7 +145,7 @@ def _ages(folder: Path, runs: list[TrashedRun], now: float) -> dict[str, float]:
 def _read_ages(path: Path, now: float) -> tuple[float, dict[str, float]]:
     """Return when the ages were stored, and the ages; all start at zero again if the file is damaged."""
     try:
-        stored = json.loads(path.read_bytes())
+        stored = json.loads(read_regular(path))
         return float(stored["last"]), {str(key): float(age) for key, age in stored["ages"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return now, {}

@@ -23,7 +23,7 @@ import psutil
 import bsc_core
 from bsc_core.background_task import reap
 from bsc_core.errors import JobError
-from bsc_core.files import as_json, atomic_write
+from bsc_core.files import as_json, atomic_write, no_link, read_regular
 from bsc_core.runs import Run, RunStatus, RunStore
 
 # Threads that spin while they wait make two busy processes ten times slower than one.
@@ -54,7 +54,7 @@ def start_supervisor(store: RunStore, command: Sequence[str] = ()) -> None:
     """
     starting = store.root / _STARTING
     try:
-        if find_process(RunStatus(**json.loads(starting.read_bytes()))) is not None:
+        if find_process(RunStatus(**json.loads(read_regular(starting)))) is not None:
             return
     except (OSError, ValueError, TypeError):  # there is none, or the file is damaged
         pass
@@ -86,7 +86,7 @@ def start_detached(command: Sequence[str], log_file: Path, environment: Mapping[
     """
     variables = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1", **_import_path(), **environment}
     try:
-        with log_file.open("ab") as log:
+        with open(log_file, "ab", opener=no_link) as log:
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=variables, **_detached()
             )

@@ -27,7 +27,7 @@ from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
 from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run
-from pages.ui.components import data_cache, display, glossary, run_data, url, users
+from pages.ui.components import data_cache, display, glossary, run_data, turns, url, users
 from pages.ui.runs import table
 
 UNTRAINED_KEY = "untrained"
@@ -207,7 +207,7 @@ def short_name(run: Run) -> str:
     return f"{config.name} · {run.id[-4:]}" if config.name else data_cache.short_id(run.id)
 
 
-@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=64, show_spinner=False, hash_funcs=CACHE_KEY)
 def eval_results(setting: Setting, split: str) -> tuple[EvalResult, ...]:
     """Return the evaluation of each run of a setting, cached across sessions. Raises as `load_results` does."""
     results = []
@@ -228,14 +228,14 @@ def metric_interval(setting: Setting, split: str, metric: str) -> Interval | Non
     return _setting_interval(setting, split, metric, results)
 
 
-@st.cache_resource(max_entries=256, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=256, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
 def _run_intervals(setting: Setting, split: str) -> dict[str, Interval]:
     (run,) = setting.runs
     stored = ((run.read_json(INTERVALS) or {}).get(setting.when) or {}).get(split)
     return run_intervals(run, split, when=setting.when, data=None if stored else run_data.load_splits(run))
 
 
-@st.cache_resource(max_entries=512, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=512, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
 def _setting_interval(setting: Setting, split: str, metric: str, _results: tuple[EvalResult, ...]) -> Interval:
     return setting_interval(_results, metric)
 

@@ -4,12 +4,16 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 import streamlit as st
 
 from pages.ui.components import users
 
 WAIT_SECONDS = 0.2  # after which a waiting page checks whether it is drawn again
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class Turns:
@@ -18,12 +22,19 @@ class Turns:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waiting: list[tuple[str, object]] = []  # user and page, in order of arrival
-        self._is_taken = False
+        self._owner: int | None = None  # the thread that computes
+        self._depth = 0  # of turns inside each other
         self._numbers = itertools.count()
         self._last_turn: dict[str, int] = {}  # by user
 
     def take(self, user: str, while_waiting: Callable[[], object] = lambda: None) -> None:
-        """Wait for a turn, which ends with `release`; `while_waiting` is called every WAIT_SECONDS and may raise."""
+        """Wait for a turn, which ends with `release`; `while_waiting` is called every WAIT_SECONDS and may raise.
+
+        A thread that has the turn takes it again at once, and releases it as often.
+        """
+        if self._owner == threading.get_ident():
+            self._depth += 1
+            return
         entry = (user, object())
         with self._changed:
             self._waiting.append(entry)
@@ -37,16 +48,19 @@ class Turns:
 
     def release(self) -> None:
         """End a turn."""
+        if self._depth:
+            self._depth -= 1
+            return
         with self._changed:
-            self._is_taken = False
+            self._owner = None
             self._changed.notify_all()
 
     def _try(self, entry: tuple[str, object]) -> bool:
         """Wait for WAIT_SECONDS; return whether the turn was taken."""
         with self._changed:
-            if not self._changed.wait_for(lambda: not self._is_taken and self._next() is entry, WAIT_SECONDS):
+            if not self._changed.wait_for(lambda: self._owner is None and self._next() is entry, WAIT_SECONDS):
                 return False
-            self._is_taken = True
+            self._owner = threading.get_ident()
             self._last_turn[entry[0]] = next(self._numbers)
             return True
 
@@ -74,3 +88,17 @@ def turn(*, draw: bool = True) -> Iterator[None]:
         yield
     finally:
         _turns.release()
+
+
+def cached(**options: Any) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """Cache the results of a computation as `st.cache_resource` does; each is computed in a turn."""
+
+    def decorate(compute: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        @wraps(compute)
+        def compute_in_turn(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+            with turn(draw=False):
+                return compute(*arguments, **named)
+
+        return cast("Callable[Arguments, Result]", st.cache_resource(**options)(compute_in_turn))
+
+    return decorate

@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 from pydantic import BaseModel
 
+from bsc_core.background_task import STUDENTS
 from bsc_core.config import EncoderConfig
 from bsc_core.config.reading import HUB
 from bsc_core.data.io.sources import is_hub_id
@@ -77,9 +78,11 @@ def _users() -> dict[str, User]:
 
 
 def task_user() -> str | None:
-    """Return whose background tasks are limited in number; None for an owner."""
+    """Return whose background tasks are limited in number; None for an owner. Students share a limit."""
     user = current_user()
-    return None if user.is_owner else user.name
+    if user.is_owner:
+        return None
+    return user.name if user.may_launch else STUDENTS
 
 
 def may_open(page: str) -> bool:

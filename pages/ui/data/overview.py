@@ -215,10 +215,12 @@ def export(data: DatasetSplits, name: str) -> None:
     kind = right.segmented_control("Format", list(FORMATS), default="TSV", required=True, key="data.export.format")
     suffix, mime, encode = FORMATS[kind or "TSV"]
     rows = sum(len(data.splits[part]) for part in parts)
-    preview = exported_columns(data, parts[:1], rows=EXPORT_PREVIEW)
+    preview = exported_columns(data, parts, rows=EXPORT_PREVIEW)
+    left_out = {name for part in parts for name in exported_columns(data, [part], rows=1)} - set(preview)
+    note = f" Left out: {', '.join(sorted(left_out))}, since a split lacks it." if left_out else ""
     st.caption(
         f"{formatting.plural(rows, 'row')} with the columns {', '.join(preview)}; the first rows are below. You can "
-        "import the file here again or train on it with `bsc train`."
+        f"import the file here again or train on it with `bsc train`.{note}"
     )
     st.dataframe(preview, hide_index=True, key="data.export.first", alt="The first rows of the file")
     display.download(

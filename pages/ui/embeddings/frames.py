@@ -108,8 +108,7 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
             return None
         others = [frame for other in run_data.runs_on_same_texts(run) for frame in _frame_of_other_run(other)]
         ends = tuple(one for one in frames if one.key in run_data.PARTS)
-        folder = cache_folder() / "maps" / hashlib.sha256(str(run.folder).encode()).hexdigest()[:24]
-        return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, folder)
+        return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, maps_folder(run))
     splits = data_cache.dataset_splits(context.dataset_key)
     vectors = data_cache.vectors(context.dataset_key, context.encoder)
     digest = hashlib.sha256(np.ascontiguousarray(vectors).tobytes()).hexdigest()
@@ -119,6 +118,11 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
         atomic_write(path, lambda file: np.save(file, vectors, allow_pickle=False))
     only = Frame("before", f"Untrained: {context.encoder}", VectorFile(path))
     return MapData(folder.name, splits, (only,), (only,), folder)
+
+
+def maps_folder(run: Run) -> Path:
+    """Return the folder in the cache with the maps of a run."""
+    return cache_folder() / "maps" / hashlib.sha256(str(run.folder.resolve()).encode()).hexdigest()[:24]
 
 
 def default_frames(data: MapData) -> list[str]:

@@ -19,7 +19,7 @@ from bsc_core.figures import theme
 from bsc_core.figures.evaluation import alignment
 from bsc_core.projection import sample_rows
 from pages.ui.comparison.metrics_table import format_interval
-from pages.ui.components import display, glossary
+from pages.ui.components import display, glossary, turns
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData
 
 MIN_WIDTH = 220  # pixels of the geometry figure; the map is three times as wide, or on a separate line
@@ -156,7 +156,7 @@ def _positive_pairs(data: MapData, rows: np.ndarray) -> tuple[str, np.ndarray]:
     return "dev", np.empty((0, 2), dtype=np.int32)
 
 
-@st.cache_resource(max_entries=64, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=64, show_spinner="Computing intervals …", hash_funcs=CACHE_KEY)
 def _geometry(frame: Frame, rows: np.ndarray, pairs: np.ndarray) -> Geometry:
     left, right = (frame.vectors(np.ascontiguousarray(side)) for side in pairs.T)
     texts = frame.vectors(rows[sample_rows(len(rows), MAX_TEXTS, seed=SEED)])
@@ -167,7 +167,7 @@ def _geometry(frame: Frame, rows: np.ndarray, pairs: np.ndarray) -> Geometry:
     )
 
 
-@st.cache_resource(max_entries=32, show_spinner="Comparing neighbors …", hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=32, show_spinner="Comparing neighbors …", hash_funcs=CACHE_KEY)
 def _neighbor_overlap(ends: tuple[Frame, Frame], rows: np.ndarray) -> Interval:
     before, after = (one.vectors(rows) for one in ends)
     return overlap_interval(before, after, seed=SEED, k=NEIGHBORS, max_texts=MAX_NEIGHBOR_TEXTS)

@@ -12,7 +12,7 @@ from bsc_core import formatting
 from bsc_core.data.load import DatasetSplits
 from bsc_core.figures.evaluation import maps
 from bsc_core.projection import density, lay_out, neighborhood_preservation, sample_rows
-from pages.ui.components import data_cache, display, glossary, url
+from pages.ui.components import data_cache, display, glossary, turns, url
 from pages.ui.components.browser.mount import map_canvas
 from pages.ui.embeddings import map_task, selection, text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData, animated_frames, default_frames
@@ -126,7 +126,7 @@ def color_texts(data: MapData, name: str, rows: np.ndarray) -> list[maps.Colorin
     return [maps.Coloring([one.values[row] for row in rows.tolist()], one.colors) for one in colorings]
 
 
-@st.cache_resource(
+@turns.cached(
     max_entries=16, show_spinner="Searching with the dev queries …", hash_funcs=CACHE_KEY | {DatasetSplits: _rows_key}
 )
 def _search_results(data: DatasetSplits, frame: Frame, texts: np.ndarray | None) -> maps.Coloring:
@@ -147,7 +147,7 @@ def load_maps(data: MapData, rows: np.ndarray, method: str) -> map_task.Maps:
     return _pca_maps(map_task.map_folder(data.folder, files, rows, "pca", SEED).name, files, rows)
 
 
-@st.cache_resource(max_entries=8, show_spinner="Projecting the texts with PCA …")
+@turns.cached(max_entries=8, show_spinner="Projecting the texts with PCA …")
 def _pca_maps(key: str, _files: list[Any], _rows: np.ndarray) -> map_task.Maps:
     arrays = [file.vectors(_rows) for file in _files]
     points = lay_out(arrays, "pca")

@@ -9,7 +9,7 @@ import streamlit as st
 
 from bsc_core.data.load import DatasetSplits
 from bsc_core.projection import count_shared_neighbors, sample_rows
-from pages.ui.components import display, url
+from pages.ui.components import display, turns, url
 from pages.ui.embeddings import text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 
@@ -85,7 +85,7 @@ def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
     return np.array(found if wanted else [], dtype=np.int32)
 
 
-@st.cache_resource(max_entries=16, show_spinner="Comparing neighbors …", hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=16, show_spinner="Comparing neighbors …", hash_funcs=CACHE_KEY)
 def most_changed_texts(data: MapData, rows: np.ndarray) -> np.ndarray:
     """Return the texts whose neighbors differ most between the first and the last model, of a sample of `rows`."""
     sample = rows[sample_rows(len(rows), MAX_COMPARED, seed=SEED)]

@@ -7,7 +7,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.evaluation.retrieval.failures import Failure, find_failures
-from pages.ui.components import display, url
+from pages.ui.components import display, turns, url
 from pages.ui.retrieval.search import CACHE_KEY, Search, search_for
 
 MAX_ERRORS = 200
@@ -19,7 +19,7 @@ def error_rows(search: Search) -> list[dict[str, Any]]:
     return [_row(search, failure) for failure in _failures(search)]
 
 
-@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=8, show_spinner=False, hash_funcs=CACHE_KEY)
 def _failures(search: Search) -> list[Failure]:
     vectors = search.models[1].vectors()
     return find_failures(search.task, search.results[1], search.dataset, vectors, max_failures=MAX_ERRORS)

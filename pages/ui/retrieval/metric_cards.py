@@ -11,7 +11,7 @@ from bsc_core.evaluation import Comparison, Interval, QueryValues, compare_queri
 from bsc_core.evaluation.comparison import compare_results
 from bsc_core.evaluation.evaluator import EvalResult
 from pages.ui.comparison.metrics_table import format_interval, format_p
-from pages.ui.components import display, glossary, run_data
+from pages.ui.components import display, glossary, run_data, turns
 from pages.ui.retrieval.search import ModelPair
 
 RANKED = {"has_positive@1": "HasPositive@1", "has_positive@5": "HasPositive@5", "mrr": "MRR", "map": "MAP"}
@@ -98,7 +98,7 @@ RESULTS_KEY = {
 }
 
 
-@st.cache_resource(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)
+@turns.cached(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)
 def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[MetricCard]:
     """Return the cards of the metrics among `names` that both models have, cached across sessions."""
     (left, left_intervals), (right, right_intervals) = (_load(model, split) for model in models)

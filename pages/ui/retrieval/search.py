@@ -17,7 +17,7 @@ from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import TextRows
 from bsc_core.runs import Run
-from pages.ui.components import display, page_layout, run_data, url
+from pages.ui.components import display, page_layout, run_data, turns, url
 
 TOP, TOP_OF_EXAMPLE = 10, 4
 QUERY, SPLIT, PART = "retrieval.query", "retrieval.split", "retrieval.part"
@@ -185,7 +185,7 @@ def search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     return replace(_search_split(data, models, split), data=data, models=models)  # those of this user
 
 
-@st.cache_resource(max_entries=8, show_spinner="Searching with both models …", hash_funcs=DATA_KEY)
+@turns.cached(max_entries=8, show_spinner="Searching with both models …", hash_funcs=DATA_KEY)
 def _search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     task = retrieval_task(data.splits[split], data.corpus)
     first, second = (
