@@ -451,8 +451,11 @@ class Run:
 
         def write_valid(file: BinaryIO) -> None:
             with self.metrics_file.open("rb") as metrics:
-                lines = iter(partial(metrics.readline, _MAX_LINE_BYTES), b"")
-                file.writelines(line for line in lines if line.endswith(b"\n") and is_valid(line))
+                for count, line in enumerate(iter(partial(metrics.readline, _MAX_LINE_BYTES), b"")):
+                    if count >= _MAX_LINES:
+                        raise self._damaged("metrics.jsonl")
+                    if line.endswith(b"\n") and is_valid(line):
+                        file.write(line)
 
         if self.metrics_file.exists():
             self._check_metrics()

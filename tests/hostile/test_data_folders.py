@@ -239,7 +239,10 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_other_columns": (saved(other_columns), "has other columns than"),
     "saved_function": (saved(feature("query", dtype="create_library_symlinks")), "2 rows, 0 rejected"),
     "saved_classes": (saved(feature("query", _type="ClassLabel", names={"0": [1]})), "2 rows, 0 rejected"),
-    "saved_many_classes": (saved(feature("query", names=["x"] * 10_001)), "has more than 10,000 classes"),
+    "saved_many_classes": (
+        saved(feature("query", _type="ClassLabel", names=["x"] * 10_001)),
+        "has more than 10,000 classes",
+    ),
     "saved_info_list": (saved(lambda folder: (folder / "dataset_info.json").write_text("[]")), "is not an object"),
     "saved_large_state": (saved(lambda folder: os.truncate(folder / STATE, 50 * 10**9)), "more than 16 MiB"),
     "saved_large_info": (saved(lambda folder: os.truncate(folder / "dataset_info.json", 50 * 10**9)), "16 MiB"),

@@ -226,11 +226,11 @@ def class_names(features: Any) -> dict[str, list[str]]:
     Raises:
         ValueError: There are more than MAX_LABELS such columns, or more than MAX_CLASSES classes.
     """
-    named = {
-        column: names
-        for column, feature in (features.items() if isinstance(features, dict) else ())
-        if isinstance(feature, dict) and (names := listed_classes(feature.get("names"))) is not None
-    }
+    named: dict[str, list[str]] = {}
+    for column, feature in features.items() if isinstance(features, dict) else ():
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel":
+            names = listed_classes(feature.get("names"))
+            named |= {} if names is None else {column: names}
     if len(named) > MAX_LABELS:
         raise ValueError(f"it has more than {MAX_LABELS} columns of classes")
     return named

@@ -279,8 +279,9 @@ def _is_token(value: Any) -> bool:
 
 
 def _are_few(tokens: Collection[Any]) -> bool:
-    """Return whether the tokens are not too many, alone and together."""
-    return len(tokens) <= MAX_ADDED_TOKENS and sum(len(str(token)) for token in tokens) <= 4 * MAX_ADDED
+    """Return whether there are not too many tokens, or characters of all of them."""
+    texts = [token.get("content") if isinstance(token, dict) else token for token in tokens]
+    return len(texts) <= MAX_ADDED_TOKENS and sum(len(str(text)) for text in texts) <= MAX_ADDED
 
 
 def _are_texts(values: Any) -> bool:

@@ -87,13 +87,13 @@ def _steps(tokenizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _growth(step: dict[str, Any]) -> float:
-    """Return how many times longer a replacement can make a text; a regular expression can match nothing."""
+    """Return how many times longer a replacement can make a text; a regular expression matches a character or more."""
     if step.get("type") != "Replace":
         return 1.0
     pattern = step.get("pattern")
     text = pattern.get("String") if isinstance(pattern, dict) else None
-    content = len(str(step.get("content")))
-    return max(1.0, content / len(text)) if isinstance(text, str) and text else 1.0 + content
+    replaced = len(text) if isinstance(text, str) else 1
+    return max(1.0, len(str(step.get("content"))) / replaced) if replaced else 2.0 * MAX_GROWTH  # an empty text
 
 
 def _longest_mapped(step: dict[str, Any]) -> int:
