@@ -53,16 +53,17 @@ def test_a_page_that_stops_waiting_gives_its_turn_to_the_next(monkeypatch: pytes
     page.join(PATIENCE_SECONDS)
 
 
-def test_a_computation_inside_another_one_needs_no_further_turn() -> None:
-    order, done = Turns(), []
-    order.take("ben")
-    order.take("ben")
-    page = arrive(order, "ada", done, lambda: None)
-    order.release()
-    assert done == []
-    order.release()
-    page.join(PATIENCE_SECONDS)
-    assert done == ["ada"]
+def test_a_computation_inside_another_one_is_an_error() -> None:
+    @turns.cached(show_spinner=False)
+    def double(number: int) -> int:
+        return 2 * number
+
+    assert double(2) == 4
+    with turns.turn(), pytest.raises(RuntimeError, match="compute that before"):
+        double(2)
+    with turns.turn(), pytest.raises(RuntimeError, match="compute that before"), turns.turn():
+        pass
+    assert double(3) == 6
 
 
 def test_a_cached_computation_takes_a_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:

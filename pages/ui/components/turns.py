@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import streamlit as st
 
@@ -23,18 +23,12 @@ class Turns:
         self._changed = threading.Condition()
         self._waiting: list[tuple[str, object]] = []  # user and page, in order of arrival
         self._owner: int | None = None  # the thread that computes
-        self._depth = 0  # of turns inside each other
         self._numbers = itertools.count()
         self._last_turn: dict[str, int] = {}  # by user
 
     def take(self, user: str, while_waiting: Callable[[], object] = lambda: None) -> None:
-        """Wait for a turn, which ends with `release`; `while_waiting` is called every WAIT_SECONDS and may raise.
-
-        A thread that has the turn takes it again at once, and releases it as often.
-        """
-        if self._owner == threading.get_ident():
-            self._depth += 1
-            return
+        """Wait for a turn, which ends with `release`; `while_waiting` is called every WAIT_SECONDS and may raise."""
+        self.check_not_taken()
         entry = (user, object())
         with self._changed:
             self._waiting.append(entry)
@@ -48,12 +42,14 @@ class Turns:
 
     def release(self) -> None:
         """End a turn."""
-        if self._depth:
-            self._depth -= 1
-            return
         with self._changed:
             self._owner = None
             self._changed.notify_all()
+
+    def check_not_taken(self) -> None:
+        """Raise RuntimeError in the thread that has the turn: it would wait for a thread that waits for it."""
+        if self._owner == threading.get_ident():
+            raise RuntimeError("a computation in a turn needs the result of another one; compute that before")
 
     def _try(self, entry: tuple[str, object]) -> bool:
         """Wait for WAIT_SECONDS; return whether the turn was taken."""
@@ -91,7 +87,10 @@ def turn(*, draw: bool = True) -> Iterator[None]:
 
 
 def cached(**options: Any) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """Cache the results of a computation as `st.cache_resource` does; each is computed in a turn."""
+    """Cache the results of a computation as `st.cache_resource` does; each is computed in a turn.
+
+    The cache lets other pages wait for a result that is being computed. Therefore no computation may use another one.
+    """
 
     def decorate(compute: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         @wraps(compute)
@@ -99,6 +98,14 @@ def cached(**options: Any) -> Callable[[Callable[Arguments, Result]], Callable[A
             with turn(draw=False):
                 return compute(*arguments, **named)
 
-        return cast("Callable[Arguments, Result]", st.cache_resource(**options)(compute_in_turn))
+        cached_result = st.cache_resource(**options)(compute_in_turn)
+
+        @wraps(compute)
+        def result(*arguments: Arguments.args, **named: Arguments.kwargs) -> Result:
+            _turns.check_not_taken()
+            return cached_result(*arguments, **named)
+
+        result.clear = cached_result.clear  # type: ignore[attr-defined]
+        return result
 
     return decorate
