@@ -7,10 +7,11 @@ from pathlib import Path
 from bsc_core.data.io.tables import read_table, read_text
 from bsc_core.data.io.validation import RowChecks, no_valid_row
 from bsc_core.data.read_report import Rejection
-from bsc_core.data.schema.columns import guess_query_columns
+from bsc_core.data.schema.columns import guess_query_columns, is_number
 from bsc_core.errors import InputError
 from bsc_core.paths import check_path
 
+POSITIVE_ABOVE, ENTAILMENT = 0.5, "entailment"
 MAX_QUERIES = 2000
 """Maximum number of queries in one search."""
 MAX_CHARACTERS = 200_000
@@ -40,7 +41,8 @@ class QuerySet:
 def read_queries(path: Path | str) -> QuerySet:
     """Read queries from a .txt file, one per line, or from a table with a query and optionally a document column.
 
-    A query in several rows has the documents of all of them.
+    A query in several rows has the documents of all of them. In a file of labeled pairs, documents with a label of at
+    most 0.5, or with another class than entailment, are not relevant.
 
     Raises:
         PathError: The path cannot be read.
@@ -55,11 +57,18 @@ def read_queries(path: Path | str) -> QuerySet:
             raise InputError(f"{path}: the file has {size:,} bytes, and a search reads up to {MAX_TEXT_BYTES:,}")
         return parse_queries(read_text(path), source=str(path))
     table = read_table(path)
-    query, document = guess_query_columns(table.names)
+    query, document, label = guess_query_columns(table.names)
     golds = table.columns[document] if document else [""] * len(table)
+    if label:
+        golds = [gold if _is_relevant(cell) else "" for gold, cell in zip(golds, table.columns[label], strict=True)]
     checks = RowChecks(table)
     queries = checks.texts(query)
     return _distinct(table.source, [(queries[row], golds[row]) for row in checks.rows], checks.rejected)
+
+
+def _is_relevant(label: str) -> bool:
+    """Return whether a label is above 0.5 or the class of entailment."""
+    return float(label) > POSITIVE_ABOVE if is_number(label) else label.strip().lower() == ENTAILMENT
 
 
 def parse_queries(text: str, *, source: str = "pasted lines") -> QuerySet:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,6 +99,7 @@ def load_cross_encoder(folder: Path) -> CrossEncoder:
 
 def _load(kind: type[Model], folder: Path) -> Model:
     """Load a folder that has been checked, as a model of this class."""
+    _note_missing_weights()
     try:
         for part, entries in transformers_of(folder):
             _check_size(part, entries)
@@ -106,6 +108,8 @@ def _load(kind: type[Model], folder: Path) -> Model:
                 str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
         check_tokenizer(model, folder)
+        if missing := [name for name in _missing_weights(model) if "pooler" not in name]:
+            raise ModelError(f"{folder}: its weights lack {missing[0][:80]}; save the model again")
         if not all(parameter.isfinite().all() for parameter in model.parameters()):
             raise ModelError(f"{folder}: a weight is not a finite number; choose another checkpoint of the model")
         _encode_text(model)
@@ -130,6 +134,24 @@ def tokenizer_errors() -> Iterator[None]:
         if type(error).__name__ not in ("PanicException", "Exception"):
             raise
         raise ModelError(f"the tokenizer of this model fails ({error}); choose another model") from None
+
+
+@cache
+def _note_missing_weights() -> None:
+    """Let the library note in a model which weights it lacks, which are random; it only writes that to its log."""
+    from transformers import modeling_utils
+
+    report = modeling_utils.log_state_dict_report
+
+    def note(model: Any, *arguments: Any, loading_info: Any, **options: Any) -> None:
+        model.missing_weights = sorted(loading_info.missing_keys)
+        report(model, *arguments, loading_info=loading_info, **options)
+
+    modeling_utils.log_state_dict_report = note
+
+
+def _missing_weights(model: SentenceTransformer | CrossEncoder) -> list[str]:
+    return getattr(model.transformers_model, "missing_weights", [])
 
 
 def _encode_text(model: SentenceTransformer | CrossEncoder) -> None:

@@ -13,8 +13,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 BLANK_LINE = re.compile(rb"\n\r?\n")
-SMALL_CHUNK = 256  # bytes
-MAX_SMALL_CHUNKS = 500  # of a request
 MAX_HEADER_LINES = 100
 SLICE_BYTES = 1024  # of a websocket, parsed at a time
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
@@ -47,22 +45,18 @@ class Pace:
 
 
 class LimitedHttp(H11Protocol):
-    """Connection that ends if its client sends a request in many small chunks or with many headers."""
+    """Connection that ends if its client sends a request with many headers, or in chunks, which no browser does."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._small_chunks = 0
         next_event = self.conn.next_event
 
         def next_limited_event() -> Any:
             if self.conn.their_state is h11.IDLE and _header_lines(self.conn.trailing_data[0]) > MAX_HEADER_LINES:
                 raise h11.RemoteProtocolError("the request has too many headers")
             event = next_event()
-            if isinstance(event, h11.Request):
-                self._small_chunks = 0
-            self._small_chunks += isinstance(event, h11.Data) and len(event.data) < SMALL_CHUNK
-            if self._small_chunks > MAX_SMALL_CHUNKS:
-                raise h11.RemoteProtocolError("the request has too many small chunks")
+            if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
+                raise h11.RemoteProtocolError("the request is in chunks; send its length")
             return event
 
         self.conn.next_event = next_limited_event  # type: ignore[method-assign]

@@ -63,6 +63,15 @@ def test_the_columns_of_the_converted_file_are_guessed(write, tmp_path):
     )
 
 
+def test_the_classes_of_a_converted_file_are_read_again(write, tmp_path):
+    write("nli.csv", "premise,hypothesis,label\na,b,entailment\nc,d,neutral\ne,f,contradiction\n")
+    convert_file(tmp_path / "nli.csv", tmp_path / "nli.parquet")
+    before, after = read_pairs(tmp_path / "nli.csv"), read_pairs(tmp_path / "nli.parquet")
+    assert after.class_names == before.class_names
+    assert after.classes.tolist() == before.classes.tolist()
+    assert after.label.tolist() == before.label.tolist() == [1.0, 0.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("out", "message"),
     [

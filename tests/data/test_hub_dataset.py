@@ -8,6 +8,8 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 import huggingface_hub
+import pyarrow
+import pyarrow.parquet
 import pytest
 import yaml
 
@@ -15,8 +17,9 @@ from bsc_core.config import DataConfig
 from bsc_core.data import load_data, read_pairs, read_table
 from bsc_core.data.io.hub_dataset import MAX_NESTING, open_hub_dataset
 from bsc_core.data.io.hub_repository import MAX_DOWNLOAD_GB
+from bsc_core.data.io.read_pairs import ChunkedPairs
 from bsc_core.data.io.tables import read_chunks
-from bsc_core.errors import DataError, FileFormatError, InputError
+from bsc_core.errors import ColumnError, DataError, FileFormatError, InputError
 
 NAME = "hf://owner/name"
 PAIRS = "query\tdocument\n{0}1\tx\n{0}2\ty\n"
@@ -370,3 +373,20 @@ def test_the_progress_ends_at_the_size_of_the_files(hub):
 def test_a_hub_id_of_another_form_is_refused(name, words):
     with pytest.raises(DataError, match=words.replace("?", r"\?")):
         read_table(name)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_that_only_some_files_have_is_not_lost_in_chunks(hub, kind):
+    first, second = {"query": ["a"], "document": ["b"]}, {"query": ["c"], "document": ["d"], "label": [0]}
+    for number, rows in enumerate((first, second)):
+        path = hub.folder / f"train-{number}.{kind}"
+        if kind == "csv":
+            path.write_text(",".join(rows) + "\n" + ",".join(str(cells[0]) for cells in rows.values()) + "\n")
+        else:
+            pyarrow.parquet.write_table(pyarrow.table(rows), path)
+    with pytest.raises(ColumnError, match="column 'label' begins after the first 1 rows"):
+        list(ChunkedPairs(NAME))
+    (hub.folder / f"train-0.{kind}").rename(hub.folder / f"train-2.{kind}")
+    chunks = ChunkedPairs(NAME)
+    assert [label for chunk in chunks for label in chunk.labels] == [0.0]
+    assert [rejection.field for rejection in chunks.first_rejections] == ["label"]

@@ -36,6 +36,22 @@ def test_the_query_column_is_guessed_in_every_format(write, name, text):
     assert query_set.with_gold == 0
 
 
+@pytest.mark.parametrize(
+    ("header", "labels"),
+    [
+        ("label", ("1", "0", "0.2")),
+        ("label", ("entailment", "neutral", "contradiction")),
+        ("class_label", ("entailment", "", "-")),
+    ],
+)
+def test_documents_with_a_negative_label_are_not_relevant(write, header, labels):
+    rows = zip(("soup", "soup", "bread"), ("boil", "the moon", "a train"), labels, strict=True)
+    path = write("pairs.tsv", f"query\tdocument\t{header}\n" + "".join("\t".join(row) + "\n" for row in rows))
+    queries = read_queries(path)
+    assert queries.texts == ("soup", "bread")
+    assert queries.gold == (("boil",), ())
+
+
 def test_empty_queries_are_rejected_with_their_lines(write):
     query_set = read_queries(write("own.csv", "query,document\n,flour\nbake,\n"))
     assert query_set.texts == ("bake",)

@@ -189,6 +189,13 @@ def large_transformer(folder: Path) -> None:
     edit_json("config.json", hidden_size=6000, intermediate_size=6000, vocab_size=6000)(folder)
 
 
+def other_names(folder: Path) -> None:
+    """Layers whose weights the library would replace by random ones."""
+    weights = load_file(folder / "model.safetensors")
+    renamed = {name.replace("encoder.layer", "extra.layer"): one for name, one in weights.items()}
+    save_file(renamed, folder / "model.safetensors", {"format": "pt"})
+
+
 def weight_that_is_not_a_number(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     weights["embeddings.word_embeddings.weight"][-1, 0] = np.nan
@@ -443,6 +450,7 @@ CASES: dict[str, tuple[Change, str]] = {
         edit_json("tokenizer_config.json", extra_special_tokens=[f"<{number}>" for number in range(60_000)]),
         "extra_special_tokens may name files",
     ),
+    "weights of other names": (other_names, "its weights lack"),
     "weight that is not a number": (weight_that_is_not_a_number, "a weight is not a finite number"),
     "no model": (remove("modules.json", "config.json"), "not a model folder"),
 }

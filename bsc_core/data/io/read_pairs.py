@@ -197,8 +197,9 @@ class ChunkedPairs:
         roles = self.roles.model_dump(exclude_none=True)
         names = list(dict.fromkeys(name for given in roles.values() for name in as_names(given)))
         for table in read_chunks(self._source, names, on_progress=self.on_progress):
-            yield self._valid(table)
             self._check_later_columns(table)
+            missing = {name: [""] * len(table) for name in names if name not in table.columns}  # in a later file
+            yield self._valid(replace(table, columns=table.columns | missing))
         check_label_range(
             str(self.path), self.roles.label, self.limits, self._outside_range, count=self._outside, rows=self._labeled
         )

@@ -66,7 +66,7 @@ class Table:
         nested: Columns that contain lists, objects or bytes, whose cells are "" here.
         unit: Unit of `line`.
         roles: The column of each role where the source itself names them, as shards do.
-        not_read: Columns of a JSON Lines file so far that are not in `names`.
+        not_read: Columns of the file so far that are not in `names`.
     """
 
     source: str
@@ -254,7 +254,7 @@ def _delimited_chunks(
     for numbers, values, rejected in _chunks(_counted(parsed, lambda: len(chosen), source), rows):
         empty = False
         cells = {names[number]: [fields[number] for fields in values] for number in chosen}
-        yield Table(source.name, tuple(cells), cells, numbers, rejected)
+        yield Table(source.name, tuple(cells), cells, numbers, rejected, not_read=frozenset(names).difference(cells))
     if empty:
         raise FileFormatError(f"{source.name}: it has no rows; add rows")
 
@@ -337,7 +337,9 @@ def _parquet_chunks(
             read = [name for name in chosen if name not in nested]
             batches = file.iter_batches(min(rows, total), columns=read, use_threads=False)
             values = (_parquet_values(batch, chosen, source.name) for batch in batches)
-            yield from _value_chunks(source, values, total, None, on_progress)
+            not_read = frozenset(names).difference(chosen)
+            for table in _value_chunks(source, values, total, None, on_progress):
+                yield replace(table, not_read=not_read)
     except (pyarrow.ArrowException, OSError) as error:
         raise FileFormatError(
             f"{source.name}: the Parquet file cannot be read ({error_reason(error)}); write it again"
@@ -368,7 +370,9 @@ def _value_chunks(
         lines = list(range(count + 1, count + size + 1))
         count += size
         on_progress(ReadProgress(count, count, total))
-        yield Table(source.name, tuple(values), cells_of(values), lines, (), nested_columns(values), "row")
+        not_read = frozenset(batch).difference(values)
+        nested = nested_columns(values)
+        yield Table(source.name, tuple(values), cells_of(values), lines, (), nested, "row", not_read=not_read)
 
 
 def _max_line() -> int:

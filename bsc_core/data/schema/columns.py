@@ -57,6 +57,7 @@ def guess_columns(names: Sequence[str], examples: Examples | None = None) -> Col
         example = 'name them, such as columns = {query = "...", document = "..."}'
         raise _no_column(" or the ".join(missing), names, example)
     label, class_label = _guess_label(known, examples or {})
+    class_label = class_label or known.get("classlabel")  # as `bsc convert` names it
     others = {role: _first(known, wanted) for role, wanted in OTHER_ROLES.items()}
     return Columns(query=query, document=document, label=label, class_label=class_label, **others)
 
@@ -74,8 +75,8 @@ def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None)
     return CorpusColumns(document=document, document_id=_first(known, CORPUS_ID))
 
 
-def guess_query_columns(names: Sequence[str]) -> tuple[str, str | None]:
-    """Guess the columns of a file of queries: the query, and the relevant document or None.
+def guess_query_columns(names: Sequence[str]) -> tuple[str, str | None, str | None]:
+    """Guess the columns of a file of queries: the query, the document or None, and the label of the pair or None.
 
     A single column contains the queries, whatever its name.
 
@@ -86,7 +87,8 @@ def guess_query_columns(names: Sequence[str]) -> tuple[str, str | None]:
     query = _first(known, QUERY) or (names[0] if len(names) == 1 else None)
     if query is None:
         raise _no_column("query", names, "name it 'query', and the relevant document, if there is one, 'document'")
-    return query, _first(known, ("gold", *DOCUMENT), other_than=query)
+    document = _first(known, ("gold", *DOCUMENT), other_than=query)
+    return query, document, _first(known, ("classlabel", *LABEL)) if document not in (None, known.get("gold")) else None
 
 
 def guess_sentence_columns(names: Sequence[str], given: ExamplesConfig) -> SentenceColumns:
