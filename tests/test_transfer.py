@@ -102,6 +102,19 @@ def test_polarity_and_semantics_have_the_untrained_encoder_as_their_reference(fo
     assert result["uniform"]["polarity"]["difference"].endswith("better")
 
 
+def test_classes_are_compared_without_spaces_and_sentences_without_one_are_left_out(
+    folder: Path, tmp_path: Path
+) -> None:
+    rows = gzip.decompress((folder / "classes.tsv.gz").read_bytes()).decode().splitlines()
+    spaced = [line.replace("\t1\t", "\t 1 \t") if number % 2 else line for number, line in enumerate(rows)]
+    (tmp_path / "spaced.tsv").write_text("\n".join([*spaced, "a film\t\ttest"]))
+    expected = transfer.polarity_report(ENCODERS, folder / "classes.tsv.gz", k=4)
+    assert transfer.polarity_report(ENCODERS, tmp_path / "spaced.tsv", k=4) == expected | {"without_label": 1}
+    (tmp_path / "damaged.tsv").write_text("\n".join([*rows, "a film\t1"]))
+    with pytest.raises(DataError, match="correct this row"):
+        transfer.polarity_report(ENCODERS, tmp_path / "damaged.tsv", k=4)
+
+
 def has_interval(report: dict[str, Any]) -> None:
     """Check that the value is in its interval and the difference has an interval and p."""
     low, high = report["interval"]

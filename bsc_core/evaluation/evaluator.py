@@ -279,6 +279,9 @@ def split_digest(dataset: PairDataset, corpus: Corpus | None = None) -> str:
     digest.update(first_rows(dataset).tobytes())
     digest.update(b"none" if dataset.label is None else dataset.label.tobytes())
     digest.update(repr(None if corpus is None else corpus.key).encode())
+    if dataset.decided_positives is not None:  # they count as relevant
+        pairs = zip(*(dataset.texts.take(side) for side in dataset.decided_positives.T), strict=True)
+        digest.update(repr(sorted(pairs)).encode("utf-8"))
     return digest.hexdigest()
 
 

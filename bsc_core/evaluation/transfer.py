@@ -107,7 +107,7 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
 
     Args:
         encoders: the encoder and the untrained baseline.
-        file: a file with the columns text, label and split.
+        file: a file with the columns text, label and split; sentences without a label are left out.
         k: number of neighbors.
 
     Returns:
@@ -121,7 +121,11 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
     missing = [column for column in ("text", "label", "split") if column not in table.names]
     if missing:
         raise ColumnError(f"{file}: there is no column {', '.join(missing)}; there are {', '.join(table.names)}")
-    splits = np.asarray(table.columns["split"], dtype=object)
+    if table.rejected:
+        raise DataError(f"{file}: {table.rejected[0].sentence(table.unit)}; correct this row")
+    labels = [label.strip() for label in table.columns["label"]]
+    labeled = np.array([label != "" for label in labels])
+    splits = np.where(labeled, np.asarray(table.columns["split"], dtype=object), "")
     split = "test" if (splits == "test").any() else "dev"
     queries, train = np.flatnonzero(splits == split), np.flatnonzero(splits == "train")
     if not len(queries) or not len(train):
@@ -133,8 +137,10 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
     texts, ids = TextTable.from_texts([table.columns["text"][row] for row in (*queries, *pool)])
     vectors = _vectors(encoders, texts)
     sides = [(side[ids[: len(queries)]], side[ids[len(queries) :]]) for side in vectors]
-    classes = tuple([table.columns["label"][row] for row in rows] for rows in (queries, pool))
+    classes = tuple([labels[row] for row in rows] for rows in (queries, pool))
     report: Report = {"queries": len(queries), "queries_from": split, "pool": len(pool), "k": k}
+    if not labeled.all():
+        report["without_label"] = int((~labeled).sum())
     for weights in WEIGHTS:
         task = polarity_task(sides[1], (classes[0], classes[1]), k=k, weights=weights)
         report[weights] = _polarity(task.evaluate(*sides[0]))

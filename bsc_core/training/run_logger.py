@@ -27,6 +27,7 @@ WEIGHT_SECTIONS = ("encoder", "batching", "loss", "training")
 """Sections of the config that determine the weights."""
 LOGGED_METRICS = ("mrr", "map", "has_positive@1", "spearman", "f1")
 STATUS_SECONDS = 0.5  # between two writes of the status
+MAX_READ_STEPS = 10_000
 
 
 class RunLogger(Callback):
@@ -83,7 +84,8 @@ class RunLogger(Callback):
         self.say(f"Resuming after step {resume.step:,}")
         self.run.rewind_metrics(step=resume.step, epoch=resume.epoch, ends_epoch=resume.ends_epoch)
         self.run.update_status(step=resume.step, epoch=resume.epoch)
-        self._elapsed = max((row.get("elapsed_seconds", 0.0) for row in self.run.metrics()[0]), default=0.0)
+        rows, _ = self.run.metrics(max_steps=MAX_READ_STEPS)
+        self._elapsed = max((row.get("elapsed_seconds", 0.0) for row in rows), default=0.0)
         if resume.last:
             self.run.update_status(steps=resume.step, epochs=resume.epoch)
 

@@ -187,7 +187,7 @@ class SessionLimit:
                 page = FULL_PAGE.format(style=PAGE_STYLE, seconds=RETRY_SECONDS, sessions=self.sessions)
                 headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
                 return await HTMLResponse(page, status_code=503, headers=headers)(scope, receive, send)
-            if Headers(scope=scope).get("sec-fetch-site") != "cross-site":  # which could open any number of pages
+            if Headers(scope=scope).get("sec-fetch-site") not in OTHER_SITES:  # which could open any number of pages
                 self._opening.append(time.monotonic())
         return await self.app(scope, receive, send)
 

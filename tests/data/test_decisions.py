@@ -24,6 +24,7 @@ from bsc_core.data.decisions import (
     write_decisions,
 )
 from bsc_core.errors import ColumnError, DataError, PathError
+from bsc_core.evaluation.evaluator import split_digest
 from bsc_core.evaluation.retrieval.rank import retrieval_task
 
 AWKWARD = ('a "quoted" query', "two\tcolumns\nand lines")
@@ -160,6 +161,12 @@ def test_a_positive_document_is_relevant_in_the_evaluation() -> None:
         assert task.relevant(1).tolist() == [1]
         assert len(task.owner) == len(task.gold)
     assert replace(dataset, decided_positives=None).digest == dataset.digest
+
+
+def test_results_with_and_without_a_positive_decision_are_of_different_data() -> None:
+    dataset = PairDataset.from_pairs(["a", "b"], ["x", "y"])
+    decided = [split_digest(with_decisions(dataset, [Decision("a", "y", kind)])) for kind in KINDS]
+    assert [digest == split_digest(dataset) for digest in decided] == [kind != "positive" for kind in KINDS]
 
 
 def test_a_carriage_return_in_a_text_moves_no_decision_to_another_pair(tmp_path: Path) -> None:

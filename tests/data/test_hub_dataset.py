@@ -232,6 +232,18 @@ def test_class_numbers_become_names_from_a_parquet_file_of_datasets(hub):
     assert read_table(NAME).columns == {"query": ["a", "b", "c"], "label": ["yes", "no", "-"]}
 
 
+def test_a_local_parquet_file_of_datasets_is_read_as_on_the_hub(hub, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features({"query": datasets.Value("string"), "label": datasets.ClassLabel(names=["1", "0"])})
+    rows = datasets.Dataset.from_dict({"query": ["a", "b", "c"], "label": [1, 0, -1]}, features=features)
+    for path in (hub.folder / "train.parquet", tmp_path / "rows.parquet"):
+        rows.to_parquet(str(path))
+    card = "dataset_info:\n  features:\n  - name: label\n    dtype: {class_label: {names: {'0': x, '1': y}}}"
+    write(hub, {}, card)
+    columns = read_table(tmp_path / "rows.parquet").columns
+    assert columns == read_table(NAME).columns == {"query": ["a", "b", "c"], "label": ["0", "1", "-"]}
+
+
 def test_several_splits_and_a_split_column_are_refused(hub):
     write(hub, {"train.csv": "query,split\na,x\n", "test.csv": "query,split\na,x\n"})
     with pytest.raises(DataError, match="several splits and also a column 'split'"):

@@ -66,6 +66,13 @@ def constant_decimals(path: Path) -> None:
     pyarrow.parquet.write_table(pyarrow.table({"query": column, "document": column}), path)
 
 
+def successive_numbers(path: Path) -> None:
+    """Eight million different numbers in less than 100 kB."""
+    column = pyarrow.array(np.arange(4_000_000))
+    options = {"use_dictionary": False, "column_encoding": "DELTA_BINARY_PACKED", "compression": "zstd"}
+    pyarrow.parquet.write_table(pyarrow.table({"query": column, "document": column}), path, **options)
+
+
 def part_of_parquet(start: int, stop: int) -> Make:
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pyarrow.table({"query": ["a"] * 100, "document": ["b"] * 100}), buffer)
@@ -172,6 +179,7 @@ CASES: dict[str, tuple[Make, str]] = {
     ),
     "different_keys.jsonl": (json_lines(*({f"c{row % 1_000}": "a"} for row in range(4_000))), "4000 rows, 0 rejected"),
     "wide_rows.tsv.gz": (wide_rows, "keep the columns of texts, labels and ids"),
+    "numbers.parquet": (successive_numbers, "of the file expand to at least"),
     "constant_columns.parquet": (constant_columns, "keep the columns of texts, labels and ids"),
     "repeated_json.parquet": (repeated_json, "of the file expand to at least"),
     "constant_decimals.parquet": (constant_decimals, "keep the columns of texts, labels and ids"),

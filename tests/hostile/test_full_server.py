@@ -75,6 +75,15 @@ def test_only_pages_count() -> None:
     assert client.get("/_stcore/health", headers=PAGE).status_code == 200
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_pages_that_another_site_requests_do_not_fill_the_server(site: str) -> None:
+    client = TestClient(SessionLimit(PlainTextResponse("a page"), sessions=1))
+    for _ in range(5):
+        assert client.get("/", headers={**PAGE, "Sec-Fetch-Site": site}).status_code == 200
+    assert client.get("/", headers={**PAGE, "Sec-Fetch-Site": "none"}).status_code == 200
+    assert client.get("/", headers={**PAGE, "Sec-Fetch-Site": site}).status_code == 503
+
+
 def test_a_page_that_was_sent_can_open_its_session(server: AppServer) -> None:
     wait_until(lambda: get(server, "/", **PAGE)[0].status == 503, "the pages that were sent do not count")
     with open_session(server), open_session(server):

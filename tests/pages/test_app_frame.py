@@ -11,7 +11,7 @@ import pytest
 from bsc_core.errors import InputError
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import display, glossary, url
+from pages.ui.components import data_cache, display, glossary, url
 from pages.ui.data import uploads
 from tests.helpers.pages import open_app, open_page, page_text
 
@@ -127,3 +127,13 @@ def test_one_file_at_a_time_is_built_for_a_page(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InputError, match="this page is building a file"):
         sent[0]()
     assert sent[1]() == b"second"
+
+
+def test_the_stamps_of_a_folder_change_with_any_file_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "dataset" / "train" / "data.arrow"
+    path.parent.mkdir(parents=True)
+    path.write_text("rows")
+    before = data_cache.file_stamps(tmp_path / "dataset")
+    assert data_cache.file_stamps(tmp_path / "dataset") == before
+    path.write_text("other rows")
+    assert data_cache.file_stamps(tmp_path / "dataset") != before

@@ -7,7 +7,6 @@ and name classes.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -22,7 +21,7 @@ from urllib.parse import parse_qsl
 
 from bsc_core.config.reading import HUB
 from bsc_core.data.io.hub_repository import Repository, open_repository
-from bsc_core.data.io.saved_dataset import MAX_LABELS, SPLIT, class_names, listed_classes, short_text
+from bsc_core.data.io.saved_dataset import MAX_LABELS, SPLIT, listed_classes, short_text
 from bsc_core.data.io.sources import FORMATS, Format, Source
 from bsc_core.errors import DataError, InputError
 from bsc_core.files import error_reason
@@ -56,7 +55,7 @@ class HubSplit:
     Attributes:
         name: Name of the split.
         files: Its files in the local cache, in order.
-        class_names: Names of the classes of each column with class numbers.
+        class_names: Names of the classes of each column with class numbers, where the files themselves give none.
         start: Number of rows to skip.
         stop: Number of rows to read, including the skipped ones; None: all.
     """
@@ -115,7 +114,7 @@ def open_hub_dataset(path: str) -> list[HubSplit]:
         HubSplit(
             one,
             tuple(_source(path, folder, file) for file in files[one]),
-            card_classes | _file_classes(folder / files[one][0]),
+            card_classes,
             start,
             stop,
         )
@@ -302,17 +301,6 @@ def _card_classes(card: Mapping[str, Any], config: str | None) -> dict[str, list
     if len(found) > MAX_LABELS:
         raise ValueError(f"its card has more than {MAX_LABELS} columns of classes")
     return found
-
-
-def _file_classes(file: Path) -> dict[str, list[str]]:
-    """Return the names of the classes as `_card_classes`, from a Parquet file that `datasets` wrote."""
-    import pyarrow.parquet
-
-    try:
-        stored = (pyarrow.parquet.read_schema(file).metadata or {}).get(b"huggingface", b"{}")
-        return class_names(json.loads(stored)["info"]["features"])
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no such file or metadata
-        return {}
 
 
 def _is_offline() -> bool:

@@ -24,6 +24,8 @@ MAX_CELLS_PER_BYTE = 2
 """Maximum ratio of the cells to the bytes of the file; that of texts is far below 1."""
 SLOW_CELLS = 10
 """Cells that a date, a time or a decimal number counts as, since its conversion to text takes longer."""
+NUMBER_BYTES = 20
+"""Size of a number as text, which can be stored in less than a bit."""
 UNCHECKED_CELLS = 10_000_000
 """Files of at most this many cells are read at any ratio: 4 million rows of two columns with few distinct texts."""
 
@@ -82,6 +84,8 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str) -> None:
     check_cells(metadata.num_rows * sum(SLOW_CELLS if name in slow else 1 for name in names), stored, source)
     names -= nested_parquet_columns(schema)
     texts = [field.name for field in schema if field.name in names and _is_text(field.type)]
+    size += NUMBER_BYTES * metadata.num_rows * len(names.difference(texts))
+    check_expansion(size, stored, source)
     if not texts:
         return
     options = {"pre_buffer": False, "read_dictionary": texts, "arrow_extensions_enabled": False}

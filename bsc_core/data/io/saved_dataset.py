@@ -236,6 +236,14 @@ def class_names(features: Any) -> dict[str, list[str]]:
     return named
 
 
+def schema_classes(schema: pyarrow.Schema) -> dict[str, list[str]]:
+    """Return the names of classes as `class_names`, from the metadata that `datasets` writes into a Parquet file."""
+    try:
+        return class_names(json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"])
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no such metadata
+        return {}
+
+
 def listed_classes(names: Any) -> list[str] | None:
     """Return the names of classes in a list or an object by number; None if there are none.
 

@@ -29,7 +29,7 @@ from bsc_core.data.io.limits import (
     check_parquet_size,
     nested_parquet_columns,
 )
-from bsc_core.data.io.saved_dataset import SPLIT, class_name, open_saved, saved_batches
+from bsc_core.data.io.saved_dataset import SPLIT, class_name, open_saved, saved_batches, schema_classes
 from bsc_core.data.io.shards import open_shards
 from bsc_core.data.io.sources import Source, check_signature, check_text_start, open_source
 from bsc_core.data.read_report import Rejection
@@ -67,6 +67,7 @@ class Table:
         unit: Unit of `line`.
         roles: The column of each role where the source itself names them, as shards do.
         not_read: Columns of the file so far that are not in `names`.
+        named: Columns of classes whose names the file gives.
     """
 
     source: str
@@ -78,6 +79,7 @@ class Table:
     unit: Literal["line", "row"] = "line"
     roles: Mapping[str, str] | None = None
     not_read: frozenset[str] = frozenset()
+    named: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.line)
@@ -199,11 +201,10 @@ def _hub_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pro
                 last = max([last, *read.line[-1:], *(rejection.line for rejection in read.rejected)])
                 table = _slice(read, split.start - position, None if split.stop is None else split.stop - position)
                 position, count = position + len(read), count + len(table)
-                cells = table.columns | {
-                    name: [class_name(cell, names) for cell in table.columns[name]]
-                    for name, names in split.class_names.items()
-                    if name in table.columns
-                }
+                cells = dict(table.columns)
+                for name, names in split.class_names.items():
+                    if name in cells and name not in table.named:
+                        cells[name] = [class_name(cell, names) for cell in cells[name]]
                 cells |= {SPLIT: [split.name] * len(table)} if several else {}
                 yield replace(
                     table,
@@ -337,9 +338,11 @@ def _parquet_chunks(
             read = [name for name in chosen if name not in nested]
             batches = file.iter_batches(min(rows, total), columns=read, use_threads=False)
             values = (_parquet_values(batch, chosen, source.name) for batch in batches)
-            not_read = frozenset(names).difference(chosen)
+            classes = schema_classes(file.schema_arrow)
+            not_read, named = frozenset(names).difference(chosen), frozenset(classes).intersection(chosen)
             for table in _value_chunks(source, values, total, None, on_progress):
-                yield replace(table, not_read=not_read)
+                cells = {name: [class_name(cell, classes[name]) for cell in table.columns[name]] for name in named}
+                yield replace(table, columns=table.columns | cells, not_read=not_read, named=named)
     except (pyarrow.ArrowException, OSError) as error:
         raise FileFormatError(
             f"{source.name}: the Parquet file cannot be read ({error_reason(error)}); write it again"

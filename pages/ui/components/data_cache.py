@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakValueDictionary
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from bsc_core.data import Table
     from bsc_core.data.load import DatasetSplits
 
+MAX_STAMPS = 5_000  # files of a folder
 SAMPLE = "sample"
 SAMPLE_NLI = "sample-nli"
 SAMPLES = (SAMPLE, SAMPLE_NLI)
@@ -196,12 +198,14 @@ def data_stamps(data: DataConfig) -> FileStamps:
 
 
 def file_stamps(*paths: Path | str | None) -> FileStamps:
-    """Return path, modification time and size of each file or folder that exists; they change when it does."""
+    """Return path, modification time and size of each file that exists, also of those in a folder, up to MAX_STAMPS."""
     stamps = []
-    for path in filter(None, paths):
+    for path in map(Path, filter(None, paths)):
         with suppress(OSError, ValueError):  # it does not exist, or cannot, as a very long name
-            facts = Path(path).stat()
-            stamps.append((str(path), facts.st_mtime_ns, facts.st_size))
+            inside = sorted(islice(path.rglob("*"), MAX_STAMPS)) if path.is_dir() else ()
+            for one in (path, *inside):
+                facts = one.stat()
+                stamps.append((str(one), facts.st_mtime_ns, facts.st_size))
     return tuple(stamps)
 
 

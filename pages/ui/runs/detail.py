@@ -15,6 +15,7 @@ from pages.ui.comparison import metrics_table, settings
 from pages.ui.components import display, url, users
 from pages.ui.runs import actions, curve_controls, diagnosis, model_export, queue, table
 
+MAX_EXPORTED_STEPS = 200_000
 LOG_LINES = 200
 ALL_METRICS = "runs.metrics.all"
 PARAMETERS = (ALL_METRICS, *curve_controls.PARAMETERS, "runs.part.overview", "runs.part.log", "runs.sweep.part")
@@ -168,7 +169,9 @@ def _draw_curves(run: Run, status: RunStatus) -> None:
             _draw_curve(run, rows, field, view)
     display.csv_button(
         lambda: [
-            {name: row[name] for name in row if name != "kind"} for row in run.metrics()[0] if row.get("kind") == "step"
+            {name: row[name] for name in row if name != "kind"}
+            for row in run.metrics(max_steps=MAX_EXPORTED_STEPS)[0]
+            if row.get("kind") == "step"
         ],
         name=f"steps.{run.id}",
         key=f"runs.steps.{run.id}",
