@@ -568,7 +568,9 @@ class Run:
         vectors = self.array(f"embeddings_{name}")
         if vectors is not None:
             texts = self.read_json(TEXTS)
-            self._check_vectors(f"embeddings_{name}", vectors, len(vectors) if texts is None else texts["count"])
+            if texts is None:
+                raise self._damaged(f"{TEXTS}.json")
+            self._check_vectors(f"embeddings_{name}", vectors, texts["count"])
         return vectors
 
     def epoch_vectors(self, epoch: int) -> NDArray[Any] | None:

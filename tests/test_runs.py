@@ -262,3 +262,11 @@ def test_no_file_is_written_through_a_link_of_a_run_folder(run: Run, tmp_path: P
     with pytest.raises(RunError, match="is a link"):
         paths[name]()
     assert list(other.iterdir()) == []
+
+
+def test_vectors_of_unknown_texts_are_not_read(run: Run) -> None:
+    run.write_embeddings("after", np.ones((2, 3), dtype=np.float32))
+    with pytest.raises(RunError, match=r"texts.json is damaged"):
+        run.embeddings("after")
+    run.write_json("texts", {"digest": "x", "count": 2})
+    assert len(run.embeddings("after")) == 2

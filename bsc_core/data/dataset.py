@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bsc_core.data.read_report import ReadReport
+from bsc_core.data.schema.classes import NLI
 from bsc_core.errors import DataError
 from bsc_core.types import Ids, Indices, Mask
 
@@ -447,8 +448,15 @@ def query_groups(query: Ids, query_ids: Sequence[str] | None) -> Ids:
 
 
 def align_class_ids(datasets: Sequence[PairDataset]) -> list[PairDataset]:
-    """Give named classes the same ids in all datasets: those of the first, then its missing names in sorted order."""
+    """Give named classes the same ids in all datasets: those of the first, then its missing names in sorted order.
+
+    Raises:
+        DataError: Some datasets name their classes, not those of NLI, and others number them.
+    """
     first, *others = datasets
+    kinds = {dataset.class_names is None for dataset in datasets if dataset.classes is not None}
+    if len(kinds) == 2 and any(dataset.class_names not in (None, NLI) for dataset in datasets):
+        raise DataError("some files name their classes and others number them; use the same names in all files")
     if first.class_names is None:
         return list(datasets)
     missing = {name for dataset in others for name in dataset.class_names or ()} - set(first.class_names)

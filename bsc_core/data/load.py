@@ -23,7 +23,7 @@ from bsc_core.data.decisions import apply_decisions, read_decisions
 from bsc_core.data.io.read_pairs import read_corpus, to_pairs, to_sentences
 from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.quality.filters import FILTERS
-from bsc_core.data.schema.columns import SPLIT
+from bsc_core.data.schema.columns import SPLIT, guess_columns
 from bsc_core.data.splits import connected_queries, split_by_component, split_by_query
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, ConfigError
@@ -136,6 +136,11 @@ def _config_of_mixed_file(config: DataConfig, first: PairDataset, names: Sequenc
         return config.model_copy(update={"examples": config.examples.model_copy(update=columns)})
     if not isinstance(roles, Columns):
         return config
+    if config.columns is None and isinstance(roles, Columns):
+        others = guess_columns(names).model_dump(exclude_none=True)
+        for role in ("label", "class_label", "negative"):
+            if role in others and getattr(roles, role) is None:
+                raise ColumnError(f"column {others[role]!r} has no counterpart in the first file; name the columns")
     guessed = next((name for name in names if name.lower() in SPLIT), None) if config.columns is None else None
     split = roles.split if roles.split in names else guessed
     return config.model_copy(update={"columns": roles.model_copy(update={"split": split})})

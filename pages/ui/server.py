@@ -36,14 +36,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit.auth_util import (
     encode_provider_token,
-    get_cookie_with_chunks,
     get_origin_from_redirect_uri,
     get_secrets_auth_section,
 )
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.starlette import App
 from streamlit.web.server.server_util import get_cookie_secret
-from streamlit.web.server.starlette import starlette_server
+from streamlit.web.server.starlette import starlette_auth_routes, starlette_server
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
@@ -284,6 +283,7 @@ HEALTH_PATH, PROVIDER_PATHS = "/_stcore/health", ("/auth/login", PROVIDER_SIGN_O
 UPLOAD_PATH, METRICS_PATH = "/_stcore/upload_file", "/_stcore/metrics"
 USUAL_REQUESTS = ("rerun_script", "stop_script", "file_urls_request", "app_heartbeat", "backend_operation_request")
 """Messages that a browser sends; others clear the caches of all users, for example."""
+KEPT = ("email", "email_verified", "is_logged_in", "origin", "provider")  # values of a provider in a cookie
 KEY_COOKIE = "bsc_key"
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
@@ -606,6 +606,25 @@ def _adds_many_rows(table: str) -> bool:
         return False
 
 
+_create_provider_client = starlette_auth_routes._create_oauth_client
+_set_provider_cookie = starlette_auth_routes._set_auth_cookie
+
+
+@lru_cache(maxsize=8)
+def _provider_client(provider: str) -> tuple[Any, str]:
+    """Return the client of a provider, which Streamlit builds for each request: its TLS context takes 0.1 s."""
+    import httpx  # installed with authlib, which only this needs
+
+    client, redirect = _create_provider_client(provider)
+    client.client_kwargs["verify"] = httpx.create_ssl_context()
+    return client, redirect
+
+
+async def _set_short_cookie(response: Response, user_info: dict[str, Any], tokens: dict[str, Any]) -> None:
+    """Store only the values of a user that are needed, so that the cookie is not divided."""
+    await _set_provider_cookie(response, {name: user_info[name] for name in KEPT if name in user_info}, tokens)
+
+
 def confirmed_email(cookies: Mapping[str, str]) -> str | None:
     """Return the email address in the cookie of `st.login`; None if there is no valid cookie."""
     if USER_COOKIE_NAME not in cookies or not get_secrets_auth_section():
@@ -616,8 +635,10 @@ def confirmed_email(cookies: Mapping[str, str]) -> str | None:
         return None if value is None else decode_signed_value(get_cookie_secret(), name, value.encode("latin-1"))
 
     try:
-        values = json.loads(get_cookie_with_chunks(decode, USER_COOKIE_NAME) or b"{}")
+        values = json.loads(decode(USER_COOKIE_NAME) or b"{}")  # parts of a divided cookie are signed one by one
     except ValueError:
+        return None
+    if not isinstance(values, dict):
         return None
     is_current = values.get("is_logged_in") is True and values.get("origin") == get_origin_from_redirect_uri()
     is_confirmed = str(values.get("email_verified", True)).lower() == "true"  # some providers send it as text
@@ -738,6 +759,8 @@ def main() -> int:
     prepare_log()
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts
     usual_settings = starlette_server._get_uvicorn_config_kwargs
+    starlette_auth_routes._create_oauth_client = _provider_client
+    starlette_auth_routes._set_auth_cookie = _set_short_cookie
     limited = {"http": LimitedHttp, "ws": LimitedWebSocket}
     starlette_server._get_uvicorn_config_kwargs = lambda: usual_settings() | limited
     with suppress(KeyboardInterrupt):  # Ctrl-C

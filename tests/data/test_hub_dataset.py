@@ -264,7 +264,7 @@ def test_several_splits_and_a_split_column_are_refused(hub):
 def test_a_card_names_files_of_its_repository_only(hub, files):
     card = f"configs:\n- config_name: default\n  data_files: '{files}'"
     write(hub, {"pairs.tsv": PAIRS, "pairs.zip": "x"}, card)
-    with pytest.raises(DataError, match="has no files that can be read"):
+    with pytest.raises(DataError, match=r"its card names .*, which is no file that can be read"):
         read_table(NAME)
     assert set(hub.downloaded) == {"README.md"}
 
@@ -402,3 +402,10 @@ def test_a_column_that_only_some_files_have_is_not_lost_in_chunks(hub, kind):
     chunks = ChunkedPairs(NAME)
     assert [label for chunk in chunks for label in chunk.labels] == [0.0]
     assert [rejection.field for rejection in chunks.first_rejections] == ["label"]
+
+
+@pytest.mark.parametrize("files", ["[a.tsv, missing.tsv]", "[{split: train, path: a.zst}, {split: test, path: a.tsv}]"])
+def test_a_file_of_a_card_that_cannot_be_read_is_not_left_out(hub, files):
+    write(hub, {"a.tsv": PAIRS.format("a")}, f"configs: [{{config_name: default, data_files: {files}}}]")
+    with pytest.raises(DataError, match="which is no file that can be read"):
+        read_table(NAME)

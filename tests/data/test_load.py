@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bsc_core.config import Columns, DataConfig, ExamplesConfig
-from bsc_core.data import PairDataset, load_data
+from bsc_core.data import PairDataset, load_data, read_corpus, read_pairs
 from bsc_core.data.load import concatenate
 from bsc_core.data.quality.audit import audit
-from bsc_core.errors import ColumnError, ConfigError
+from bsc_core.errors import ColumnError, ConfigError, DataError
 from tests.helpers.pairs import texts_of
 
 ROWS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("wxyz"), st.integers(0, 2)), min_size=1, max_size=8)
@@ -209,3 +209,31 @@ def test_sentences_can_be_mixed(write):
     data = load_data(DataConfig(train=first, mix=(second,), dev=first, examples=ExamplesConfig()), seed=0)
     assert data.texts.take(data.train.query) == ["a", "b", "c", "d"]
     assert data.train.classes.tolist() == [1, 2, 2, 1]
+
+
+@pytest.mark.parametrize("column", ["label", "negative", "class_label"])
+def test_a_column_that_only_a_further_file_has_is_not_dropped(write, column):
+    first = write("first.csv", "query,document\na,x\nb,y\n")
+    second = write("second.csv", f"query,document,{column}\nc,z,0\nd,w,1\n")
+    with pytest.raises(ColumnError, match=f"column '{column}' has no counterpart in the first file"):
+        load_data(DataConfig(train=first, mix=(second,)), seed=0)
+
+
+def test_named_and_numbered_classes_are_not_mixed(write):
+    first = write("first.csv", "query,document,class_label\na,x,sports\nb,y,politics\n")
+    second = write("second.csv", "query,document,class_label\nc,z,0\nd,w,1\n")
+    with pytest.raises(DataError, match="some files name their classes and others number them"):
+        load_data(DataConfig(train=first, dev=second), seed=0)
+
+
+def test_of_documents_with_one_id_the_first_is_read(write):
+    path = write("corpus.csv", "doc_id,text\n1,a\n2,b\n1,c\n2,b\n")
+    corpus = read_corpus(path)
+    assert corpus.texts.take(corpus.document) == ["a", "b", "b"]
+    assert [(one.line, one.field) for one in corpus.report.rejected] == [(4, "doc_id")]
+
+
+def test_numbers_that_are_not_finite_are_missing_texts(write):
+    path = write("rows.jsonl", '{"query": "a", "document": "b"}\n{"query": "c", "document": NaN}\n')
+    pairs = read_pairs(path)
+    assert [one.line for one in pairs.report.rejected] == [2]

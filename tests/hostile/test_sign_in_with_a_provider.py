@@ -12,8 +12,11 @@ from http.cookiejar import CookieJar
 from pathlib import Path
 
 import pytest
+from streamlit.web.server.starlette.starlette_app_utils import create_signed_value
+from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
 
 from bsc_core.users import AUDIT_FILE, add_user, remove_user
+from pages.ui import server as server_module
 from pages.ui.server import KEY_COOKIE
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS
@@ -77,6 +80,30 @@ def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
     assert client.get("/runs")[0] == 200
     client.get("/sign-out")
     assert client.get("/runs")[0] == 401
+
+
+def test_only_the_needed_values_of_a_user_are_stored(server: AppServer, provider: IdentityProvider) -> None:
+    add_user(Path(server.store.root), "ada", "owner", "ada@example.org")
+    provider.claims = {"name": "x" * 5_000, "email": "ada@example.org", "groups": ["y" * 100] * 100}
+    client = Client(server)
+    assert client.sign_in()[0] == 200
+    names = {cookie.name for cookie in client.cookies}
+    assert USER_COOKIE_NAME in names
+    assert f"{USER_COOKIE_NAME}_1" not in names
+
+
+def test_parts_of_a_divided_cookie_name_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def signed(**values: str) -> dict[str, str]:
+        return {name: create_signed_value("secret", name, value).decode() for name, value in values.items()}
+
+    monkeypatch.setattr(server_module, "get_secrets_auth_section", lambda: True)
+    monkeypatch.setattr(server_module, "get_cookie_secret", lambda: "secret")
+    monkeypatch.setattr(server_module, "get_origin_from_redirect_uri", lambda: "http://localhost")
+    user = json.dumps({"email": "ada@example.org", "is_logged_in": True, "origin": "http://localhost"})
+    assert server_module.confirmed_email(signed(**{USER_COOKIE_NAME: user})) == "ada@example.org"
+    parts = {f"{USER_COOKIE_NAME}_{number}": part for number, part in enumerate((user[:20], user[20:]), 1)}
+    assert server_module.confirmed_email(signed(**{USER_COOKIE_NAME: "chunks-2"}, **parts)) is None
+    assert server_module.confirmed_email(signed(**{USER_COOKIE_NAME: "2"}, **parts)) is None
 
 
 def test_a_key_that_is_no_longer_valid_does_not_prevent_the_sign_in_with_a_provider(

@@ -192,10 +192,12 @@ def _files_by_split(
         patterns = _patterns(settings["data_files"])
         if sum(bool(GLOB.search(one)) for found in patterns.values() for one in found) > MAX_GLOBS:
             raise DataError(f"{path}: its card has more than {MAX_GLOBS} patterns of files; download the dataset")
-        files = {
-            split: _selected([f"{folder}/{pattern}".strip("/") for pattern in wanted], readable)
-            for split, wanted in patterns.items()
-        }
+        files = {}
+        for split, wanted in patterns.items():
+            located = [f"{folder}/{pattern}".strip("/") for pattern in wanted]
+            if unknown := [pattern for pattern in located if not _selected([pattern], readable)]:
+                raise ValueError(f"its card names {unknown[0][:80]}, which is no file that can be read")
+            files[split] = _selected(located, readable)
     else:
         inside = [file for file in readable if file.startswith(f"{folder}/" if folder else "")]
         common = Counter(map(_format, inside)).most_common(1)

@@ -127,11 +127,16 @@ def to_sentences(table: Table, config: ExamplesConfig, threshold: float = 0.5) -
 
 
 def read_corpus(path: Path | str, columns: CorpusColumns | Mapping[str, Any] | None = None) -> Corpus:
-    """Read documents to search; columns are guessed and errors raised as by `read_pairs`."""
+    """Read documents to search; columns are guessed and errors raised as by `read_pairs`.
+
+    Of several texts with the same id, the first is read, and the others are rejected.
+    """
     table = read_table(path)
     roles, guessed = map_columns(table, columns, CorpusColumns, guess_corpus_columns)
     checks = RowChecks(table)
     documents = checks.texts(roles.document)
+    if roles.document_id is not None:
+        checks.reject_repeated(roles.document_id, documents)
     rows, report = checks.rows, checks.report(roles, guessed=guessed)
     texts, ids = TextTable.from_texts(_take(documents, rows))
     return Corpus(texts, ids, stripped_cells(table, roles.document_id, rows), report)

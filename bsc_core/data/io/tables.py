@@ -9,6 +9,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import stat
 import sys
@@ -505,7 +506,8 @@ def _cell(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "1" if value else "0"  # so that a label may be true or false
-    return "" if value is None or isinstance(value, list | dict | bytes | tuple) else str(value)
+    is_missing = value is None or (isinstance(value, float) and not math.isfinite(value))
+    return "" if is_missing or isinstance(value, list | dict | bytes | tuple) else str(value)
 
 
 def _header(fields: list[str], source: str, delimiter: str) -> tuple[str, ...]:

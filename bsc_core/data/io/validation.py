@@ -90,6 +90,14 @@ class RowChecks:
                 self._reject(row, " + ".join(names), "the text is empty")
         return texts
 
+    def reject_repeated(self, column: str, texts: Sequence[str]) -> None:
+        """Reject each row with the id of an earlier one and another text."""
+        first: dict[str, str] = {}
+        for row in self.rows.tolist():
+            key = self.table.columns[column][row].strip()
+            if first.setdefault(key, texts[row]) != texts[row]:
+                self._reject(row, column, "the id occurs before with another text")
+
     def labels(self, column: str, limits: Limits) -> npt.NDArray[np.float32]:
         """Return (R,) labels scaled to [0, 1], nan for a rejected one."""
         low, high = limits

@@ -27,7 +27,7 @@ from bsc_core.errors import InputError
 from bsc_core.files import FileStamp, file_stamp, read_regular
 from bsc_core.runs import RunStore, parent_run_id
 from bsc_core.users import UserRuns, dataset_access
-from pages.ui.components import display, users
+from pages.ui.components import display, turns, users
 
 if TYPE_CHECKING:
     import numpy as np
@@ -340,8 +340,14 @@ def _encode(config: EncoderConfig, data: DatasetSplits) -> np.ndarray:
     from bsc_core.encoders import embed
 
     count = len(data.texts)
-    bar.progress(0.0, text=f"Encoding {count:,} texts once; about {max(1, count // TEXTS_PER_SECOND)} s")
     try:
-        return embed(config, data.texts, progress=lambda done, total: bar.progress(done / max(total, 1)))
+        with turns.encoding(lambda: bar.progress(0.0, text="Waiting for the texts of other pages …")) as hand_over:
+            bar.progress(0.0, text=f"Encoding {count:,} texts once; about {max(1, count // TEXTS_PER_SECOND)} s")
+
+            def report(done: int, total: int) -> None:
+                bar.progress(done / max(total, 1))
+                hand_over()
+
+            return embed(config, data.texts, progress=report)
     finally:
         bar.empty()

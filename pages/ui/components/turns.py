@@ -64,7 +64,7 @@ class Turns:
         return min(self._waiting, key=lambda entry: self._last_turn.get(entry[0], -1))
 
 
-_turns = Turns()
+_turns, _encodings = Turns(), Turns()
 
 
 @contextmanager
@@ -84,6 +84,25 @@ def turn(*, draw: bool = True) -> Iterator[None]:
         yield
     finally:
         _turns.release()
+
+
+@contextmanager
+def encoding(while_waiting: Callable[[], object]) -> Iterator[Callable[[], None]]:
+    """Let one page at a time encode texts; yield what to call after each part, so that another user is next.
+
+    These turns are others than those of `turn`, in which a page may wait for vectors that are being encoded.
+    """
+    user = users.current_user().name
+
+    def hand_over() -> None:
+        _encodings.release()
+        _encodings.take(user)
+
+    _encodings.take(user, while_waiting)
+    try:
+        yield hand_over
+    finally:
+        _encodings.release()
 
 
 def cached(**options: Any) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:

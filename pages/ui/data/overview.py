@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from bsc_core import formatting
+from bsc_core.config import DataConfig
 from bsc_core.data import AuditFinding, DatasetSplits, PairDataset
 from bsc_core.data.io.export import as_parquet, as_tsv, exported_columns
 from bsc_core.data.io.sources import is_hub_id
@@ -217,7 +218,10 @@ def export(data: DatasetSplits, name: str) -> None:
     rows = sum(len(data.splits[part]) for part in parts)
     preview = exported_columns(data, parts, rows=EXPORT_PREVIEW)
     left_out = {name for part in parts for name in exported_columns(data, [part], rows=1)} - set(preview)
-    note = f" Left out: {', '.join(sorted(left_out))}, since a split lacks it." if left_out else ""
+    threshold = data.train.threshold
+    rescaled = data.train.label is not None and threshold != DataConfig.model_fields["threshold"].default
+    note = f" Set `data.threshold` to {threshold:g} when you read it." if rescaled else ""
+    note += f" Left out: {', '.join(sorted(left_out))}, since a split lacks it." if left_out else ""
     st.caption(
         f"{formatting.plural(rows, 'row')} with the columns {', '.join(preview)}; the first rows are below. You can "
         f"import the file here again or train on it with `bsc train`.{note}"
