@@ -10,7 +10,7 @@ import numpy as np
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data import TextTable
-from bsc_core.data.io.tables import read_table
+from bsc_core.data.io.tables import check_complete, read_table
 from bsc_core.encoders import embed
 from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation.metrics.polarity import WEIGHTS, K, PolarityScores, polarity_task, sample_pool
@@ -121,8 +121,7 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
     missing = [column for column in ("text", "label", "split") if column not in table.names]
     if missing:
         raise ColumnError(f"{file}: there is no column {', '.join(missing)}; there are {', '.join(table.names)}")
-    if table.rejected:
-        raise DataError(f"{file}: {table.rejected[0].sentence(table.unit)}; correct this row")
+    check_complete(table)
     labels = [label.strip() for label in table.columns["label"]]
     labeled = np.array([label != "" for label in labels])
     splits = np.where(labeled, np.asarray(table.columns["split"], dtype=object), "")

@@ -52,6 +52,7 @@ def test_classes_are_compared_where_there_are_no_labels(write):
     assert report["classes"] == {"neutral": 3, "entailment": 1}
     assert report["pairs_with_conflicting_labels"] == 1
     assert report["repeated_pairs"] == 2
+    assert report["positive_rows"] == 1
     assert "labels" not in report
 
 

@@ -147,6 +147,12 @@ def read_chunks(
         yield from _text_chunks(source, columns, rows, on_progress)
 
 
+def check_complete(table: Table) -> None:
+    """Raise DataError if a row of a table was rejected."""
+    if table.rejected:
+        raise DataError(f"{table.source}: {table.rejected[0].sentence(table.unit)}; correct this row")
+
+
 def read_text(path: Path | str) -> str:
     """Read a plain text file as UTF-8.
 

@@ -14,6 +14,7 @@ from bsc_core.config import Columns
 from bsc_core.data.io.read_pairs import ChunkedPairs, PairChunk
 from bsc_core.data.io.tables import OnProgress
 from bsc_core.data.near_duplicates import MIX, Hashes, hash_texts, mix_bits
+from bsc_core.data.schema.classes import NLI
 from bsc_core.data.text_quality import KEYS, estimate_tokens_of_lengths, quality_flags
 
 MAX_NAMES = 1000  # names of classes or splits counted separately; further ones are counted together
@@ -114,13 +115,20 @@ class _Counts:
         for bit, name in KEYS.items():
             self.quality[name] += int(((flags & bit) > 0).sum())
 
+    def _positive_rows(self) -> int:
+        """Return the number of positive rows; of NLI rows without labels, those of entailment."""
+        names = {name.lower() for name in self.classes}
+        if self.labels.any() or not names or not names <= set(NLI):
+            return self.positives
+        return sum(count for name, count in self.classes.items() if name.lower() == NLI[0])
+
     def values(self, max_seq_length: int) -> dict[str, Any]:
         """Return all counts as JSON values."""
         distinct, conflicts = self.pairs.counts()
         queries, query_leaks = self.queries.counts()
         documents, document_leaks = self.documents.counts()
         values: dict[str, Any] = {
-            "positive_rows": self.positives,
+            "positive_rows": self._positive_rows(),
             "repeated_pairs": self.source.rows_valid - distinct,
             "pairs_with_conflicting_labels": conflicts,
             "texts_paired_with_themselves": self.self_pairs,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bsc_core.data.dataset import TextTable
-from bsc_core.data.io.tables import read_table
+from bsc_core.data.io.tables import check_complete, read_table
 from bsc_core.errors import DataError
 from bsc_core.evaluation.metrics.pairs import pair_metrics
 from bsc_core.types import Ids, Numbers
@@ -60,10 +60,11 @@ def read_sts(path: Path | str, *, split: str | None = None, name: str | None = N
         name: name of the task; by default the name of the folder.
 
     Raises:
-        DataError: A column is missing, a score is not a number, or no row has a score.
+        DataError: A column is missing, a row cannot be read, a score is not a number, or no row has a score.
     """
     file = Path(path) / "pairs.tsv.gz" if Path(path).is_dir() else Path(path)
     table = read_table(file)
+    check_complete(table)
     missing = [column for column in ("sentence1", "sentence2", "score") if column not in table.names]
     if missing or (split is not None and "split" not in table.names):
         raise DataError(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bsc_core.data.dataset import TextTable
-from bsc_core.data.io.tables import Table, read_table
+from bsc_core.data.io.tables import Table, check_complete, read_table
 from bsc_core.errors import ColumnError, DataError
 from bsc_core.types import Ids, Indices, Vectors
 
@@ -97,7 +97,7 @@ def probe_task(name: str, table: Table, columns: tuple[str, ...]) -> ProbeTask:
     """Create a custom task from a table with one or two text columns, `label`, and optionally `split`.
 
     Raises:
-        DataError: A row has no class.
+        DataError: A row cannot be read or has no class.
         ColumnError: A column is missing.
     """
     missing = [column for column in (*columns, "label") if column not in table.names]
@@ -105,7 +105,8 @@ def probe_task(name: str, table: Table, columns: tuple[str, ...]) -> ProbeTask:
         raise ColumnError(
             f"{table.source}: there is no column {', '.join(missing)}; there are {', '.join(table.names)}"
         )
-    labels = table.columns["label"]
+    check_complete(table)
+    labels = [label.strip() for label in table.columns["label"]]
     unlabeled = next((row for row, cell in enumerate(labels) if not cell.strip()), None)
     if unlabeled is not None:
         raise DataError(f"{table.source}: {table.unit} {table.line[unlabeled]}: label is empty; give the row a class")
