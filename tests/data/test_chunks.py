@@ -174,7 +174,7 @@ def test_nested_json_values_are_not_kept():
 def test_a_column_that_begins_after_the_first_chunk_is_not_lost(tmp_path, monkeypatch, later, is_refused):
     path = tmp_path / "rows.jsonl"
     row = '{"query": "a", "document": "b"}\n'
-    path.write_text(row * 4 + row.replace("}", f', "{later}": 0}}'), encoding="utf-8")
+    path.write_text(row * 4 + row.replace("}", f', "annotator": 1, "{later}": 0}}'), encoding="utf-8")
     if is_refused:
         with pytest.raises(ColumnError, match=f"column '{later}' begins after the first 2 rows"):
             read_in_chunks(path, monkeypatch, 2)

@@ -409,3 +409,5 @@ def test_a_file_of_a_card_that_cannot_be_read_is_not_left_out(hub, files):
     write(hub, {"a.tsv": PAIRS.format("a")}, f"configs: [{{config_name: default, data_files: {files}}}]")
     with pytest.raises(DataError, match="which is no file that can be read"):
         read_table(NAME)
+    if "split: test" in files:
+        assert len(read_table(f"{NAME}?split=test")) == 2

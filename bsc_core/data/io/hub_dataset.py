@@ -86,7 +86,7 @@ def open_hub_dataset(path: str) -> list[HubSplit]:
         card = _read_card(path, repository)
         try:
             card_classes = _card_classes(card, config)
-            files = _files_by_split(path, repository, card, config)
+            files = _files_by_split(path, repository, card, config, chosen["split"])
         except ValueError as error:
             raise DataError(f"{path}: {error}; download the dataset and give its files") from None
         names = list(files) if chosen["split"] == "*" else [chosen["split"]]
@@ -171,9 +171,14 @@ def _is_plain_yaml(tokens: Iterable[Any]) -> bool:
 
 
 def _files_by_split(
-    path: str, repository: Repository, card: Mapping[str, Any], config: str | None
+    path: str, repository: Repository, card: Mapping[str, Any], config: str | None, chosen: str
 ) -> dict[str, list[str]]:
-    """Return the readable files of a config by split: those of the card, else all of the most common format."""
+    """Return the readable files of a config by split: those of the card, else all of the most common format.
+
+    Raises:
+        DataError: The dataset has no files that can be read, too many, or no such config.
+        ValueError: A file that the card names in the chosen split (`*`: in any) cannot be read.
+    """
     readable = sorted(file for file in repository.sizes if _format(file) is not None)
     if len(readable) > MAX_FILES:
         raise DataError(f"{path}: has more than {MAX_FILES:,} files of data; download those that you need")
@@ -195,7 +200,8 @@ def _files_by_split(
         files = {}
         for split, wanted in patterns.items():
             located = [f"{folder}/{pattern}".strip("/") for pattern in wanted]
-            if unknown := [pattern for pattern in located if not _selected([pattern], readable)]:
+            unknown = [pattern for pattern in located if not _selected([pattern], readable)]
+            if unknown and chosen in ("*", split):
                 raise ValueError(f"its card names {unknown[0][:80]}, which is no file that can be read")
             files[split] = _selected(located, readable)
     else:

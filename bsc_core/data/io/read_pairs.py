@@ -218,9 +218,10 @@ class ChunkedPairs:
             return
         names = (*self._head.names, *later)
         whole = replace(self._head, names=names, columns={name: self._head.columns.get(name, []) for name in names})
-        if map_pair_columns(whole, None)[0] != self.roles:
+        guessed = map_pair_columns(whole, None)[0].model_dump(exclude_none=True)
+        if new := [name for given in guessed.values() for name in as_names(given) if name in later]:
             raise ColumnError(
-                f"{self.path}: column {later[0]!r} begins after the first {len(self._head):,} rows; name the columns, "
+                f"{self.path}: column {new[0]!r} begins after the first {len(self._head):,} rows; name the columns, "
                 "such as columns = {query = ..., document = ..., label = ...}"
             )
 
