@@ -274,7 +274,7 @@ def test_a_run_without_stored_results_has_the_same_cards(finished: Run) -> None:
     for path in (finished.folder / "evaluation").glob("*"):
         if path.stem not in ("before", "after"):
             path.unlink()
-    metric_cards.model_cards.clear()
+    metric_cards._model_cards.clear()
     again = metric_cards.model_cards((models[0], models[1]), "dev", metric_cards.RANKED)
     assert [(card.metric, str(card.left), str(card.right)) for card in again] == [
         (card.metric, str(card.left), str(card.right)) for card in known

@@ -99,3 +99,18 @@ def test_a_page_that_waits_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     other.join()
     assert done == ["elsewhere", "here"]
     assert place.empty.called
+
+
+def test_an_encoding_is_handed_over_after_each_part() -> None:
+    done: list[str] = []
+    with turns.encoding(lambda: None) as hand_over:
+        page = arrive(turns._encodings, "eva", done, lambda: None)
+        assert done == []
+        hand_over()
+        assert done == ["eva"]
+    page.join(PATIENCE_SECONDS)
+
+
+def test_texts_are_not_encoded_in_a_turn() -> None:
+    with turns.turn(), pytest.raises(RuntimeError, match="compute that before"), turns.encoding(lambda: None):
+        pass

@@ -137,6 +137,13 @@ STAMPS = {Model: lambda model: model.stamp, EncoderModel: lambda model: model.st
 """Keys of cached functions: they change when the vectors do."""
 
 
+def encode_texts(models: Sequence[AnyModel]) -> None:
+    """Encode the texts for encoders now: it can take minutes, in which no other page could compute in a turn."""
+    for model in models:
+        if isinstance(model, EncoderModel):
+            model.vectors()
+
+
 def model_colors(models: Sequence[AnyModel]) -> list[str]:
     """Return the color of each model: that of its run after training, gray for the first untrained encoder."""
     colors = iter(theme.run_colors([_source(model) for model in models]))

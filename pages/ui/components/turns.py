@@ -90,8 +90,9 @@ def turn(*, draw: bool = True) -> Iterator[None]:
 def encoding(while_waiting: Callable[[], object]) -> Iterator[Callable[[], None]]:
     """Let one page at a time encode texts; yield what to call after each part, so that another user is next.
 
-    These turns are others than those of `turn`, in which a page may wait for vectors that are being encoded.
+    It can take minutes, so it may not be part of a computation in a `turn`.
     """
+    _turns.check_not_taken()
     user = users.current_user().name
 
     def hand_over() -> None:

@@ -98,9 +98,14 @@ RESULTS_KEY = {
 }
 
 
-@turns.cached(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)
 def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[MetricCard]:
     """Return the cards of the metrics among `names` that both models have, cached across sessions."""
+    run_data.encode_texts(models)
+    return _model_cards(models, split, names)
+
+
+@turns.cached(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)
+def _model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[MetricCard]:
     (left, left_intervals), (right, right_intervals) = (_load(model, split) for model in models)
     cards = []
     for metric in (name for name in names if name in left_intervals and name in right_intervals):

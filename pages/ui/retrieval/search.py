@@ -182,6 +182,7 @@ DATA_KEY = run_data.STAMPS | {
 
 def search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     """Rank the corpus for every query of a split with both models, cached across sessions."""
+    run_data.encode_texts(models)
     return replace(_search_split(data, models, split), data=data, models=models)  # those of this user
 
 
