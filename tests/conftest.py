@@ -23,6 +23,7 @@ os.environ |= {  # Ray reads these once in a process
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
+    "RAY_worker_niceness": "0",  # by default 15, with which a worker hardly computes on a busy machine
     "RAY_num_workers_soft_limit": "8",  # processes that wait for the next task instead of being started anew
     "RAY_idle_worker_killing_time_threshold_ms": "600000",
 }
