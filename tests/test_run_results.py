@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
+from bsc_core import run_results
 from bsc_core.config import make_config
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation import Evaluator, compare_seeds
@@ -273,3 +274,13 @@ def test_a_real_run_stores_its_intervals(small_config, tmp_path):
     (copy.folder / "evaluation" / "results.json").unlink()
     assert load_results(copy).metrics == load_results(run).metrics
     assert compare_runs([run], [copy], "mrr").difference.value == 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [[("query", "i8"), ("a", "f8"), ("b", "f8")], [("query", "i8"), ("a", "f16")], [("query", "f8")]],
+    ids=["many", "long", "fractions"],
+)
+def test_arrays_of_results_that_no_run_writes_are_refused(kind: list[tuple[str, str]]) -> None:
+    with pytest.raises(ValueError, match="numbers"):
+        run_results._check_numbers(np.zeros(7_000_000 if len(kind) == 3 else 10, dtype=kind))
