@@ -107,9 +107,9 @@ def test_classes_are_compared_without_spaces_and_sentences_without_one_are_left_
 ) -> None:
     rows = gzip.decompress((folder / "classes.tsv.gz").read_bytes()).decode().splitlines()
     spaced = [line.replace("\t1\t", "\t 1 \t") if number % 2 else line for number, line in enumerate(rows)]
-    (tmp_path / "spaced.tsv").write_text("\n".join([*spaced, "a film\t\ttest"]))
+    (tmp_path / "spaced.tsv").write_text("\n".join([*spaced, "a film\t\ttest", " \t1\ttest "]))
     expected = transfer.polarity_report(ENCODERS, folder / "classes.tsv.gz", k=4)
-    assert transfer.polarity_report(ENCODERS, tmp_path / "spaced.tsv", k=4) == expected | {"without_label": 1}
+    assert transfer.polarity_report(ENCODERS, tmp_path / "spaced.tsv", k=4) == expected | {"left_out": 2}
     (tmp_path / "damaged.tsv").write_text("\n".join([*rows, "a film\t1"]))
     with pytest.raises(DataError, match="correct this row"):
         transfer.polarity_report(ENCODERS, tmp_path / "damaged.tsv", k=4)

@@ -107,7 +107,7 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
 
     Args:
         encoders: the encoder and the untrained baseline.
-        file: a file with the columns text, label and split; sentences without a label are left out.
+        file: a file with the columns text, label and split; rows without a text or a label are left out.
         k: number of neighbors.
 
     Returns:
@@ -123,8 +123,9 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
         raise ColumnError(f"{file}: there is no column {', '.join(missing)}; there are {', '.join(table.names)}")
     check_complete(table)
     labels = [label.strip() for label in table.columns["label"]]
-    labeled = np.array([label != "" for label in labels])
-    splits = np.where(labeled, np.asarray(table.columns["split"], dtype=object), "")
+    texts_and_labels = zip(table.columns["text"], labels, strict=True)
+    labeled = np.array([label != "" and text.strip() != "" for text, label in texts_and_labels])
+    splits = np.where(labeled, np.asarray([part.strip() for part in table.columns["split"]], dtype=object), "")
     split = "test" if (splits == "test").any() else "dev"
     queries, train = np.flatnonzero(splits == split), np.flatnonzero(splits == "train")
     if not len(queries) or not len(train):
@@ -139,7 +140,7 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
     classes = tuple([labels[row] for row in rows] for rows in (queries, pool))
     report: Report = {"queries": len(queries), "queries_from": split, "pool": len(pool), "k": k}
     if not labeled.all():
-        report["without_label"] = int((~labeled).sum())
+        report["left_out"] = int((~labeled).sum())
     for weights in WEIGHTS:
         task = polarity_task(sides[1], (classes[0], classes[1]), k=k, weights=weights)
         report[weights] = _polarity(task.evaluate(*sides[0]))
