@@ -94,8 +94,8 @@ def start(
             atomic_write(folder / REQUEST, as_json(request))
         except OSError as error:
             raise RunError(f"{folder}: the task cannot be started ({error_reason(error)}); free disk space") from None
-        running = [child.user for child in _children.values() if child.running]
-        running = [other for other in running if (other == STUDENTS) == (user == STUDENTS)]
+        in_pool = (child for child in _children.values() if (child.user == STUDENTS) == (user == STUDENTS))
+        running = [child.user for child in in_pool if child.running]
         own = 0 if user is None else running.count(user)
         if len(running) >= max_tasks() or own >= max(1, max_tasks() // 2):
             is_full = len(running) >= max_tasks()

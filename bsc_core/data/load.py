@@ -136,7 +136,7 @@ def _config_of_mixed_file(config: DataConfig, first: PairDataset, names: Sequenc
         return config.model_copy(update={"examples": config.examples.model_copy(update=columns)})
     if not isinstance(roles, Columns):
         return config
-    if config.columns is None and isinstance(roles, Columns):
+    if config.columns is None:
         others = guess_columns(names).model_dump(exclude_none=True)
         for role in ("label", "class_label", "negative"):
             if role in others and getattr(roles, role) is None:

@@ -124,8 +124,8 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
     check_complete(table)
     labels = [label.strip() for label in table.columns["label"]]
     texts_and_labels = zip(table.columns["text"], labels, strict=True)
-    labeled = np.array([label != "" and text.strip() != "" for text, label in texts_and_labels])
-    splits = np.where(labeled, np.asarray([part.strip() for part in table.columns["split"]], dtype=object), "")
+    complete = np.array([label != "" and text.strip() != "" for text, label in texts_and_labels])
+    splits = np.where(complete, np.asarray([part.strip() for part in table.columns["split"]], dtype=object), "")
     split = "test" if (splits == "test").any() else "dev"
     queries, train = np.flatnonzero(splits == split), np.flatnonzero(splits == "train")
     if not len(queries) or not len(train):
@@ -139,8 +139,8 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
     sides = [(side[ids[: len(queries)]], side[ids[len(queries) :]]) for side in vectors]
     classes = tuple([labels[row] for row in rows] for rows in (queries, pool))
     report: Report = {"queries": len(queries), "queries_from": split, "pool": len(pool), "k": k}
-    if not labeled.all():
-        report["left_out"] = int((~labeled).sum())
+    if not complete.all():
+        report["left_out"] = int((~complete).sum())
     for weights in WEIGHTS:
         task = polarity_task(sides[1], (classes[0], classes[1]), k=k, weights=weights)
         report[weights] = _polarity(task.evaluate(*sides[0]))
