@@ -88,7 +88,8 @@ def start(
         RunError: Its folder cannot be written.
     """
     with _children_lock:
-        if folder in _children:
+        child = _children.get(folder)
+        if child is not None and (child.running or (folder / REQUEST).is_file()):  # its folder may have been removed
             return
         try:
             atomic_write(folder / REQUEST, as_json(request))
@@ -102,6 +103,7 @@ def start(
             scope = "this server" if is_full else STUDENTS if user == STUDENTS else "one user"
             tasks = plural(len(running) if is_full else own, "background task")
             reason = f"already running: {tasks}, the maximum of {scope}; wait a minute, then try again"
+            os.utime(folder / REQUEST, (0, 0))  # older than those of tasks that were started, for `remove_oldest`
             return write_progress(folder, 0, 1, "waiting", error=reason)
         (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
@@ -152,6 +154,13 @@ def reset(folder: Path) -> None:
         _children.pop(folder, None)
     for name in (PROGRESS, REQUEST, RESULT_FILE):
         (folder / name).unlink(missing_ok=True)
+
+
+def reset_failed(folder: Path) -> None:
+    """Reset a task that failed or was not started; do nothing if it runs, since another user may have started it."""
+    child = _children.get(folder)
+    if child is None or not child.running:
+        reset(folder)
 
 
 def write_progress(folder: Path, done: float, total: float, doing: str, error: str | None = None) -> None:

@@ -46,13 +46,13 @@ def to_jsonable(value: Any) -> Any:
 
 
 def rows_as_tsv(rows: Iterable[Iterable[object]]) -> str:
-    """Return the rows as tab-separated values; a cell that contains a carriage return alone is quoted, too."""
+    """Return the rows as tab-separated values, in which all cells of a row with a line end are quoted."""
     buffer = io.StringIO(newline="")
     writer = csv.writer(buffer, delimiter="\t", lineterminator="\n")
     quoting = csv.writer(buffer, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
         cells = list(row)
-        (quoting if any("\r" in str(cell) for cell in cells) else writer).writerow(cells)
+        (quoting if any("\r" in str(cell) or "\n" in str(cell) for cell in cells) else writer).writerow(cells)
     return buffer.getvalue()
 
 

@@ -83,6 +83,42 @@ def test_a_task_above_the_limit_has_an_error_and_starts_once_another_has_ended(
     assert read_progress(second) == TaskProgress(4, 4, "done")
 
 
+def test_a_task_is_started_again_after_its_folder_was_removed(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    start(folder, module, 1)
+    assert wait_for_task(folder, 60) == 0
+    background_task.remove_oldest(tmp_path, "*/request.json", 0)
+    assert not folder.exists()
+    start(folder, module, 2)
+    assert wait_for_task(folder, 60) == 0
+    assert (folder / "result.txt").read_text() == "2"
+
+
+def test_a_refused_task_takes_no_place_of_a_finished_one(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background_task, "_children", {})
+    monkeypatch.setenv("BSC_MAX_TASKS", "1")
+    finished, running, refused = (tmp_path / name for name in ("finished", "running", "refused"))
+    start(finished, module, 1)
+    assert wait_for_task(finished, 60) == 0
+    start(running, module, "sleep")
+    start(refused, module, 2)
+    background_task.remove_oldest(tmp_path, "*/request.json", 2)
+    assert [folder.exists() for folder in (finished, running, refused)] == [True, True, False]
+    background_task.cancel(running)
+
+
+def test_only_a_task_that_does_not_run_is_tried_again(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    start(folder, module, "sleep")
+    background_task.reset_failed(folder)
+    assert background_task._children[folder].running
+    background_task.cancel(folder)
+    background_task.reset_failed(folder)
+    assert not (folder / "request.json").exists()
+
+
 def test_tasks_of_students_take_no_place_of_others(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

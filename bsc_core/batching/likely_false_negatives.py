@@ -2,7 +2,6 @@
 
 # B rows of a batch, U distinct texts, D dimensions, V distinct words of a batch
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -13,6 +12,7 @@ import numpy as np
 from bsc_core.batching.collisions import KnownPairs
 from bsc_core.batching.hardness import similarity_matrix
 from bsc_core.data import PairDataset
+from bsc_core.data.text_normalization import WORD
 from bsc_core.neighbors import paired_cosines, top_k
 from bsc_core.types import Ids, Indices, Mask, Vectors
 
@@ -24,7 +24,6 @@ MAX_WORDS = 1_000
 """Words of a text that are compared."""
 CACHED_TEXTS = 4096
 """Texts whose words are kept while pairs of them are compared."""
-WORD = re.compile(r"\w+")
 
 NEIGHBORS = 10
 """Nearest documents of a query that are checked over all training pairs."""

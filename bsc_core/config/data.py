@@ -220,9 +220,10 @@ class DataConfig(Section):
     filters: tuple[FilterName, ...] = ()
     """Filters applied to the rows, in this order; see docs/data.md."""
     text_identity: Literal["exact", "normalized"] = "exact"
-    """exact: texts are equal if their characters are the same. normalized: texts that differ only in case, punctuation,
-    quotation marks or spaces are also equal, and the first of them replaces the others. This applies to duplicates,
-    batches, masks, mining, and evaluation, where every copy of a relevant document is relevant."""
+    """exact: texts are equal if their characters are the same, without spaces at their ends. normalized: texts that
+    differ only in case, punctuation, quotation marks or spaces are also equal, and the first of them replaces the
+    others. This applies to duplicates, batches, masks, mining, and evaluation, where every copy of a relevant document
+    is relevant."""
     separate_sides: bool = False
     """Encode queries and documents separately, so that a text that is both a query and a document has two vectors. Set
     automatically if the encoder has prompts."""

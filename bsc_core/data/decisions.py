@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from bsc_core.data.dataset import DatasetSplits, PairDataset, concatenate_rows
 from bsc_core.data.io.tables import read_table
+from bsc_core.data.schema.classes import NLI
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, DataError, FileFormatError
 from bsc_core.files import atomic_write, rows_as_tsv
@@ -108,7 +109,7 @@ def read_decisions(path: Path | str) -> list[Decision]:
         kind = name.strip() or "drop"
         if kind not in KINDS:
             raise DataError(f"{path}: row {line} has the decision {name!r}; use one of {', '.join(KINDS)}")
-        decision = Decision(query, document, cast(DecisionKind, kind), who, when)
+        decision = Decision(query.strip(), document.strip(), cast(DecisionKind, kind), who, when)
         first = decided.setdefault(decision.pair, decision)
         if first.decision != kind:
             raise DataError(
@@ -171,12 +172,16 @@ def with_decisions(
 ) -> PairDataset:
     """Return the dataset with the decisions whose texts are both in it.
 
-    The labels of decided rows become 1 (positive) and 0 (true negative) where the dataset has labels.
+    The labels of decided rows become 1 (positive) and 0 (true negative) where the dataset has labels. With classes of
+    NLI, those decided positive are entailed.
 
     Args:
         dataset: The pairs.
         decisions: Decisions about pairs of texts.
         text_identity: Which texts of dataset and decisions are equal, as `data.text_identity`.
+
+    Raises:
+        DataError: Two decisions about one pair contradict each other.
     """
     given = list(decisions)
     key: Callable[[str], str] = str if text_identity == "exact" else normalize_text
@@ -185,9 +190,15 @@ def with_decisions(
     ids = {key(text): number for number, text in enumerate(texts) if key(text) in wanted}  # documents last
     of_queries = {key(text): number for number, text in enumerate(texts.texts[:queries])} if queries else ids
     pairs: dict[DecisionKind, list[tuple[int, int]]] = {kind: [] for kind in KINDS}
+    kind_of: dict[tuple[int, int], DecisionKind] = {}
     for decision in given:
         query, document = of_queries.get(key(decision.query)), ids.get(key(decision.document), -1)
         if query is not None and document >= queries:
+            if (first := kind_of.setdefault((query, document), decision.decision)) != decision.decision:
+                raise DataError(
+                    f"the decisions {first} and {decision.decision} are about equal texts (query "
+                    f"{decision.query[:60]!r}, data.text_identity = {text_identity!r}); remove one of them"
+                )
             pairs[decision.decision].append((query, document))
     positive, drop, negative = (np.asarray(pairs[kind], dtype=np.int32).reshape(-1, 2) for kind in KINDS)
     decided = replace(
@@ -201,7 +212,10 @@ def with_decisions(
     label = dataset.label.copy()
     label[decided.has_pair(positive)] = 1.0
     label[decided.has_pair(negative)] = 0.0
-    return replace(decided, label=label)
+    classes = decided.classes
+    if classes is not None and decided.class_names == NLI:
+        classes = np.where(decided.has_pair(positive), NLI.index("entailment"), classes).astype(classes.dtype)
+    return replace(decided, label=label, classes=classes)
 
 
 def apply_decisions(
@@ -216,14 +230,15 @@ def apply_decisions(
 def contradicted_rows(train: PairDataset) -> npt.NDArray[np.bool_]:
     """Return bool (N,): training rows that contradict a decision, which training leaves out.
 
-    These are rows labeled negative and triplets whose negative was decided positive or dropped, and unlabeled pairs
-    that were decided true negative.
+    These are rows labeled negative and triplets whose negative was decided positive or dropped, and unlabeled or
+    entailed pairs that were decided true negative.
     """
     wrong = ~train.positive & train.has_pair(train.marked_pairs)
     if train.negative is not None:
         wrong |= train.has_pair(train.marked_pairs, train.negative)
-    if train.label is None and train.decided_negatives is not None:
-        wrong |= train.has_pair(train.decided_negatives)
+    if train.decided_negatives is not None and (train.label is None or train.class_names == NLI):
+        entailed = train.classes == NLI.index("entailment") if train.label is not None else True
+        wrong |= train.has_pair(train.decided_negatives) & entailed
     return np.asarray(wrong, dtype=bool)
 
 

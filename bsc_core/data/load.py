@@ -26,7 +26,7 @@ from bsc_core.data.quality.filters import FILTERS
 from bsc_core.data.schema.columns import SPLIT, guess_columns
 from bsc_core.data.splits import connected_queries, split_by_component, split_by_query
 from bsc_core.data.text_normalization import normalize_text
-from bsc_core.errors import ColumnError, ConfigError
+from bsc_core.errors import ColumnError, ConfigError, DataError
 from bsc_core.types import Ids
 
 __all__ = ["DatasetSplits", "load_data", "load_evaluation_data", "load_evaluation_splits"]
@@ -121,10 +121,23 @@ def _read_training_files(reader: _Reader) -> list[PairDataset]:
     for path in config.mix:
         table = read_table(path)
         try:
-            datasets.append(reader.rows(table, _config_of_mixed_file(config, first, table.names)))
+            dataset = reader.rows(table, _config_of_mixed_file(config, first, table.names))
         except ColumnError as error:
             raise ColumnError(f"{error} (a file of data.mix needs the columns of {config.train})") from None
+        _check_classes(dataset, first)
+        datasets.append(dataset)
     return datasets
+
+
+def _check_classes(dataset: PairDataset, first: PairDataset) -> None:
+    """Raise DataError if the labels of only one of two files follow from its classes, those of NLI."""
+    if dataset.classes is not None and first.classes is not None and (dataset.label is None) != (first.label is None):
+        labeled, other = (first, dataset) if dataset.label is None else (dataset, first)
+        names = ", ".join(other.class_names or ())[:200] or "numbers"
+        raise DataError(
+            f"{other.report.source}: its classes are {names}, so its pairs have no labels, unlike those of "
+            f"{labeled.report.source}, whose classes are those of NLI; use these names, or add a label column to both"
+        )
 
 
 def _config_of_mixed_file(config: DataConfig, first: PairDataset, names: Sequence[str]) -> DataConfig:
@@ -192,7 +205,9 @@ def _evaluation_rows(rows: PairDataset, reader: _Reader, name: Literal["dev", "t
     split = config.dev_split if name == "dev" else config.test_split
     if path is not None:
         table = read_table(path)
-        return _rows_of_split(reader.rows(table, _without_missing_split(config, table.names)), split, f"{name}_split")
+        dataset = reader.rows(table, _without_missing_split(config, table.names))
+        _check_classes(dataset, rows)
+        return _rows_of_split(dataset, split, f"{name}_split")
     if rows.split is None:
         return None
     if split == config.train_split:

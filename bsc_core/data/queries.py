@@ -7,7 +7,8 @@ from pathlib import Path
 from bsc_core.data.io.tables import read_table, read_text
 from bsc_core.data.io.validation import RowChecks, no_valid_row
 from bsc_core.data.read_report import Rejection
-from bsc_core.data.schema.columns import guess_query_columns, is_number
+from bsc_core.data.schema.classes import NLI, UNLABELED
+from bsc_core.data.schema.columns import guess_query_columns, is_class_column, is_number
 from bsc_core.errors import InputError
 from bsc_core.paths import check_path
 
@@ -42,7 +43,7 @@ def read_queries(path: Path | str) -> QuerySet:
     """Read queries from a .txt file, one per line, or from a table with a query and optionally a document column.
 
     A query in several rows has the documents of all of them. In a file of labeled pairs, documents with a label of at
-    most 0.5, or with another class than entailment, are not relevant.
+    most 0.5, or with another class than entailment (also 0, in a column class_label), are not relevant.
 
     Raises:
         PathError: The path cannot be read.
@@ -59,16 +60,21 @@ def read_queries(path: Path | str) -> QuerySet:
     table = read_table(path)
     query, document, label = guess_query_columns(table.names)
     golds = table.columns[document] if document else [""] * len(table)
-    if label:
-        golds = [gold if _is_relevant(cell) else "" for gold, cell in zip(golds, table.columns[label], strict=True)]
     checks = RowChecks(table)
+    if label:
+        golds = [gold if _is_relevant(checks, row, label) else "" for row, gold in enumerate(golds)]
     queries = checks.texts(query)
     return _distinct(table.source, [(queries[row], golds[row]) for row in checks.rows], checks.rejected)
 
 
-def _is_relevant(label: str) -> bool:
-    """Return whether a label is above 0.5 or the class of entailment."""
-    return float(label) > POSITIVE_ABOVE if is_number(label) else label.strip().lower() == ENTAILMENT
+def _is_relevant(checks: RowChecks, row: int, column: str) -> bool:
+    """Return whether a label is above 0.5 or the class of entailment; reject the row if it is neither."""
+    label = checks.table.columns[column][row].strip()
+    if is_number(label):
+        return float(label) == NLI.index(ENTAILMENT) if is_class_column(column) else float(label) > POSITIVE_ABOVE
+    if label not in UNLABELED and label.lower() not in NLI:
+        checks.reject(row, column, f"the label {label[:40]!r} is neither a number nor a class of NLI")
+    return label.lower() == ENTAILMENT
 
 
 def parse_queries(text: str, *, source: str = "pasted lines") -> QuerySet:

@@ -9,12 +9,16 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+import regex
 
 from bsc_core.types import Indices, Mask
 
 # Scripts written without spaces: each character is a word.
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+WORD = regex.compile(
+    rf"[{UNSPACED}]|[[\w\p{{M}}]--[{UNSPACED}]]+|[[\p{{Sm}}\p{{Sc}}\p{{So}}]--[|~]]", flags=regex.VERSION1
+)
+"""A word of letters, numbers and combining marks, or one symbol such as + or $. `re` does not know these categories."""
 
 
 def limit_marks(text: str) -> str:

@@ -108,7 +108,10 @@ def _load(kind: type[Model], folder: Path) -> Model:
                 str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
             )
         check_tokenizer(model, folder)
-        if missing := [name for name in _missing_weights(model) if "pooler" not in name]:
+        missing = _missing_weights(model)
+        if kind.__name__ == "SentenceTransformer" and "pooler" not in str(getattr(model[0], "modality_config", "")):
+            missing = [name for name in missing if "pooler" not in name]  # its output is not used
+        if missing:
             raise ModelError(f"{folder}: its weights lack {missing[0][:80]}; save the model again")
         if not all(parameter.isfinite().all() for parameter in model.parameters()):
             raise ModelError(f"{folder}: a weight is not a finite number; choose another checkpoint of the model")

@@ -82,10 +82,14 @@ def set_prompts(model: SentenceTransformer, config: EncoderConfig) -> None:
     Raises:
         ConfigError: The model has no prompt of that name, or leaves prompts out of its pooling.
     """
-    if not config.has_prompts:
-        return
     known = {name: text for name, text in (model.prompts or {}).items() if text}
     default = known.get(model.default_prompt_name or "", "")
+    if (config.has_prompts or default) and any(getattr(module, "include_prompt", True) is False for module in model):
+        advice = "choose another model" if default else "remove encoder.query_prompt and encoder.document_prompt"
+        problem = "leaves prompts out of its pooling (include_prompt = false), which is not supported"
+        raise ConfigError(f"{config.name} {problem}; {advice}")
+    if not config.has_prompts:
+        return
     for side in ("query", "document"):
         prompt = getattr(config, f"{side}_prompt")
         if prompt is not None and PROMPT_NAME.fullmatch(prompt) and prompt not in known:
@@ -95,11 +99,6 @@ def set_prompts(model: SentenceTransformer, config: EncoderConfig) -> None:
                 f'its names, or the text itself with a colon or a space, such as "{prompt}: "'
             )
         model.prompts[side] = default if prompt is None else known.get(prompt, prompt)
-    if any(getattr(module, "include_prompt", True) is False for module in model):
-        raise ConfigError(
-            f"{config.name} leaves prompts out of its pooling (include_prompt = false), which is not supported; "
-            "remove encoder.query_prompt and encoder.document_prompt"
-        )
 
 
 def needs_download(name: str) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bsc_core.config import DataConfig, NegativesConfig
 from bsc_core.data.dataset import DatasetSplits
+from bsc_core.data.decisions import contradicted_rows
 from bsc_core.data.generation.negatives import (
     Candidates,
     MinedNegatives,
@@ -63,7 +64,7 @@ def mine_file(
         problem = "exists" if output.exists() else f"must end in {' or '.join(WRITERS)}"
         raise DataError(f"{output}: the output file {problem}; give a new file")
     settings = config.negatives or NegativesConfig(method="window")
-    data = load_data(config.model_copy(update={"negatives": None}))
+    data = _without_contradicted(load_data(config.model_copy(update={"negatives": None})))
     candidates = find_candidates(data.train, data.corpus)
     unit = unit_rows(embed(settings.encoder, data.texts, progress=progress))
     mined = mine(data.train, candidates, unit, settings, scorer_of(settings, data.texts, progress))
@@ -108,7 +109,8 @@ class MiningSearch:
             DataError: As `find_candidates`.
         """
         unit = unit_rows(vectors)
-        self.data, self.candidates = data, find_candidates(data.train, data.corpus)
+        self.data = data = _without_contradicted(data)
+        self.candidates = find_candidates(data.train, data.corpus)
         self.depth = search_depth(self.candidates, config)
         second = scorer_of(config, data.texts)
         if second is None:
@@ -127,7 +129,8 @@ class MiningSearch:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         search = cls.__new__(cls)
-        search.data, search.candidates = data, find_candidates(data.train, data.corpus)
+        search.data = data = _without_contradicted(data)
+        search.candidates = find_candidates(data.train, data.corpus)
         search.depth, search.positives = int(arrays.pop("depth")), arrays.pop("positives")
         search.ranked = RankedCandidates(**arrays)
         return search
@@ -152,6 +155,18 @@ class MiningSearch:
     def file(self, mined: MinedNegatives, ending: str, layout: str) -> bytes:
         """Return the content of a file with the negatives; `ending` and `layout` as in `mine_file`."""
         return WRITERS[ending](_columns(self.data, self.candidates, mined, layout))
+
+
+def _without_contradicted(data: DatasetSplits) -> DatasetSplits:
+    """Return the data without training pairs that were decided to be true negatives.
+
+    Raises:
+        DataError: No pair is left.
+    """
+    contradicted = contradicted_rows(data.train)
+    if contradicted.all():
+        raise DataError(f"{data.train.report.source}: all pairs are decided to be true negatives; change the decisions")
+    return data.with_splits({**data.splits, "train": data.train.take(np.flatnonzero(~contradicted))})
 
 
 def mining_report(

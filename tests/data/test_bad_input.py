@@ -62,6 +62,11 @@ UNUSABLE_FILES = {
     "tabs in a csv": ("pairs.csv", "query\tdocument\na\tb\n", "the header has tabs but no commas"),
     "semicolons": ("pairs.csv", "query;document\na;b\n", "the header has semicolons but no commas"),
     "a quote that never closes": ("pairs.csv", 'query,document\na,b\n"c,d\n', "starts at line 3 has unmatched quot"),
+    "rows without quotes": (
+        "pairs.tsv",
+        'query\tdocument\ta\nb\t"c d\te\nf\tg\th\ni\tj"\tk\n',
+        "starts at line 2 has unmatched quotation marks .the next one is in line 4",
+    ),
     "text after a closing quote": ("pairs.csv", 'query,document\n"c"d,e\n', "line 2 has unmatched quotation marks"),
     "a name twice": ("pairs.csv", "query,document,query\na,b,c\n", "names query more than once; rename one"),
 }

@@ -23,6 +23,7 @@ from bsc_core.data.decisions import (
     with_decisions,
     write_decisions,
 )
+from bsc_core.data.schema.classes import NLI
 from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation.evaluator import split_digest
 from bsc_core.evaluation.retrieval.rank import retrieval_task
@@ -91,12 +92,13 @@ def test_a_merge_returns_the_pairs_that_are_decided_differently(tmp_path: Path) 
 
 
 def test_decided_pairs_are_reindexed_with_their_texts() -> None:
-    decisions = [Decision("a", "y", kind) for kind in KINDS] + [Decision("c", "z"), Decision("a", "elsewhere")]
+    decisions = [Decision("a", "y", "positive"), Decision("b", "x", "true_negative")]
+    decisions += [Decision("c", "z"), Decision("a", "elsewhere")]
     dataset = with_decisions(PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"]), decisions)
     assert named(dataset, dataset.marked_pairs) == {("a", "y"), ("c", "z")}
     fewer = dataset.take(np.asarray([0, 1])).compact()
-    assert named(fewer, fewer.marked_pairs) == {("a", "y")}
-    assert named(fewer, fewer.decided_positives) == named(fewer, fewer.decided_negatives) == {("a", "y")}
+    assert named(fewer, fewer.marked_pairs) == named(fewer, fewer.decided_positives) == {("a", "y")}
+    assert named(fewer, fewer.decided_negatives) == {("b", "x")}
 
 
 def named(dataset: PairDataset, pairs: np.ndarray | None) -> set[tuple[str, str]]:
@@ -182,3 +184,29 @@ def test_a_table_with_other_columns_is_not_changed(write, tmp_path: Path) -> Non
         with pytest.raises(DataError, match="has the column 'label', so it is not a file of decisions"):
             change()
     assert path.read_text() == content
+
+
+def test_contradicting_decisions_about_equal_texts_are_refused() -> None:
+    pairs = PairDataset.from_pairs(["Is it?", "other"], ["x", "y"])
+    decisions = [Decision("Is it?", "x", "positive"), Decision("is it", "X.", "true_negative")]
+    assert applied_sentence(with_decisions(pairs, decisions)) == "1 decision applied: 1 positive; 0 rows removed"
+    with pytest.raises(DataError, match="positive and true_negative are about equal texts"):
+        with_decisions(pairs, decisions, "normalized")
+
+
+def test_decisions_change_nli_classes_too() -> None:
+    pairs = replace(
+        PairDataset.from_pairs(["a", "b", "c"], ["x", "y", "z"], labels=[1, 0, 1]),
+        classes=np.asarray([0, 2, 0], dtype=np.int32),
+        class_names=NLI,
+    )
+    decided = with_decisions(pairs, [Decision("a", "x", "true_negative"), Decision("b", "y", "positive")])
+    assert decided.classes is not None
+    assert decided.classes.tolist() == [0, 0, 0]
+    assert contradicted_rows(decided).tolist() == [True, False, False]
+    assert applied_sentence(decided) == "2 decisions applied: 1 positive, 1 true negative; 1 row removed"
+
+
+def test_spaces_at_the_ends_of_decided_texts_do_not_matter(write) -> None:
+    path = write("marks.tsv", "query\tdocument\tdecision\n a\tx \tpositive\n")
+    assert [one.pair for one in read_decisions(path)] == [("a", "x")]

@@ -185,6 +185,22 @@ def test_class_numbers_become_names_from_the_card(hub):
     assert read_table(NAME).columns["label"] == ["neutral", "entailment", "-", ""]
 
 
+def test_the_only_config_of_a_card_names_the_classes(hub):
+    features = "[{name: label, dtype: {class_label: {names: {'0': entailment, '1': neutral}}}}]"
+    card = f"configs: [{{config_name: plain}}]\ndataset_info: {{config_name: plain, features: {features}}}"
+    write(hub, {"pairs.tsv": "premise\thypothesis\tlabel\np\th\t1\np\th\t0\n"}, card)
+    assert (
+        read_table(NAME).columns["label"] == read_table(f"{NAME}/plain").columns["label"] == ["neutral", "entailment"]
+    )
+
+
+def test_names_of_classes_that_are_other_numbers_are_refused(hub):
+    card = "dataset_info: {features: [{name: stars, dtype: {class_label: {names: {'0': '1', '1': '2'}}}}]}"
+    write(hub, {"pairs.tsv": "query\tdocument\tstars\np\th\t1\n"}, card)
+    with pytest.raises(FileFormatError, match="1 in column 'stars' is the name of one class and the number of another"):
+        read_table(NAME)
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

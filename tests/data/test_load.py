@@ -226,6 +226,29 @@ def test_named_and_numbered_classes_are_not_mixed(write):
         load_data(DataConfig(train=first, dev=second), seed=0)
 
 
+@pytest.mark.parametrize("role", ["mix", "dev"])
+@pytest.mark.parametrize("classes", [("entailment", "not_entailment"), ("0", "1")])
+@pytest.mark.parametrize("nli_first", [True, False])
+def test_labels_of_nli_classes_are_not_lost_beside_other_classes(write, role, classes, nli_first):
+    nli = write("nli.csv", "query,document,class_label\na,x,entailment\nb,y,neutral\nc,z,contradiction\n")
+    other = write("other.csv", f"query,document,class_label\nd,x,{classes[0]}\ne,y,{classes[1]}\n")
+    first, second = (nli, other) if nli_first else (other, nli)
+    columns = Columns(query="query", document="document", class_label="class_label")
+    config = DataConfig(train=first, columns=columns, **{role: (second,) if role == "mix" else second})
+    with pytest.raises(
+        DataError, match=r"other\.csv: its classes are .*, so its pairs have no labels, unlike those of"
+    ):
+        load_data(config, seed=0)
+
+
+def test_texts_have_no_spaces_at_their_ends(write):
+    train = write("train.csv", "query,document,doc_id\n a,x ,1\na ,x,1\nb,y,2\n")
+    data = load_data(
+        DataConfig(train=train, dev=train, corpus=write("corpus.csv", "doc_id,text\n1, x\n2,y \n")), seed=0
+    )
+    assert sorted(data.texts.texts) == ["a", "b", "x", "y"]
+
+
 def test_of_documents_with_one_id_the_first_is_read(write):
     path = write("corpus.csv", "doc_id,text\n1,a\n2,b\n1,c\n2,b\n")
     corpus = read_corpus(path)

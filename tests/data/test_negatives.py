@@ -1,6 +1,7 @@
 """Documents that become negatives, as rows and as a column."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -169,3 +170,20 @@ def test_negatives_of_a_corpus_have_its_ids():
 def test_pairs_that_have_negatives_are_refused(given, what):
     with pytest.raises(DataError, match=f"pairs {what}.*leave one of the two out"):
         find_candidates(PairDataset.from_pairs(["q", "r"], ["a", "b"], **given), None)
+
+
+def test_a_corpus_document_with_the_id_of_a_positive_is_excluded():
+    pairs = replace(PairDataset.from_pairs(["q", "r"], ["short", "other"]), document_key=("1", ""))
+    pairs, corpus = with_corpus(pairs, ["a longer text", "another"], ("1", "2"))
+    known = find_candidates(pairs, corpus)
+    texts = pairs.texts.take(known.document)
+    of_q = known.query.tolist().index(pairs.texts.texts.index("q"))
+    excluded = known.is_excluded(np.full(len(texts), of_q), np.arange(len(texts)))
+    assert list(itertools.compress(texts, excluded)) == ["a longer text"]
+    assert known.available.tolist() == [1 if number == of_q else 2 for number in range(2)]
+
+
+def test_a_pair_that_was_decided_true_negative_is_labeled_negative():
+    pairs = with_decisions(PairDataset.from_pairs(["q", "r"], ["a", "b"]), [Decision("r", "b", "true_negative")])
+    result = with_negative_rows(pairs, np.array([[3], [-1]]), None, oversample=False)
+    assert written(result) == [("q", "a", 1.0), ("q", pairs.texts.texts[3], 0.0), ("r", "b", 0.0)]

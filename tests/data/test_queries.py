@@ -42,6 +42,7 @@ def test_the_query_column_is_guessed_in_every_format(write, name, text):
         ("label", ("1", "0", "0.2")),
         ("label", ("entailment", "neutral", "contradiction")),
         ("class_label", ("entailment", "", "-")),
+        ("class_label", ("0", "1", "2")),
     ],
 )
 def test_documents_with_a_negative_label_are_not_relevant(write, header, labels):
@@ -50,6 +51,15 @@ def test_documents_with_a_negative_label_are_not_relevant(write, header, labels)
     queries = read_queries(path)
     assert queries.texts == ("soup", "bread")
     assert queries.gold == (("boil",), ())
+
+
+def test_queries_with_a_label_that_cannot_be_used_are_rejected(write):
+    queries = read_queries(write("pairs.tsv", "query\tdocument\tlabel\na\tx\trelevant\nb\ty\tnan\nc\tz\t1\n"))
+    assert queries.texts == ("c",)
+    assert [one.sentence() for one in queries.rejected] == [
+        "line 2, label: the label 'relevant' is neither a number nor a class of NLI",
+        "line 3, label: the label 'nan' is neither a number nor a class of NLI",
+    ]
 
 
 def test_empty_queries_are_rejected_with_their_lines(write):

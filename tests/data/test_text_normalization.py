@@ -47,3 +47,15 @@ def test_containment_is_a_sequence_of_words(left, right):
 
 def test_equal_words_have_equal_numbers():
     assert normalized_ids(["Yes!", "no", "yes", "NO."]).tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"), [("दिन", "दान"), ("நாள்", "நூல்"), ("x > 5", "x < 5"), ("C++", "C"), ("$5", "£5")]
+)
+def test_vowel_signs_and_symbols_distinguish_texts(left, right):
+    assert normalize_text(left) != normalize_text(right)
+
+
+@pytest.mark.parametrize(("left", "right"), [("a | b ~", "a b"), ("“a-b”", "a b"), ("`a`", "a")])
+def test_punctuation_does_not_distinguish_texts(left, right):
+    assert normalize_text(left) == normalize_text(right)

@@ -84,8 +84,13 @@ def test_a_model_that_leaves_prompts_out_of_its_pooling_is_refused(tmp_path, tin
     model = library_model(tiny_encoder)
     model.set_pooling_include_prompt(False)
     model.save_pretrained(str(tmp_path / "instructor"))
-    with pytest.raises(ConfigError, match="leaves prompts out of its pooling"):
+    with pytest.raises(ConfigError, match=r"leaves prompts out of its pooling.*remove encoder"):
         load_encoder(EncoderConfig(name=str(tmp_path / "instructor"), max_seq_length=16, **PROMPTS))
+    load_encoder(EncoderConfig(name=str(tmp_path / "instructor"), max_seq_length=16))
+    model.prompts["ask"], model.default_prompt_name = "why can ", "ask"
+    model.save_pretrained(str(tmp_path / "default"))
+    with pytest.raises(ConfigError, match=r"leaves prompts out of its pooling.*choose another model"):
+        load_encoder(EncoderConfig(name=str(tmp_path / "default"), max_seq_length=16))
 
 
 def test_a_text_on_both_sides_has_two_ids(both_sides, tmp_path):

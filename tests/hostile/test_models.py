@@ -502,6 +502,22 @@ def test_a_hostile_cross_encoder_is_refused(tiny_encoder: Path, tmp_path: Path, 
         second_scorer(str(tmp_path / "model"), TextTable(["a", "b"]))
 
 
+def test_a_model_that_lacks_a_pooler_that_it_uses_is_refused(tiny_encoder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_encoder, folder)
+    weights = load_file(folder / "model.safetensors")
+    weights = {name: one for name, one in weights.items() if "pooler" not in name}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    assert load_encoder(EncoderConfig(name=str(folder), max_seq_length=16)).get_embedding_dimension() > 0
+    head = {"classifier.weight": np.zeros((1, 32), np.float32), "classifier.bias": np.zeros(1, np.float32)}
+    save_file(
+        {f"bert.{name}": one for name, one in weights.items()} | head, folder / "model.safetensors", {"format": "pt"}
+    )
+    edit_json("config.json", architectures=["BertForSequenceClassification"], num_labels=1)(folder)
+    with pytest.raises(ModelError, match=r"its weights lack bert\.pooler"):
+        pretrained.load_cross_encoder(folder)
+
+
 def test_a_damaged_cross_encoder_is_refused_in_one_sentence(tiny_encoder: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_encoder, tmp_path / "model")
     edit_json("config.json", architectures=["BertForSequenceClassification"], hidden_size=31)(tmp_path / "model")

@@ -124,7 +124,7 @@ def test_one_file_at_a_time_is_built_for_a_page(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(display.st, "download_button", lambda label, data, **options: sent.append(data))
     display.download("First", lambda: sent[1](), key="first")
     display.download("Second", lambda: b"second", key="second")
-    with pytest.raises(InputError, match="this page is building a file"):
+    with pytest.raises(InputError, match="another file is being built"):
         sent[0]()
     assert sent[1]() == b"second"
 

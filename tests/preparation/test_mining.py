@@ -20,6 +20,7 @@ from bsc_core.cli import main
 from bsc_core.config import DataConfig, EncoderConfig, NegativesConfig
 from bsc_core.data import read_pairs
 from bsc_core.data.dataset import Corpus, DatasetSplits, PairDataset, TextTable, merge_text_tables
+from bsc_core.data.decisions import Decision, write_decisions
 from bsc_core.data.generation.negatives import find_candidates, row_negatives, with_negatives
 from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import DataError
@@ -200,6 +201,23 @@ def test_a_mined_file_can_be_read_again(data_files: DataConfig, tmp_path: Path, 
     assert len(read) == {"triplet": 20, "n-tuple": 10, "labeled-pair": 30}[layout]
     with pytest.raises(DataError, match="exists; give a new file"):
         mine_file(data_files, output)
+
+
+@pytest.mark.parametrize("layout", ["triplet", "labeled-pair"])
+def test_a_pair_that_was_decided_true_negative_is_not_mined_as_positive(
+    data_files: DataConfig, tmp_path: Path, layout: str
+) -> None:
+    decided = [
+        ("how do I cut a table", "to cut a table, use a tool"),
+        ("how do I cut a chair", "to cut a chair, use a tool"),
+    ]
+    write_decisions(tmp_path / "decisions.tsv", [Decision(*pair, "true_negative") for pair in decided])
+    config = data_files.model_copy(update={"false_negatives": str(tmp_path / "decisions.tsv")})
+    assert mine_file(config, tmp_path / "mined.tsv", layout=layout)["queries"] == 8
+    mined = read_pairs(tmp_path / "mined.tsv")
+    positive = mined.take(np.flatnonzero(mined.positive))
+    texts = zip(mined.texts.take(positive.query), mined.texts.take(positive.document), strict=True)
+    assert not set(texts).intersection(decided)
 
 
 def test_limits_that_leave_nothing_are_reported_and_no_file_is_written(data_files: DataConfig, tmp_path: Path) -> None:

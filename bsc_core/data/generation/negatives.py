@@ -83,10 +83,12 @@ def find_candidates(dataset: PairDataset, corpus: Corpus | None) -> Candidates:
     set_of_text = np.full(len(words), -1, dtype=np.int64)
     set_of_text[query] = set_of_query
     marked = dataset.marked_pairs[set_of_text[dataset.marked_pairs[:, 0]] >= 0]
+    row, same_id = _documents_by_id(dataset, corpus)
     excluded = np.unique(
         np.concatenate(
             [
                 sets * codes + words[dataset.document],
+                sets[row] * codes + words[same_id],
                 sets * codes + words[dataset.query],
                 set_of_text[marked[:, 0]] * codes + words[marked[:, 1]],
             ]
@@ -96,6 +98,16 @@ def find_candidates(dataset: PairDataset, corpus: Corpus | None) -> Candidates:
     counts = np.bincount(excluded // codes, weights=same_words[excluded % codes], minlength=int(sets.max()) + 1)
     available = len(document) - counts[set_of_query].astype(np.int64)
     return Candidates(query, query_of_row, document, available, words[document], set_of_query, excluded, codes)
+
+
+def _documents_by_id(dataset: PairDataset, corpus: Corpus | None) -> tuple[Indices, Ids]:
+    """Return (A,) rows and (A,) text ids of the corpus documents that have the document id of the row."""
+    if corpus is None or corpus.key is None or dataset.document_key is None:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
+    of_key = dict(zip(corpus.key, corpus.document.tolist(), strict=True))
+    found = [(row, of_key[key]) for row, key in enumerate(dataset.document_key) if key and key in of_key]
+    rows, documents = np.asarray(found, dtype=np.int64).reshape(-1, 2).T
+    return rows, documents.astype(np.int32)
 
 
 def negative_ranks(config: NegativesConfig) -> Indices:
@@ -245,6 +257,8 @@ def in_window(
 def with_negative_rows(dataset: PairDataset, negatives: Ids, corpus: Corpus | None, *, oversample: bool) -> PairDataset:
     """Return the positive rows and, after the first row of each query, its negatives as rows labeled 0.
 
+    Pairs that were decided true negative are labeled 0 as well.
+
     Args:
         dataset: N positive pairs.
         negatives: (N, C) text ids, -1 for none; each document is labeled once per query.
@@ -261,7 +275,10 @@ def with_negative_rows(dataset: PairDataset, negatives: Ids, corpus: Corpus | No
     source = np.repeat(np.arange(len(dataset)), copies)
     positives = dataset.take(source)
     if positives.label is None:
-        positives = replace(positives, label=np.ones(len(source), dtype=np.float32))
+        label = np.ones(len(source), dtype=np.float32)
+        if positives.decided_negatives is not None:
+            label[positives.has_pair(positives.decided_negatives)] = 0.0
+        positives = replace(positives, label=label)
     negative_rows = replace(
         dataset.take(row),
         document=document.astype(np.int32),

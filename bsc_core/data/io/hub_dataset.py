@@ -85,6 +85,7 @@ def open_hub_dataset(path: str) -> list[HubSplit]:
         repository = open_repository(name, "dataset")
         card = _read_card(path, repository)
         try:
+            config = _chosen_config(path, card, config)
             card_classes = _card_classes(card, config)
             files = _files_by_split(path, repository, card, config, chosen["split"])
         except ValueError as error:
@@ -170,6 +171,29 @@ def _is_plain_yaml(tokens: Iterable[Any]) -> bool:
     return True
 
 
+def _configs(card: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the configs of a card by name."""
+    return {name: one for one in _objects(card.get("configs")) if (name := short_text(one.get("config_name")))}
+
+
+def _chosen_config(path: str, card: Mapping[str, Any], config: str | None) -> str | None:
+    """Return the name of a config: the given one, else the default or only one, None if the card names none.
+
+    Raises:
+        DataError: There is no such config, or none of several is the default.
+    """
+    configs = _configs(card)
+    if config is None and len(configs) > 1:
+        config = next((name for name, one in configs.items() if name == "default" or one.get("default") is True), None)
+        if config is None:
+            raise DataError(
+                f"{path}: has several configs; choose one of {', '.join(configs)}, as in {HUB}owner/name/config"
+            )
+    if config is not None and configs and config not in configs:
+        raise DataError(f"{path}: has no config {config}; its configs are {', '.join(configs)}")
+    return next(iter(configs), None) if config is None else config
+
+
 def _files_by_split(
     path: str, repository: Repository, card: Mapping[str, Any], config: str | None, chosen: str
 ) -> dict[str, list[str]]:
@@ -182,16 +206,8 @@ def _files_by_split(
     readable = sorted(file for file in repository.sizes if _format(file) is not None)
     if len(readable) > MAX_FILES:
         raise DataError(f"{path}: has more than {MAX_FILES:,} files of data; download those that you need")
-    configs = {name: one for one in _objects(card.get("configs")) if (name := short_text(one.get("config_name")))}
-    if config is None and len(configs) > 1:
-        config = next((name for name, one in configs.items() if name == "default" or one.get("default") is True), None)
-        if config is None:
-            raise DataError(
-                f"{path}: has several configs; choose one of {', '.join(configs)}, as in {HUB}owner/name/config"
-            )
-    if config is not None and configs and config not in configs:
-        raise DataError(f"{path}: has no config {config}; its configs are {', '.join(configs)}")
-    settings = configs.get(config, {}) if config is not None else next(iter(configs.values()), {})
+    configs = _configs(card)
+    settings = {} if config is None else configs.get(config, {})
     folder = (short_text(settings.get("data_dir")) or (config if config is not None and not configs else "")).strip("/")
     if settings.get("data_files"):
         patterns = _patterns(settings["data_files"])
@@ -299,6 +315,8 @@ def _card_classes(card: Mapping[str, Any], config: str | None) -> dict[str, list
     infos = card.get("dataset_info")
     infos = [infos] if isinstance(infos, dict) else _objects(infos)
     info = next((one for one in infos if one.get("config_name", "default") == (config or "default")), {})
+    if len(infos) == 1 and "config_name" not in infos[0]:
+        info = infos[0]
     found: dict[str, list[str]] = {}
     for feature in _objects(info.get("features")):
         kind = feature.get("dtype")

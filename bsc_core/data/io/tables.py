@@ -45,6 +45,7 @@ CHUNK_ROWS = 65_536
 MAX_LINE_MB = "BSC_MAX_LINE_MB"
 """Environment variable: maximum size of a line, and of a field over several lines, in megabytes."""
 DEFAULT_LINE_MB = 10
+MAX_CHUNK_CELLS = 2_000_000  # of the rows of a delimited file that are divided at a time
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_BYTES = 4096
@@ -211,6 +212,7 @@ def _hub_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pro
                 cells = dict(table.columns)
                 for name, names in split.class_names.items():
                     if name in cells and name not in table.named:
+                        _check_class_names(cells[name], names, name, source.name)
                         cells[name] = [class_name(cell, names) for cell in cells[name]]
                 cells |= {SPLIT: [split.name] * len(table)} if several else {}
                 yield replace(
@@ -258,6 +260,7 @@ def _delimited_chunks(
     if names is None:
         raise FileFormatError(f"{source.name}: the file is empty; it needs a header and at least one row")
     chosen = [number for number, name in enumerate(names) if columns is None or name in columns]
+    rows = min(rows, max(1, MAX_CHUNK_CELLS // len(names)))
     empty = True
     for numbers, values, rejected in _chunks(_counted(parsed, lambda: len(chosen), source), rows):
         empty = False
@@ -283,6 +286,16 @@ def _json_chunks(lines: Iterable[str], source: Source, columns: Sequence[str] | 
     if empty:
         raise FileFormatError(
             f'{source.name}: no line is a JSON object; write one object per line, such as {{"query": "..."}}'
+        )
+
+
+def _check_class_names(cells: Iterable[str], names: Sequence[str], column: str, source: str) -> None:
+    """Raise FileFormatError if a cell is the number of one class and the name of another one."""
+    both = {name for number, name in enumerate(names) if name.isdecimal() and name != str(number)}
+    if cell := min(both.intersection(cells), default=None):
+        raise FileFormatError(
+            f"{source}: {cell} in column {column!r} is the name of one class and the number of another; replace the "
+            "numbers by texts such as 'class 1', in the names too"
         )
 
 
@@ -435,7 +448,8 @@ class _CheckedStream(io.BufferedIOBase):
 def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterator[Any]:
     """Yield the names in the header, then each row with its first line, or its rejection; nothing for an empty text."""
     csv.field_size_limit(limit := _max_line())
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    of_row: list[str] = []  # the lines of the present row
+    reader = csv.reader(_recorded(lines, of_row), delimiter=delimiter, strict=True)
     start = 1
     names: tuple[str, ...] = ()
     try:
@@ -444,11 +458,14 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
                 if len(fields) > 1 or any(field.strip() for field in fields):
                     names = _header(fields, source, delimiter)
                     yield names
+            elif len(of_row) > 1 and _is_unquoted(of_row, len(names), delimiter):
+                raise csv.Error(f"the next one is in line {reader.line_num}")
             elif len(fields) == len(names):
                 yield start, fields
             elif fields:
                 yield Rejection(start, "", f"has {len(fields)} fields where the header has {len(names)}")
             start = reader.line_num + 1
+            of_row.clear()
     except csv.Error as error:
         if "field limit" in str(error):
             raise FileFormatError(
@@ -459,6 +476,22 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
             f"{source}: the row that starts at line {start} has unmatched quotation marks ({error}); "
             'put a field that begins with " in quotes and write "" for each " in it'
         ) from None
+
+
+def _recorded(lines: Iterable[str], record: list[str]) -> Iterator[str]:
+    """Yield the lines, and append each one to a list before."""
+    for line in lines:
+        record.append(line)
+        yield line
+
+
+def _is_unquoted(lines: Sequence[str], width: int, delimiter: str) -> bool:
+    """Return whether the lines of one row are probably several rows, in texts of which quotation marks occur.
+
+    So it is if each line alone has all the fields of a row, and not all those of the first line are quoted.
+    """
+    several = delimiter == "\t" and all(line.count(delimiter) == width - 1 for line in lines)
+    return several and not all(field.startswith('"') for field in lines[0].split(delimiter))
 
 
 def _json_rows(lines: Iterable[str], source: str, names: set[str]) -> Iterator[Any]:

@@ -75,19 +75,23 @@ class RowChecks:
         self.outside: list[float] = []
         self._faults: dict[int, Rejection] = {}
 
-    def _reject(self, row: int, field: str, reason: str) -> None:
+    def reject(self, row: int, field: str, reason: str) -> None:
+        """Reject a row, unless it has a fault already."""
         self._faults.setdefault(row, Rejection(self.table.line[row], field, reason))
 
     def texts(self, columns: str | tuple[str, ...]) -> list[str]:
-        """Return R texts, the non-empty cells of several columns joined by a space; reject empty or invalid ones."""
+        """Return R texts, the non-empty cells of several columns joined by a space; reject empty or invalid ones.
+
+        They have no spaces at their ends.
+        """
         names = as_names(columns)
-        texts = self.table.columns[names[0]]
+        texts = [cell.strip() for cell in self.table.columns[names[0]]]
         if len(names) > 1:
             rows = zip(*(self.table.columns[name] for name in names), strict=True)
-            texts = [" ".join(cell for cell in cells if cell.strip()) for cells in rows]
+            texts = [" ".join(cell for cell in cells if cell.strip()).strip() for cells in rows]
         for row, text in enumerate(texts):
-            if not text.strip():
-                self._reject(row, " + ".join(names), "the text is empty")
+            if not text:
+                self.reject(row, " + ".join(names), "the text is empty")
         return texts
 
     def reject_repeated(self, column: str, texts: Sequence[str]) -> None:
@@ -96,7 +100,7 @@ class RowChecks:
         for row in self.rows.tolist():
             key = self.table.columns[column][row].strip()
             if first.setdefault(key, texts[row]) != texts[row]:
-                self._reject(row, column, "the id occurs before with another text")
+                self.reject(row, column, "the id occurs before with another text")
 
     def labels(self, column: str, limits: Limits) -> npt.NDArray[np.float32]:
         """Return (R,) labels scaled to [0, 1], nan for a rejected one."""
@@ -108,7 +112,7 @@ class RowChecks:
                 reason = f"the label {cell.strip()} is outside {low:g} to {high:g}"
                 self.outside.append(value)
             if reason:
-                self._reject(row, column, reason)
+                self.reject(row, column, reason)
             else:
                 labels[row] = (value - low) / (high - low)
         return labels.astype(np.float32)
@@ -130,7 +134,7 @@ class RowChecks:
         numbered = are_numbered(cells) if numbered is None else numbered
         for row, cell in enumerate(cells):
             if reason := class_fault(cell, numbered=numbered):
-                self._reject(row, column, reason)
+                self.reject(row, column, reason)
         return cells
 
     @property

@@ -31,7 +31,7 @@ def read_classes(cells: Sequence[str]) -> tuple[Ids, tuple[str, ...] | None]:
     words = [cell.strip() for cell in cells]
     known = set(words) - set(UNLABELED)
     if are_numbered(known):
-        names, numbers = None, {word: int(word) for word in known if not class_fault(word, numbered=True)}
+        names, numbers = None, {word: _number(word) for word in known if not class_fault(word, numbered=True)}
     else:
         is_nli = {word.lower() for word in known} <= set(NLI)
         names = NLI if is_nli else tuple(sorted(known))
@@ -55,7 +55,7 @@ def class_fault(cell: str, *, numbered: bool) -> str:
     word = cell.strip()
     if word in UNLABELED:
         return NO_CLASS
-    if numbered and not (_is_number(word) and int(word) <= LARGEST):
+    if numbered and not (_is_number(word) and _number(word) <= LARGEST):
         return f"the class {word[:40]!r} is not a whole number"
     return ""
 
@@ -66,5 +66,11 @@ def entailment_labels(classes: Ids) -> npt.NDArray[np.float32]:
     return labels
 
 
+def _number(word: str) -> int:
+    return int(word.removesuffix(".0"))
+
+
 def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) <= MAX_DIGITS
+    """Return whether a word is a whole number, maybe with ".0", as columns with missing values are written."""
+    digits = word.removesuffix(".0")
+    return digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS

@@ -132,6 +132,11 @@ def as_names(columns: ColumnNames | list[str]) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
+def is_class_column(name: str) -> bool:
+    """Return whether a column is named as those that `bsc convert` writes for classes."""
+    return "classlabel" in _by_plain_name([name])
+
+
 def is_number(cell: str) -> bool:
     """Return whether a cell is a finite number."""
     try:

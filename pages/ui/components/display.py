@@ -15,6 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core import background_task, formatting
 from bsc_core.errors import BscError, InputError
+from pages.ui.components import users
 
 if TYPE_CHECKING:
     import altair as alt
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     Table = pd.DataFrame | Sequence[Mapping[str, Any]]
 
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
+_students_build = Lock()
 MAX_CELL = 2_000  # characters of a text in a table
 MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
 
@@ -98,14 +100,16 @@ def config_download(toml: str, *, key: str) -> None:
 def download(label: str, data: str | Callable[[], bytes], *, type: str = "tertiary", **options: str) -> None:
     """Draw a download button; clicking it does not rerun the page. Content given as a call is built on click."""
     if callable(data):
-        data = partial(_build, data, st.session_state.setdefault(BUILDING, Lock()))
+        student = users.task_user() == background_task.STUDENTS  # of whom one at a time has a file built
+        building = _students_build if student else st.session_state.setdefault(BUILDING, Lock())
+        data = partial(_build, data, building)
     st.download_button(label, data, icon=":material/download:", type=type, on_click="ignore", **options)  # type: ignore[arg-type, call-overload]
 
 
 def _build(content: Callable[[], bytes], building: Lock) -> bytes:
     """Build the content of a download; a client may request it any number of times, and one at a time is built."""
     if not building.acquire(blocking=False):
-        raise InputError("this page is building a file; wait until it is saved")
+        raise InputError("another file is being built; try again when it is saved")
     try:
         return content()
     finally:
@@ -157,7 +161,8 @@ def task_progress(
     """
     progress = background_task.read_progress(folder)
     if progress.error:
-        error_box(progress.error, failed).button("Try again", key=key, on_click=background_task.reset, args=(folder,))
+        again = background_task.reset_failed
+        error_box(progress.error, failed).button("Try again", key=key, on_click=again, args=(folder,))
         return
     elapsed, fraction = background_task.elapsed_seconds(folder), progress.fraction
     times = formatting.duration(elapsed)
