@@ -31,13 +31,13 @@ with display.show_errors():
         colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
         trails = (selected if len(selected) else changed) if animated else selection.NO_TEXTS
         pairs = geometry.ten_pairs(data, rows) if "pairs" in st.session_state[map_view.SHOW] else geometry.NO_PAIRS
-        lassoed = map_view.draw_maps(
-            data, layout, colorings, selected=selected, trails=trails, pairs=pairs, animated=animated
-        )
+        with map_view.frame(data, layout):
+            lassoed = map_view.draw_maps(
+                data, layout, colorings, selected=selected, trails=trails, pairs=pairs, animated=animated
+            )
         if len(pairs):
             st.caption(geometry.pairs_sentence(data, pairs))
         st.caption(map_view.preservation_sentence(data, layout))
-        display.csv_button(lambda: map_view.map_table(data, layout), name="map", key=f"embeddings.data.{data.key}")
     with side_cell:
         geometry.draw(data, rows)
     if len(lassoed) and not words:

@@ -15,7 +15,10 @@ view.read_url()
 with display.show_errors():
     batch = view.select_batch(context)
 
-state = view.lab(batch)
+with display.figure_frame(
+    "Every cell of the softmax", name="loss-lab", data=lambda: view.cells(batch, result), key="learn"
+):
+    state = view.lab(batch)
 result = explain_batch(batch, state.settings)
 st.caption(view.summary(result, state.settings))
 
@@ -24,4 +27,4 @@ with display.show_errors(stop=False):
     view.toy_training(batch, state)
 
 view.write_link(state)
-view.next_steps(batch, result, state)
+view.next_steps(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import expect
@@ -14,6 +15,7 @@ from bsc_core.jobs.states import advance
 from bsc_core.runs import Run, RunStore
 
 QUESTION = "How is training going"
+FIGURE = "[class*=st-key-figure-]"
 GROUP = "20260101-000000-warmth-abcd"
 METRICS = "Metrics of the settings, and whether they differ"
 CHANGES = "Queries on which the settings differ, with their texts"
@@ -53,7 +55,7 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     visit.wait(QUESTION)
     page = visit.page
     cold, warm = "temperature 0.05 · 2 seeds", "temperature 0.5 · 2 seeds"
-    expect(page.get_by_test_id("stVegaLiteChart").first).to_contain_text(
+    expect(page.locator(FIGURE).first).to_contain_text(
         re.compile(f"mrr on dev: ({warm} is|no significant difference between {warm})")
     )
     rows = visit.rows(METRICS, containing="mrr")
@@ -79,5 +81,27 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     again.wait(QUESTION)
     expect(again.page.get_by_role("combobox", name="Metric", exact=True)).to_have_value("map")
     expect(again.page.get_by_role("combobox", name="Compare against", exact=True)).to_have_value("Untrained")
-    expect(again.page.get_by_test_id("stVegaLiteChart").first).to_contain_text("map on dev")
+    expect(again.page.locator(FIGURE).first).to_contain_text("map on dev")
     assert again.rows(CHANGES, containing="−") == losses
+
+
+def test_the_menu_of_a_figure_saves_its_data_and_its_picture_by_keyboard(group, visit):
+    visit.open("runs", run=group[0].id)
+    page = visit.page
+    figure = page.locator(FIGURE).first
+    expect(figure.get_by_test_id("stVegaLiteChart").locator("svg")).to_be_visible()
+    menu = figure.get_by_role("button", name="Figure menu")
+    menu.press("Enter")
+    contents = {}
+    for name in ("Data (CSV)", "Picture (SVG)", "Picture (PNG)"):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name).press("Enter")
+        contents[name] = download.value.path().read_bytes()
+    assert contents["Data (CSV)"].startswith(b"step,")
+    picture = ElementTree.fromstring(contents["Picture (SVG)"])
+    assert "The loss" in " ".join(picture.itertext())
+    assert contents["Picture (PNG)"].startswith(b"\x89PNG")
+    page.get_by_role("button", name="Full screen").press("Enter")
+    expect(page.get_by_role("button", name=re.compile("Close fullscreen"))).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(menu).to_be_visible()

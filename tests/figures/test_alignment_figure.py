@@ -49,7 +49,7 @@ def test_the_title_summarizes_significant_changes(changes: alignment.GeometryCha
 def test_the_subtitle_has_the_differences_with_their_intervals() -> None:
     table = alignment.alignment_table(NAMES[:2], [1.0, 0.89], [-3.0, -3.11], ["a", "a"])
     title = alignment.alignment_figure(table, (CHANCE, ALONE)).to_dict()["title"]
-    assert title["text"] == ["Pairs: change not significant", "spread: change not significant"]
+    assert title["text"] == ["Pairs: change not significant,", "spread: change not significant"]
     minus = "\N{MINUS SIGN}"
     assert title["subtitle"] == [
         f"alignment {minus}0.110 [{minus}0.300, +0.100]",

@@ -62,6 +62,12 @@ def page_text(app: AppTest) -> str:
     return "\n".join(_displayed(str(element.value)) for kind in TEXT_KINDS for element in app.get(kind))
 
 
+def figure_titles(app: AppTest) -> list[str]:
+    """Return the titles of the figures, and other bold texts."""
+    lines = [_displayed(one.value).split("  \n")[0] for one in app.markdown]
+    return [line.removeprefix("**").removesuffix("**") for line in lines if line.startswith("**")]
+
+
 def _displayed(text: str) -> str:
     """Return Markdown without the backslashes of `display.escaped`."""
     return re.sub(r"\\([\\`*_\[\]!<>~$#|])", r"\1", text)

@@ -388,7 +388,7 @@ def test_a_large_batch_is_an_image_with_a_text_alternative(large: str, tiny_enco
     app.run()
     assert not app.exception
     drawn = [one.proto.SerializeToString().decode("utf-8", errors="replace") for one in app.get("bidi_component")]
-    assert sum("100 pairs" in one for one in drawn) == 1
+    assert sum("100 pairs" in one and "arrow keys" in one for one in drawn) == 1
 
 
 @pytest.fixture

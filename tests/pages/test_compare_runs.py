@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from urllib.parse import parse_qs
 
@@ -17,7 +16,7 @@ from bsc_core.runs import Run, RunStore
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.comparison.view import differences
 from pages.ui.runs import table
-from tests.helpers.pages import open_page, page_text
+from tests.helpers.pages import figure_titles, open_page, page_text
 
 SIGNIFICANT = "Significant?"
 
@@ -259,5 +258,4 @@ def test_quality_by_dimension_is_that_of_the_truncated_vectors(finished, another
     (values,) = settings.by_dimension(setting, "dev", "mrr")
     assert values[width // 4] == expected["dev"]["mrr"]
     assert max(values) == width
-    titles = [json.loads(chart.proto.spec).get("title") for chart in app.get("vega_lite_chart")]
-    assert "mrr on dev of truncated vectors" in titles
+    assert "mrr on dev of truncated vectors" in figure_titles(app)

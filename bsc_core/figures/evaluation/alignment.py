@@ -101,7 +101,7 @@ def alignment_figure(
         color=alt.Color("model:N", title=None, scale=alt.Scale(domain=names, range=colors), legend=legend),
         tooltip=["model:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in METRICS)],
     )
-    lines = [line for clause in alignment_summary(table, changes) for line in textwrap.wrap(clause, TITLE_WIDTH)]
+    lines = textwrap.wrap(", ".join(alignment_summary(table, changes)), TITLE_WIDTH)
     subtitle = [] if changes is None else [f"{name} {one.text()}" for name, one in zip(METRICS, changes, strict=True)]
     title = alt.TitleParams(
         lines, subtitle=subtitle, fontSize=13, subtitleFontSize=11, subtitleColor=theme.REFERENCE, anchor="start"

@@ -221,8 +221,9 @@ def _draw_canvas(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int]
     data = similarity.canvas_data(cells, texts["query"], texts["document"])
     label = f"{matrix_sentence(cells)} Move with the arrow keys, pin with Enter."
     data |= {"pinned": list(pin or (0, 0)), "label": label}
-    matrix_canvas(data, key=key, on_pin=partial(_pin_clicked, key, batch, cells.rows))
-    display.csv_button(lambda: similarity.batch_table(cells), name=f"batch-{batch.number + 1}", key=f"{key}.data")
+    name, table = f"batch-{batch.number + 1}", partial(similarity.batch_table, cells)
+    with display.figure_frame(matrix_sentence(cells), name=name, data=table, key=f"{key}.figure"):
+        matrix_canvas(data, key=key, on_pin=partial(_pin_clicked, key, batch, cells.rows))
 
 
 def _texts(batch: BatchView, rows: np.ndarray) -> dict[str, list[str]]:

@@ -54,7 +54,7 @@ def _draw_group_figures(batch: BatchView, groups: Groups, config: BatchingConfig
     )
     figure = group_figures.group_figure(table, columns=4, size=104)
     display.figure(figure, name="groups", alt=alt, data=table, key="batches.groups")
-    st.caption(alt + " The distance from the center is 1 minus the cosine; the direction has no meaning.")
+    st.caption("The distance from the center is 1 minus the cosine; the direction has no meaning.")
 
 
 def _draw_map(batch: BatchView, groups: Groups, config: BatchingConfig, vectors_key: str) -> None:
@@ -69,7 +69,7 @@ def _draw_map(batch: BatchView, groups: Groups, config: BatchingConfig, vectors_
     which = "The same groups" if len(groups) <= MAX_ON_MAP else f"The first {MAX_ON_MAP} groups"
     alt = f"{which} among the {_side(config)} texts (PCA). Lines connect a group with its first row."
     display.figure(group_figures.map_figure(lines), name="group-map", alt=alt, data=lines, key="batches.map")
-    st.caption(alt + " Texts that are close here may be far apart; the cosines of the small figures are exact.")
+    st.caption("Texts that are close here may be far apart; the cosines of the small figures are exact.")
 
 
 @st.cache_resource(max_entries=16, show_spinner="Projecting the texts with PCA …")

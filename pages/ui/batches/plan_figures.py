@@ -59,7 +59,6 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
             _draw_hardness(stats, pairs)
     with right:
         st.table(comparison_table(stats), border="horizontal", hide_index=True, alt=summary_sentence(stats))
-        st.caption(summary_sentence(stats))
         for name, request in requests.items():
             for warning in plan_warnings(request.config, pairs):
                 st.caption(f"{name}: {warning}.")

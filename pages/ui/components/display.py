@@ -1,4 +1,4 @@
-"""Figures with alternative text and data, tables as CSV, tabs, error boxes, and progress of background tasks."""
+"""Figures with a title and a menu, tables as CSV, tabs, error boxes, and progress of background tasks."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
 _students_build = Lock()
 MAX_CELL = 2_000  # characters of a text in a table
+MENU = "figure_menu"  # start of the keys of the menus of figures
+MENU_STYLE = f"""<style>
+[class*="st-key-{MENU}-"] [data-testid="stPopoverButton"] :is(p, div[aria-hidden]) {{
+  position: absolute; clip-path: inset(50%);
+}}
+[class*="st-key-{MENU}-"] [data-testid="stPopoverButton"] {{ min-height: 1.6rem; padding-block: 0; }}
+[data-testid="stFullScreenFrame"]:has(.stVegaLiteChart, .stPlotlyChart)
+  [data-testid="stElementToolbar"]:not(:has([aria-label^="Close fullscreen"])) {{ display: none; }}
+</style>"""  # the menu is an icon, and replaces the toolbar that Streamlit shows over a chart
 MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
 
 
@@ -34,33 +43,87 @@ def figure(
     *,
     alt: str,
     name: str,
+    title: str | None = None,
     data: Table | Callable[[], Table] | None = None,
     select: bool | Callable[[], None] = False,
     key: str | None = None,
 ) -> Any:
-    """Draw an Altair, Vega-Lite or Plotly figure with its alternative text and, below, a button for its data as CSV.
-
-    The image is saved from the figure's toolbar (Altair: PNG, Plotly: SVG).
+    """Draw an Altair, Vega-Lite or Plotly figure in a `figure_frame`, with its alternative text.
 
     Args:
         fig: The figure, or the output of `vega_lite_spec`.
         alt: Alternative text for screen readers.
         name: File name of the downloads, and the widget key unless `key` is given.
-        data: The table behind the button.
+        title: The title; by default that of the figure, else `alt`.
+        data: The table that the menu saves; by default the largest one of the figure.
         select: True to return what the user clicks, or a callback to run before the page is rerun.
         key: The widget key.
     """
     key = key or f"figure.{name}"
     on_select = select if callable(select) else "rerun" if select else "ignore"
-    if type(fig).__module__.startswith("plotly"):
-        config = {"displaylogo": False, "toImageButtonOptions": {"format": "svg", "filename": name}}
-        event = st.plotly_chart(fig, key=key, on_select=on_select, config=config, alt=alt)
-    else:
+    is_plotly = type(fig).__module__.startswith("plotly")
+    fig, lines = (fig, []) if is_plotly else _without_title(fig)
+    data = _largest_table(fig) if data is None and not is_plotly else data
+    with figure_frame(*([title] if title is not None else lines or [alt]), name=name, data=data, key=key):
+        if is_plotly:
+            return st.plotly_chart(fig, key=key, on_select=on_select, config={"displayModeBar": False}, alt=alt)
         draw = st.vega_lite_chart if isinstance(fig, dict) else st.altair_chart
-        event = draw(fig, key=key, on_select=on_select, alt=alt)
-    if data is not None:
-        csv_button(data, name=name, key=f"{key}.data")
-    return event
+        return draw(fig, key=key, on_select=on_select, alt=alt)
+
+
+@contextmanager
+def figure_frame(
+    title: str, *others: str, name: str, data: Table | Callable[[], Table] | None = None, key: str
+) -> Iterator[None]:
+    """Draw the title of a figure, the menu that saves its data and its picture, and what the block draws below.
+
+    Args:
+        title: The title; may be empty.
+        others: Lines below the title.
+        name: File name of the downloads.
+        data: The table that the menu saves as CSV.
+        key: Start of the keys of the frame and its menu.
+    """
+    from pages.ui.components.browser.mount import figure_menu
+
+    frame, title = f"{key}.frame", title.removesuffix(".")
+    with st.container(key=frame, gap="xxsmall"):
+        with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="top", gap="small"):
+            if title:
+                small = [f":small[:gray[{escaped(line)}]]" for line in others]
+                with st.container(width="stretch"):
+                    st.markdown("  \n".join([f"**{escaped(title)}**", *small]))
+            menu = st.popover("Figure menu", type="tertiary", icon=":material/more_horiz:", key=f"{MENU}.{key}")
+            with menu, st.container(gap=None):
+                if data is not None:
+                    csv_button(data, name=name, key=f"{key}.data")
+                figure_menu(frame, name=name, title=title, key=f"{key}.picture")
+        yield
+
+
+def _without_title(chart: Any) -> tuple[Any, list[str]]:
+    """Return an Altair chart or a Vega-Lite spec without its title, and the lines of the title."""
+    if isinstance(chart, dict):
+        title = chart.get("title", "")
+        chart = {name: value for name, value in chart.items() if name != "title"}
+    else:
+        from altair import Undefined
+
+        title, chart = chart.title, chart.copy(deep=False)
+        title = "" if title is Undefined else title if isinstance(title, str | list) else title.to_dict()
+        chart.title = Undefined
+    parts = (title.get("text", ""), title.get("subtitle", [])) if isinstance(title, dict) else (title, [])
+    text, others = ([part] if isinstance(part, str) else part for part in parts)
+    return chart, [" ".join(text), *others] if any(text) else []
+
+
+def _largest_table(chart: Any) -> Table | None:
+    """Return the largest table that an Altair chart, or the output of `vega_lite_spec`, contains."""
+    if isinstance(chart, dict):
+        tables = list(chart.get("datasets", {}).values())
+    else:
+        tables = [one.data for one in (chart, *getattr(chart, "layer", ())) if hasattr(one.data, "columns")]
+    return max(tables, key=len, default=None)
 
 
 def vega_lite_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT, parame
     """
     _run_through_app()
     st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
-    st.html(BUTTON_STYLE)
+    st.html(BUTTON_STYLE + display.MENU_STYLE)
     sidebar_jobs.draw()
     users.draw_account()
     st.title(heading, anchor=False)

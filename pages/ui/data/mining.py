@@ -129,7 +129,8 @@ def _draw_figures(preview: MiningPreview, settings: NegativesConfig, key: str) -
         limits = [limit for limit in (settings.min_score, settings.max_score) if limit is not None]
         table = figures.score_table(preview.scores)
         figure = figures.score_figure(table, axis="cosine to the query", limits=limits)
-        display.figure(figure, name="mining.scores", alt=_alt(preview), data=table, key=f"{key}.scores.figure")
+        name, title = f"{key}.scores.figure", "Cosine of the negatives to the query"
+        display.figure(figure, name="mining.scores", alt=_alt(preview), title=title, data=table, key=name)
         widget = f"{key}.scores"
         chosen = (settings.min_score, settings.max_score)
         st.session_state[widget] = (_inside(chosen[0], low, high, low), _inside(chosen[1], low, high, high))
@@ -138,7 +139,8 @@ def _draw_figures(preview: MiningPreview, settings: NegativesConfig, key: str) -
         limits = [] if settings.absolute_margin is None else [-settings.absolute_margin]
         table = figures.score_table(preview.gaps)
         figure = figures.score_figure(table, axis="cosine minus that of the positive", limits=limits)
-        display.figure(figure, name="mining.gaps", alt=_alt(preview), data=table, key=f"{key}.gaps.figure")
+        name, title = f"{key}.gaps.figure", "The same compared with the positive"
+        display.figure(figure, name="mining.gaps", alt=_alt(preview), title=title, data=table, key=name)
         widget = f"{key}.margin"
         st.session_state[widget] = _inside(settings.absolute_margin, LOWEST_MARGIN, 0.5, LOWEST_MARGIN)
         about = f"Minimum difference to the least similar positive of the query; {LOWEST_MARGIN:g}: any."

@@ -1,6 +1,8 @@
 """The map of the Embeddings page: its controls, colors, layout, and how many neighbors it preserves."""
 
 import hashlib
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,14 @@ def _overlays(data: MapData, layout: map_task.Maps, shown: tuple[str, ...]) -> t
 def _hover_texts(data: DatasetSplits, rows: np.ndarray) -> pd.DataFrame:
     """Return the texts for the tooltip: on one line, shortened."""
     return pd.DataFrame({"text": [formatting.shorten(text, maps.TEXT_LENGTH) for text in data.texts.take(rows)]})
+
+
+def frame(data: MapData, layout: map_task.Maps) -> AbstractContextManager[None]:
+    """Return the block that draws the title and the menu of the maps."""
+    names = " and ".join(one.name[0].lower() + one.name[1:] for one in data.ends)
+    title = f"{formatting.plural(len(layout.rows), 'text')}, {names}"
+    table = partial(map_table, data, layout)
+    return display.figure_frame(title, name="map", data=table, key=f"embeddings.frame.{data.key}")
 
 
 def map_table(data: MapData, layout: map_task.Maps) -> pd.DataFrame:

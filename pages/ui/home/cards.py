@@ -31,7 +31,7 @@ def loss_lab() -> None:
     best = np.argmax(preview["similarity"], axis=1)
     correct = int((best == np.arange(len(best))).sum())
     alt = f"Softmax probabilities of six questions and six answers; for {correct} of 6 the correct answer ranks first."
-    display.figure(figure, name="start.softmax", alt=alt)
+    display.figure(figure, name="start.softmax", alt=alt, title=f"{correct} of 6 correct answers rank first")
     st.space("stretch")
     with st.container(horizontal=True):
         if st.button("Open the loss lab", key="start.learn", icon=":material/science:"):
@@ -50,8 +50,8 @@ def batches() -> None:
     pairs = f"{preview['pairs']} questions with their answers, batches of {preview['batch_size']}"
     shares = f"Questions closer to a negative than to their answer: {random} random, {nearest} nearest."
     alt = f"Histograms of the cosine to the nearest negative under two strategies; {pairs}. {shares}"
-    display.figure(plans.hardness_figure(table, height=264), name="start.hardness", alt=alt)
-    st.caption(f"{shares} {pairs}.")
+    display.figure(plans.hardness_figure(table, height=264), name="start.hardness", alt=alt, title=shares)
+    st.caption(f"{pairs}.")
     st.space("stretch")
     if users.may_open("batches") and st.button("Inspect batches", key="start.batches", icon=":material/grid_view:"):
         page_layout.switch_page("batches", dataset=data_cache.SAMPLE)

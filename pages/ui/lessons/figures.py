@@ -43,6 +43,7 @@ from bsc_core.lab.presets import preset_batch, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 from pages.ui.components import display, page_layout, url
 from pages.ui.loss_lab.browser import lab_component
+from pages.ui.loss_lab.view import cells
 
 VALUE, ROW = "at", "row"
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
@@ -68,7 +69,14 @@ def _loss_lab(lesson: LabLesson, key: str) -> None:
         with display.show_errors(stop=False):
             start = LabSettings(**{**_values(lesson.settings), **_values(LabSettings.from_query(linked), linked)})
     st.session_state["lessons.drawn"] = lesson.slug
-    state = lab_component(lesson.batch(), start, key=key, controls=lesson.controls, panels=lesson.panels)
+    batch = lesson.batch()
+    with display.figure_frame(
+        "Every cell of the softmax",
+        name=f"lesson.{lesson.slug}",
+        data=lambda: cells(batch, explain_batch(batch, state.settings)),
+        key=f"{key}.figure",
+    ):
+        state = lab_component(batch, start, key=key, controls=lesson.controls, panels=lesson.panels)
     changed = {name: text for name, text in state.settings.to_query().items() if name in lesson.controls}
     display.write_url(changed, LabSettings.__dataclass_fields__)
 
@@ -103,7 +111,7 @@ def _linked(parameter: str, options: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as a Vega-Lite spec, with its alternative text and, below it, its data."""
+    """A figure as a Vega-Lite spec, with its alternative text and its data."""
 
     name: str
     spec: dict[str, Any]

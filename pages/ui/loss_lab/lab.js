@@ -16,10 +16,10 @@ class Lab {
     }));
     this.card = element("aside", { class: "card", "aria-live": "polite" });
     this.legend = element("p", { class: "marks" });
-    const save = element("button", { type: "button", class: "toggle", onclick: () => savePicture(this.boards) }, "Save as SVG");
+    root.picture = () => pictureOf(this.boards); // for the menu of the figure
     root.replaceChildren(element("div", { class: "boards" }, ...this.boards.map((board) => board.root)),
       ...(data.compare ? [this.buildDifferences()] : []),
-      element("div", { class: "below" }, this.card, this.legend, save));
+      element("div", { class: "below" }, this.card, this.legend));
   }
 
   buildDifferences() {
@@ -124,8 +124,8 @@ class Lab {
   }
 }
 
-// Saves the matrices as one SVG file.
-function savePicture(boards) {
+// Returns the matrices as one SVG element.
+function pictureOf(boards) {
   const CELL = 44, GAP = 40, HEAD = 46;
   const text = (x, y, content, attributes = {}) => svg("text", { x, y, ...attributes }, content);
   const small = (anchor, fill = "black") => ({ "text-anchor": anchor, "font-size": 11, fill });
@@ -154,12 +154,8 @@ function savePicture(boards) {
     shapes.push(text(GAP, height, board.sum.textContent));
     height += GAP;
   }
-  const picture = svg("svg", { width, height, "font-family": "sans-serif", "font-size": 13 },
+  return svg("svg", { width, height, "font-family": "sans-serif", "font-size": 13 },
     svg("rect", { width: "100%", height: "100%", fill: "white" }), ...shapes);
-  const file = new Blob([new XMLSerializer().serializeToString(picture)], { type: "image/svg+xml" });
-  const address = URL.createObjectURL(file);
-  element("a", { href: address, download: "loss-lab.svg" }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 1000);
 }
 
 const labs = new WeakMap();

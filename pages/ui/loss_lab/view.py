@@ -273,12 +273,11 @@ def write_link(state: LabState) -> None:
     st.session_state["learn.written"] = values
 
 
-def next_steps(batch: LabBatch, result: Explanation, state: LabState) -> None:
-    """Draw the button that opens a new run with these settings, and the one for the cells as CSV."""
+def next_steps(state: LabState) -> None:
+    """Draw the button that opens a new run with these settings."""
     settings = {"loss": {"name": "bsc", **state.settings.loss_values(), "learn_temperature": link().learn_temperature}}
     with page_layout.action_bar():
         page_layout.next_step_button("Use in a run", "train", key="learn.run", settings=settings)
-        display.csv_button(lambda: cells(batch, result), name="loss-lab", key="learn.data")
 
 
 def cells(batch: LabBatch, result: Explanation) -> pd.DataFrame:

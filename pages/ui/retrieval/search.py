@@ -274,7 +274,8 @@ def _draw_query(search: Search, query: str, name: str, top: int) -> Results:
     if st.context.theme.type in TEXT_COLORS:
         figure.update_layout(font_color=TEXT_COLORS[st.context.theme.type])  # document texts, not axis labels
     alt = f"First {top} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
-    display.figure(figure, alt=alt, name=name, data=_rows(results, names))
+    title = f"First {top} documents; lines connect the ranks of a document"
+    display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
     return results
 
 

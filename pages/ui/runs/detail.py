@@ -1,6 +1,7 @@
 """One run: status line, actions, progress, and tabs with metrics, curves, batch, diagnosis, log, config and model."""
 
 import time
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -167,15 +168,6 @@ def _draw_curves(run: Run, status: RunStatus) -> None:
     for cell, field in zip(display.columns(len(fields), min_width=440), fields, strict=True):
         with cell:
             _draw_curve(run, rows, field, view)
-    display.csv_button(
-        lambda: [
-            {name: row[name] for name in row if name != "kind"}
-            for row in run.metrics(max_steps=MAX_EXPORTED_STEPS)[0]
-            if row.get("kind") == "step"
-        ],
-        name=f"steps.{run.id}",
-        key=f"runs.steps.{run.id}",
-    )
 
 
 def _draw_curve(run: Run, rows: list[dict[str, Any]], field: str, view: curves.CurveView = curves.DEFAULT_VIEW) -> bool:
@@ -184,8 +176,14 @@ def _draw_curve(run: Run, rows: list[dict[str, Any]], field: str, view: curves.C
         return False
     alt = f"{curves.STEP_FIELDS[field].noun} by step"
     figure = curves.step_curve({run.id: [rows]}, field, view, colors=theme.run_colors([run.id]))
-    display.figure(figure, alt=alt, name=f"{field}.{run.id}")
+    display.figure(figure, alt=alt, name=f"{field}.{run.id}", data=partial(_steps, run))
     return True
+
+
+def _steps(run: Run) -> list[dict[str, Any]]:
+    """Return all logged numbers by step."""
+    rows = run.metrics(max_steps=MAX_EXPORTED_STEPS)[0]
+    return [{name: row[name] for name in row if name != "kind"} for row in rows if row.get("kind") == "step"]
 
 
 def _draw_no_steps(status: RunStatus) -> None:

@@ -1,6 +1,7 @@
 """Components of JavaScript and CSS files; each script can use the functions of dom.js."""
 
 import base64
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,18 @@ def pack_matrix(matrix: np.ndarray) -> dict[str, Any]:
 _MATRIX = mount("bsc_lab_batch_matrix", "batch", HERE / "canvas.js", HERE / "heatmap.js")
 _MAP_SCRIPTS = ("canvas.js", "scatter_raster.js", "scatter_slider.js", "scatter.js")
 _MAP = mount("bsc_lab_text_map", "map", *(HERE / name for name in _MAP_SCRIPTS))
+_MENU = mount("bsc_lab_figure_menu", "menu", HERE / "figure_menu.js")
+def figure_menu(frame: str, *, name: str, title: str, key: str) -> None:
+    """Draw the buttons that save the picture of a figure.
+
+    Args:
+        frame: Key of the container with the figure.
+        name: Name of the files.
+        title: Drawn above the picture.
+        key: Session key of the component.
+    """
+    css_class = f"st-key-{re.sub('[^a-zA-Z0-9_-]', '-', frame)}"  # as Streamlit names it
+    _MENU(data={"frame": css_class, "name": name, "title": title}, key=key)
 
 
 def matrix_canvas(data: dict[str, Any], *, key: str, on_pin: Callable[[], None]) -> None:

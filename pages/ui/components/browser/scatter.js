@@ -40,7 +40,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
   barButton(bar, "+", "Zoom in", () => zoom(0.6));
   barButton(bar, "−", "Zoom out", () => zoom(1 / 0.6));
   barButton(bar, "Reset", "Show the whole map", () => zoom(Infinity));
-  barButton(bar, "Save", "Save the map as PNG", save);
   const counted = (count) => count.toLocaleString("en");
   bar.append(element("span", {}, `${counted(N)} texts${selected.length ? `, ${counted(selected.length)} selected` : ""}`));
   if (data.moving && lastFrame) legend.before(frameSlider(root, view, data.names, { draw, drawLater }));
@@ -303,10 +302,6 @@ export default function ({ data, parentElement, setTriggerValue }) {
     } else return;
     event.preventDefault();
   };
-
-  function save() {
-    element("a", { download: "map.png", href: canvas.toDataURL("image/png") }).click();
-  }
 
   selectTool(view.tool);
   const resized = new ResizeObserver(drawLater), themed = new MutationObserver(drawLater);
