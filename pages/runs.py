@@ -7,7 +7,7 @@ from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.runs import detail, queue, run_settings, sweep, table, trash
 
 PARAMETERS = (
-    *(table.GROUP, table.COMPARE, run_settings.FILTER, run_settings.GROUP_BY),
+    *(table.GROUP, table.COMPARE, run_settings.FILTER, run_settings.RANGES, run_settings.GROUP_BY),
     *(*detail.PARAMETERS, *view.PARAMETERS),
 )
 

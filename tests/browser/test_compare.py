@@ -105,3 +105,19 @@ def test_the_menu_of_a_figure_saves_its_data_and_its_picture_by_keyboard(group, 
     expect(page.get_by_role("button", name=re.compile("Close fullscreen"))).to_be_visible()
     page.keyboard.press("Escape")
     expect(menu).to_be_visible()
+
+
+def test_a_range_of_a_histogram_filters_the_runs_and_is_restored(group, visit):
+    visit.open("runs")
+    page, listed = visit.page, "2 of 4 runs are in the selected ranges."
+    temperature = page.get_by_role("group", name=re.compile("^Temperature"))
+    bars = temperature.locator(".bars")
+    bars.click(position={"x": 3, "y": 5})  # the lowest bin
+    expect(page.get_by_text(listed)).to_be_visible()
+    expect(page).to_have_url(re.compile("ranges=Temperature%3A0.05%3A0.05"))
+    page.reload()
+    expect(page.get_by_text(listed)).to_be_visible()
+    temperature.get_by_role("slider", name="Temperature: to").press("End")  # with the keyboard
+    expect(page.get_by_text(listed)).to_have_count(0)
+    page.go_back()
+    expect(page.get_by_text(listed)).to_be_visible()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import RunConfig, make_config
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.runs import Run, RunStore
 from tests.helpers.pages import open_page, page_text
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 
 def config(number: int) -> RunConfig:
@@ -73,3 +77,63 @@ def test_a_run_with_a_damaged_config_stays_in_the_table(three: list[Run]) -> Non
     (three[0].folder / "config.json").write_text("{", encoding="utf-8")
     rows = open_page("runs").dataframe[0].value.set_index("Run")
     assert rows["Dataset"].to_dict() == {"run-000": "", "run-001": "sample", "run-002": "sample-nli"}
+
+
+@pytest.fixture
+def four(runs: RunStore) -> list[Run]:
+    """Runs with four learning rates and results."""
+    created = []
+    for number in range(4):
+        training = {"seed": 0, "learning_rate": 10.0 ** (number - 5)}
+        given = {"data": sample_config().model_dump(), "encoder": {"name": "static"}, "training": training}
+        run = runs.create(make_config(given), f"20260101-00000{number}-run-{number:03}")
+        run.update_status(state="done", started=1.0, finished=11.0, metric_name="mrr", metric_best=0.5 + number / 10)
+        created.append(run)
+    return created
+
+
+def test_a_range_of_the_link_filters_the_runs(four: list[Run]) -> None:
+    app = open_page("runs", ranges="training.learning_rate:1e-4:1e-2,Best mrr:0.5:0.7")
+    assert not app.exception
+    assert sorted(app.dataframe[0].value["Run"]) == ["run-001", "run-002"]
+    assert "2 of 4 runs are in the selected ranges." in page_text(app)
+    [drawn] = [one for one in app.get("bidi_component") if one.proto.component_name.endswith("histograms")]
+    columns = json.loads(drawn.proto.json)["columns"]
+    assert [column["name"] for column in columns] == ["Best mrr", "training.learning_rate"]  # the time is equal
+    assert [sum(column["shown"]) for column in columns] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ({"name": "rate", "first": 0, "last": 7}, "score:0.1:0.2,rate:1e-05:0.0001"),
+        ({"name": "score", "first": 0, "last": 13}, None),
+        ({"name": "score", "first": 0}, "score:0.1:0.2"),
+        ({"name": "other", "first": 0, "last": 7}, "score:0.1:0.2"),
+        ([1], "score:0.1:0.2"),
+    ],
+)
+def test_a_selected_range_is_stored_next_to_those_of_other_columns(selection: object, expected: str | None) -> None:
+    def page(selection: object) -> None:
+        from bsc_core.figures.runs.histograms import histogram
+        from pages.ui.runs import run_settings
+
+        score = histogram("score", {"a": 0.1, "b": 0.2, "c": 0.3}, (0.1, 0.2))
+        rate = histogram("rate", {"a": 1e-5, "b": 1e-4, "c": 1e-3})
+        run_settings._store_range(selection, [score, rate])
+
+    app = AppTest.from_function(page, args=(selection,), default_timeout=PATIENCE_SECONDS)
+    app.query_params["ranges"] = "score:0.1:0.2"
+    app.run()
+    assert not app.exception
+    assert app.query_params.get("ranges") == expected
+
+
+@pytest.mark.parametrize(
+    ("ranges", "report"),
+    [("Temperature:0:1", "The listed runs have no different values of Temperature."), ("x", "ranges is not a list of")],
+)
+def test_ranges_that_cannot_be_used_are_reported(four: list[Run], ranges: str, report: str) -> None:
+    app = open_page("runs", ranges=ranges)
+    assert report in page_text(app)
+    assert len(app.dataframe[0].value) == 4

@@ -1,15 +1,22 @@
-"""Settings of the listed runs: those that differ are columns of the table, by which it is filtered and summarized."""
+"""Settings of the listed runs: those that differ are columns of the table, by which it is filtered and summarized.
+
+Histograms of the numeric columns filter by a range.
+"""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import DataConfig, flatten
 from bsc_core.errors import BscError
+from bsc_core.figures.runs.histograms import Histogram, histogram, read_ranges, write_ranges
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.runs import Run
-from pages.ui.components import data_cache, url, users
+from pages.ui.components import data_cache, display, url, users
+from pages.ui.components.browser.mount import range_histograms
 
 DATASET, STATE = "Dataset", "State"
 MAIN_COLUMNS = {
@@ -23,7 +30,10 @@ NOT_COLUMNS = ("data.", "name", "training.seeds")
 MAX_COLUMNS = 8
 MAX_VALUES = 12  # of a column that offers its values in the filter
 MAX_CACHED = 10_000  # settings of runs in memory
-FILTER, GROUP_BY = "filter", "group_by"
+MAX_HISTOGRAMS = 7
+MIN_RUNS = 4  # for histograms
+FILTER, RANGES, GROUP_BY = "filter", "ranges", "group_by"
+TIME = "Time (s)"
 NOT_GROUPED = "Nothing"
 
 Settings = Mapping[str, str]  # column -> value
@@ -98,6 +108,72 @@ def filter_runs(runs: list[Run], settings: Mapping[str, Settings]) -> list[Run]:
         name, _, value = option.partition(": ")
         wanted.setdefault(name, set()).add(value)
     return [run for run in runs if all(columns[run.id].get(name) in values for name, values in wanted.items())]
+
+
+def load_histograms(runs: Sequence[Run], settings: Mapping[str, Settings]) -> list[Histogram]:
+    """Return a histogram of each numeric column in which the runs differ, with its range in the URL."""
+    linked = read_ranges(st.query_params.get(RANGES, ""))
+    if linked is None:
+        url.report(RANGES, f"{RANGES} is not a list of ranges, such as Temperature:0.02:0.1.")
+    ranges = linked or {}
+    settings_columns = differing_columns(settings)
+    columns = _numbers(runs, settings) if len(runs) >= MIN_RUNS or ranges else {}
+    histograms = [
+        histogram(name, values, ranges.pop(name, None), logarithmic=name in settings_columns)
+        for name, values in columns.items()
+    ]
+    if ranges:
+        names = ", ".join(map(url.shorten, ranges))
+        url.report(RANGES, f"The listed runs have no different values of {names}.")
+    found = [one for one in histograms if one is not None]
+    return [one for number, one in enumerate(found) if number < MAX_HISTOGRAMS or one.selected is not None]
+
+
+def _numbers(runs: Sequence[Run], settings: Mapping[str, Settings]) -> dict[str, dict[str, float]]:
+    """Return the values by run of each numeric column: best metrics, the time, and settings that differ."""
+    columns: dict[str, dict[str, float]] = {}
+    times: dict[str, float] = {}
+    for run in runs:
+        status = run.status()
+        if status.metric_name and status.metric_best is not None:
+            columns.setdefault(f"Best {status.metric_name}", {})[run.id] = status.metric_best
+        if status.started and status.finished:
+            times[run.id] = max(0.0, status.finished - status.started)
+    for name in differing_columns(settings):
+        with suppress(ValueError):  # a column of texts
+            columns[name] = {run.id: float(settings[run.id][name]) for run in runs if settings[run.id].get(name)}
+    return {**columns, TIME: times}
+
+
+def draw_histograms(histograms: Sequence[Histogram], listed: Sequence[Run], total: int) -> None:
+    """Draw the histograms; a selected range is stored in the URL.
+
+    Args:
+        histograms: Output of `load_histograms`.
+        listed: The runs that are in all ranges.
+        total: The number of runs before.
+    """
+    if not histograms:
+        return
+    key = "runs.histograms"
+    columns = [one.canvas_data([run.id for run in listed]) for one in histograms]
+    range_histograms(columns, key=key, on_range=lambda: _store_range(st.session_state[key].get("range"), histograms))
+    if any(one.selected for one in histograms):
+        st.caption(f"{formatting.count(len(listed))} of {formatting.plural(total, 'run')} are in the selected ranges.")
+
+
+def _store_range(selection: Any, histograms: Sequence[Histogram]) -> None:
+    """Store the range of one column, of which all values remove it; a client can send anything."""
+    ranges = {one.name: one.selected for one in histograms}
+    if not isinstance(selection, dict) or selection.get("name") not in ranges:
+        return
+    first, last = selection.get("first"), selection.get("last")
+    if not (isinstance(first, int) and isinstance(last, int)):
+        return
+    [changed] = [one for one in histograms if one.name == selection["name"]]
+    ranges[changed.name] = changed.range_of(first, last)
+    text = write_ranges({name: ends for name, ends in ranges.items() if ends is not None})
+    display.write_url({RANGES: text} if text else {}, (RANGES,))
 
 
 def select_grouping(settings: Mapping[str, Settings]) -> str | None:

@@ -61,8 +61,11 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
         group, runs = _select_group(all_runs)
         settings = run_settings.load_settings(runs)
         runs = run_settings.filter_runs(runs, settings)
+        histograms, total = run_settings.load_histograms(runs, settings), len(runs)
+        runs = [run for run in runs if all(one.contains(run.id) for one in histograms)]
         column = run_settings.select_grouping(settings)
         selected = _select_runs([run.id for run in runs])
+    run_settings.draw_histograms(histograms, runs, total)
     if column is not None:
         run_settings.draw_groups(runs, settings, column)
     if runs:

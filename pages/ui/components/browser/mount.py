@@ -53,6 +53,22 @@ _MATRIX = mount("bsc_lab_batch_matrix", "batch", HERE / "canvas.js", HERE / "hea
 _MAP_SCRIPTS = ("canvas.js", "scatter_raster.js", "scatter_slider.js", "scatter.js")
 _MAP = mount("bsc_lab_text_map", "map", *(HERE / name for name in _MAP_SCRIPTS))
 _MENU = mount("bsc_lab_figure_menu", "menu", HERE / "figure_menu.js")
+_HISTOGRAMS = mount("bsc_lab_histograms", "histograms", HERE / "histograms.js")
+
+
+def range_histograms(columns: list[dict[str, Any]], *, key: str, on_range: Callable[[], None]) -> None:
+    """Draw small histograms side by side, of which a range of bins is selected with the mouse or the arrow keys.
+
+    A selection sets `st.session_state[key]["range"]` to a dict with `name`, `first` and `last` bin.
+
+    Args:
+        columns: Outputs of `Histogram.canvas_data`.
+        key: Session key of the component.
+        on_range: Called when a range is selected.
+    """
+    _HISTOGRAMS(data={"columns": columns}, key=key, on_range_change=on_range)
+
+
 def figure_menu(frame: str, *, name: str, title: str, key: str) -> None:
     """Draw the buttons that save the picture of a figure.
 
