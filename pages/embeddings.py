@@ -5,10 +5,10 @@ import streamlit as st
 
 from bsc_core import formatting
 from pages.ui.components import display, page_layout
-from pages.ui.embeddings import frames, geometry, map_view, selection
+from pages.ui.embeddings import frames, geometry, map_view, pair_matrix, selection
 
 context = page_layout.setup_page(
-    "Embeddings", "Embedding map: what training moved", parameters=(*map_view.PARAMETERS, selection.SELECTED)
+    "Embeddings", "Embedding map: what training moved", parameters=(*map_view.PARAMETERS, *selection.PARAMETERS)
 )
 
 with display.show_errors():
@@ -30,13 +30,15 @@ with display.show_errors():
     with map_cell:
         colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
         trails = (selected if len(selected) else changed) if animated else selection.NO_TEXTS
-        pairs = geometry.ten_pairs(data, rows) if "pairs" in st.session_state[map_view.SHOW] else geometry.NO_PAIRS
+        clicked = pair_matrix.load_pair(data, rows)
+        ten = geometry.ten_pairs(data, rows) if "pairs" in st.session_state[map_view.SHOW] else geometry.NO_PAIRS
+        pairs = clicked if len(clicked) else ten
         with map_view.frame(data, layout):
             lassoed = map_view.draw_maps(
                 data, layout, colorings, selected=selected, trails=trails, pairs=pairs, animated=animated
             )
         if len(pairs):
-            st.caption(geometry.pairs_sentence(data, pairs))
+            st.caption((pair_matrix.pair_sentence if len(clicked) else geometry.pairs_sentence)(data, pairs))
         st.caption(map_view.preservation_sentence(data, layout))
     with side_cell:
         geometry.draw(data, rows)
@@ -49,6 +51,7 @@ with display.show_errors():
             selection.save(data, selection.NO_TEXTS)
             st.rerun()
         text_id = selection.draw_texts(data, selected, f"{formatting.plural(len(selected), 'text')} selected")
+        pair_matrix.draw(data, selected, clicked)
     elif several:
         text_id = selection.draw_texts(data, changed, "Texts whose neighbors changed most")
     else:

@@ -85,6 +85,11 @@ def test_a_lasso_lists_texts_with_neighbors_in_embedding_space(visitor, server, 
     again.wait()
     again.page.close()
 
+    matrix = visit.page.locator("[class*=st-key-embeddings-matrix-]").first
+    matrix.locator(".mark-rect path").first.click()
+    expect(visit.page.get_by_text("The line connects the texts of the selected cell")).to_be_visible()
+    expect(visit.page).to_have_url(re.compile(r"embeddings\.pair=\w{6}-\d+-\d+"))
+
     visit.click_button("Clear the selection")
     expect(visit.page.get_by_role("heading", name="Texts whose neighbors changed most")).to_be_visible()
     expect(visit.page.get_by_text(f"{total:,} texts", exact=True)).to_be_visible()

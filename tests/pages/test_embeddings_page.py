@@ -15,14 +15,15 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core import formatting
 from bsc_core.evaluation.retrieval import search_errors
 from bsc_core.figures.evaluation.maps import pack
 from bsc_core.neighbors import nearest_others
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import run_data
 from pages.ui.components.browser import mount
-from pages.ui.embeddings import frames, geometry, map_task, map_view, selection, text_attributes
-from tests.helpers.pages import open_page, page_text, prepare_page
+from pages.ui.embeddings import frames, geometry, map_task, map_view, pair_matrix, selection, text_attributes
+from tests.helpers.pages import figure_titles, open_page, page_text, prepare_page
 from tests.pages.mapped_runs import map_data
 
 MARKUP = "<b>bread</b> **bake** $x$ 0"
@@ -105,6 +106,57 @@ def test_the_selection_can_be_cleared(mapped: Run) -> None:
     assert selection.SELECTED not in app.query_params
     app.query_params[selection.SELECTED] = "000000-AAM"
     assert "are not those of this dataset" in page_text(app.run())
+
+
+def test_selected_texts_show_their_pairs_as_matrices_and_a_cell_as_a_line(mapped: Run) -> None:
+    data = map_data(mapped)
+    train, digest = data.dataset.train, selection.digest(data)
+    query, document = int(train.query[2]), int(train.document[0])
+    packed = selection.pack_ids([query, int(train.document[2])])
+    link = {selection.SELECTED: f"{digest}-{packed}", selection.PAIR: f"{digest}-{query}-{document}"}
+    app = open_page("embeddings", run=mapped.id, **link)
+    assert not app.exception
+    rows = np.flatnonzero((train.query == query) | (train.document == train.document[2]))
+    assert f"Similarity of the {formatting.plural(len(rows), 'pair')} with a selected text" in page_text(app)
+    titles = [title for title in figure_titles(app) if f"{formatting.plural(len(rows), 'pair')}, " in title]
+    assert [title.split(":")[0] for title in titles] == ["Before training", "After training"]
+    assert picture(app)["pairs"] == [[query, document]]  # all texts are on the map
+    cosines = [float(left @ right) for left, right in (one.vectors(np.array([query, document])) for one in data.ends)]
+    assert f"their cosine is {cosines[0]:.3f} (before training) and {cosines[1]:.3f} (after training)" in page_text(app)
+    app.button(key="embeddings.clear").click().run()
+    assert selection.PAIR not in app.query_params
+    assert picture(app)["pairs"] != [[query, document]]
+
+
+def test_the_matrix_prefers_pairs_of_two_selected_texts_then_positive_ones(
+    mapped: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, every = map_data(mapped), np.arange(len(map_data(mapped).dataset.texts))
+    train = data.dataset.train
+    both = pair_matrix.selected_pairs(data, np.array([train.query[1], train.document[1]]))
+    assert both is not None
+    monkeypatch.setattr(pair_matrix, "MAX_PAIRS", 1)
+    first = pair_matrix.selected_pairs(data, np.array([train.query[1], train.document[1]]))
+    assert first is not None
+    assert (first.split, first.rows.tolist(), first.total) == ("train", [1], both.total)
+    monkeypatch.setattr(pair_matrix, "MAX_PAIRS", int(train.positive.sum()))
+    whole = pair_matrix.selected_pairs(data, every)
+    assert whole is not None
+    assert whole.rows.tolist() == np.flatnonzero(train.positive).tolist()
+    assert pair_matrix.selected_pairs(data, selection.NO_TEXTS) is None
+    cells = pair_matrix._cells(data.ends[-1], both)
+    vectors = data.ends[-1].vectors(None)
+    expected = vectors[train.query[both.rows]] @ vectors[train.document[both.rows]].T
+    np.testing.assert_allclose(cells.similarity, expected, atol=1e-6)
+    assert cells.positive.tolist() == train.positive[both.rows].tolist()
+
+
+@pytest.mark.parametrize("pair", ["000000-0-1", "{digest}-0", "{digest}-0-99999", "{digest}-0-x", "{digest}-0-1-2"])
+def test_a_pair_that_is_not_on_the_map_is_reported(mapped: Run, pair: str) -> None:
+    data = map_data(mapped)
+    app = open_page("embeddings", run=mapped.id, **{selection.PAIR: pair.format(digest=selection.digest(data))})
+    assert not app.exception
+    assert "The texts of the pair are not on this map." in page_text(app)
 
 
 def test_selected_texts_are_short_in_a_url() -> None:

@@ -137,7 +137,7 @@ def batch_matrix(
         .transform_lookup("column", alt.LookupData(shown, "position", ["document"]))
         .mark_rect(cursor="pointer")
         .encode(
-            x=alt.X("column:Q", title="documents, in the order of the batch", axis=ticks, scale=scales["x"]),
+            x=alt.X("column:Q", title="documents, in the same order", axis=ticks, scale=scales["x"]),
             x2="x2:Q",
             y=alt.Y("row:Q", title="queries", axis=ticks, scale=scales["y"]),
             y2="y2:Q",

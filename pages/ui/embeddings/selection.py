@@ -20,17 +20,19 @@ MAX_CHANGED = 20
 NEIGHBORS = 10
 NO_TEXTS = np.empty(0, dtype=np.int32)
 SELECTED = "embeddings.selected"  # parameter of the URL
+PAIR = "embeddings.pair"  # parameter of the URL: the ids of a query and a document, see `pair_matrix`
+PARAMETERS = SELECTED, PAIR
 MAX_IN_URL = 4000  # characters
 MAX_ID = 2**31 - 1
 
 
 def load(data: MapData) -> np.ndarray:
     """Return the ids of the texts that were selected on the map, from the URL or, if there are many, the session."""
-    digest, _, packed = st.query_params.get(SELECTED, "").partition("-")
+    linked, _, packed = st.query_params.get(SELECTED, "").partition("-")
     if not packed:
         stored: np.ndarray = st.session_state.get(f"{SELECTED}.{data.key}", NO_TEXTS)
         return stored
-    ids = unpack_ids(packed) if digest == _digest(data) else None
+    ids = unpack_ids(packed) if linked == digest(data) else None
     if ids is None:
         url.report(SELECTED, "The texts that were selected are not those of this dataset.")
     return NO_TEXTS if ids is None else ids
@@ -40,11 +42,13 @@ def save(data: MapData, ids: np.ndarray) -> None:
     """Store the ids of the selected texts; call it before the map is drawn again."""
     packed, key = pack_ids(ids), f"{SELECTED}.{data.key}"
     fits = len(packed) <= MAX_IN_URL
-    display.write_url({SELECTED: f"{_digest(data)}-{packed}"} if packed and fits else {}, (SELECTED,))
+    selected = {SELECTED: f"{digest(data)}-{packed}"} if packed and fits else {}
+    display.write_url(selected, PARAMETERS)
     st.session_state[key] = NO_TEXTS if fits else ids
 
 
-def _digest(data: MapData) -> str:
+def digest(data: MapData) -> str:
+    """Return a short hash of the texts, by which a link is checked."""
     return data.dataset.texts.digest[:6]
 
 
