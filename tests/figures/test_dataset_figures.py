@@ -54,7 +54,7 @@ def test_an_empty_funnel_has_shares_of_zero() -> None:
 def test_each_step_has_a_bar_and_a_count_in_order() -> None:
     figure = dataset.funnel_figure(dataset.funnel_table(STAGES), "144 sentences became 0 pairs").to_dict()
     [bars, counts] = figure["layer"]
-    assert bars["title"] == "144 sentences became 0 pairs"
+    assert figure["title"] == "144 sentences became 0 pairs"
     assert (bars["mark"]["type"], counts["mark"]["type"]) == ("bar", "text")
     assert bars["encoding"]["y"]["sort"] is None
     [rows] = figure["datasets"].values()

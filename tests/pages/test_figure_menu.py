@@ -22,7 +22,9 @@ def draw(kind: str) -> AppTest:
         table = pd.DataFrame({"step": [1, 2, 3], "loss": [2.0, 1.5, 1.0]})
         title = alt.TitleParams(["The loss falls", "from 2 to 1."], subtitle=["a [1, 2] *b*"])
         chart = alt.Chart(table).mark_line().encode(x="step:Q", y="loss:Q").properties(title=title)
-        drawn = {"altair": chart, "spec": display.vega_lite_spec(chart), "plotly": go.Figure()}
+        values = alt.layer(alt.Chart(alt.Data(values=table.to_dict("records"))).mark_line()).properties(title=title)
+        inline = {"inline": values, "inline spec": display.vega_lite_spec(values)}
+        drawn = {**inline, "altair": chart, "spec": display.vega_lite_spec(chart), "plotly": go.Figure()}
         title = "The loss falls from 2 to 1." if kind == "plotly" else None
         display.figure(drawn[kind], alt="Loss by step", name="loss", title=title, data=table if title else None)
 
@@ -31,7 +33,7 @@ def draw(kind: str) -> AppTest:
     return app
 
 
-@pytest.mark.parametrize("kind", ["altair", "spec", "plotly"])
+@pytest.mark.parametrize("kind", ["altair", "spec", "inline", "inline spec", "plotly"])
 def test_a_figure_has_a_title_and_one_menu_for_its_data_and_picture(kind: str) -> None:
     app = draw(kind)
     assert figure_titles(app) == ["The loss falls from 2 to 1"]

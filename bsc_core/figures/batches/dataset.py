@@ -85,7 +85,7 @@ def label_figure(table: pd.DataFrame, threshold: float, *, height: int = 260) ->
     title, unit_axis = f"label (positive above {threshold:g})", alt.Scale(domain=[0, 1])
     bounds = [alt.Tooltip("low:Q", title="from"), alt.Tooltip("high:Q", title="to")]
     bars = (
-        alt.Chart(table, title="Distribution of the labels")
+        alt.Chart(table)
         .mark_bar(binSpacing=1)
         .encode(
             x=alt.X("low:Q", bin="binned", title=title, scale=unit_axis),
@@ -97,7 +97,7 @@ def label_figure(table: pd.DataFrame, threshold: float, *, height: int = 260) ->
     )
     line = alt.Chart(alt.Data(values=[{"threshold": threshold}]))
     rule = line.mark_rule(strokeDash=[5, 4], color=theme.HARD_NEGATIVE).encode(x="threshold:Q")
-    return alt.layer(bars, rule).properties(height=height)
+    return alt.layer(bars, rule).properties(title="Distribution of the labels", height=height)
 
 
 def funnel_table(stages: Sequence[Stage]) -> pd.DataFrame:
@@ -120,7 +120,7 @@ def funnel_figure(table: pd.DataFrame, title: str) -> alt.LayerChart:
     color = alt.Scale(domain=kinds, range=[COLORS[kind] for kind in kinds])
     legend = alt.Legend(orient="top") if len(kinds) > 1 else None
     share = alt.Axis(format="%", tickCount=4, grid=False)
-    base = alt.Chart(table, title=title).encode(
+    base = alt.Chart(table).encode(
         y=alt.Y("step:N", sort=None, title=None, axis=alt.Axis(labelLimit=260, ticks=False, domain=False)),
         x=alt.X("left:Q", title="share of the largest count", axis=share, scale=alt.Scale(domain=[0, 1.16])),
         tooltip=[
@@ -133,4 +133,4 @@ def funnel_figure(table: pd.DataFrame, title: str) -> alt.LayerChart:
     bars = base.mark_bar(cornerRadiusEnd=3).encode(color=alt.Color("kind:N", title=None, scale=color, legend=legend))
     counts = base.mark_text(align="left", dx=6, fontSize=12, color=theme.REFERENCE, fontWeight="bold")
     counts = counts.encode(text=alt.Text("count:Q", format=","))
-    return alt.layer(bars, counts).properties(height=STEP_HEIGHT * len(table) + MARGIN_HEIGHT)
+    return alt.layer(bars, counts).properties(title=title, height=STEP_HEIGHT * len(table) + MARGIN_HEIGHT)

@@ -120,10 +120,12 @@ def _without_title(chart: Any) -> tuple[Any, list[str]]:
 def _largest_table(chart: Any) -> Table | None:
     """Return the largest table that an Altair chart, or the output of `vega_lite_spec`, contains."""
     if isinstance(chart, dict):
-        tables = list(chart.get("datasets", {}).values())
+        inline = [one.get("data", {}).get("values") for one in (chart, *chart.get("layer", ()))]
+        tables = [*chart.get("datasets", {}).values(), *inline]
     else:
-        tables = [one.data for one in (chart, *getattr(chart, "layer", ())) if hasattr(one.data, "columns")]
-    return max(tables, key=len, default=None)
+        sources = [one.data for one in (chart, *getattr(chart, "layer", ()))]
+        tables = [one if hasattr(one, "columns") else getattr(one, "values", None) for one in sources]
+    return max((one for one in tables if hasattr(one, "__len__")), key=len, default=None)
 
 
 def vega_lite_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:

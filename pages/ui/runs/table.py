@@ -65,7 +65,8 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
         runs = [run for run in runs if all(one.contains(run.id) for one in histograms)]
         column = run_settings.select_grouping(settings)
         selected = _select_runs([run.id for run in runs])
-    run_settings.draw_histograms(histograms, runs, total)
+    if not selected or len(runs) < total:  # the figures of selected runs start high on the page
+        run_settings.draw_histograms(histograms, runs, total)
     if column is not None:
         run_settings.draw_groups(runs, settings, column)
     if runs:
