@@ -99,7 +99,9 @@ def test_the_menu_of_a_figure_saves_its_data_and_its_picture_by_keyboard(group, 
         contents[name] = download.value.path().read_bytes()
     assert contents["Data (CSV)"].startswith(b"step,")
     picture = ElementTree.fromstring(contents["Picture (SVG)"])
-    assert "The loss" in " ".join(picture.itertext())
+    drawn = " ".join(picture.itertext())
+    assert "The loss" in drawn
+    assert "@font-face" in drawn
     assert contents["Picture (PNG)"].startswith(b"\x89PNG")
     page.get_by_role("button", name="Full screen").press("Enter")
     expect(page.get_by_role("button", name=re.compile("Close fullscreen"))).to_be_visible()

@@ -32,9 +32,10 @@ MENU_STYLE = f"""<style>
   position: absolute; clip-path: inset(50%);
 }}
 [class*="st-key-{MENU}-"] [data-testid="stPopoverButton"] {{ min-height: 1.6rem; padding-block: 0; }}
-[data-testid="stFullScreenFrame"]:has(.stVegaLiteChart, .stPlotlyChart)
+[data-testid="stFullScreenFrame"]:has(.stVegaLiteChart)
   [data-testid="stElementToolbar"]:not(:has([aria-label^="Close fullscreen"])) {{ display: none; }}
-</style>"""  # the menu is an icon, and replaces the toolbar that Streamlit shows over a chart
+.stPlotlyChart .modebar:not(:has([data-title="Close fullscreen"])) {{ display: none; }}
+</style>"""  # the menu is an icon, and replaces the toolbars that Streamlit and Plotly show over a chart
 MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
 
 
@@ -66,7 +67,7 @@ def figure(
     data = _largest_table(fig) if data is None and not is_plotly else data
     with figure_frame(*([title] if title is not None else lines or [alt]), name=name, data=data, key=key):
         if is_plotly:
-            return st.plotly_chart(fig, key=key, on_select=on_select, config={"displayModeBar": False}, alt=alt)
+            return st.plotly_chart(fig, key=key, on_select=on_select, config={"displaylogo": False}, alt=alt)
         draw = st.vega_lite_chart if isinstance(fig, dict) else st.altair_chart
         return draw(fig, key=key, on_select=on_select, alt=alt)
 
