@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -92,13 +93,23 @@ def four(runs: RunStore) -> list[Run]:
     return created
 
 
+def histograms(app: AppTest) -> list[dict[str, Any]]:
+    drawn = [one for one in app.get("bidi_component") if one.proto.component_name.endswith("histograms")]
+    return [column for one in drawn for column in json.loads(one.proto.json)["columns"]]
+
+
+def test_histograms_make_room_for_a_selected_run_unless_they_filter(four: list[Run]) -> None:
+    assert len(histograms(open_page("runs"))) == 2
+    assert not histograms(open_page("runs", run=four[1].id))
+    assert len(histograms(open_page("runs", run=four[1].id, ranges="Best mrr:0.5:0.7"))) == 2
+
+
 def test_a_range_of_the_link_filters_the_runs(four: list[Run]) -> None:
     app = open_page("runs", ranges="training.learning_rate:1e-4:1e-2,Best mrr:0.5:0.7")
     assert not app.exception
     assert sorted(app.dataframe[0].value["Run"]) == ["run-001", "run-002"]
     assert "2 of 4 runs are in the selected ranges." in page_text(app)
-    [drawn] = [one for one in app.get("bidi_component") if one.proto.component_name.endswith("histograms")]
-    columns = json.loads(drawn.proto.json)["columns"]
+    columns = histograms(app)
     assert [column["name"] for column in columns] == ["Best mrr", "training.learning_rate"]  # the time is equal
     assert [sum(column["shown"]) for column in columns] == [2, 2]
 
