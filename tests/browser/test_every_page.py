@@ -66,6 +66,30 @@ def test_back_shows_the_dataset_and_the_encoder_of_the_link(visitor, server) -> 
     check_selection(visit, "batches", "sample-nli")
 
 
+def test_back_and_forward_show_the_choices_that_a_page_had_when_it_was_left(visitor, server) -> None:
+    visit = visitor(server)
+    visit.open("batches", encoder="static")
+    seed = visit.page.get_by_role("spinbutton", name="Seed", exact=True)
+    seed.fill("7")
+    seed.press("Enter")
+    visit.page.wait_for_url("**batches.seed=7*")
+    visit.wait()
+    visit.by_key("batches.back").get_by_role("button").click()
+    visit.page.wait_for_url("**batches.batch=*")
+    visit.wait()
+    address = visit.page.url
+    visit.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Lessons", exact=True).click()
+    visit.wait("How does contrastive learning work?")
+    slider = visit.page.get_by_test_id("stMain").get_by_role("slider").first
+    visit.page.go_back()
+    visit.wait("Which negatives does a batch contain")
+    expect(visit.page).to_have_url(address)
+    expect(seed).to_have_value("7")
+    visit.page.go_forward()
+    visit.wait("How does contrastive learning work?")
+    expect(slider).to_be_visible()
+
+
 def check_selection(visit: Visit, name: str, dataset: str) -> None:
     query = "encoder=static" if dataset == "sample" else f"dataset={dataset}&encoder=static"
     expect(visit.page).to_have_url(f"{visit.server.url}/{name}?{query}")

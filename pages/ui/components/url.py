@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from bsc_core import formatting
 
@@ -19,6 +20,8 @@ TITLE = "Not everything in this link can be used"
 REPORT = "url.report"  # session key of the `Report` of the page
 MAX_LISTED = 12  # options or parameters in a sentence
 MAX_LENGTH = 40  # of a value in a sentence
+LEFT = "url.left"  # session key: page -> the parameters that it had last
+OPEN = "url.open"  # session key: the page that is open
 _known: ContextVar[tuple[str, ...]] = ContextVar("_known", default=("*",))  # patterns of the page
 _cell: ContextVar[DeltaGenerator | None] = ContextVar("_cell", default=None)
 
@@ -57,6 +60,28 @@ def setup(known: Iterable[str], *, arrived: bool) -> None:
         report("", f"This page has no setting {_listed(unknown)}.")
 
 
+def is_history_navigation() -> bool:
+    """Whether Back or Forward led to this run, so that the URL decides, also by parameters that it lacks."""
+    context = get_script_run_ctx()
+    return context is not None and context.is_history_navigation
+
+
+def parameters_when_left(page: str) -> dict[str, list[str]]:
+    """Return the parameters of a page that Back reaches without any, as it had them when it was left; call it first.
+
+    Streamlit adds an entry without parameters to the history when a page with bound controls is left.
+    """
+    is_reached = is_history_navigation() and st.session_state.get(OPEN) != page and not len(st.query_params)
+    st.session_state[OPEN] = page
+    return dict(st.session_state.get(LEFT, {}).get(page, {})) if is_reached else {}
+
+
+def save_parameters() -> None:
+    """Save the parameters of the open page, for `parameters_when_left`."""
+    page = st.session_state.get(OPEN)
+    st.session_state.setdefault(LEFT, {})[page] = {name: st.query_params.get_all(name) for name in st.query_params}
+
+
 def report(name: str, sentence: str) -> None:
     """Show a sentence about a parameter of the link that is not used, above the page."""
     stored: Report = st.session_state.setdefault(REPORT, Report())
@@ -89,11 +114,13 @@ def bound(
     """
     if not _is_known(key):
         raise KeyError(f"{key} is not among the parameters of the page")
+    save_parameters()  # also in a fragment
     valid = check(key, options, limits=limits)
     if limits is not None and len(valid) < len(st.query_params.get_all(key)):
         with suppress(StreamlitAPIException):  # of a control that has been bound, such as after going back
             del st.query_params[key]
-        return {"key": key}  # Streamlit would convert the value to an integer, also infinity
+        # Not bound in this run: Streamlit would convert the value to an integer, also infinity.
+        return {"key": key, "on_change": lambda: st.query_params.update({key: f"{st.session_state[key]:.15g}"})}
     return {"key": key, "bind": "query-params"}
 
 

@@ -46,6 +46,7 @@ from pages.ui.loss_lab.browser import lab_component
 from pages.ui.loss_lab.view import cells
 
 VALUE, ROW = "at", "row"
+VERSION = "lessons.version"  # session key
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
@@ -65,10 +66,13 @@ def _loss_lab(lesson: LabLesson, key: str) -> None:
     """Draw the loss lab with the lesson's controls and write changes into the URL."""
     linked = {name: st.query_params[name] for name in lesson.controls if name in st.query_params}
     start = lesson.settings
-    if linked and st.session_state.get("lessons.drawn") != lesson.slug:
+    if url.is_history_navigation():  # a new component, which the previous entry of the history decides
+        st.session_state[VERSION] = st.session_state.get(VERSION, 0) + 1
+    if linked and (st.session_state.get("lessons.drawn") != lesson.slug or url.is_history_navigation()):
         with display.show_errors(stop=False):
             start = LabSettings(**{**_values(lesson.settings), **_values(LabSettings.from_query(linked), linked)})
     st.session_state["lessons.drawn"] = lesson.slug
+    key = f"{key}.{st.session_state.get(VERSION, 0)}"
     batch = lesson.batch()
     with display.figure_frame(
         "Every cell of the softmax",
@@ -87,7 +91,7 @@ def _values(settings: LabSettings, names: Iterable[str] | None = None) -> dict[s
 
 def _slider(label: str, options: Sequence[float], key: str, start: float) -> float:
     """Draw a slider over the options whose value is in the URL."""
-    if key not in st.session_state:
+    if key not in st.session_state or url.is_history_navigation():
         known = {f"{option:g}": option for option in options}
         st.session_state[key] = known.get(_linked(VALUE, known), start)
     value = float(st.select_slider(label, options, format_func=lambda option: f"{option:g}", key=key))
@@ -97,7 +101,7 @@ def _slider(label: str, options: Sequence[float], key: str, start: float) -> flo
 
 def _choice(label: str, options: Mapping[str, str], key: str, parameter: str = VALUE) -> str:
     """Draw buttons with these options whose value is in the URL; the first one is selected at first."""
-    if key not in st.session_state:
+    if key not in st.session_state or url.is_history_navigation():
         st.session_state[key] = _linked(parameter, options) or next(iter(options))
     value = st.segmented_control(label, list(options), format_func=options.get, key=key, required=True)
     st.query_params[parameter] = value
@@ -105,8 +109,9 @@ def _choice(label: str, options: Mapping[str, str], key: str, parameter: str = V
 
 
 def _linked(parameter: str, options: Iterable[str]) -> str:
-    """Return the option in the URL that opened the page; empty if there is none or another lesson wrote it."""
-    return next(iter(url.check(parameter, options)), "") if page_layout.arrived() else ""
+    """Return the option in the URL that a link or Back opened; empty if there is none or another lesson wrote it."""
+    is_opened = page_layout.arrived() or url.is_history_navigation()
+    return next(iter(url.check(parameter, options)), "") if is_opened else ""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def _read_link() -> None:
     linked = {name: st.query_params[name] for name in PARAMETERS[:3] if name in st.query_params}
     if st.query_params.get("answer") == "1":  # a link of an earlier version, with the answer shown
         linked["guess"] = str(LESSONS[linked["lesson"]].correct + 1) if linked.get("lesson") in LESSONS else ""
-    if not linked or linked == st.session_state.get(f"{PAGE}.written"):
+    if (not linked and not url.is_history_navigation()) or linked == st.session_state.get(f"{PAGE}.written"):
         return
     state = _state()
     slug = linked.get("lesson", FIRST)

@@ -46,7 +46,8 @@ def _key(name: str) -> str:
 def read_url() -> None:
     """Apply the state of a link and report what in it is invalid."""
     linked = lab_parameters(st.query_params.to_dict())
-    if linked and linked != st.session_state.get("learn.written"):
+    is_link = bool(linked) or url.is_history_navigation()
+    if is_link and linked != st.session_state.get("learn.written"):
         st.session_state["learn.version"] = st.session_state.get("learn.version", 0) + 1
         st.session_state["learn.link"], st.session_state["learn.faults"] = read_link(linked)
         for error in st.session_state["learn.faults"]:
