@@ -7,7 +7,7 @@ from pages.ui.batches.source import PART, load_source
 from pages.ui.components import display, page_layout
 
 PARAMETERS = (
-    *(PART, batch_view.BATCH, batch_view.PIN, triage.SCOPE),
+    *(PART, batch_view.BATCH, batch_view.PIN, batch_view.TAB, triage.SCOPE),
     *(*plan_controls.PARAMETERS, *plan_figures.PARAMETERS),
 )
 

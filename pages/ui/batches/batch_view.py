@@ -25,6 +25,7 @@ from pages.ui.components.browser.mount import matrix_canvas
 
 BATCH = "batches.batch"  # parameter of the URL and key of the box, from 1; the hardest batch if there is none
 PIN = "batches.pin"  # parameter of the URL: the row of the query and that of the document, see `row_name`
+TAB, TABS = "batches.tab", ("Hardest negatives", "Likely false negatives", "Decisions")
 MARKED = "batches.marked"  # session key: whether a pair was just marked
 MAX_CHART_PAIRS = 64
 """Pairs up to which the matrix is a chart; a larger one is an image on a canvas."""
@@ -346,7 +347,7 @@ def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
     likely = likely_false_negatives(batch.dataset, batch.vectors, batch.rows, top=MAX_LISTED)
     path = source.false_negatives
     decisions = read_decisions(path) if path is not None and path.is_file() else []
-    hardest_tab, likely_tab, decisions_tab = st.tabs(["Hardest negatives", "Likely false negatives", "Decisions"])
+    hardest_tab, likely_tab, decisions_tab = st.tabs(TABS, on_change="rerun", **url.bound(TAB, TABS))
     with hardest_tab:
         labeled = {"labeled negative": [one.labeled_negative for one in hardest]}
         _draw_pairs(batch, hardest, "Hardest in-batch negatives", after=labeled)

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import streamlit as st
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from bsc_core.config import LOSS_CONFIGS, RunConfig
-from bsc_core.errors import BscError
+from bsc_core.errors import BscError, ConfigError
 from pages.ui.components import glossary
 
 Values = dict[str, Any]
@@ -52,6 +52,30 @@ def fill(page: str, fields: Fields, values: Values) -> None:
             default = model_of(section).model_fields[name].get_default()
             value = given.get(name, default)
             st.session_state[key(page, section, name)] = list(value) if isinstance(value, tuple) else value
+
+
+def fill_some(page: str, section: str, values: Values) -> None:
+    """Set the widgets of these fields only."""
+    for name, value in values.items():
+        st.session_state[key(page, section, name)] = list(value) if isinstance(value, tuple) else value
+
+
+def checked_value(section: str, field: str, value: Any) -> Any:
+    """Return a value of a link for the widget of a field.
+
+    Raises:
+        ConfigError: The value has another type.
+    """
+    info = info_of(section, field)
+    if value == "none" and kind_of(info.annotation)[1]:
+        return None
+    try:
+        result = TypeAdapter(info.annotation).validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(f"{field} is {value!r:.40}; {error.errors()[0]['msg'].lower()}") from None
+    if isinstance(result, float) and not math.isfinite(result):
+        raise ConfigError(f"{field} is {result}; it must be a finite number")
+    return result
 
 
 def read(page: str, fields: Fields) -> dict[str, Values]:

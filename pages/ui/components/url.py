@@ -21,6 +21,7 @@ REPORT = "url.report"  # session key of the `Report` of the page
 MAX_LISTED = 12  # options or parameters in a sentence
 MAX_LENGTH = 40  # of a value in a sentence
 LEFT = "url.left"  # session key: page -> the parameters that it had last
+REVISION = "url.revision"  # session key
 OPEN = "url.open"  # session key: the page that is open
 _known: ContextVar[tuple[str, ...]] = ContextVar("_known", default=("*",))  # patterns of the page
 _cell: ContextVar[DeltaGenerator | None] = ContextVar("_cell", default=None)
@@ -49,6 +50,8 @@ def setup(known: Iterable[str], *, arrived: bool) -> None:
         known: Names of the parameters of the page; `*` stands for any characters.
         arrived: Whether this is the first run of the page since it was opened.
     """
+    if is_history_navigation():
+        st.session_state[REVISION] = revision() + 1
     _cell.set(st.empty())
     _known.set(tuple(known))
     stored: Report | None = st.session_state.get(REPORT)
@@ -64,6 +67,11 @@ def is_history_navigation() -> bool:
     """Whether Back or Forward led to this run, so that the URL decides, also by parameters that it lacks."""
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
+
+
+def revision() -> int:
+    """Return a number for the key of an element that cannot be bound: Back and Forward draw it again from the URL."""
+    return int(st.session_state.get(REVISION, 0))
 
 
 def parameters_when_left(page: str) -> dict[str, list[str]]:

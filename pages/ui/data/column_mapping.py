@@ -11,7 +11,7 @@ from bsc_core.config import Columns, DataConfig, SentenceColumns
 from bsc_core.data import Table, guess_columns
 from bsc_core.data.schema.columns import as_names
 from bsc_core.errors import ColumnError
-from pages.ui.components import data_cache, display, page_layout
+from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
 from pages.ui.data import uploads
 
@@ -73,7 +73,8 @@ def select_columns(
         field, guessed = type(guess).model_fields[role], getattr(guess, role)
         options = list(table.names) if role in required else [NONE, *table.names]
         start = options.index(as_names(guessed)[0]) if guessed else 0
-        name = cell.selectbox(str(field.title), options, start, key=f"{key}.{role}", help=field.description)
+        bound = url.bound(f"{key}.{role}", options)
+        name = cell.selectbox(str(field.title), options, start, help=field.description, **bound)
         is_joined = isinstance(guessed, tuple) and name == guessed[0]
         selected[role] = guessed if is_joined else None if name == NONE else name
     return selected

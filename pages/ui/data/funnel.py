@@ -6,7 +6,7 @@ from bsc_core import formatting
 from bsc_core.data import DatasetSplits
 from bsc_core.data.dataset import Stage
 from bsc_core.figures.batches import dataset
-from pages.ui.components import display
+from pages.ui.components import display, url
 
 NEIGHBOR = ("anchor", "neighbor", "cosine", "class of the neighbor")
 LABELS = {
@@ -30,13 +30,14 @@ def draw(data: DatasetSplits, *, name: str) -> None:
     display.figure(figure, name="funnel", key=f"{name}.funnel", alt=alt, data=table)
     st.caption(display.escaped(" · ".join(f"{stage.name}: {stage.note}" for stage in stages if stage.note)))
     with_examples = {stage.name: stage for stage in stages if stage.examples}
+    titles = {step: f"{step} · {formatting.count(stage.count)}" for step, stage in with_examples.items()}
     step = st.pills(
         "Examples of a step",
-        list(with_examples),
-        default=list(with_examples)[-1],
+        list(titles),
+        default=list(titles)[-1],
         required=True,
-        key=f"{name}.step",
-        format_func=lambda step: f"{step} · {formatting.count(with_examples[step].count)}",
+        format_func=lambda step: titles.get(step, step),
+        **url.bound(f"{name}.step", titles.values()),
     )
     if step in with_examples:
         _examples(with_examples[step], data)

@@ -1,5 +1,6 @@
 """Generation of training rows: settings, rows left after each step, and the resulting dataset."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,17 +8,22 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import DataConfig, ExamplesConfig, SentenceColumns
+from bsc_core.config.reading import format_value, parse_value
 from bsc_core.data import DatasetSplits
 from bsc_core.data.schema.classes import NLI
 from bsc_core.data.schema.columns import guess_sentence_columns
-from bsc_core.errors import ColumnError, InputError
+from bsc_core.errors import ColumnError, ConfigError, InputError
 from bsc_core.paths import sample_data_folder
-from pages.ui.components import config_form, data_cache, display, page_layout
+from pages.ui.components import config_form, data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
 from pages.ui.data import column_mapping, funnel, mining, uploads
 
 MAX_NEIGHBORS_INLINE = 3_000_000
 MAX_CHARACTERS_INLINE = 2_000_000_000  # of the texts of all neighbors, which are searched for duplicates
+LINK = "generate."  # prefix of the parameters with settings that differ from those at the start
+WRITTEN = "data.generate.written"  # session key: those that were last written
+TRY = "data.try"
+PARAMETERS = (f"{LINK}*", TRY, "data.make.*", "data.new.*")
 DEFAULTS = {
     "examples": {"min_percentile": 25.0, "cap": 8},  # the 25th percentile leaves positives and negatives in any data
     "nli": {"augment": True},
@@ -73,7 +79,7 @@ def draw(context: page_layout.Context) -> None:
         "This dataset already has labels or negatives, so no rows are generated. Here you build pairs or triplets "
         "from classified sentences, hard negatives for positive pairs, and additional pairs for NLI data."
     )
-    if st.toggle("Try the sample sentences", key="data.try", persist_state="session"):
+    if st.toggle("Try the sample sentences", persist_state="session", **url.flag(TRY)):
         sample = {"train": str(sample_data_folder() / "sentences.tsv")}
         form("examples", sample, "Sample sentences", key="data.make.sample-sentences", encoder=context.encoder)
 
@@ -103,25 +109,53 @@ def form(kind: str, values: dict[str, Any], label: str, *, key: str, encoder: st
     columns = _columns(values, key) if kind == "examples" else {}
     of_methods = [field for parts in OF_METHOD.values() for part in parts for field in part]
     fields = {section: (*generator.fields, *generator.more, *(of_methods if kind == "negatives" else ()))}
-    if not st.session_state.get(f"{key}.filled"):
+    linked = _linked(section, fields[section])
+    if linked is not None or not st.session_state.get(f"{key}.filled"):
         has_encoder = "encoder" in generator.fields and encoder in page_layout.ENCODERS
         default = DEFAULTS.get(kind, {}) | ({"encoder": encoder} if has_encoder else {})
         config_form.fill(key, fields, {section: values.get(kind) or default})
-        st.session_state[f"{key}.filled"] = True
+        st.session_state[f"{key}.filled"] = config_form.read(key, fields)[section]
+        config_form.fill_some(key, section, linked or {})
     config_form.draw(key, section, generator.fields, columns=3)
     shown, more = (), generator.more
     if kind == "negatives":
         shown, of_method = OF_METHOD[st.session_state[config_form.key(key, section, "method")]]
         more = (*of_method, *generator.more)
     config_form.draw(key, section, shown)
-    if more and st.toggle("More", key=f"{key}.more", persist_state="session"):
+    if more and st.toggle("More", persist_state="session", **url.flag(f"{key}.more")):
         config_form.draw(key, section, more, columns=3)
-    settings = {**config_form.read(key, fields)[section], **columns}
+    settings = config_form.read(key, fields)[section]
+    _write_link(settings, st.session_state[f"{key}.filled"])
+    settings |= columns
     rest = dict.fromkeys(FORMS) | ({"columns": None} if kind == "examples" else {})
     with display.show_errors(stop=False), config_form.titles_in_errors(section, fields[section]):
         config = uploads.validate({**values, **rest, kind: settings})
         mining.draw(config, key=key)
         _result(kind, config, label, key=key)
+
+
+def _linked(section: str, names: Iterable[str]) -> dict[str, Any] | None:
+    """Return the settings of a link that was opened, or reached by Back or Forward; None if there is none."""
+    given = {name: text for name, text in st.query_params.items() if name.startswith(LINK)}
+    if given == st.session_state.get(WRITTEN) or (not given and not url.is_history_navigation()):
+        return None
+    linked = {}
+    for parameter, text in given.items():
+        name = parameter.removeprefix(LINK)
+        try:
+            if name not in names:
+                raise ConfigError(f"{url.shorten(name)} is not a setting of this form")
+            linked[name] = config_form.checked_value(section, name, parse_value(text))
+        except ConfigError as error:
+            url.report(parameter, f"{error}. It is not used.")
+    return linked
+
+
+def _write_link(settings: dict[str, Any], start: dict[str, Any]) -> None:
+    """Write the settings that differ from those at the start into the URL."""
+    changed = {f"{LINK}{name}": format_value(value) for name, value in settings.items() if value != start[name]}
+    display.write_url(changed, [name for name in st.query_params if name.startswith(LINK)])
+    st.session_state[WRITTEN] = changed
 
 
 def _columns(values: dict[str, Any], key: str) -> dict[str, Any]:

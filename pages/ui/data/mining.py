@@ -13,7 +13,7 @@ from bsc_core import background_task, formatting
 from bsc_core.config import DataConfig, NegativesConfig
 from bsc_core.figures.batches import mining as figures
 from bsc_core.paths import cache_folder
-from pages.ui.components import config_form, data_cache, display, users
+from pages.ui.components import config_form, data_cache, display, url, users
 
 if TYPE_CHECKING:
     from bsc_core.preparation.mining import MiningPreview, MiningSearch
@@ -47,7 +47,7 @@ def draw(config: DataConfig, *, key: str) -> None:
     if settings is None or settings.method != "window":
         return
     about = "Searches the nearest documents of each query and shows what the limits select, before rows are made."
-    if st.toggle("Preview", key=f"{key}.preview", help=about, persist_state="session"):
+    if st.toggle("Preview", help=about, persist_state="session", **url.flag(f"{key}.preview")):
         with display.show_errors(stop=False):
             search = _search(config, settings)
             if search is None:
@@ -196,7 +196,8 @@ def _draw_downloads(search: MiningSearch, preview: MiningPreview, key: str) -> N
         st.caption("These limits select no negative; widen them.")
         return
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        layout = st.segmented_control("Layout", LAYOUTS, default=LAYOUTS[0], required=True, key=f"{key}.layout")
+        bound = url.bound(f"{key}.layout", LAYOUTS)
+        layout = st.segmented_control("Layout", LAYOUTS, default=LAYOUTS[0], required=True, **bound)
         for ending, mime in FORMATS.items():
             display.download(
                 f"Save as {ending}",

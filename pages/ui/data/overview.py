@@ -17,7 +17,7 @@ from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import shape_of, suitable_losses
 from bsc_core.types import Ids
 from bsc_core.users import dataset_access, write_dataset_access
-from pages.ui.components import data_cache, display, glossary, users
+from pages.ui.components import data_cache, display, glossary, url, users
 from pages.ui.data import funnel
 
 ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
@@ -29,6 +29,8 @@ FORMATS = {
     "Parquet": ("parquet", "application/octet-stream", as_parquet),
 }
 EXPORT_PREVIEW = 5
+EXPORT = "data.export"
+PARAMETERS = (f"{EXPORT}.*", "data.step")
 
 
 def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
@@ -212,8 +214,13 @@ def export(data: DatasetSplits, name: str) -> None:
     """Draw the splits and formats to select, the first rows, and the button; the file is built on the click."""
     left, right = st.columns(2, vertical_alignment="bottom")
     names = list(data.splits)
-    parts = left.pills("Splits", names, selection_mode="multi", default=names, key="data.export.parts") or names
-    kind = right.segmented_control("Format", list(FORMATS), default="TSV", required=True, key="data.export.format")
+    parts = (
+        left.pills("Splits", names, selection_mode="multi", default=names, **url.bound(f"{EXPORT}.parts", names))
+        or names
+    )
+    kind = right.segmented_control(
+        "Format", list(FORMATS), default="TSV", required=True, **url.bound(f"{EXPORT}.format", FORMATS)
+    )
     suffix, mime, encode = FORMATS[kind or "TSV"]
     rows = sum(len(data.splits[part]) for part in parts)
     preview = exported_columns(data, parts, rows=EXPORT_PREVIEW)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from bsc_core.data.load import DatasetSplits
 from bsc_core.projection import count_shared_neighbors, sample_rows
-from pages.ui.components import display, turns, url
+from pages.ui.components import display, page_layout, turns, url
 from pages.ui.embeddings import text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 
@@ -21,7 +21,8 @@ NEIGHBORS = 10
 NO_TEXTS = np.empty(0, dtype=np.int32)
 SELECTED = "embeddings.selected"  # parameter of the URL
 PAIR = "embeddings.pair"  # parameter of the URL: the ids of a query and a document, see `pair_matrix`
-PARAMETERS = SELECTED, PAIR
+TEXT = "embeddings.text"  # parameter of the URL: the text whose neighbors are listed
+PARAMETERS = SELECTED, PAIR, TEXT
 MAX_IN_URL = 4000  # characters
 MAX_ID = 2**31 - 1
 
@@ -118,9 +119,14 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
         columns[f"Nearest, {one.name.lower()}"] = [display.cell(data.dataset.texts[int(row)]) for row in closest[:, 0]]
     widths = {name: 250 if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
     st.header(heading + first, anchor=False)
+    names = [f"{_digest(data)}-{row}" for row in ids.tolist()]
+    linked = st.query_params.get(TEXT)
+    if linked and linked not in names and page_layout.arrived():
+        url.report(TEXT, "The text that was selected is not in the table.")
     event = st.dataframe(
         columns,
-        key=f"embeddings.texts.{data.key}.{hashlib.sha256(ids.tobytes()).hexdigest()[:12]}",
+        key=f"embeddings.texts.{data.key}.{hashlib.sha256(ids.tobytes()).hexdigest()[:12]}.{url.revision()}",
+        selection_default={"selection": {"rows": [names.index(linked)] if linked in names else []}},
         on_select="rerun",
         selection_mode="single-row",
         hide_index=True,
@@ -128,7 +134,9 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
         height=260,
         column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
     )
-    return int(ids[event.selection.rows[0]]) if event.selection.rows else None
+    rows = [row for row in event.selection.rows if row < len(ids)]
+    display.write_url({TEXT: names[rows[0]]} if rows else {}, (TEXT,))
+    return int(ids[rows[0]]) if rows else None
 
 
 def draw_neighbors(data: MapData, text_id: int) -> None:

@@ -35,7 +35,7 @@ BADGES = {  # verdict -> color and icon
     "not run yet": ("gray", ":material/hourglass_empty:"),
 }
 CLAIM = "findings.claim"  # session key and URL parameter: name of the claim in detail
-PARAMETERS = (CLAIM, "findings.paper", "findings.verdict")
+PARAMETERS = (CLAIM, *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")), *rerun.PARAMETERS)
 ROW_HEIGHT = 28  # pixels; all claims fit on one screen
 
 
@@ -98,7 +98,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     selected = [names.index(linked)] if linked in names else []
     event = st.dataframe(
         [summary_row(card) for card in matching],
-        key=f"findings.table.{paper}.{'.'.join(verdicts)}",
+        key=f"findings.table.{paper}.{'.'.join(verdicts)}.{url.revision()}",
         on_select="rerun",
         selection_mode="single-row",
         selection_default={"selection": {"rows": selected}},
@@ -151,7 +151,7 @@ def _result(card: ClaimCard, finding: dict[str, Any]) -> None:
     figures.draw(finding)
     where = "in this runs folder" if card.local else "on the developers' machine"
     st.markdown(display.escaped(f"{finding['reason']} {finding['note']}".strip()))
-    details = st.expander("Data and settings", key=f"findings.details.{card.claim.name}", on_change="rerun")
+    details = st.expander("Data and settings", on_change="rerun", **url.flag(f"findings.details.{card.claim.name}"))
     if details.open:
         with details:
             _details(finding, where)

@@ -12,7 +12,7 @@ from bsc_core.evaluation import GOLD_PAIRS, TEN_SENTENCES
 from bsc_core.figures.evaluation import sentence_map as picture
 from bsc_core.figures.findings.margins import caption, margins_figure
 from bsc_core.reproduction.margin_points import Row, chance_point, margin_points, untrained_point
-from pages.ui.components import display
+from pages.ui.components import display, url
 
 
 def draw(finding: Mapping[str, Any]) -> None:
@@ -46,10 +46,10 @@ def _ten_sentences(finding: Mapping[str, Any]) -> None:
     if not arms:
         return
     key = f"findings.ten.{finding['name']}"
-    with st.expander("The ten sentences", key=key, on_change="rerun") as expander:
+    with st.expander("The ten sentences", on_change="rerun", **url.flag(key)) as expander:
         if not expander.open:
             return
-        title = st.selectbox("Setting", list(arms), key=f"{key}.setting", width=360)
+        title = st.selectbox("Setting", list(arms), width=360, **url.bound(f"{key}.setting", arms))
         details = arms[title]
         table = picture.cells(np.asarray(details["cosines"]), TEN_SENTENCES, GOLD_PAIRS)
         seeds = f"mean of {len(details['found'])} seeds" if len(details["found"]) > 1 else "one model"

@@ -13,11 +13,12 @@ from bsc_core.reproduction.claims import Claim, FormName
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.reproduction.progress import FINDINGS_FOLDER
 from bsc_core.reproduction.subsets import check_files
-from pages.ui.components import data_cache, display, users
+from pages.ui.components import data_cache, display, url, users
 
 POLL_INTERVAL = "2s"
 DATA = "findings.data"
-OPEN = "findings.open"  # the claim whose form is open
+OPEN = "findings.run"  # parameter of the URL: the claim whose form is open
+PARAMETERS = (OPEN, "findings.form.*")
 FOLDER = "BSC_DATA"  # environment variable with the default folder of datasets
 FORMS: dict[str, str] = {"full": "Full experiment", "small": "Quick check"}
 
@@ -44,7 +45,7 @@ def draw(claim: Claim, finding: dict[str, Any] | None) -> None:
                 warning = "A few steps on sample data say nothing about the claim."
                 st.caption(f"Quick check, {small['date']}: {small['reason']} {warning}")
     label = "Run again" if finding else "Run"
-    if st.session_state.get(OPEN) == claim.name:
+    if st.query_params.get(OPEN) == claim.name:
         with st.container(border=True):
             _form(claim, finding)
     else:
@@ -53,7 +54,7 @@ def draw(claim: Claim, finding: dict[str, Any] | None) -> None:
 
 
 def _open(name: str | None) -> None:
-    st.session_state[OPEN] = name
+    display.write_url({} if name is None else {OPEN: name}, (OPEN,))
 
 
 def _state(name: str, form: FormName) -> reproductions.Reproduction | None:
@@ -67,8 +68,8 @@ def _form(claim: Claim, finding: dict[str, Any] | None) -> None:
         list(FORMS),
         format_func=FORMS.__getitem__,
         default="full",
-        key=f"findings.form.{claim.name}",
         required=True,
+        **url.bound(f"findings.form.{claim.name}", FORMS.values()),
     )
     data_folder = ""
     if form == "full":
@@ -101,7 +102,7 @@ def _start(claim: Claim, form: FormName, data_folder: str) -> None:
     if data is not None:
         check_files([*claim.subsets.values(), *claim.extra_data.values()], data)
     reproductions.start_reproduction(data_cache.run_store(), claim.name, form, data)
-    st.session_state[OPEN] = None
+    _open(None)
     st.rerun()
 
 

@@ -46,7 +46,6 @@ from pages.ui.loss_lab.browser import lab_component
 from pages.ui.loss_lab.view import cells
 
 VALUE, ROW = "at", "row"
-VERSION = "lessons.version"  # session key
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
@@ -66,13 +65,11 @@ def _loss_lab(lesson: LabLesson, key: str) -> None:
     """Draw the loss lab with the lesson's controls and write changes into the URL."""
     linked = {name: st.query_params[name] for name in lesson.controls if name in st.query_params}
     start = lesson.settings
-    if url.is_history_navigation():  # a new component, which the previous entry of the history decides
-        st.session_state[VERSION] = st.session_state.get(VERSION, 0) + 1
     if linked and (st.session_state.get("lessons.drawn") != lesson.slug or url.is_history_navigation()):
         with display.show_errors(stop=False):
             start = LabSettings(**{**_values(lesson.settings), **_values(LabSettings.from_query(linked), linked)})
     st.session_state["lessons.drawn"] = lesson.slug
-    key = f"{key}.{st.session_state.get(VERSION, 0)}"
+    key = f"{key}.{url.revision()}"
     batch = lesson.batch()
     with display.figure_frame(
         "Every cell of the softmax",

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from bsc_core.batching.plan import NEED_VECTORS
 from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig, make_config
 from bsc_core.config.reading import put
-from pages.ui.components import config_form, data_cache, display, page_layout
+from pages.ui.components import config_form, data_cache, display, page_layout, url
 from pages.ui.new_run import config_summary, encoder_picker, loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE, draw_fields
@@ -92,12 +92,12 @@ def draw_form(summary: DataSummary) -> None:
             sentence = f"{describe(values[section])}{_swept_fields(section)}"
         except ValueError:
             sentence = f"{section.capitalize()}: a setting is invalid"
-        with st.expander(display.escaped(sentence), key=f"{PAGE}.open.{section}"):
+        with st.expander(display.escaped(sentence), **url.flag(f"{PAGE}.open.{section}")):
             draw()
 
 
 def _more(section: str) -> bool:
-    return st.toggle("More", key=f"{PAGE}.more.{section}", persist_state="session")
+    return st.toggle("More", persist_state="session", **url.flag(f"{PAGE}.more.{section}"))
 
 
 def _draw_data() -> None:
@@ -151,7 +151,8 @@ def _draw_training() -> None:
     draw_fields("training", SHOWN["training"])
     if not _more("training"):
         return
-    *tabs, evaluation_tab = st.tabs([*TRAINING_TABS, "Evaluation"])
+    titles = [*TRAINING_TABS, "Evaluation"]
+    *tabs, evaluation_tab = st.tabs(titles, on_change="rerun", **url.bound(f"{PAGE}.tab", titles))
     for tab, fields in zip(tabs, TRAINING_TABS.values(), strict=True):
         with tab:
             draw_fields("training", fields)

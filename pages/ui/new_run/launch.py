@@ -10,7 +10,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
 from bsc_core.data.decisions import applied_sentence
-from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, users
+from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, url, users
 from pages.ui.data import uploads
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
@@ -122,7 +122,7 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
 def draw_config_file(config: RunConfig, sweep: SweepConfig | None) -> None:
     """Draw the config file and the equivalent command."""
     text = config_toml(config, sweep)
-    with st.expander("Config file and command", icon=":material/code:", key=f"{PAGE}.open.file"):
+    with st.expander("Config file and command", icon=":material/code:", **url.flag(f"{PAGE}.open.file")):
         st.code(command(config, sweep), language="bash", wrap_lines=True)
         st.code(text, language="toml", height=260)
         display.config_download(text, key=f"{PAGE}.save")

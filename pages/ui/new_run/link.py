@@ -1,6 +1,7 @@
 """The settings of the form in the URL: those that differ from its preset, so that a link restores them.
 
-Parameters are config keys (`loss.temperature=0.1`), `preset`, and `sweep.KEY` for a list of values.
+Parameters are config keys (`loss.temperature=0.1`), `preset`, `sweep.KEY` for a list of values, and `sweep_runs` for a
+random sample. Those that begin with `train.` are open sections, which their controls store.
 """
 
 from typing import Any
@@ -19,10 +20,12 @@ from pages.ui.new_run.sweep_form import PAGE
 MAX_DEPTH = 5  # dots of a config key
 
 SECTIONS = ("data", "encoder", "batching", "loss", "training", "evaluation")
-PRESET, NAME, SWEEP = "preset", "name", "sweep"
-PARAMETERS = (PRESET, NAME, SWEEP, "*.*")
+PRESET, NAME, SWEEP, RUNS = "preset", "name", "sweep", "sweep_runs"
+PARAMETERS = (PRESET, NAME, SWEEP, RUNS, "*.*")
+MAX_SAMPLED = 10_000
 LAST = f"{PAGE}.link"  # session key: the parameters that were last read or written
 LINKED_SWEEP = f"{PAGE}.link.sweep"  # session key: the lists of values of the last link
+SAMPLED = f"{PAGE}.link.sampled"  # session key: the number of sampled combinations of the last link
 
 
 def changed() -> dict[str, str] | None:
@@ -47,6 +50,8 @@ def read(given: dict[str, str], values: config_form.Values) -> None:
     """
     st.session_state[f"{PAGE}.name"] = given.get(NAME, "")
     st.session_state[LINKED_SWEEP] = _sweep(given, given.get("loss.name") or values.get("loss", {}).get("name", "bsc"))
+    valid = url.check(RUNS, limits=(1, MAX_SAMPLED)) if RUNS in given else []
+    st.session_state[SAMPLED] = int(float(valid[0])) if valid else None
     sent: config_form.Values = {}
     page_layout.send_settings(sent)
     settings = [name for name in given if "." in name and not name.startswith(f"{SWEEP}.")]
@@ -100,12 +105,13 @@ def write(config: RunConfig, sweep: SweepConfig | None, values: config_form.Valu
     if dict(over) != {key: tuple(entries) for key, entries in PRESETS[preset].sweep.items()}:
         lists = {f"{SWEEP}.{key}": format_value(list(entries)) for key, entries in over.items()}
         parameters |= lists or {SWEEP: "none"}
+    parameters |= {RUNS: str(sweep.runs)} if sweep is not None and sweep.runs else {}
     display.write_url(parameters, [name for name in st.query_params if _is_parameter(name)])
     st.session_state[LAST] = parameters
 
 
 def _is_parameter(name: str) -> bool:
-    return name in (PRESET, NAME, SWEEP) or "." in name
+    return name in (PRESET, NAME, SWEEP, RUNS) or ("." in name and not name.startswith(f"{PAGE}."))
 
 
 def _has_widget(key: str) -> bool:

@@ -5,7 +5,7 @@ import streamlit as st
 from bsc_core.config import LOSS_CONFIGS
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import DataShape, suitable_losses
-from pages.ui.components import config_form, display
+from pages.ui.components import config_form, display, url
 from pages.ui.components.glossary import help_text
 from pages.ui.new_run.config_summary import LOSS_NAMES
 from pages.ui.new_run.sweep_form import COMBINED_BSC, PAGE, draw_fields
@@ -99,7 +99,7 @@ def draw(shape: DataShape) -> None:
 
 def _draw_fields(section: str, loss: str) -> None:
     draw_fields(section, SHOWN[loss])
-    if more_fields(loss) and st.toggle("More", key=f"{PAGE}.more.{section}", persist_state="session"):
+    if more_fields(loss) and st.toggle("More", persist_state="session", **url.flag(f"{PAGE}.more.{section}")):
         draw_fields(section, more_fields(loss))
 
 

@@ -59,6 +59,7 @@ def _select_family() -> None:
 def _drop_sent_loss() -> None:
     """Forget the loss that another page sent but not its batch settings; forget a complete config entirely."""
     st.session_state.pop(link.LINKED_SWEEP, None)
+    st.session_state.pop(link.SAMPLED, None)
     sent = page_layout.sent_settings()
     complete = "evaluation" in sent
     page_layout.send_settings({section: part for section, part in sent.items() if section != "loss" and not complete})
@@ -70,7 +71,9 @@ def _fill(preset: str, context: page_layout.Context) -> None:
     config_form.fill(PAGE, FIELDS, {**values, LORA: lora})
     st.session_state[f"{PAGE}.{LORA}"] = lora is not None
     loss_form.fill(values.get("loss", {}))
-    sweep_form.fill(link.sweep_of(preset), values.get("loss", {}).get("name", "bsc"))
+    sweep_form.fill(
+        link.sweep_of(preset), values.get("loss", {}).get("name", "bsc"), st.session_state.get(link.SAMPLED)
+    )
 
 
 def write_link(config: RunConfig, sweep: SweepConfig | None, context: page_layout.Context) -> None:

@@ -34,10 +34,10 @@ def form_field(key: str, loss: str) -> Field:
     return {"loss": f"loss.{loss}", "loss.bsc": COMBINED_BSC}.get(section, section), field
 
 
-def fill(over: dict[str, tuple[Any, ...]], loss: str) -> None:
-    """Turn exactly these config keys into lists."""
+def fill(over: dict[str, tuple[Any, ...]], loss: str, sampled: int | None = None) -> None:
+    """Turn exactly these config keys into lists, of whose combinations so many are sampled, or all."""
     fields = {form_field(key, loss): list(values) for key, values in over.items()}
-    st.session_state.update({LISTED: list(fields), IS_ON: bool(fields), SAMPLED: None})
+    st.session_state.update({LISTED: list(fields), IS_ON: bool(fields), SAMPLED: sampled})
     for (section, field), values in fields.items():
         st.session_state[_list_key(section, field)] = values
 

@@ -12,11 +12,12 @@ from bsc_core.errors import InputError
 from bsc_core.evaluation import rank
 from bsc_core.evaluation.retrieval.adhoc_queries import adhoc_task, answer_overlap
 from bsc_core.neighbors import TextRows, top_k
-from pages.ui.components import display, run_data, users
+from pages.ui.components import display, run_data, url, users
 from pages.ui.data import uploads
 from pages.ui.retrieval import errors, metric_cards
-from pages.ui.retrieval.search import CACHE_KEY, TOP, Search
+from pages.ui.retrieval.search import CACHE_KEY, LINES, TOP, Search
 
+MAX_IN_URL = 1500  # characters of pasted queries
 STUDENT_CHARACTERS = 20_000  # of pasted queries
 SUFFIXES = ["csv", "tsv", "jsonl", "txt", "gz", "parquet"]
 WIDTHS = {"Query": 240, "Top document, left": 240, "Top document, right": 240, "Shared": 80, "Rank left": 80}
@@ -70,13 +71,18 @@ def _read_queries() -> QuerySet | None:
         help="A column `query`, and optionally a column `document` with the relevant document, whose text must be in "
         "the corpus. Files may be compressed (.gz). Nothing leaves this machine.",
     )
+    if LINES not in st.session_state or url.is_history_navigation():
+        st.session_state[LINES] = st.query_params.get(LINES, "")
     pasted = right.text_area(
         "Or paste queries, one per line",
-        key="retrieval.own.lines",
+        key=LINES,
+        on_change=_write_lines,
         height=100,
         placeholder="how do I keep bread fresh",
         help="To add the relevant document, separate it from the query with a tab.",
     )
+    if len(pasted) > MAX_IN_URL:
+        st.caption("These queries are too long for the link; it opens the page without them.")
     with display.show_errors(stop=False):
         if file:
             return read_queries(uploads.save_file(file.name, file.getvalue()))
@@ -85,6 +91,12 @@ def _read_queries() -> QuerySet | None:
                 raise InputError(f"paste at most {STUDENT_CHARACTERS:,} characters; the server is shared")
             return parse_queries(pasted)
     return None
+
+
+def _write_lines() -> None:
+    """Write the pasted queries into the URL, unless they are too long for a link."""
+    pasted = st.session_state[LINES]
+    display.write_url({LINES: pasted} if pasted.strip() and len(pasted) <= MAX_IN_URL else {}, (LINES,))
 
 
 QUERIES_KEY = {QuerySet: lambda queries: (queries.texts, queries.gold)}

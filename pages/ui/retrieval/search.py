@@ -23,7 +23,15 @@ TOP, TOP_OF_EXAMPLE = 10, 4
 QUERY, SPLIT, PART = "retrieval.query", "retrieval.split", "retrieval.part"
 SAVED_QUERY = "retrieval.query.saved"  # session key
 SECOND = "second"
-PARAMETERS = (QUERY, SPLIT, PART, SECOND, "retrieval.left.*", "retrieval.right.*", "retrieval.causes.*")
+LINES = "retrieval.own.lines"  # pasted queries
+PARAMETERS = (
+    QUERY,
+    SPLIT,
+    PART,
+    SECOND,
+    LINES,
+    *(f"retrieval.{name}.*" for name in ("left", "right", "causes", "maps")),
+)
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
 DOTTED = " A dotted line shows the document's rank in the other list."
 TEXT_COLORS = {"light": "#1B2530", "dark": "#E6EAEE"}

@@ -5,7 +5,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.evaluation import GOLD_PAIRS, TEN_SENTENCES, SentenceMap, sentence_map
 from bsc_core.figures.evaluation import sentence_map as figures
-from pages.ui.components import data_cache, display, glossary, run_data
+from pages.ui.components import data_cache, display, glossary, run_data, url
 from pages.ui.retrieval.search import Search
 
 MAX_MODELS = 4
@@ -21,8 +21,10 @@ def draw(search: Search) -> None:
         default=list(dict.fromkeys(model.key for model in search.models)),
         format_func=lambda key: models[key].name if key in models else key,
         max_selections=MAX_MODELS,
-        key=f"retrieval.maps.{search.models[0].key}.{search.models[1].key}",
         help=glossary.help_text("sentence_map"),
+        **url.bound(
+            f"retrieval.maps.{search.models[0].key}.{search.models[1].key}", [one.name for one in models.values()]
+        ),
     )
     if not selected:
         st.caption("Select a model.")

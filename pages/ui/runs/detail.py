@@ -14,12 +14,13 @@ from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.components import display, url, users
-from pages.ui.runs import actions, curve_controls, diagnosis, model_export, queue, table
+from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_export, queue, table
 
 MAX_EXPORTED_STEPS = 200_000
 LOG_LINES = 200
 ALL_METRICS = "runs.metrics.all"
-PARAMETERS = (ALL_METRICS, *curve_controls.PARAMETERS, "runs.part.overview", "runs.part.log", "runs.sweep.part")
+PARTS = ("runs.part.overview", "runs.part.log", "runs.sweep.part")
+PARAMETERS = (ALL_METRICS, *curve_controls.PARAMETERS, *PARTS, f"{merge.ALPHA}.*")
 FOR_MEMBERS = ("Diagnosis", "Log", "Config", "Model")  # tabs with paths of the server, which students do not see
 
 

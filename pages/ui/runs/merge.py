@@ -12,10 +12,11 @@ from bsc_core import background_task, formatting
 from bsc_core.figures.runs import curves
 from bsc_core.paths import cache_folder
 from bsc_core.runs import GENERAL_SCORE, Run
-from pages.ui.components import display, users
+from pages.ui.components import display, url, users
 from pages.ui.runs.run_task import RunTask
 
 TASK = RunTask("bsc_core.jobs.actions.merging", "runs.merge", "merge", ":material/merge:", "Merging failed")
+ALPHA = "runs.alpha"
 ABOUT = (
     "(1 - alpha) · start + alpha · trained: a lower alpha keeps more of what the encoder could do before training and "
     "less of what it learned (WiSE-FT)."
@@ -64,10 +65,12 @@ def _weights(run: Run) -> list[Path]:
 
 def _draw_curve(run: Run, curve: dict[str, Any]) -> None:
     alphas = [point["alpha"] for point in curve["points"]]
-    key = f"runs.alpha.{run.id}"
-    st.session_state.setdefault(key, curve["suggested"])
     alpha = st.select_slider(
-        "Share of the trained weights (alpha)", alphas, key=key, format_func=lambda value: f"{value:g}"
+        "Share of the trained weights (alpha)",
+        alphas,
+        curve["suggested"],
+        format_func=lambda value: f"{value:g}",
+        **url.bound(f"{ALPHA}.{run.id}", [f"{one:g}" for one in alphas]),
     )
     display.figure(
         curves.merge_curve(curve["points"], curve["metric"], alpha),
