@@ -41,14 +41,14 @@ def train_sample_run(store: RunStore) -> Run:
     """Train the static encoder for one epoch on the sample data, in this process."""
     from bsc_core.pipeline import run_experiment
 
-    run = store.create(_config(epochs=1), RUN)
+    run = store.create(sample_run_config(epochs=1), RUN)
     advance(run, "running")
     run_experiment(run.config(), run)
     advance(run, "done", exit_code=0)
     return run
 
 
-def _config(epochs: int) -> RunConfig:
+def sample_run_config(epochs: int) -> RunConfig:
     return make_config(
         {
             "data": sample_config().model_dump(mode="json"),
@@ -115,7 +115,7 @@ def _write_all_states(browser: Browser, server: AppServer, folder: Path) -> None
     run = train_sample_run(server.store)
     _write(browser, server, folder / "normal", {"run": run.id})
     _write(browser, server, folder / "error", {"run": "nosuchrun", "dataset": "nosuchdataset", "encoder": "nosuch"})
-    active = launch(server.store, _config(epochs=100_000), "20260101-000001-active-0001")
+    active = launch(server.store, sample_run_config(epochs=100_000), "20260101-000001-active-0001")
     wait_until(lambda: active.status().step > 0, lambda: "\n".join(active.log_tail()))
     _write(browser, server, folder / "training", {"run": active.id})
     request_stop(active)

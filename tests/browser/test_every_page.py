@@ -10,6 +10,7 @@ from conftest import Visit
 from playwright.sync_api import expect
 
 from bsc_core.runs import Run
+from pages.ui.components.browser import mount
 from tests.browser.screenshots import PAGES, PARAMETERS, show_theme, train_sample_run
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
@@ -95,3 +96,24 @@ def check_selection(visit: Visit, name: str, dataset: str) -> None:
     expect(visit.page).to_have_url(f"{visit.server.url}/{name}?{query}")
     expect(visit.page.get_by_role("combobox", name="Dataset")).to_have_value(dataset)
     expect(visit.page.get_by_role("combobox", name="Encoder")).to_have_value("static")
+
+
+def test_a_click_and_a_search_are_acknowledged_until_the_page_is_drawn_again(chrome) -> None:
+    page = chrome.new_page()
+    page.set_content(
+        "<div data-testid=stApp data-test-script-state=notRunning><div data-testid=stMain>"
+        "<div class=stButton><button>Stop</button></div><input type=search></div></div>"
+    )
+    script = (mount.HERE / "clicks.js").read_text(encoding="utf-8")
+    page.add_script_tag(content=script.replace("export default function", "window.start = function"))
+    page.evaluate("window.start(); window.start()")
+    app, button, box = page.get_by_test_id("stApp"), page.get_by_role("button"), page.get_by_role("searchbox")
+    for act, element in ((button.click, button), (lambda: box.press("Enter"), box)):
+        act()
+        expect(element).to_have_attribute("aria-busy", "true")
+        for state, number in (("running", 1), ("notRunning", 0)):
+            app.evaluate("(app, state) => app.setAttribute('data-test-script-state', state)", state)
+            expect(page.locator("[aria-busy]")).to_have_count(number)
+    box.press("a")
+    expect(page.locator("[aria-busy]")).to_have_count(0)
+    page.close()

@@ -30,7 +30,7 @@ MARKUP = "<b>bread</b> **bake** $x$ 0"
 
 
 def picture(app: AppTest) -> dict[str, Any]:
-    [canvas] = [one for one in app.get("bidi_component") if one.proto.component_name.endswith("text_map")]
+    [canvas] = [one for one in app.main.get("bidi_component") if one.proto.component_name.endswith("text_map")]
     sent: dict[str, Any] = json.loads(canvas.proto.mixed.json)
     return sent
 

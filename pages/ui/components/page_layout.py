@@ -12,6 +12,7 @@ from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 
 from bsc_core.errors import BscError
 from pages.ui.components import data_cache, display, navigation, run_data, sidebar_jobs, url, users
+from pages.ui.components.browser.mount import acknowledge_clicks
 
 ENCODERS = {"bundled": "Bundled (all-MiniLM-L6-v2)", "static": "Static (fast)"}
 NO_RUN = "none"
@@ -19,7 +20,9 @@ CONTEXT = ("dataset", "encoder", "run")
 DEFAULTS = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN}
 MAX_RUNS = 500  # that the bar offers
 BUTTON_STYLE = (  # Streamlit's text on primary buttons is white, which the dark theme's color is too light for
-    "<style>[data-testid='stBaseButton-primary'] { color: light-dark(#FFFFFF, #0B1016); }</style>"
+    "<style>[data-testid='stBaseButton-primary'] { color: light-dark(#FFFFFF, #0B1016); }"
+    ".stButton button[aria-busy=true] { cursor: progress; outline: 2px dashed currentColor; outline-offset: 2px; }"
+    "input[aria-busy=true] { cursor: progress; outline: 2px dashed currentColor; outline-offset: -2px; }</style>"
 )
 ARRIVED = "context_arrived"  # session key
 APP = Path(__file__).parents[3] / "app.py"
@@ -47,6 +50,8 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT, parame
     st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
     st.html(BUTTON_STYLE + display.MENU_STYLE)
     sidebar_jobs.draw()
+    with st.sidebar:
+        acknowledge_clicks()
     users.draw_account()
     st.title(heading, anchor=False)
     st.session_state[ARRIVED] = st.session_state.get("context_page") != title

@@ -50,6 +50,7 @@ def pack_matrix(matrix: np.ndarray) -> dict[str, Any]:
 
 
 _MATRIX = mount("bsc_lab_batch_matrix", "batch", HERE / "canvas.js", HERE / "heatmap.js")
+_CLICKS = mount("bsc_lab_clicks", "clicks", HERE / "clicks.js")
 _MAP_SCRIPTS = ("canvas.js", "scatter_raster.js", "scatter_slider.js", "scatter.js")
 _MAP = mount("bsc_lab_text_map", "map", *(HERE / name for name in _MAP_SCRIPTS))
 _MENU = mount("bsc_lab_figure_menu", "menu", HERE / "figure_menu.js")
@@ -80,6 +81,11 @@ def figure_menu(frame: str, *, name: str, title: str, key: str) -> None:
     """
     css_class = f"st-key-{re.sub('[^a-zA-Z0-9_-]', '-', frame)}"  # as Streamlit names it
     _MENU(data={"frame": css_class, "name": name, "title": title}, key=key)
+
+
+def acknowledge_clicks() -> None:
+    """Show at once, before the server answers, that a click on a button or a search was received, on all pages."""
+    _CLICKS(key="clicks")
 
 
 def matrix_canvas(data: dict[str, Any], *, key: str, on_pin: Callable[[], None]) -> None:

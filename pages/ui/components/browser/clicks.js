@@ -1,0 +1,33 @@
+// Acknowledges a click on a button, or Enter in the search box, at once: the element is busy until the page is drawn
+// again, also when the server is slow. The styles are those of aria-busy in page_layout.py.
+const APP = "[data-testid=stApp]";
+const BUSY = "aria-busy";
+const MOST = 60_000; // milliseconds until an element is no longer busy, if no answer comes
+
+function acknowledge(target) {
+  const app = document.querySelector(APP);
+  if (!app || !target) return;
+  target.setAttribute(BUSY, "true");
+  const state = () => app.getAttribute("data-test-script-state");
+  let hasRun = false;
+  const end = () => {
+    target.removeAttribute(BUSY);
+    observer.disconnect();
+    clearTimeout(timer);
+  };
+  const observer = new MutationObserver(() => {
+    if (state() !== "notRunning") hasRun = true;
+    else if (hasRun) end();
+  });
+  const timer = setTimeout(end, MOST);
+  observer.observe(app, { attributes: true, attributeFilter: ["data-test-script-state"] });
+}
+
+export default function () {
+  if (window.acknowledgesClicks) return;
+  window.acknowledgesClicks = true;
+  document.addEventListener("click", ({ target }) => acknowledge(target.closest(".stButton button:not(:disabled)")), true);
+  document.addEventListener("keydown", ({ key, target }) => {
+    if (key === "Enter" && target.matches("[data-testid=stMain] input[type=search]")) acknowledge(target);
+  }, true);
+}
