@@ -119,7 +119,7 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
         columns[f"Nearest, {one.name.lower()}"] = [display.cell(data.dataset.texts[int(row)]) for row in closest[:, 0]]
     widths = {name: 250 if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
     st.header(heading + first, anchor=False)
-    names = [f"{_digest(data)}-{row}" for row in ids.tolist()]
+    names = [f"{digest(data)}-{row}" for row in ids.tolist()]
     linked = st.query_params.get(TEXT)
     if linked and linked not in names and page_layout.arrived():
         url.report(TEXT, "The text that was selected is not in the table.")
