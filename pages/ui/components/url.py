@@ -75,13 +75,15 @@ def revision() -> int:
 
 
 def parameters_when_left(page: str) -> dict[str, list[str]]:
-    """Return the parameters of a page that Back reaches without any, as it had them when it was left; call it first.
+    """Return the parameters of a page that Back reaches without some of them, as it had them when it was left.
 
-    Streamlit adds an entry without parameters to the history when a page with bound controls is left.
+    Streamlit adds an entry without the parameters of bound controls to the history when a page is left. Call it first.
     """
-    is_reached = is_history_navigation() and st.session_state.get(OPEN) != page and not len(st.query_params)
+    left: dict[str, list[str]] = st.session_state.get(LEFT, {}).get(page, {})
+    is_reached = is_history_navigation() and st.session_state.get(OPEN) != page
     st.session_state[OPEN] = page
-    return dict(st.session_state.get(LEFT, {}).get(page, {})) if is_reached else {}
+    is_part = all(left.get(name) == st.query_params.get_all(name) for name in st.query_params)
+    return dict(left) if is_reached and is_part and len(st.query_params) < len(left) else {}
 
 
 def save_parameters() -> None:
