@@ -106,6 +106,16 @@ def test_every_file_that_a_document_names_is_there(page):
     assert [name for name in named if "yours" not in name and not (ROOT / name).exists()] == []
 
 
+def test_each_journey_of_a_new_user_is_one_browser_test():
+    named = re.findall(r"`(tests/browser/\w+\.py)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    tests = {
+        path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\ndef test_journey_")
+        for path in (ROOT / "tests" / "browser").glob("test_*.py")
+    }
+    assert len(named) == 6
+    assert {path: number for path, number in tests.items() if number} == dict.fromkeys(named, 1)
+
+
 def test_the_batching_pages_sampler_deals_every_row(tiny_encoder):
     page = (ROOT / "docs" / "batching.md").read_text(encoding="utf-8")
     block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]

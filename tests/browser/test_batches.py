@@ -22,7 +22,7 @@ BATCH = {"encoder": "static", "batches.strategies": "nearest"}
 APPLIED = re.compile(r"^1 decision applied: 1 dropped; 0 rows removed")
 
 
-def test_a_marked_pair_is_excluded_from_the_loss_and_separated(private_server, visitor):
+def test_journey_from_a_marked_false_negative_of_a_batch_to_training_with_this_plan(private_server, visitor):
     visit = visitor(private_server)
     visit.open("batches", **BATCH)
     before = collisions(visit)

@@ -15,6 +15,8 @@ from bsc_core import formatting
 from bsc_core.data import audit, load_data
 from bsc_core.data.sample_data import sample_config
 from bsc_core.evaluation.retrieval.rank import retrieval_task
+from bsc_core.presets.catalog import PRESETS, suggested
+from bsc_core.presets.suitable_losses import shape_of
 from bsc_core.runs import Run
 from pages.ui.embeddings.frames import maps_folder
 from tests.helpers.waiting import wait_until
@@ -31,7 +33,7 @@ def sample_rows(sample_pairs: Path) -> dict[int, dict[str, str]]:
         return dict(enumerate(csv.DictReader(file, delimiter="\t"), start=2))
 
 
-def test_from_the_start_page_to_search_with_a_trained_model(visit, sample_rows):
+def test_journey_from_the_start_page_over_a_preset_to_the_result_of_a_run(visit, sample_rows):
     check_the_start_page(visit)
     check_the_data(visit, sample_rows)
     check_a_batch(visit, sample_rows)
@@ -121,6 +123,8 @@ def check_the_pinned_pair(visit, expected: dict[str, str], sample_rows) -> None:
 def launch_a_run(visit) -> Run:
     visit.wait("What will this run do")
     page, known = visit.page, {run.id for run in visit.server.store.list()}
+    recommended = PRESETS[suggested(shape_of(load_data(sample_config(), seed=0).train))].title
+    expect(page.get_by_role("combobox", name="Start from", exact=True)).to_have_value(recommended)
     visit.select_option("Start from", "Fast lesson")
     page.get_by_text(re.compile("^Training: 5 epochs")).click()
     epochs = page.get_by_role("spinbutton", name="Epochs")

@@ -19,6 +19,7 @@ from bsc_core.pipeline import run_experiment
 from bsc_core.runs import Run, RunStore
 
 SELECTED = re.compile(r"^\d[\d,]* texts selected")
+CHANGED = "Texts whose neighbors changed most"
 MANY = 100_000
 
 
@@ -57,7 +58,7 @@ def canvas_of(visit):
     return canvas
 
 
-def test_a_lasso_lists_texts_with_neighbors_in_embedding_space(visitor, server, trained):
+def test_journey_from_the_embeddings_before_and_after_training_to_the_texts_that_changed_most(visitor, server, trained):
     visit = visitor(server)
     visit.open("embeddings", run=trained.id, **{"embeddings.method": "PCA"})
     canvas = canvas_of(visit)
@@ -93,6 +94,15 @@ def test_a_lasso_lists_texts_with_neighbors_in_embedding_space(visitor, server, 
     visit.click_button("Clear the selection")
     expect(visit.page.get_by_role("heading", name="Texts whose neighbors changed most")).to_be_visible()
     expect(visit.page.get_by_text(f"{total:,} texts", exact=True)).to_be_visible()
+    visit.wait()
+    changed = visit.rows(CHANGED)
+    visit.select_row(CHANGED, 0)
+    expect(visit.page.get_by_text("Nearest in embedding space to")).to_be_visible()
+    visit.wait()
+    visit.page.reload()
+    expect(visit.page.get_by_text("Nearest in embedding space to")).to_be_visible()
+    visit.wait()
+    assert visit.rows(CHANGED)[0][-5:] == changed[0][-5:]
 
 
 def texts_of(run: Run) -> list[str]:

@@ -17,11 +17,12 @@ ERRORS = "Queries whose relevant document is not first, with the top document an
 YOUR_QUERIES = "Your queries with the top documents of both models"
 
 
-def test_a_query_is_searched_with_two_models(visit, sample_run, tmp_path):
+def test_journey_of_a_search_without_and_with_a_run_with_back_and_reload(visit, sample_run, tmp_path):
     run = sample_run
     data = load_data(run.config().data, seed=0)
     task = retrieval_task(data.dev, data.corpus)
     vectors = {part: np.asarray(run.array(f"embeddings_{part}")) for part in ("before", "after")}
+    search_without_a_run(visit)
     visit.open("retrieval", run=run.id)
     expect(visit.page.get_by_text("★ Relevant document").first).to_be_visible()
     search_a_query_of_the_data(visit, data, task, vectors)
@@ -31,6 +32,16 @@ def test_a_query_is_searched_with_two_models(visit, sample_run, tmp_path):
     select_an_error(visit, data, task, vectors["after"])
     upload_queries(visit, data, task, tmp_path)
     check_the_ten_sentences(visit)
+
+
+def search_without_a_run(visit):
+    visit.open("retrieval", encoder="static")
+    submit_query(visit, "my sourdough loaf is flat")
+    expect(
+        visit.page.get_by_text("This query is not in the dataset, so its relevant documents are unknown.")
+    ).to_be_visible()
+    visit.wait()
+    assert len(visit.rows("Documents of Static (fast)")) > 5
 
 
 def search_a_query_of_the_data(visit, data, task, vectors):
@@ -51,6 +62,10 @@ def leave_and_come_back(visit, query: str):
     box = visit.page.get_by_role("textbox", name="Search", exact=True).or_(visit.page.get_by_role("searchbox")).first
     expect(box).to_have_value(query)
     expect(visit.page.get_by_text(re.compile("^★ relevant document: "))).to_be_visible()
+    visit.page.reload()
+    expect(box).to_have_value(query)
+    expect(visit.page.get_by_text(re.compile("^★ relevant document: "))).to_be_visible()
+    visit.wait()
 
 
 def check_the_cards(visit, run):

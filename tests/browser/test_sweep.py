@@ -18,7 +18,8 @@ RUNS = "Runs with state, metric on dev, settings that differ, progress, group an
 QUESTION = "How is training going"
 
 
-def test_a_sweep_with_a_stopped_and_resumed_run_completes_after_a_restart_of_the_app(private_server, visitor):
+def test_journey_from_a_sweep_of_temperatures_to_a_comparison_with_intervals(private_server, visitor):
+    """One of the runs is stopped and resumed, and the app is restarted."""
     store: RunStore = private_server.store
     visit = visitor(private_server)
     group = launch_sweep(visit, store)
@@ -40,6 +41,7 @@ def test_a_sweep_with_a_stopped_and_resumed_run_completes_after_a_restart_of_the
     assert {run.id for run in store.list()} == known
     check_page_stops_updating(again, sent)
     check_best_setting(again, group, [*runs[1:], resumed_run])
+    compare(again)
     delete_and_undo(again, stopped_run)
 
 
@@ -181,6 +183,15 @@ def check_best_setting(visit, group: str, done: list[Run]) -> None:
     page.get_by_role("tab", name="Best setting").click()
     code = page.get_by_test_id("stCode").first
     expect(code).to_contain_text(f"temperature = {best['setting']['loss.temperature']}")
+
+
+def compare(visit) -> None:
+    """Compare the settings of the group: each metric has its interval."""
+    visit.page.get_by_role("button", name=re.compile(r"^Compare \d runs$")).click()
+    rows = visit.rows("Metrics of the settings, and whether they differ", containing="mrr")
+    mrr = next(row for row in rows if row[0] == "mrr")
+    assert sum(bool(re.fullmatch(r"-?\d\.\d{3} \[.*\]", value)) for value in mrr) >= 2
+    visit.wait(QUESTION)
 
 
 def delete_and_undo(visit, run: Run) -> None:

@@ -71,7 +71,8 @@ def test_a_file_that_is_not_utf_8_is_reported_with_its_row(visit, launched):
     expect(visit.page.get_by_role("button", name="Import data")).to_have_count(0)
 
 
-def test_a_row_with_an_empty_text_is_rejected_and_the_others_are_used(visit):
+def test_journey_of_imported_data_over_its_check_to_the_mapping_of_its_columns(visit):
+    """A row with an empty text and one whose label is not a number are rejected, and the others are used."""
     visit.open("data")
     good = "".join(f"what is {number},it is {number},1\n" for number in range(20))
     rows = f"query,document,label\n{good}who is missing,,1\nhow much,a lot,many\n"
@@ -83,6 +84,14 @@ def test_a_row_with_an_empty_text_is_rejected_and_the_others_are_used(visit):
     rejected = [row[:3] for row in visit.rows("Rejected rows with line, field and reason", containing="gaps.csv")]
     assert rejected == [["gaps.csv", "22", "document"], ["gaps.csv", "23", "label"]]
     visit.wait()
+    visit.page.get_by_role("tab", name="Audit").click()
+    visit.page.wait_for_url("**data.tab=Audit*")
+    expect(visit.page.get_by_role("tabpanel").get_by_text("Rejected: 2 rows", exact=True)).to_be_visible()
+    visit.page.get_by_role("tab", name="Columns").click()
+    visit.page.wait_for_url("**data.tab=Columns*")
+    visit.wait()
+    for role in ("Query", "Document", "Label"):
+        expect(visit.page.get_by_role("combobox", name=role, exact=True)).to_have_value(role.lower())
 
 
 def test_texts_that_look_like_markup_are_shown_unchanged(visit, finished):
