@@ -17,7 +17,13 @@ from bsc_core.data import DatasetSplits
 from bsc_core.errors import BscError, RunError
 from bsc_core.evaluation import Comparison, Evaluator, Interval, QueryValues
 from bsc_core.evaluation.comparison import compare_results
-from bsc_core.evaluation.evaluator import INTERVAL_SEED, EvalResult, evaluate_split, result_intervals
+from bsc_core.evaluation.evaluator import (
+    INTERVAL_SEED,
+    EvalResult,
+    evaluate_split,
+    result_intervals,
+    split_digest,
+)
 from bsc_core.evaluation.metrics.ranking import Metrics
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.runs import EVALUATION_SIZES, INTERVALS, TEXTS, Run
@@ -158,7 +164,11 @@ def run_data(run: Run) -> DatasetSplits:
             f"{Path(config.train).name}, or launch it again"
         ) from error
     stored = run.read_json(TEXTS)
-    if stored and stored["digest"] != data.texts.digest:
+    results = (run.read_json(EVALUATION_SIZES) or {}).get("after") or {}
+    evaluated = [name for name in data.splits if name in results]
+    if (stored and stored["digest"] != data.texts.digest) or any(
+        results[name]["digest"] != split_digest(data.splits[name], data.corpus) for name in evaluated
+    ):
         raise RunError(f"run {run.id}: its data files have changed since it was evaluated; launch it again")
     return data
 

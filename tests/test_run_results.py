@@ -14,7 +14,7 @@ from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation import Evaluator, compare_seeds
 from bsc_core.evaluation.comparison import compare_results, setting_interval, shared_metrics
 from bsc_core.preparation.experiment import load_experiment
-from bsc_core.run_results import compare_runs, load_results, run_intervals, save_results
+from bsc_core.run_results import compare_runs, load_results, metrics_by_dimension, run_intervals, save_results
 from bsc_core.runs import Run, RunStore
 from tests.helpers.slow_bootstrap import compare_statistics, pair_statistic
 
@@ -197,6 +197,14 @@ def test_an_older_run_with_missing_or_changed_data_is_reported(make_run, pairs):
     pairs.unlink()
     with pytest.raises(RunError, match=r"run old: its data cannot be read .* restore pairs.jsonl"):
         load_results(run)
+
+
+def test_changed_labels_are_changed_data(make_run, pairs):
+    run = make_run("one", noisy(1, 0.5))
+    assert metrics_by_dimension(run, [4])
+    pairs.write_text(pairs.read_text(encoding="utf-8").replace('"label": 0.5', '"label": 0.75'), encoding="utf-8")
+    with pytest.raises(RunError, match="run one: its data files have changed"):
+        metrics_by_dimension(run, [4])
 
 
 def test_a_split_that_a_run_does_not_have_is_named(make_run, pairs):

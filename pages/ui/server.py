@@ -273,11 +273,17 @@ def _with_headers(send: Send) -> Send:
             headers = MutableHeaders(scope=message)
             for name, value in RESPONSE_HEADERS.items():
                 headers.setdefault(name, value)
-        await send(message)
+        body = memoryview(message.get("body", b"") if message["type"] == "http.response.body" else b"")
+        start = 0
+        while len(body) - start > MAX_PART:
+            await send({**message, "body": bytes(body[start : start + MAX_PART]), "more_body": True})
+            start += MAX_PART
+        await send({**message, "body": bytes(body[start:])} if start else message)
 
     return send_with_headers
 
 
+MAX_PART = 65_536  # bytes of an answer that are sent at a time: a connection that does not read gets no more
 SIGN_IN, SIGN_OUT, PROVIDER_SIGN_OUT = "/sign-in", "/sign-out", "/auth/logout"
 HEALTH_PATH, PROVIDER_PATHS = "/_stcore/health", ("/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
 UPLOAD_PATH, METRICS_PATH = "/_stcore/upload_file", "/_stcore/metrics"

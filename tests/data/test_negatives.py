@@ -181,6 +181,8 @@ def test_a_corpus_document_with_the_id_of_a_positive_is_excluded():
     excluded = known.is_excluded(np.full(len(texts), of_q), np.arange(len(texts)))
     assert list(itertools.compress(texts, excluded)) == ["a longer text"]
     assert known.available.tolist() == [1 if number == of_q else 2 for number in range(2)]
+    known = find_candidates(with_decisions(pairs, [Decision("r", "short")]), corpus)
+    assert known.available.tolist() == [1, 1], "the document of a decided pair, too"
 
 
 def test_a_pair_that_was_decided_true_negative_is_labeled_negative():

@@ -9,6 +9,7 @@ import pytest
 
 from bsc_core.data import read_corpus, read_pairs
 from bsc_core.data.dataset import Corpus, PairDataset, ReadReport
+from bsc_core.data.decisions import Decision, with_decisions
 from bsc_core.errors import DataError
 from bsc_core.evaluation import RetrievalTask, rank, retrieval_task
 from bsc_core.evaluation.retrieval.adhoc_queries import adhoc_task
@@ -243,3 +244,11 @@ def test_every_gold_claim_of_the_real_data_is_in_its_corpus(shared_data):
     task = retrieval_task(pairs.reindex_texts(texts, pair_ids), corpus.reindex_texts(texts, corpus_ids))
     assert task.missing == 0
     assert len(task.corpus) == 10_369
+
+
+def test_a_corpus_document_with_the_id_of_a_decided_positive_is_relevant():
+    dataset = PairDataset.from_pairs(["a", "b", "c", "d"], ["one", "two", "longer two", "other"])
+    dataset = replace(dataset, document_key=("k1", "k2", "", "")).take([0, 1])
+    dataset = with_decisions(dataset, [Decision("a", "two", "positive")])
+    task = retrieval_task(dataset, corpus_of(dataset, ["one", "longer two", "other"], ("k1", "k2", "k3")))
+    assert [task.relevant(query).tolist() for query in range(2)] == [[0, 1], [1]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from pages.ui.server import _remove_escaped_cookies
+from pages.ui.server import MAX_PART, _remove_escaped_cookies, _with_headers
 from tests.browser.serving import AppServer
 
 WEBSOCKET = {
@@ -122,3 +123,19 @@ def test_an_invalid_name_of_a_script_is_no_error_of_the_server(server: AppServer
     headers = {"Host": f"localhost:{server.port}", "Accept-Encoding": "gzip"}
     assert respond(server, f"/static/{name}.js", headers).status < 500
     assert "Traceback" not in server.log()
+
+
+def test_a_large_answer_is_sent_in_parts() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def respond_twice() -> None:
+        send_with_headers = _with_headers(send)
+        for size, more in ((2 * MAX_PART + 1, True), (MAX_PART, False)):
+            await send_with_headers({"type": "http.response.body", "body": bytes(size), "more_body": more})
+
+    asyncio.run(respond_twice())
+    assert [len(message["body"]) for message in sent] == [MAX_PART, MAX_PART, 1, MAX_PART]
+    assert [message["more_body"] for message in sent] == [True, True, True, False]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from bsc_core.background_task import STUDENTS
 from bsc_core.errors import InputError
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
@@ -127,6 +129,19 @@ def test_one_file_at_a_time_is_built_for_a_page(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InputError, match="another file is being built"):
         sent[0]()
     assert sent[1]() == b"second"
+
+
+def test_one_file_at_a_time_is_built_for_a_link_of_students(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Callable[[], bytes]] = []
+    monkeypatch.setattr(display.st, "download_button", lambda label, data, **options: sent.append(data))
+    monkeypatch.setattr(display.users, "task_user", lambda: STUDENTS)
+    for page, link in enumerate(("class-a", "class-a", "class-b")):
+        monkeypatch.setattr(display.st, "session_state", {})
+        monkeypatch.setattr(display.users, "current_user", lambda link=link: SimpleNamespace(name=link))
+        display.download("Save", (lambda: sent[1]()) if page == 0 else lambda: b"file", key="save")
+    with pytest.raises(InputError, match="another file is being built"):
+        sent[0]()
+    assert sent[1]() == sent[2]() == b"file"
 
 
 def test_the_stamps_of_a_folder_change_with_any_file_in_it(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +66,18 @@ def test_grouped_runs_are_summarized_by_the_value_of_a_column(three: list[Run]) 
     assert rows["bsc"] == {"Runs": 2, "Metric": "mrr", "Mean": "0.600", "Lowest": "0.500", "Highest": "0.700"}
     assert list(rows) == ["softmax", "bsc"]  # the highest mean first
     assert len(app.dataframe[1].value) == len(three)
+
+
+def test_datasets_whose_paths_end_alike_are_told_apart(runs: RunStore, tmp_path: Path) -> None:
+    for number in range(2):
+        path = tmp_path / str(number) / "v1" / "train.tsv"
+        path.parent.mkdir(parents=True)
+        path.write_text("query\tdocument\na\tb\n", encoding="utf-8")
+        given = {"data": {"train": str(path)}, "encoder": {"name": "static"}}
+        runs.create(make_config(given), f"20260101-00000{number}-run-{number}")
+    names = set(open_page("runs").dataframe[0].value["Dataset"])
+    assert len(names) == 2
+    assert all(name.startswith("v1/train.tsv (") for name in names)
 
 
 def test_the_seed_is_a_column_where_nothing_else_differs(runs: RunStore) -> None:
@@ -142,7 +155,11 @@ def test_a_selected_range_is_stored_next_to_those_of_other_columns(selection: ob
 
 @pytest.mark.parametrize(
     ("ranges", "report"),
-    [("Temperature:0:1", "The listed runs have no different values of Temperature."), ("x", "ranges is not a list of")],
+    [
+        ("Temperature:0:1", "The listed runs have no different values of Temperature."),
+        ("Time (s):0:1", "The listed runs have no different values of Time (s)."),
+        ("x", "ranges is not a list of"),
+    ],
 )
 def test_ranges_that_cannot_be_used_are_reported(four: list[Run], ranges: str, report: str) -> None:
     app = open_page("runs", ranges=ranges)

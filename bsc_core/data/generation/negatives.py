@@ -83,12 +83,15 @@ def find_candidates(dataset: PairDataset, corpus: Corpus | None) -> Candidates:
     set_of_text = np.full(len(words), -1, dtype=np.int64)
     set_of_text[query] = set_of_query
     marked = dataset.marked_pairs[set_of_text[dataset.marked_pairs[:, 0]] >= 0]
-    row, same_id = _documents_by_id(dataset, corpus)
+    same_id = _documents_by_id(dataset, corpus)
+    row, of_row = _with_same_id(dataset.document, same_id)
+    pair, of_pair = _with_same_id(marked[:, 1], same_id)
     excluded = np.unique(
         np.concatenate(
             [
                 sets * codes + words[dataset.document],
-                sets[row] * codes + words[same_id],
+                sets[row] * codes + words[of_row],
+                set_of_text[marked[pair, 0]] * codes + words[of_pair],
                 sets * codes + words[dataset.query],
                 set_of_text[marked[:, 0]] * codes + words[marked[:, 1]],
             ]
@@ -100,14 +103,22 @@ def find_candidates(dataset: PairDataset, corpus: Corpus | None) -> Candidates:
     return Candidates(query, query_of_row, document, available, words[document], set_of_query, excluded, codes)
 
 
-def _documents_by_id(dataset: PairDataset, corpus: Corpus | None) -> tuple[Indices, Ids]:
-    """Return (A,) rows and (A,) text ids of the corpus documents that have the document id of the row."""
-    if corpus is None or corpus.key is None or dataset.document_key is None:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int32)
-    of_key = dict(zip(corpus.key, corpus.document.tolist(), strict=True))
-    found = [(row, of_key[key]) for row, key in enumerate(dataset.document_key) if key and key in of_key]
-    rows, documents = np.asarray(found, dtype=np.int64).reshape(-1, 2).T
-    return rows, documents.astype(np.int32)
+def _documents_by_id(dataset: PairDataset, corpus: Corpus | None) -> dict[int, set[int]]:
+    """Return the text ids of the corpus documents that have the same document id, for the text id of each document."""
+    found: dict[int, set[int]] = {}
+    if corpus is not None and corpus.key is not None and dataset.document_key is not None:
+        of_key = dict(zip(corpus.key, corpus.document.tolist(), strict=True))
+        for document, key in zip(dataset.document.tolist(), dataset.document_key, strict=True):
+            if key and key in of_key:
+                found.setdefault(document, set()).add(of_key[key])
+    return found
+
+
+def _with_same_id(documents: Ids, same_id: dict[int, set[int]]) -> tuple[Indices, Ids]:
+    """Return (A,) indices into `documents` and (A,) the text ids with the same document id."""
+    found = [(index, other) for index, document in enumerate(documents.tolist()) for other in same_id.get(document, ())]
+    indices, others = np.asarray(found, dtype=np.int64).reshape(-1, 2).T
+    return indices, others.astype(np.int32)
 
 
 def negative_ranks(config: NegativesConfig) -> Indices:

@@ -70,8 +70,8 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
 
     Gold documents are matched by key if both dataset and corpus have keys (rows without a key by text), else by text
     id. A gold document missing from the corpus is counted, and its query remains as a miss. The grade of a gold
-    document is its highest label; negative pairs have no grade. A document that a person
-    decided to be positive is gold.
+    document is its highest label; negative pairs have no grade. A document that a person decided to be positive is
+    gold, and so is one that has the id of it.
 
     Args:
         dataset: The pairs.
@@ -103,11 +103,17 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
             gold[group][position] = max(grade, gold[group].get(position, 0.0))
         if not found:
             absent[group][document] = max(grade, absent[group].get(document, 0.0))
-    for group, document in _decided_positives(dataset):
+    keys_of: defaultdict[int, set[str]] = defaultdict(set)
+    if document_keys is not None and dataset.decided_positives is not None:
+        for text, document_key in zip(dataset.document.tolist(), document_keys, strict=True):
+            keys_of[text].add(document_key)
+    for group, text in _decided_positives(dataset):
         if group in first_row:
-            count += len(positions.get(document, ()))
+            names: list[str | int] = [text, *keys_of[text]]
+            decided = [position for name in names for position in positions.get(name, ())]
+            count += len(decided)
             check_gold(count)
-            gold[group].update((position, 1.0) for position in positions.get(document, ()))
+            gold[group].update((position, 1.0) for position in decided)
     rows = np.fromiter(first_row.values(), dtype=np.int32, count=len(first_row))
     offsets = np.zeros(len(first_row) + 1, dtype=np.int64)
     np.cumsum([len(gold[group]) for group in first_row], out=offsets[1:])

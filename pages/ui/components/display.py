@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Table = pd.DataFrame | Sequence[Mapping[str, Any]]
 
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
-_students_build = Lock()
+_students_build: dict[str, Lock] = {}  # by the name of the link
 MAX_CELL = 2_000  # characters of a text in a table
 MENU = "figure_menu"  # start of the keys of the menus of figures
 MENU_STYLE = f"""<style>
@@ -166,8 +166,9 @@ def config_download(toml: str, *, key: str) -> None:
 def download(label: str, data: str | Callable[[], bytes], *, type: str = "tertiary", **options: str) -> None:
     """Draw a download button; clicking it does not rerun the page. Content given as a call is built on click."""
     if callable(data):
-        student = users.task_user() == background_task.STUDENTS  # of whom one at a time has a file built
-        building = _students_build if student else st.session_state.setdefault(BUILDING, Lock())
+        student = users.task_user() == background_task.STUDENTS  # a link of students has one file built at a time
+        locks, key = (_students_build, users.current_user().name) if student else (st.session_state, BUILDING)
+        building = locks.setdefault(key, Lock())
         data = partial(_build, data, building)
     st.download_button(label, data, icon=":material/download:", type=type, on_click="ignore", **options)  # type: ignore[arg-type, call-overload]
 

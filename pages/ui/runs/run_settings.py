@@ -3,6 +3,7 @@
 Histograms of the numeric columns filter by a range.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -41,19 +42,21 @@ Settings = Mapping[str, str]  # column -> value
 
 def load_settings(runs: Sequence[Run]) -> dict[str, Settings]:
     """Return the settings of each run by its id, the main ones first; {} for a run with a damaged config."""
-    names: dict[str, str] = {}  # of datasets
-    return {run.id: _settings(run, names) for run in runs}
+    datasets: dict[str, DataConfig] = {}  # by their JSON text
+    settings = {run.id: _settings(run, datasets) for run in runs}
+    names = _dataset_names(datasets)
+    return {run: {**values, DATASET: names[values[DATASET]]} if values else {} for run, values in settings.items()}
 
 
-def _settings(run: Run, names: dict[str, str]) -> Settings:
+def _settings(run: Run, datasets: dict[str, DataConfig]) -> Settings:
     key = str(run.folder), data_cache.file_stamps(run.folder / "config.json")
     try:
         data, values = data_cache.shared_value("run_settings", key, lambda: _config(run), size=MAX_CACHED)
     except BscError:
         return {}
-    if data not in names:
-        names[data] = _dataset_name(DataConfig.model_validate_json(data))
-    return {DATASET: names[data], **{name: users.without_folders(value) for name, value in values.items()}}
+    if data not in datasets:
+        datasets[data] = DataConfig.model_validate_json(data)
+    return {DATASET: data, **{name: users.without_folders(value) for name, value in values.items()}}
 
 
 def _config(run: Run) -> tuple[str, Settings]:
@@ -64,10 +67,22 @@ def _config(run: Run) -> tuple[str, Settings]:
     return config.data.model_dump_json(), {MAIN_COLUMNS.get(key, key): format_value(ordered[key]) for key in ordered}
 
 
-def _dataset_name(data: DataConfig) -> str:
-    """Return the key of a dataset, else the end of its path."""
+def _dataset_names(datasets: Mapping[str, DataConfig]) -> dict[str, str]:
+    """Return the keys of datasets, else the ends of their paths; if several paths end so, with a hash of the path."""
     parts = 2 if users.current_user().may_launch else 1
-    return data_cache.dataset_key(data) or "/".join(data.train.rstrip("/").rsplit("/", parts)[-parts:])
+    names = {
+        text: data_cache.dataset_key(data) or "/".join(data.train.rstrip("/").rsplit("/", parts)[-parts:])
+        for text, data in datasets.items()
+    }
+    paths: dict[str, set[str]] = {}
+    for text, name in names.items():
+        paths.setdefault(name, set()).add(datasets[text].train)
+    return {
+        text: f"{name} ({hashlib.sha256(datasets[text].train.encode()).hexdigest()[:4]})"
+        if len(paths[name]) > 1
+        else name
+        for text, name in names.items()
+    }
 
 
 def differing_columns(settings: Mapping[str, Settings]) -> list[str]:
@@ -119,13 +134,13 @@ def load_histograms(runs: Sequence[Run], settings: Mapping[str, Settings]) -> li
     settings_columns = differing_columns(settings)
     columns = _numbers(runs, settings) if len(runs) >= MIN_RUNS or ranges else {}
     histograms = [
-        histogram(name, values, ranges.pop(name, None), logarithmic=name in settings_columns)
+        histogram(name, values, ranges.get(name), logarithmic=name in settings_columns)
         for name, values in columns.items()
     ]
-    if ranges:
-        names = ", ".join(map(url.shorten, ranges))
-        url.report(RANGES, f"The listed runs have no different values of {names}.")
     found = [one for one in histograms if one is not None]
+    if unused := ranges.keys() - {one.name for one in found}:
+        names = ", ".join(map(url.shorten, sorted(unused)))
+        url.report(RANGES, f"The listed runs have no different values of {names}.")
     return [one for number, one in enumerate(found) if number < MAX_HISTOGRAMS or one.selected is not None]
 
 
