@@ -1,18 +1,26 @@
-"""Screenshots of every page in every state, in both themes and two widths, to look at.
+"""Screenshots of every page in every state, in both themes and two widths, and their comparison with a baseline.
 
-python tests/browser/screenshots.py FOLDER
+    python tests/browser/screenshots.py FOLDER    write all of them, to look at
+    python tests/browser/screenshots.py --update  replace the baseline, after a change of the design
+
+The baseline has a small gray picture of every page in every state, in two of the four views. The test compares the mean
+brightness of tiles, so it notices a missing element or another layout, but not other digits or another rendering of a
+font.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlencode
 
+import numpy as np
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 if __name__ == "__main__":
@@ -31,10 +39,18 @@ from tests.helpers.waiting import PATIENCE_MS, final_status, wait_until
 PAGES = ("", "learn", "lessons", "data", "batches", "train", "runs", "embeddings", "retrieval", "findings")
 PARAMETERS = {"embeddings": {"embeddings.method": "PCA"}}  # a map that needs no task
 BACKGROUNDS = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 23, 29)"}
-VIEWS = (("light", 1440), ("dark", 1440), ("light", 800), ("dark", 800))
+BASELINE_VIEWS = (("light", 1440), ("dark", 800))
+VIEWS = (*BASELINE_VIEWS, ("dark", 1440), ("light", 800))
 HEIGHT = 900
 RUN = "20260101-000000-search-0001"
 LARGE = 200  # runs
+BASELINE = Path(__file__).with_name("baseline")
+SMALLER = 4  # pixels of a screenshot for one pixel of the baseline
+TILE = 5  # pixels of the baseline
+DIFFERENT = 16  # of 255, in the mean brightness of a tile
+TOLERANCE = 0.2
+"""Share of the tiles with content that may differ from the baseline, in [0, 1]."""
+STILL_MS = 500  # between two screenshots that must be equal, since figures change their theme late
 
 
 def train_sample_run(store: RunStore) -> Run:
@@ -78,6 +94,7 @@ def screenshot(page: Page) -> bytes:
 
     def is_still() -> bool:
         nonlocal last
+        page.wait_for_timeout(STILL_MS)
         last, before = page.screenshot(), last
         return last == before
 
@@ -85,58 +102,98 @@ def screenshot(page: Page) -> bytes:
     return last
 
 
-def screenshots(page: Page, views: Iterable[tuple[str, int]]) -> Iterator[tuple[str, bytes]]:
-    """Yield name and screenshot of an open page in each view, a theme and a width in pixels."""
-    for theme, width in views:
-        page.set_viewport_size({"width": width, "height": HEIGHT})
-        show_theme(page, theme)
-        yield f"{theme}-{width}", screenshot(page)
+def show_view(page: Page, theme: str, width: int) -> None:
+    """Show an open page in a theme and with a width in pixels, and wait until it has no empty elements."""
+    page.set_viewport_size({"width": width, "height": HEIGHT})
+    show_theme(page, theme)
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    arguments = parser.parse_args()
-    expect.set_options(timeout=PATIENCE_MS)
-    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as temporary:
-        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        server = AppServer(Path(temporary))
-        try:
-            with server.running():
-                _write_all_states(browser, server, arguments.folder)
-        finally:
-            server.stop_jobs()
-            browser.close()
-    return 0
+def reduced(picture: bytes) -> Image.Image:
+    """Return a screenshot in gray, in the size of the baseline."""
+    image = Image.open(io.BytesIO(picture)).convert("L")
+    return image.resize((image.width // SMALLER, image.height // SMALLER), Image.Resampling.BOX)
 
 
-def _write_all_states(browser: Browser, server: AppServer, folder: Path) -> None:
-    _write(browser, server, folder / "empty", {})
+def difference(picture: bytes, baseline: Path) -> float:
+    """Return the share of tiles that differ from the baseline among those with content in one of both, in [0, 1]."""
+    now, before = reduced(picture), Image.open(baseline)
+    assert now.size == before.size
+    tiles = (now.width // TILE, now.height // TILE)
+    values = [np.asarray(image.resize(tiles, Image.Resampling.BOX), dtype=np.int64) for image in (now, before)]
+    background = np.median(values[1])
+    has_content = [np.abs(value - background) > DIFFERENT for value in values]
+    differs = np.abs(values[0] - values[1]) > DIFFERENT
+    return float(differs.sum() / max(1, (has_content[0] | has_content[1]).sum()))
+
+
+def open_every_page(browser: Browser, server: AppServer) -> Iterator[tuple[str, Page]]:
+    """Open every page in every state, and yield its name with the open page.
+
+    Args:
+        browser: Opens the pages.
+        server: A running server without runs.
+
+    Yields:
+        `state/page` and the page, which is open until the next one is requested.
+    """
+    yield from _open_pages(browser, server, "empty", {})
     run = train_sample_run(server.store)
-    _write(browser, server, folder / "normal", {"run": run.id})
-    _write(browser, server, folder / "error", {"run": "nosuchrun", "dataset": "nosuchdataset", "encoder": "nosuch"})
+    yield from _open_pages(browser, server, "normal", {"run": run.id})
+    dead_link = {"run": "nosuchrun", "dataset": "nosuchdataset", "encoder": "nosuch"}
+    yield from _open_pages(browser, server, "error", dead_link)
     active = launch(server.store, sample_run_config(epochs=100_000), "20260101-000001-active-0001")
     wait_until(lambda: active.status().step > 0, lambda: "\n".join(active.log_tail()))
-    _write(browser, server, folder / "training", {"run": active.id})
+    yield from _open_pages(browser, server, "training", {"run": active.id})
     request_stop(active)
     final_status(active)
     for number in range(LARGE):
         copied = run.folder.with_name(f"20260102-{number:06d}-search-{number:04d}")
         shutil.copytree(run.folder, copied, ignore=shutil.ignore_patterns("model", "checkpoints", "maps"))
-    _write(browser, server, folder / "large", {"run": run.id})
+    yield from _open_pages(browser, server, "large", {"run": run.id})
 
 
-def _write(browser: Browser, server: AppServer, folder: Path, query: Mapping[str, str]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def _open_pages(
+    browser: Browser, server: AppServer, state: str, query: Mapping[str, str]
+) -> Iterator[tuple[str, Page]]:
     context = browser.new_context(viewport={"width": 1440, "height": HEIGHT}, reduced_motion="reduce")
     page = context.new_page()
     for name in PAGES:
-        page.set_viewport_size({"width": 1440, "height": HEIGHT})
         page.goto(f"{server.url}/{name}?{urlencode({**query, **PARAMETERS.get(name, {})})}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
-        for view, picture in screenshots(page, VIEWS):
-            (folder / f"{name or 'start'}-{view}.png").write_bytes(picture)
+        yield f"{state}/{name or 'start'}", page
     context.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--update", action="store_true", help="replace the baseline of the tests")
+    arguments = parser.parse_args()
+    if arguments.update == (arguments.folder is not None):
+        parser.error("a folder or --update is needed")
+    expect.set_options(timeout=PATIENCE_MS)
+    if arguments.update:
+        shutil.rmtree(BASELINE, ignore_errors=True)
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as temporary:
+        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+        server = AppServer(Path(temporary))
+        try:
+            with server.running():
+                for name, page in open_every_page(browser, server):
+                    for theme, width in BASELINE_VIEWS if arguments.update else VIEWS:
+                        show_view(page, theme, width)
+                        picture = screenshot(page)
+                        path = (arguments.folder or BASELINE) / f"{name}-{theme}-{width}.png"
+                        path.parent.mkdir(parents=True, exist_ok=True)
+                        if arguments.update:
+                            reduced(picture).save(path, optimize=True)
+                        else:
+                            path.write_bytes(picture)
+        finally:
+            server.stop_jobs()
+            browser.close()
+    return 0
 
 
 if __name__ == "__main__":

@@ -19,8 +19,13 @@ NO_RUN = "none"
 CONTEXT = ("dataset", "encoder", "run")
 DEFAULTS = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN}
 MAX_RUNS = 500  # that the bar offers
-BUTTON_STYLE = (  # Streamlit's text on primary buttons is white, which the dark theme's color is too light for
+SIDEBAR_WIDTH = navigation.PAGE_CONFIG["initial_sidebar_state"]
+# Streamlit's white text on primary buttons is too light for their color in the dark theme. Its sidebar keeps 300 px if
+# the browser has drawn it before the settings of the page arrive.
+STYLE = (
     "<style>[data-testid='stBaseButton-primary'] { color: light-dark(#FFFFFF, #0B1016); }"
+    "[data-testid='stSidebar'][data-collapsed='false'][style*='width: 300px']"
+    f" {{ width: {SIDEBAR_WIDTH}px !important; }}"
     ".stButton button[aria-busy=true] { cursor: progress; outline: 2px dashed currentColor; outline-offset: 2px; }"
     "input[aria-busy=true] { cursor: progress; outline: 2px dashed currentColor; outline-offset: -2px; }</style>"
 )
@@ -48,7 +53,7 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT, parame
     """
     _run_through_app()
     st.set_page_config(f"{title} · BSC Lab", **navigation.PAGE_CONFIG)
-    st.html(BUTTON_STYLE + display.MENU_STYLE)
+    st.html(STYLE + display.MENU_STYLE)
     sidebar_jobs.draw()
     with st.sidebar:
         acknowledge_clicks()
