@@ -43,7 +43,7 @@ def read_queries(path: Path | str) -> QuerySet:
     """Read queries from a .txt file, one per line, or from a table with a query and optionally a document column.
 
     A query in several rows has the documents of all of them. In a file of labeled pairs, documents with a label of at
-    most 0.5, or with another class than entailment (also 0, in a column class_label), are not relevant.
+    most 0.5, or with another class than entailment, which is 0 in a column class_label, are not relevant.
 
     Raises:
         PathError: The path cannot be read.
