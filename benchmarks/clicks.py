@@ -2,7 +2,7 @@
 
     python benchmarks/clicks.py [--clicks 7]
 
-Each is measured on a quiet machine and while a run trains. The reaction is the frame around the clicked element, which
+Each is measured without a run and while a run trains. The reaction is the frame around the clicked element, which
 the browser draws without the server. The answer of the server is its message that the click was received, or a button
 that is disabled or replaced. Needs the test extras and Chromium (`python tests/browser/chromium.py`).
 """
@@ -117,7 +117,7 @@ def main() -> None:
         try:
             run = train_sample_run(server.store)
             server.start()
-            Queue(server.store.root).pause()  # launched runs wait, so that the machine stays quiet
+            Queue(server.store.root).pause()  # launched runs wait, so that none trains
             browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
             page = browser.new_page(viewport={"width": 1440, "height": 900})
             page.set_default_timeout(WAIT)
@@ -125,7 +125,7 @@ def main() -> None:
             print_header(
                 "click", "machine", "first reaction, s (median / max)", "answer of the server, s (median / max)"
             )
-            _measure(clicks, "quiet", number)
+            _measure(clicks, "no run trains", number)
             unpause(server.store)
             active = launch(server.store, sample_run_config(epochs=100_000))
             wait_until(lambda: active.status().step > 0, lambda: "\n".join(active.log_tail()))

@@ -1,7 +1,7 @@
 """Small histograms of the numeric columns of a table of runs, of which a range of bins can be selected."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +104,7 @@ def read_ranges(text: str) -> dict[str, Range] | None:
     return ranges
 
 
-def _counts(bins: Any) -> list[int]:
-    counted: list[int] = np.bincount(list(bins), minlength=BINS).tolist() if (bins := list(bins)) else [0] * BINS
+def _counts(bins: Iterable[int]) -> list[int]:
+    """Return how often each bin occurs, (BINS,)."""
+    counted: list[int] = np.bincount(np.fromiter(bins, dtype=np.int64), minlength=BINS).tolist()
     return counted
