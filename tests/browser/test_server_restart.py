@@ -43,7 +43,7 @@ def test_a_run_continues_without_browser_and_server_and_can_be_stopped_later(pri
     expect(page.get_by_text(re.compile(rf"step [\d,]+ of {run.status().steps:,} · epoch \d+ of "))).to_be_visible()
     expect(page.get_by_test_id("stSidebar").get_by_role("link", name=re.compile(r"\d+% · "))).to_be_visible()
     stop = page.get_by_test_id("stMain").get_by_role("button", name="Stop", exact=True)
-    again.click_until(stop, page.locator(".stMarkdownBadge", has_text=re.compile("stopp")).first)
+    again.click_until(stop, page.locator(".stMarkdownBadge", has_text=re.compile("stopping|stopped")).first)
     expect(page.locator(".stMarkdownBadge").first).to_contain_text("stopped")
     again.wait("How is training going")
     status = run.status()
