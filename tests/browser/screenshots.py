@@ -64,7 +64,7 @@ def train_sample_run(store: RunStore) -> Run:
     return run
 
 
-def sample_run_config(epochs: int) -> RunConfig:
+def sample_run_config(epochs: int, learning_rate: float = 0.01) -> RunConfig:
     return make_config(
         {
             "data": sample_config().model_dump(mode="json"),
@@ -73,7 +73,7 @@ def sample_run_config(epochs: int) -> RunConfig:
             "training": {
                 "epochs": epochs,
                 "batch_size": 30,
-                "learning_rate": 0.01,
+                "learning_rate": learning_rate,
                 "threads": 1,
                 "precision": "fp32",
             },
@@ -142,7 +142,8 @@ def open_every_page(browser: Browser, server: AppServer) -> Iterator[tuple[str, 
     yield from _open_pages(browser, server, "normal", {"run": run.id})
     dead_link = {"run": "nosuchrun", "dataset": "nosuchdataset", "encoder": "nosuch"}
     yield from _open_pages(browser, server, "error", dead_link)
-    active = launch(server.store, sample_run_config(epochs=100_000), "20260101-000001-active-0001")
+    unchanged = sample_run_config(epochs=100_000, learning_rate=1e-12)  # the pages show the same ranks at each epoch
+    active = launch(server.store, unchanged, "20260101-000001-active-0001")
     wait_until(lambda: active.status().step > 0, lambda: "\n".join(active.log_tail()))
     yield from _open_pages(browser, server, "training", {"run": active.id})
     request_stop(active)

@@ -1,55 +1,88 @@
-"""Rules for every page: accessibility, one main action without scrolling, and a heading that names the page."""
+"""Rules for every page: its looks, its accessibility, and one main action that is visible without scrolling."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import axe_playwright_python
-import pytest
 from conftest import Visit
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from bsc_core.runs import Run
 from pages.ui.components.browser import mount
-from tests.browser.screenshots import PAGES, PARAMETERS, show_theme, train_sample_run
+from tests.browser.screenshots import BASELINE, BASELINE_VIEWS, TOLERANCE, difference, open_every_page, show_view
+from tests.helpers.waiting import wait_until
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 FAST = {"resultTypes": ["violations"], "selectors": False, "preload": False}  # only what the report needs
 EXCLUDED = "[data-testid=stSidebarNav]"  # Streamlit's menu has group titles inside its list; see docs/architecture.md
-PAGES_WITHOUT_ACTION = ("findings",)
+PAGES_WITHOUT_ACTION = ("normal/findings",)
+DESKTOP = 1440  # pixels
 
 
-def violations(visit: Visit, page: str, **options: object) -> list[str]:
-    result = visit.page.evaluate(
-        "options => axe.run({exclude: [[options.excluded]]}, options)", {**FAST, **options, "excluded": EXCLUDED}
-    )
-    return [
-        f"{page or 'start'}: {violation['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
-        for violation in result["violations"]
-        for node in violation["nodes"]
-    ]
+@dataclass
+class Check:
+    """What an open page must fulfill; `violations` are found by axe."""
 
+    page: Page
+    name: str
+    violations: list[str] = field(default_factory=list)
 
-@pytest.fixture
-def run(private_server) -> Run:
-    return train_sample_run(private_server.store)
-
-
-def test_every_page_is_accessible_in_both_themes_and_shows_its_main_action(private_server, visitor, run) -> None:
-    visit = visitor(private_server, color_scheme="light", reduced_motion="reduce")
-    found = []
-    for name in PAGES:
-        visit.page.emulate_media(color_scheme="light")
-        visit.open(name, run=run.id, **PARAMETERS.get(name, {}))
-        primary = visit.page.get_by_test_id("stMain").get_by_test_id("stBaseButton-primary").filter(visible=True)
-        if name not in PAGES_WITHOUT_ACTION:
+    def shows_its_main_action(self) -> None:
+        primary = self.page.get_by_test_id("stMain").get_by_test_id("stBaseButton-primary").filter(visible=True)
+        if self.name not in PAGES_WITHOUT_ACTION:
             expect(primary).to_have_count(1)
             expect(primary).to_be_in_viewport(ratio=1)
-        visit.page.add_script_tag(path=AXE)
-        found += violations(visit, name)
-        show_theme(visit.page, "dark")
-        found += violations(visit, name, runOnly=["color-contrast"])
-    assert found == []
+
+    def fits(self) -> None:
+        widths = self.page.evaluate(
+            "[document.documentElement, document.querySelector('[data-testid=stMain]')]"
+            ".map(part => [part.scrollWidth, part.clientWidth])"
+        )
+        assert all(needed <= available for needed, available in widths), (self.name, widths)
+
+    def looks_as(self, baseline: Path) -> None:
+        last = 1.0
+
+        def looks_the_same() -> bool:
+            nonlocal last
+            last = difference(self.page.screenshot(), baseline)
+            return last <= TOLERANCE
+
+        shown = self.page.get_by_test_id("stMain").inner_text
+        wait_until(looks_the_same, lambda: f"{last:.0%} of {baseline} differ; the page shows: {shown()}", factor=0.2)
+
+    def is_accessible(self, **options: object) -> None:
+        if not self.page.evaluate("'axe' in window"):
+            self.page.add_script_tag(path=AXE)
+        result = self.page.evaluate(
+            "options => axe.run({exclude: [[options.excluded]]}, options)", {**FAST, **options, "excluded": EXCLUDED}
+        )
+        self.violations += [
+            f"{self.name}: {violation['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
+            for violation in result["violations"]
+            for node in violation["nodes"]
+        ]
+
+
+def test_every_page_looks_as_in_the_baseline_and_is_accessible_in_both_themes(private_server, chrome) -> None:
+    compared, violations = [], []
+    for name, page in open_every_page(chrome, private_server):
+        check = Check(page, name)
+        for theme, width in BASELINE_VIEWS:
+            show_view(page, theme, width)
+            compared.append(f"{name}-{theme}-{width}.png")
+            check.looks_as(BASELINE / compared[-1])
+            check.fits()
+            if name.startswith("normal/"):
+                check.is_accessible(**({} if theme == "light" else {"runOnly": ["color-contrast"]}))
+            if name.startswith("normal/") and width == DESKTOP:
+                check.shows_its_main_action()
+        expect(page.get_by_test_id("stException")).to_have_count(0)
+        violations += check.violations
+    assert violations == []
+    assert private_server.faults() == []
+    assert sorted(compared) == sorted(str(path.relative_to(BASELINE)) for path in BASELINE.glob("*/*.png"))
 
 
 def test_back_shows_the_dataset_and_the_encoder_of_the_link(visitor, server) -> None:
@@ -104,6 +137,7 @@ def test_a_click_and_a_search_are_acknowledged_until_the_page_is_drawn_again(chr
         "<div data-testid=stApp data-test-script-state=notRunning><div data-testid=stMain>"
         "<div class=stButton><button>Stop</button></div><input type=search></div></div>"
     )
+    page.add_script_tag(path=mount.HERE / "history.js")
     script = (mount.HERE / "clicks.js").read_text(encoding="utf-8")
     page.add_script_tag(content=script.replace("export default function", "window.start = function"))
     page.evaluate("window.start(); window.start()")
@@ -116,4 +150,26 @@ def test_a_click_and_a_search_are_acknowledged_until_the_page_is_drawn_again(chr
             expect(page.locator("[aria-busy]")).to_have_count(number)
     box.press("a")
     expect(page.locator("[aria-busy]")).to_have_count(0)
+    page.close()
+
+
+def test_an_action_adds_at_most_one_entry_to_the_history(chrome) -> None:
+    page = chrome.new_page()
+    page.add_script_tag(path=mount.HERE / "history.js")
+    start = page.evaluate("addOneEntryPerAction(); history.length")
+
+    def added_by(pages: int) -> int:
+        return page.evaluate("pages => { for (; pages--;) history.pushState({pages}, ''); return history.length }", pages)
+
+    assert added_by(2) == start
+    page.mouse.click(10, 10)
+    assert added_by(3) == start + 1
+    page.keyboard.press("Enter")
+    assert added_by(1) == start + 2
+    page.keyboard.press("Enter")
+    page.go_back()
+    assert page.evaluate("history.state") == {"pages": 0}
+    assert added_by(1) == start + 2
+    page.go_forward()
+    assert page.evaluate("history.state") == {"pages": 0}
     page.close()

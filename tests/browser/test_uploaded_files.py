@@ -16,8 +16,6 @@ from tests.helpers.waiting import final_status
 
 IMAGE = '<img src=x onerror="window.executed = true">'
 BOLD, TAG = "**bold** _slanted_ $x^2$ :red[red]", "<b>tag</b><script>window.executed = true</script>"
-PAGES = ("", "data", "batches", "train", "runs", "embeddings", "retrieval")
-DARK = "rgb(18, 23, 29)"
 
 
 @dataclass(frozen=True)
@@ -142,15 +140,3 @@ def check_no_markup(page: Page) -> None:
     expect(main.locator("img[src=x], script")).to_have_count(0)
     expect(page.locator("strong, em, b", has_text=re.compile(r"^(bold|slanted|tag)$"))).to_have_count(0)
     assert page.evaluate("window.executed") is None
-
-
-def test_every_page_fits_into_800_pixels_in_dark_mode(visitor, server, finished):
-    visit = visitor(server, viewport={"width": 800, "height": 900}, color_scheme="dark")
-    for name in PAGES:
-        visit.open(name, dataset=finished.key, encoder="static", **({"run": finished.run.id} if name else {}))
-        widths = visit.page.evaluate(
-            "[document.documentElement, document.querySelector('[data-testid=stMain]')]"
-            ".map(part => [part.scrollWidth, part.clientWidth])"
-        )
-        assert all(needed <= available for needed, available in widths), (name, widths)
-        expect(visit.page.get_by_test_id("stApp")).to_have_css("background-color", DARK)

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-from pages.ui.components import url, users
+from pages.ui.components import users
 
 THROUGH_APP = "through_app"  # session key: app.py runs the current page
 LOGO = Path(__file__).parents[1] / "logo.svg"
@@ -54,13 +54,8 @@ def run(pages: Mapping[str, Sequence[StreamlitPage]]) -> None:
         for section, group in pages.items()
     }
     page = st.navigation({section: group for section, group in opened.items() if group}, expanded=True)
-    if left := url.parameters_when_left(page.url_path):
-        st.switch_page(page, query_params=left)
     _redirect_old_link(page)
-    try:
-        page.run()
-    finally:  # also if the page stops
-        url.save_parameters()
+    page.run()
 
 
 def _redirect_old_link(page: StreamlitPage) -> None:

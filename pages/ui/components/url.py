@@ -20,9 +20,7 @@ TITLE = "Not everything in this link can be used"
 REPORT = "url.report"  # session key of the `Report` of the page
 MAX_LISTED = 12  # options or parameters in a sentence
 MAX_LENGTH = 40  # of a value in a sentence
-LEFT = "url.left"  # session key: page -> the parameters that it had last
 REVISION = "url.revision"  # session key
-OPEN = "url.open"  # session key: the page that is open
 _known: ContextVar[tuple[str, ...]] = ContextVar("_known", default=("*",))  # patterns of the page
 _cell: ContextVar[DeltaGenerator | None] = ContextVar("_cell", default=None)
 
@@ -74,24 +72,6 @@ def revision() -> int:
     return int(st.session_state.get(REVISION, 0))
 
 
-def parameters_when_left(page: str) -> dict[str, list[str]]:
-    """Return the parameters of a page that Back reaches without some of them, as it had them when it was left.
-
-    Streamlit adds an entry without the parameters of bound controls to the history when a page is left. Call it first.
-    """
-    left: dict[str, list[str]] = st.session_state.get(LEFT, {}).get(page, {})
-    is_reached = is_history_navigation() and st.session_state.get(OPEN) != page
-    st.session_state[OPEN] = page
-    is_part = all(left.get(name) == st.query_params.get_all(name) for name in st.query_params)
-    return dict(left) if is_reached and is_part and len(st.query_params) < len(left) else {}
-
-
-def save_parameters() -> None:
-    """Save the parameters of the open page, for `parameters_when_left`."""
-    page = st.session_state.get(OPEN)
-    st.session_state.setdefault(LEFT, {})[page] = {name: st.query_params.get_all(name) for name in st.query_params}
-
-
 def report(name: str, sentence: str) -> None:
     """Show a sentence about a parameter of the link that is not used, above the page."""
     stored: Report = st.session_state.setdefault(REPORT, Report())
@@ -124,7 +104,6 @@ def bound(
     """
     if not _is_known(key):
         raise KeyError(f"{key} is not among the parameters of the page")
-    save_parameters()  # also in a fragment
     valid = check(key, options, limits=limits)
     if limits is not None and len(valid) < len(st.query_params.get_all(key)):
         with suppress(StreamlitAPIException):  # of a control that has been bound, such as after going back

@@ -26,6 +26,7 @@ function acknowledge(target) {
 export default function () {
   if (window.acknowledgesClicks) return;
   window.acknowledgesClicks = true;
+  addOneEntryPerAction();
   document.addEventListener("click", ({ target }) => acknowledge(target.closest(".stButton button:not(:disabled)")), true);
   document.addEventListener("keydown", ({ key, target }) => {
     if (key === "Enter" && target.matches("[data-testid=stMain] input[type=search]")) acknowledge(target);

@@ -50,7 +50,7 @@ def pack_matrix(matrix: np.ndarray) -> dict[str, Any]:
 
 
 _MATRIX = mount("bsc_lab_batch_matrix", "batch", HERE / "canvas.js", HERE / "heatmap.js")
-_CLICKS = mount("bsc_lab_clicks", "clicks", HERE / "clicks.js")
+_CLICKS = mount("bsc_lab_clicks", "clicks", HERE / "history.js", HERE / "clicks.js")
 _MAP_SCRIPTS = ("canvas.js", "scatter_raster.js", "scatter_slider.js", "scatter.js")
 _MAP = mount("bsc_lab_text_map", "map", *(HERE / name for name in _MAP_SCRIPTS))
 _MENU = mount("bsc_lab_figure_menu", "menu", HERE / "figure_menu.js")

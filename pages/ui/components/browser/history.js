@@ -1,0 +1,13 @@
+// Adds at most one entry to the browser's history for each action of the user. Streamlit adds one for each parameter
+// that a page writes as it opens, so that Back would lead from a page to the same page.
+function addOneEntryPerAction() {
+  const push = history.pushState.bind(history);
+  let hasActed = false; // since the last entry
+  const act = ({ isTrusted }) => { hasActed ||= isTrusted; };
+  for (const type of ["pointerdown", "click", "keydown", "change", "drop"]) addEventListener(type, act, true);
+  addEventListener("popstate", () => { hasActed = false; }, true);
+  history.pushState = (...entry) => {
+    (hasActed ? push : history.replaceState.bind(history))(...entry);
+    hasActed = false;
+  };
+}
