@@ -50,7 +50,7 @@ TILE = 5  # pixels of the baseline
 DIFFERENT = 16  # of 255, in the mean brightness of a tile
 TOLERANCE = 0.2
 """Share of the tiles with content that may differ from the baseline, in [0, 1]."""
-STILL_MS = 500  # between two screenshots that must be equal, since figures change their theme late
+STILL_MS = 2_000  # between two screenshots that must be equal, since figures change their theme late
 
 
 def train_sample_run(store: RunStore) -> Run:

@@ -159,7 +159,7 @@ def test_an_action_adds_at_most_one_entry_to_the_history(chrome) -> None:
     start = page.evaluate("addOneEntryPerAction(); history.length")
 
     def added_by(pages: int) -> int:
-        return page.evaluate("pages => { for (; pages--;) history.pushState({pages}, ''); return history.length }", pages)
+        return page.evaluate("n => { for (; n--;) history.pushState({n}, ''); return history.length }", pages)
 
     assert added_by(2) == start
     page.mouse.click(10, 10)
@@ -168,8 +168,8 @@ def test_an_action_adds_at_most_one_entry_to_the_history(chrome) -> None:
     assert added_by(1) == start + 2
     page.keyboard.press("Enter")
     page.go_back()
-    assert page.evaluate("history.state") == {"pages": 0}
+    assert page.evaluate("history.state") == {"n": 0}
     assert added_by(1) == start + 2
     page.go_forward()
-    assert page.evaluate("history.state") == {"pages": 0}
+    assert page.evaluate("history.state") == {"n": 0}
     page.close()

@@ -116,6 +116,8 @@ def _lay_out(figure: go.Figure, names: tuple[str, str], rows: int) -> None:
     figure.update_layout(
         height=ROW_HEIGHT * rows + 40,
         margin={"l": 0, "r": 0, "t": 32, "b": 4},
+        paper_bgcolor="rgba(0, 0, 0, 0)",  # that of the page, also right after the theme has changed
+        plot_bgcolor="rgba(0, 0, 0, 0)",
         xaxis={"domain": LEFT, "range": [0, 1], **hidden},
         xaxis2={"domain": LINES, "range": [-0.05, 1.05], **hidden},
         xaxis3={"domain": RIGHT, "range": [0, 1], **hidden},

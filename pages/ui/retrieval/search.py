@@ -34,7 +34,8 @@ PARAMETERS = (
 )
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
 DOTTED = " A dotted line shows the document's rank in the other list."
-TEXT_COLORS = {"light": "#1B2530", "dark": "#E6EAEE"}
+STYLE = "<style>[class*='st-key-figure-answers'] .main-svg text { fill: currentColor !important; }</style>"
+"""Document texts have the color of texts, not of axis labels, also right after the theme has changed."""
 
 
 @dataclass(frozen=True)
@@ -279,8 +280,7 @@ def _draw_query(search: Search, query: str, name: str, top: int) -> Results:
         return results
     shown = replace(results, left=results.left[:top], right=results.right[:top])
     figure = ranks.rank_lines(shown.left, shown.right, names)
-    if st.context.theme.type in TEXT_COLORS:
-        figure.update_layout(font_color=TEXT_COLORS[st.context.theme.type])  # document texts, not axis labels
+    st.html(STYLE)
     alt = f"First {top} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
     title = f"First {top} documents; lines connect the ranks of a document"
     display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
