@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bsc_core import __version__
+from bsc_core import __version__, evaluate_model
 from bsc_core.cli import main
 from bsc_core.cli.commands import app_command
 from bsc_core.config import DataConfig, RunConfig, to_toml
@@ -196,12 +196,13 @@ def report_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]
 
 
 def test_a_config_is_planned_trained_and_its_model_evaluated(
-    small_config: RunConfig, folder: Path, capsys: pytest.CaptureFixture[str]
+    small_config: RunConfig, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "config.toml").write_text(to_toml(small_config))
     planned = report_of(capsys, "plan", "config.toml", "--set", "batching.strategy=examples")
     assert planned["strategy"] == "nearest"
-    trained = report_of(capsys, "train", "config.toml", "--set", "training.epochs=1")
+    changes = ("--set", "training.epochs=1", "--set", "data.text_identity=normalized")
+    trained = report_of(capsys, "train", "config.toml", *changes)
     assert trained["state"] == "done"
     assert set(trained["metrics"]) == {"before", "after"}
     assert trained["metrics"]["before"].keys() == trained["metrics"]["after"].keys() == {"dev"}
@@ -209,6 +210,9 @@ def test_a_config_is_planned_trained_and_its_model_evaluated(
     for model in (trained["run"], trained["folder"], trained["model"]):
         evaluated = report_of(capsys, "evaluate", model, "--data", small_config.data.train)
         assert evaluated["rows"] == 40
+    monkeypatch.setattr(evaluate_model, "evaluate_model", lambda _, data, **others: {"equal": data.text_identity})
+    for model, identity in ((trained["run"], "normalized"), (trained["model"], "exact")):
+        assert report_of(capsys, "evaluate", model, "--data", small_config.data.train) == {"equal": identity}
     assert report_of(capsys, "runs")["runs"][0]["run"] == trained["run"]
 
 

@@ -108,7 +108,7 @@ def evaluate(arguments: argparse.Namespace) -> Outcome:
     if arguments.baseline or arguments.tasks:
         raise InputError("--baseline and --tasks cannot be used with --data; remove them, or use --probes or --sts")
     if run is not None:
-        scale = run.config().data.model_dump(include={"threshold", "label_min", "label_max"})
+        scale = run.config().data.model_dump(include={"threshold", "label_min", "label_max", "text_identity"})
         dev = run.evaluation("after").get("dev") or {}
     try:
         data = DataConfig.model_validate({**scale, "train": arguments.data, **given})

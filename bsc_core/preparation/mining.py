@@ -230,10 +230,11 @@ def _columns(data: DatasetSplits, candidates: Candidates, mined: MinedNegatives,
             "document": texts.take(train.document[row]),
             "negative": texts.take(documents),
         }
+    labels = [1.0] * len(train) if train.label is None else train.label.tolist()
     pairs = np.stack([train.query[row], documents], axis=1)
     pairs = pairs[np.sort(np.unique(pairs, axis=0, return_index=True)[1])]
     return {
         "query": [*texts.take(train.query), *texts.take(pairs[:, 0])],
         "document": [*texts.take(train.document), *texts.take(pairs[:, 1])],
-        "label": [1.0] * len(train) + [0.0] * len(pairs),
+        "label": labels + [0.0] * len(pairs),
     }

@@ -220,6 +220,17 @@ def test_a_pair_that_was_decided_true_negative_is_not_mined_as_positive(
     assert not set(texts).intersection(decided)
 
 
+def test_labeled_pairs_keep_the_grades_of_the_positives(data_files: DataConfig, tmp_path: Path) -> None:
+    header, *rows = Path(data_files.train).read_text().splitlines()
+    graded = [f"{row}\t{(0.6, 1.0)[number % 2]}" for number, row in enumerate(rows)]
+    (tmp_path / "graded.tsv").write_text("\n".join([f"{header}\tlabel", *graded]) + "\n")
+    config = data_files.model_copy(update={"train": str(tmp_path / "graded.tsv")})
+    mine_file(config, tmp_path / "mined.tsv", layout="labeled-pair")
+    mined = read_pairs(tmp_path / "mined.tsv")
+    assert mined.label[:10].tolist() == pytest.approx([0.6, 1.0] * 5)
+    assert not mined.label[10:].any()
+
+
 def test_limits_that_leave_nothing_are_reported_and_no_file_is_written(data_files: DataConfig, tmp_path: Path) -> None:
     negatives = data_files.negatives.model_copy(update={"max_score": -0.99})
     data = data_files.model_copy(update={"negatives": negatives})
