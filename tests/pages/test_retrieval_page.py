@@ -66,6 +66,17 @@ def test_a_run_without_embeddings_links_to_the_run(runs: RunStore, trained: Run)
     assert app.button(key="retrieval.wait").label == "Open the run"
 
 
+@pytest.mark.parametrize("part", ["Errors", "Scores and labels"])
+def test_the_metrics_of_a_run_in_training_are_not_shown(finished: Run, part: str) -> None:
+    finished.change_status(lambda status: replace(status, state="running"))
+    (finished.folder / "evaluation" / "after.json").unlink()
+    app = open_tab(finished, part)
+    assert not app.exception
+    assert not app.metric
+    assert "The metrics of a run appear here when it is done." in page_text(app)
+    assert "Error" not in page_text(app)
+
+
 def test_the_cards_agree_with_the_run(visit: Callable[..., AppTest], finished: Run) -> None:
     app = visit("retrieval", run=finished.id)
     assert not app.exception

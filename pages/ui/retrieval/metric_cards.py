@@ -35,7 +35,8 @@ def draw(models: ModelPair, split: str) -> dict[str, str]:
         if cards:
             draw_cards(cards, names, single=models[0] == models[1])
             return names
-    st.caption("No metric is defined: rankings need relevant documents, correlations labels that are not all equal.")
+    reason = "No metric is defined: rankings need relevant documents, correlations labels that are not all equal."
+    st.caption(reason if all(map(_is_evaluated, models)) else "The metrics of a run appear here when it is done.")
     return {}
 
 
@@ -99,9 +100,20 @@ RESULTS_KEY = {
 
 
 def model_cards(models: ModelPair, split: str, names: dict[str, str]) -> list[MetricCard]:
-    """Return the cards of the metrics among `names` that both models have, cached across sessions."""
+    """Return the cards of the metrics among `names` that both models have, cached across sessions.
+
+    There are none before the run of a model has been evaluated.
+    """
+    if not all(map(_is_evaluated, models)):
+        return []
     run_data.encode_texts(models)
     return _model_cards(models, split, names)
+
+
+def _is_evaluated(model: run_data.AnyModel) -> bool:
+    if isinstance(model, run_data.EncoderModel) or model.run.status().is_finished:
+        return True
+    return bool(model.run.evaluation(model.part))
 
 
 @turns.cached(max_entries=32, show_spinner="Testing differences …", hash_funcs=RESULTS_KEY)
