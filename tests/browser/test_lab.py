@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator, WebSocket, expect
+from playwright.sync_api import Locator, Page, WebSocket, expect
 
 from bsc_core.lab.lessons import LESSONS
 from bsc_core.lab.presets import preset_batch
-from bsc_core.lab.settings import explain_batch
+from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.losses.explain import Explanation
+from pages.ui.components.browser import mount
+from pages.ui.loss_lab import browser as loss_lab
 from tests.helpers.waiting import PATIENCE_MS
 
 QUIET_MS = 1000  # longer than a browser waits until it sends a value
@@ -62,18 +66,49 @@ def expect_result(board: Locator, result: Explanation) -> None:
     assert int(reported["hardest"]) == result.hardest_row
 
 
+@pytest.fixture(scope="module")
+def scripts(chrome) -> Iterator[Page]:
+    """A page with the functions of the lab and no app."""
+    page = chrome.new_page()
+    for path in (mount.HERE / "dom.js", loss_lab.HERE / "softmax.js"):
+        page.add_script_tag(path=path)
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("preset", ["near_misses", "repeats"])
-def test_the_browser_computes_what_the_core_computes(visit, preset: str) -> None:
+def test_the_browser_computes_what_the_core_computes(scripts, preset: str, settings: dict[str, Any]) -> None:
     batch = preset_batch(preset)
-    for settings in SETTINGS:
-        visit.open("learn", preset=preset, **link(settings))
-        board = visit.page.locator(".board")
-        expect(board.locator(".sum")).to_have_attribute("data-total", SOME_NUMBER)
-        result = explain_batch(batch, **settings)
-        expect_result(board, result)
-        if result.columns is not None:
-            board.get_by_role("button", name="Show documents as anchors").click()
-            np.testing.assert_allclose(shown(board, "probability"), result.columns, atol=1e-4)
+    arguments = [batch.plain(), asdict(LabSettings(**settings))]
+    computed = scripts.evaluate("([batch, settings]) => explainBatch(batch, settings)", arguments)
+    result = explain_batch(batch, **settings)
+    probability = {"rows": computed["rows"]["probability"]}
+    if computed["columns"]:
+        probability["columns"] = np.transpose(computed["columns"]["probability"])
+    for name, values in ({name: computed[name] for name in ("similarity", "gradient")} | probability).items():
+        np.testing.assert_allclose(values, getattr(result, name), atol=1e-4, err_msg=name)
+    assert (result.columns is None) == ("columns" not in probability)
+    names = {
+        "total": "total",
+        "first": "query_to_document",
+        "effective": "effective_negatives",
+        "hardest": "hardest_row",
+    }
+    for name, expected in names.items():
+        assert computed[name] == pytest.approx(getattr(result, expected), abs=1e-4), name
+    assert computed["gradientSum"] == pytest.approx(np.abs(result.gradient).sum(), abs=1e-3)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS[3], SETTINGS[8]], ids=str)
+def test_the_lab_shows_the_values_of_the_settings_in_its_link(visit, settings: dict[str, Any]) -> None:
+    visit.open("learn", preset="repeats", **link(settings))
+    board = visit.page.locator(".board")
+    expect(board.locator(".sum")).to_have_attribute("data-total", SOME_NUMBER)
+    result = explain_batch(preset_batch("repeats"), **settings)
+    expect_result(board, result)
+    board.get_by_role("button", name="Show documents as anchors").click()
+    np.testing.assert_allclose(shown(board, "probability"), result.columns, atol=1e-4)
 
 
 def test_dragging_the_temperature_redraws_without_a_rerun_and_writes_the_link_at_the_end(visit) -> None:

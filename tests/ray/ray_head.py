@@ -23,7 +23,8 @@ from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 HEAD_ATTEMPTS = 5
 SHORT = "/tmp" if Path("/tmp").is_dir() else None  # the path of a socket has at most 107 characters
 STUB_WORKER = Path(__file__).parents[1] / "jobs" / "stub_worker.py"
-JOB_START_SECONDS = 10  # after which the head gives up on a job that waits for resources
+JOB_START_SECONDS = round(PATIENCE_SECONDS / 15)
+"""After them the head gives up on a job that waits for resources, or whose process starts slowly on a busy machine."""
 
 
 def stub_python(folder: Path, behavior: str) -> Path:
