@@ -22,7 +22,7 @@ DESKTOP = 1440  # pixels
 
 @dataclass
 class Check:
-    """What an open page must fulfill; `violations` are found by axe."""
+    """What an open page must fulfill; axe finds the `violations`."""
 
     page: Page
     name: str
@@ -66,8 +66,10 @@ class Check:
 
 
 def test_every_page_looks_as_in_the_baseline_and_is_accessible_in_both_themes(private_server, chrome) -> None:
-    compared, violations = [], []
+    compared, violations, visits = [], [], {}
     for name, page in open_every_page(chrome, private_server):
+        if page not in visits:
+            visits[page] = Visit(page, private_server)  # records errors
         check = Check(page, name)
         for theme, width in BASELINE_VIEWS:
             show_view(page, theme, width)
@@ -81,7 +83,7 @@ def test_every_page_looks_as_in_the_baseline_and_is_accessible_in_both_themes(pr
         expect(page.get_by_test_id("stException")).to_have_count(0)
         violations += check.violations
     assert violations == []
-    assert private_server.faults() == []
+    assert [fault for visit in visits.values() for fault in visit.faults] == private_server.faults() == []
     assert sorted(compared) == sorted(str(path.relative_to(BASELINE)) for path in BASELINE.glob("*/*.png"))
 
 
