@@ -24,6 +24,8 @@ from chromium import executable
 from serving import AppServer
 
 from bsc_core.runs import Run
+from pages.ui.components.browser import mount
+from pages.ui.loss_lab import browser as loss_lab
 from tests.browser.screenshots import train_sample_run
 from tests.helpers.waiting import PATIENCE_MS, wait_until
 
@@ -49,6 +51,16 @@ def chrome() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def scripts(chrome: Browser) -> Iterator[Page]:
+    """A page with the functions of the lab and its trainer, and no app."""
+    page = chrome.new_page()
+    for path in (mount.HERE / "dom.js", loss_lab.HERE / "softmax.js", loss_lab.HERE / "trainer.js"):
+        page.add_script_tag(path=path)
+    yield page
+    page.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator, Page, WebSocket, expect
+from playwright.sync_api import Locator, WebSocket, expect
 
 from bsc_core.lab.lessons import LESSONS
 from bsc_core.lab.presets import preset_batch
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.losses.explain import Explanation
-from pages.ui.components.browser import mount
-from pages.ui.loss_lab import browser as loss_lab
 from tests.helpers.waiting import PATIENCE_MS
 
 QUIET_MS = 1000  # longer than a browser waits until it sends a value
@@ -64,16 +61,6 @@ def expect_result(board: Locator, result: Explanation) -> None:
     assert float(reported["gradientSum"]) == pytest.approx(np.abs(result.gradient).sum(), abs=1e-3)
     assert float(reported["effective"]) == pytest.approx(result.effective_negatives, abs=1e-4)
     assert int(reported["hardest"]) == result.hardest_row
-
-
-@pytest.fixture(scope="module")
-def scripts(chrome) -> Iterator[Page]:
-    """A page with the functions of the lab and no app."""
-    page = chrome.new_page()
-    for path in (mount.HERE / "dom.js", loss_lab.HERE / "softmax.js"):
-        page.add_script_tag(path=path)
-    yield page
-    page.close()
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

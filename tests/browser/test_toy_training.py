@@ -13,10 +13,8 @@ from bsc_core.config import LOSS_CONFIGS, LossConfig
 from bsc_core.lab.batch import LabBatch, circle_batch
 from bsc_core.lab.presets import preset_batch
 from bsc_core.lab.toy_training import TOY_LOSSES, train_points
-from pages.ui.components.browser import mount
 from pages.ui.loss_lab import browser as loss_lab
 
-SCRIPTS = (mount.HERE / "dom.js", loss_lab.HERE / "softmax.js", loss_lab.HERE / "trainer.js")
 SETTINGS: list[dict[str, Any]] = [
     *({"name": name, **({"threshold": 0.5} if name == "bsc" else {})} for name in TOY_LOSSES),
     {"name": "bsc", "threshold": 0.5, "learn_temperature": True, "symmetric": False},
@@ -35,16 +33,6 @@ SETTINGS: list[dict[str, Any]] = [
         "debiased_prior": 0.1,
     },
 ]
-
-
-@pytest.fixture(scope="module")
-def scripts(chrome):
-    """Return a page with the functions of the trainer and no app."""
-    page = chrome.new_page()
-    for path in SCRIPTS:
-        page.add_script_tag(path=path)
-    yield page
-    page.close()
 
 
 def labeled_batch() -> LabBatch:
