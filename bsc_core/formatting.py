@@ -16,6 +16,14 @@ def printable(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
+def one_line(text: str) -> str:
+    """Return a text as `printable` does, with line feeds as escape sequences too.
+
+    Otherwise a text of a data file could add a line to the output of a command.
+    """
+    return printable(text).replace("\n", r"\x0a")
+
+
 def metric(value: float | None, interval: tuple[float, float] | None = None, *, why: str = "no positives") -> str:
     """Format a metric: `0.812`, `0.812 [0.790, 0.831]` with its interval, `not defined: no positives` for None."""
     if value is None or value != value:

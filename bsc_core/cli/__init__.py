@@ -14,7 +14,7 @@ from typing import NoReturn
 from bsc_core.cli.output import as_json, lines
 from bsc_core.cli.parser import Command, make_parser
 from bsc_core.errors import BscError, InputError
-from bsc_core.formatting import printable
+from bsc_core.formatting import one_line
 
 
 def entry() -> NoReturn:
@@ -56,12 +56,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if launched_rank():  # the main process reports for all of them
         return status
     if report.get("error"):
-        sys.stderr.write(f"bsc: {printable(report['error'])}\n")
+        sys.stderr.write(f"bsc: {one_line(report['error'])}\n")
     try:
         if wants_json:
             sys.stdout.write(as_json(report) + "\n")
         elif status != 2 and set(report) != {"error"}:
-            sys.stdout.writelines(printable(line) + "\n" for line in lines(report))
+            sys.stdout.writelines(one_line(line) + "\n" for line in lines(report))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bsc_core.cli.output import ReadProgressPrinter, Report
-from bsc_core.formatting import printable
+from bsc_core.formatting import one_line
 
 if TYPE_CHECKING:
     from bsc_core.config import EncoderConfig, RunConfig
@@ -31,7 +31,7 @@ def run_store(arguments: argparse.Namespace) -> RunStore:
 
 def say(line: str) -> None:
     """Write a progress message to standard error."""
-    sys.stderr.write(f"{printable(line)}\n")
+    sys.stderr.write(f"{one_line(line)}\n")
 
 
 def app(arguments: argparse.Namespace) -> Outcome:

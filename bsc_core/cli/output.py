@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bsc_core.formatting import printable
+from bsc_core.formatting import one_line
 
 if TYPE_CHECKING:
     from bsc_core.data.io.tables import ReadProgress
@@ -165,7 +165,7 @@ class RunProgressPrinter:
         status = self._run.status()
         left = "" if status.eta_seconds is None else f", {status.eta_seconds:.0f} s left"
         steps = f"epoch {status.epoch}/{status.epochs}, step {status.step}/{status.steps}"
-        sys.stderr.write(f"{printable(status.message or 'training')}: {steps}{left}\n")
+        sys.stderr.write(f"{one_line(status.message or 'training')}: {steps}{left}\n")
 
 
 class ReadProgressPrinter:
@@ -184,4 +184,4 @@ class ReadProgressPrinter:
         self._next = now + _PROGRESS_SECONDS
         share = min(1.0, reading.done / max(reading.total, 1))
         left = (now - self._start) * (1 - share) / share if share else 0.0
-        sys.stderr.write(f"{printable(self._what)}: {reading.rows:,} rows, {share:.0%}, about {left:.0f} s left\n")
+        sys.stderr.write(f"{one_line(self._what)}: {reading.rows:,} rows, {share:.0%}, about {left:.0f} s left\n")

@@ -40,6 +40,15 @@ def test_no_command_writes_a_control_character_of_a_file(
     assert not set(written) & set(CONTROL)
 
 
+def test_a_class_name_with_a_line_feed_adds_no_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text('query,document,class_label\na,b,x\nc,d,"x\nrows_valid: 9"\n', encoding="utf-8")
+    assert main(["audit", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("rows_valid")] == ["rows_valid: 2"]
+    assert any(r"x\x0arows_valid: 9" in line for line in lines)
+
+
 def test_an_exported_table_keeps_formulas_and_control_characters_unchanged(tmp_path: Path) -> None:
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "=cmd|' /C calc'!A0", "\x1b[31mred", '"a\tb"', "<b>b</b>", "\u202eabc"]
     path = tmp_path / "pairs.tsv"
