@@ -42,4 +42,4 @@ with export_tab:
     overview.export(data, context.dataset_key)
 
 with page_layout.action_bar():
-    page_layout.next_step_button("Inspect the batches", "batches", key="data.next")
+    page_layout.next_step_button("Inspect the batches", "batches", key="data.next", primary=not generate_tab.open)

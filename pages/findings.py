@@ -14,7 +14,7 @@ with display.show_errors():
     all_cards = cards.read()
     cards.summary(all_cards)
     card = cards.select(all_cards)
-    with st.expander("How a verdict is reached"):
-        st.markdown(RULE)
     if card is not None:
         cards.draw(card)
+    with st.expander("How a verdict is reached"):
+        st.markdown(RULE)

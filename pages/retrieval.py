@@ -25,8 +25,8 @@ with display.show_errors():
     if len(splits) > 1:
         split = st.segmented_control("Queries", splits, default=split, required=True, **url.bound(search.SPLIT, splits))
     searched = search.search_split(data, models, split)
-    search.draw_results(searched, query)
     shown = metric_cards.draw(models, split)
+    search.draw_results(searched, query)
     parts = {
         "Errors": lambda: errors.draw(searched, split),
         "Your queries": lambda: custom_queries.draw(searched),

@@ -21,9 +21,9 @@ def luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_colors_of_runs_have_a_contrast_of_three_in_both_themes() -> None:
+def test_every_mark_has_a_contrast_of_three_in_both_themes() -> None:
     for background in (luminance("#FFFFFF"), luminance("#12171D")):
-        for color in (*theme.RUNS, theme.REFERENCE):
+        for color in (*theme.RUNS, *theme.CATEGORIES, theme.MARKED_FALSE_NEGATIVE, *theme.VERDICTS.values()):
             light, dark = sorted((luminance(color) + 0.05, background + 0.05), reverse=True)
             assert light / dark >= 3, color
 

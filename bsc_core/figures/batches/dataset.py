@@ -51,12 +51,13 @@ def length_figure(table: pd.DataFrame, *, height: int = 260) -> alt.Chart:
     bounds = [alt.Tooltip("low:Q", title="from"), alt.Tooltip("high:Q", title="below")]
     return (
         alt.Chart(table, title="Text lengths", height=height)
-        .mark_bar(opacity=0.6, binSpacing=0)
+        .mark_bar(fillOpacity=0.4, binSpacing=0)
         .encode(
             x=alt.X("low:Q", bin="binned", title="words"),
             x2="high:Q",
             y=alt.Y("share:Q", stack=None, title="share of the rows", axis=alt.Axis(format="%", tickCount=4)),
             color=alt.Color("side:N", title=None, scale=colors, legend=alt.Legend(orient="top")),
+            stroke=alt.Stroke("side:N", scale=colors, legend=None),
             tooltip=["side:N", *bounds, alt.Tooltip("share:Q", format=".1%")],
         )
     )

@@ -42,12 +42,13 @@ def score_figure(table: pd.DataFrame, *, axis: str, limits: Sequence[float] = ()
     bounds = [alt.Tooltip("low:Q", title="from", format=".3f"), alt.Tooltip("high:Q", title="to", format=".3f")]
     bars = (
         alt.Chart(table[table["count"] > 0])
-        .mark_bar(opacity=0.5, binSpacing=0)
+        .mark_bar(fillOpacity=0.4, binSpacing=0)
         .encode(
             x=alt.X("low:Q", title=axis, bin="binned", axis=alt.Axis(tickCount=5, format=".2~f")),
             x2="high:Q",
             y=alt.Y("share:Q", title="share of the kind", stack=None, axis=alt.Axis(format="%", tickCount=4)),
             color=alt.Color("kind:N", scale=colors, legend=legend),
+            stroke=alt.Stroke("kind:N", scale=colors, legend=None),
             tooltip=["kind:N", *bounds, alt.Tooltip("count:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
         )
     )

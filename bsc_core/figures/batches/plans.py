@@ -15,8 +15,8 @@ POSITIVES = "positive"
 STRATEGY_COLORS = {
     "random": theme.REFERENCE,
     "sequential": theme.QUERY,
-    "words": "#B59B00",
-    "clusters": "#56B4E9",
+    "words": theme.OLIVE,
+    "clusters": theme.SKY,
     "neighbors": "#5B6BC0",
     "nearest": theme.HARD_NEGATIVE,
     "premises": theme.FALSE_NEGATIVE,
@@ -67,7 +67,7 @@ def histogram_table(
 def hardness_figure(table: pd.DataFrame, *, height: int = 280) -> alt.LayerChart:
     """Plot the histograms (output of `hardness_table`), overlaid; the positives are a dashed green line."""
     names = list(table["strategy"].unique())
-    colors = alt.Scale(domain=names, range=[STRATEGY_COLORS.get(name, theme.DOCUMENT) for name in names])
+    colors = alt.Scale(domain=names, range=[STRATEGY_COLORS.get(name, theme.RUNS[0]) for name in names])
     legend = alt.Legend(orient="top", title=None, symbolType="square", symbolOpacity=1, columns=5)
     filled = table[table["share"] > 0]
     domain = [float(filled["low"].min()), float(filled["high"].max())] if len(filled) else [0, 1]

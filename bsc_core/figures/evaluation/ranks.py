@@ -11,8 +11,9 @@ from bsc_core.figures import theme
 from bsc_core.figures.theme import plain
 
 LEFT, LINES, RIGHT = (0.0, 0.41), (0.43, 0.57), (0.59, 1.0)  # horizontal domains: left texts, lines, right texts
-ROW_HEIGHT = 42
-LINE_LENGTH, TOOLTIP_LENGTH, TOOLTIP_LINES = 62, 80, 12
+ROW_HEIGHT = 56
+LINES_SHOWN, LINE_LENGTH = 3, 52  # characters; a list is as wide on a page of 800 pixels
+TOOLTIP_LINES, TOOLTIP_LENGTH = 12, 80
 STUB = 0.14  # length of the line of a document outside the other list
 
 
@@ -50,7 +51,7 @@ def rank_lines(left: Sequence[Hit], right: Sequence[Hit], names: tuple[str, str]
 
 
 def _texts(ranked: Sequence[tuple[int, Hit]], axis: str, gold: bool) -> go.Scatter:
-    """Return a trace of the relevant or the other texts of one list, at most two lines each."""
+    """Return a trace of the relevant or the other texts of one list, at most LINES_SHOWN lines each."""
     return go.Scatter(
         x=[0.0] * len(ranked),
         y=[rank for rank, _ in ranked],
@@ -68,9 +69,10 @@ def _texts(ranked: Sequence[tuple[int, Hit]], axis: str, gold: bool) -> go.Scatt
 
 
 def _label(rank: int, hit: Hit) -> str:
-    first, *others = _lines(hit.text, LINE_LENGTH) or [""]
-    text = "<br>".join(plain(line) for line in (first, formatting.shorten(" ".join(others), LINE_LENGTH)) if line)
-    return f"<b>{rank}</b>  {hit.score:.3f}  {'★ ' if hit.gold else ''}{text}"
+    lines = _lines(f"{rank} {hit.score:.3f} {'★ ' if hit.gold else ''}{hit.text}", LINE_LENGTH)
+    shown = lines[: LINES_SHOWN - 1] + [formatting.shorten(" ".join(lines[LINES_SHOWN - 1 :]), LINE_LENGTH)]
+    text = "<br>".join(plain(line) for line in shown if line)
+    return f"<b>{rank}</b>{text.removeprefix(str(rank))}"
 
 
 def _tooltip(hit: Hit) -> str:

@@ -263,7 +263,7 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
     kind = str(cells.kinds()[0, 0 if is_positive else 1])
     with st.container(border=True):
         st.markdown(f"**Pinned pair** · {kind}")
-        first, second, third = st.columns(3)
+        first, second, third = st.columns([2, 3, 2])  # the middle label is the longest
         first.metric("Cosine", formatting.metric(float(cells.similarity[0, 0 if is_positive else 1])))
         second.metric(
             "Cosine of the positive",

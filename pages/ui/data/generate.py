@@ -178,9 +178,10 @@ def _columns(values: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _result(kind: str, config: DataConfig, label: str, *, key: str) -> None:
     """Draw the button and, after a click, the steps, their examples and the button that saves the rows."""
-    if st.button(FORMS[kind].button, key=f"{key}.make", type="primary", icon=":material/auto_awesome:"):
-        st.session_state[f"{key}.generated"] = config
     generated = st.session_state.get(f"{key}.generated")
+    is_next = "secondary" if generated == config else "primary"
+    if st.button(FORMS[kind].button, key=f"{key}.make", type=is_next, icon=":material/auto_awesome:"):
+        generated = st.session_state[f"{key}.generated"] = config
     if generated is None:
         return
     if generated != config:

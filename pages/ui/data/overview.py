@@ -185,7 +185,7 @@ def shape(data: DatasetSplits) -> None:
         cell.metric(name, value, help=glossary.help_text("threshold") if name == "Positive pairs" else None)
     st.markdown("**Losses that fit this dataset**", help=glossary.help_text("loss"))
     lines = [
-        {"loss": name, "title": CATALOG[name].title, "when to choose it": CATALOG[name].when}
+        {"Loss": name, "Title": CATALOG[name].title, "When to choose it": CATALOG[name].when.replace("`", "")}
         for name in suitable_losses(shape_of(train))
     ]
     st.dataframe(lines, hide_index=True, key="data.losses", alt="Losses that fit these data")
@@ -196,7 +196,7 @@ def figures(data: DatasetSplits) -> None:
     if data.funnel:
         funnel.draw(data, name="data")
     train = data.train
-    left, right = display.columns(2, min_width=300)
+    left, right = display.columns(2, min_width=300) if train.label is not None else (st.container(), st.container())
     lengths = dataset_figures.length_table(data.texts.take(train.query), data.texts.take(train.document))
     with left:
         figure = dataset_figures.length_figure(lengths)

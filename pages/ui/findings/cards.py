@@ -37,6 +37,7 @@ BADGES = {  # verdict -> color and icon
 CLAIM = "findings.claim"  # session key and URL parameter: name of the claim in detail
 PARAMETERS = (CLAIM, *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")), *rerun.PARAMETERS)
 ROW_HEIGHT = 28  # pixels; all claims fit on one screen
+ROWS_WITH_CARD = 8  # rows of the table above a card, which begins on the same screen
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     """Draw the filters and the table of the claims that match them; return the claim selected there or in the URL."""
     papers = [name for name in PAPER_NAMES if name == ALL or any(card.claim.paper == name for card in cards)]
     present = [name for name in BADGES if any(card.verdict == name for card in cards)]
-    with st.container(horizontal=True, gap="large"):
+    with st.container(horizontal=True, gap="medium"):
         paper = st.segmented_control(
             "Paper",
             papers,
@@ -96,14 +97,16 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     if linked and linked not in CLAIMS:
         url.report(CLAIM, f"The claim {url.shorten(linked)} was not found; select one in the table.")
     selected = [names.index(linked)] if linked in names else []
+    key = f"findings.table.{paper}.{'.'.join(verdicts)}.{url.revision()}"
+    has_selection = st.session_state[key]["selection"]["rows"] if key in st.session_state else selected
     event = st.dataframe(
         [summary_row(card) for card in matching],
-        key=f"findings.table.{paper}.{'.'.join(verdicts)}.{url.revision()}",
+        key=key,
         on_select="rerun",
         selection_mode="single-row",
         selection_default={"selection": {"rows": selected}},
         hide_index=True,
-        height=38 + ROW_HEIGHT * len(matching),
+        height=38 + ROW_HEIGHT * min(len(matching), ROWS_WITH_CARD if has_selection else len(matching)),
         row_height=ROW_HEIGHT,
         alt="Claims of the papers with their verdicts and the reasons",
         column_config={"Claim": st.column_config.TextColumn(width=380), "Verdict": st.column_config.Column(width=150)},

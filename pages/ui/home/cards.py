@@ -53,7 +53,7 @@ def batches() -> None:
     display.figure(plans.hardness_figure(table, height=264), name="start.hardness", alt=alt, title=shares)
     st.caption(f"{pairs}.")
     st.space("stretch")
-    if users.may_open("batches") and st.button("Inspect batches", key="start.batches", icon=":material/grid_view:"):
+    if users.may_open("batches") and st.button("Inspect the batches", key="start.batches", icon=":material/grid_view:"):
         page_layout.switch_page("batches", dataset=data_cache.SAMPLE)
 
 

@@ -27,7 +27,7 @@ def draw(run: Run, status: RunStatus) -> None:
     if (message := st.session_state.pop(STOPPED, None)) is not None:
         st.toast(message, icon=":material/stop:")
     may_change = users.may_change(run)
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, width="content"):
         hanging = is_hanging(run, status)
         if not may_change:
             pass

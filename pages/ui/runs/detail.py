@@ -54,7 +54,7 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
         st.text(status_line(status))
-    actions.draw(run, status)
+        actions.draw(run, status)
     if not status.is_finished:
         activity = status.message or "Starting …"
         if status.state == "queued":

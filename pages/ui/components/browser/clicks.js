@@ -1,8 +1,10 @@
 // Acknowledges a click on a button, or Enter in the search box, at once: the element is busy until the page is drawn
-// again, also when the server is slow. The styles are those of aria-busy in page_layout.py.
+// again, also when the server is slow. The styles are those of aria-busy in page_layout.py. A window that is little
+// wider than those for which Streamlit itself collapses the sidebar opens with a collapsed one, too.
 const APP = "[data-testid=stApp]";
 const BUSY = "aria-busy";
 const MOST = 60_000; // milliseconds until an element is no longer busy, if no answer comes
+const NARROW = 900; // pixels
 
 function acknowledge(target) {
   const app = document.querySelector(APP);
@@ -27,6 +29,7 @@ export default function () {
   if (window.acknowledgesClicks) return;
   window.acknowledgesClicks = true;
   addOneEntryPerAction();
+  if (innerWidth < NARROW) document.querySelector("[aria-controls=stSidebar][aria-expanded=true]")?.click();
   document.addEventListener("click", ({ target }) => acknowledge(target.closest(".stButton button:not(:disabled)")), true);
   document.addEventListener("keydown", ({ key, target }) => {
     if (key === "Enter" && target.matches("[data-testid=stMain] input[type=search]")) acknowledge(target);
