@@ -66,7 +66,7 @@ def test_every_run_has_a_point_on_every_axis_except_a_missing_result() -> None:
 
 def test_the_title_names_the_settings_of_the_best_run() -> None:
     title = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()["title"]
-    assert title == ["Highest of 3 runs: mrr 0.750", "with temperature 0.5, strategy nearest"]
+    assert title == ["Highest of 2 evaluated of 3 runs: mrr 0.750", "with temperature 0.5, strategy nearest"]
     not_evaluated = dict.fromkeys(SETTINGS)
     assert parallel.headline(SETTINGS, not_evaluated, metric="mrr") == ["3 runs, none evaluated yet"]
     assert points(parallel.parallel(SETTINGS, not_evaluated, metric="mrr").to_dict())

@@ -72,9 +72,9 @@ def test_a_dataset_whose_file_is_missing_is_an_error(dataset: str, pairs_file: P
 def test_the_losses_that_fit_are_listed_with_their_use(runs: RunStore) -> None:
     for dataset, fits in ((data_cache.SAMPLE, False), (data_cache.SAMPLE_NLI, True)):
         app = open_page("data", dataset=dataset)
-        table = table_with(app, "when to choose it")
-        assert ("softmax" in table["loss"].tolist()) == fits
-        assert "bsc" in table["loss"].tolist()
+        table = table_with(app, "When to choose it")
+        assert ("softmax" in table["Loss"].tolist()) == fits
+        assert "bsc" in table["Loss"].tolist()
 
 
 def test_the_sample_nli_data_show_their_classes(runs: RunStore) -> None:

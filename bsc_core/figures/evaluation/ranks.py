@@ -70,8 +70,8 @@ def _texts(ranked: Sequence[tuple[int, Hit]], axis: str, gold: bool) -> go.Scatt
 
 def _label(rank: int, hit: Hit) -> str:
     lines = _lines(f"{rank} {hit.score:.3f} {'★ ' if hit.gold else ''}{hit.text}", LINE_LENGTH)
-    shown = lines[: LINES_SHOWN - 1] + [formatting.shorten(" ".join(lines[LINES_SHOWN - 1 :]), LINE_LENGTH)]
-    text = "<br>".join(plain(line) for line in shown if line)
+    last = formatting.shorten(" ".join(lines[LINES_SHOWN - 1 :]), LINE_LENGTH)
+    text = "<br>".join(plain(line) for line in (*lines[: LINES_SHOWN - 1], last) if line)
     return f"<b>{rank}</b>{text.removeprefix(str(rank))}"
 
 

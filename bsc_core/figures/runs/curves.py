@@ -197,8 +197,11 @@ def metric_curve(
         name: mean_curve([evaluations(rows, metric, split=split) for rows in runs], across="epoch")
         for name, runs in settings.items()
     }
-    best = [result.best for curve in curves.values() if (result := best_and_last(curve)) is not None]
-    title = _title(f"{metric} on {split}", curves, f"reaches {_join(best)}" if best else "has no trained epoch yet")
+    results = [result for curve in curves.values() if (result := best_and_last(curve)) is not None]
+    summary = f"reaches {_join([result.best for result in results])}" if results else "has no trained epoch yet"
+    title = _title(f"{metric} on {split}", curves, summary)
+    if len(curves) == len(results) == 1 and results[0].best > results[0].last:
+        title += f"; its highest value is {_format(results[0].best)}, after epoch {results[0].best_epoch}"
     across = _x(curves, view, "epoch")
     value = f"{metric} ({split})"
     return lines(curves, title=title, value=value, across=across, points=True, log_value=view.log, colors=colors)
@@ -334,16 +337,24 @@ def lines(
 
 
 def _title(noun: str, curves: Mapping[str, Points], summary: str, unit: str = "") -> str:
-    """Return the title: from where to where a single curve goes, or `summary` for several curves."""
+    """Return the title: the first and the last value of a single curve, or `summary` for several curves.
+
+    A curve rises or falls if all its values are between these two.
+    """
     if not any(curves.values()):
         return f"{noun}: no value yet"
     if len(curves) > 1:
         return f"{noun} {summary}{unit}"
     (curve,) = curves.values()
-    first, last = _format(curve[0]["value"]), _format(curve[-1]["value"])
+    values = [point["value"] for point in curve]
+    first, last = _format(values[0]), _format(values[-1])
+    if len(curve) == 1:
+        return f"{noun} is {last}{unit}"
+    if {min(values), max(values)} != {values[0], values[-1]}:
+        return f"{noun} starts at {first} and ends at {last}{unit}"
     if first == last:
-        return f"{noun} is {last}{unit}" if len(curve) == 1 else f"{noun} stays at {last}{unit}"
-    return f"{noun} {'rises' if curve[-1]['value'] > curve[0]['value'] else 'falls'} from {first} to {last}{unit}"
+        return f"{noun} stays at {last}{unit}"
+    return f"{noun} {'rises' if values[-1] > values[0] else 'falls'} from {first} to {last}{unit}"
 
 
 def _join(values: Sequence[float]) -> str:

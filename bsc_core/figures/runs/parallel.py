@@ -93,7 +93,9 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
     if top is None:
         return [f"{runs}, none evaluated yet"]
     chosen = [f"{name.rpartition('.')[2]} {format_value(value)}" for name, value in settings[top].items()]
-    return [f"Highest of {runs}: {metric} {formatting.metric(results[top])}", f"with {', '.join(chosen)}"]
+    evaluated = sum(value is not None for value in results.values())
+    among = runs if evaluated == len(settings) else f"{evaluated:,} evaluated of {runs}"
+    return [f"Highest of {among}: {metric} {formatting.metric(results[top])}", f"with {', '.join(chosen)}"]
 
 
 def sweep_curves(

@@ -174,7 +174,6 @@ def duplicates_facts() -> Facts:
         "end_excluded": decimal(float(excluded.other[:, -1].mean()), 2),
         "own": decimal(float(negative.own[:, -1].mean()), 2),
         "own_excluded": decimal(float(excluded.own[:, -1].mean()), 2),
-        "floor": decimal(float(np.log(2))),
     }
 
 
@@ -249,6 +248,7 @@ def supervised_facts() -> Facts:
         "premises": str(len(np.unique(sample_rows("classes")[0].query))),
         "held_out": str(len(np.unique(sample_rows("classes_held_out")[0].query))),
         "seeds": str(SEEDS),
+        "weight": f"{SUM:g}",
         "ce_accuracy": percent(float(np.mean([one.accuracy for one in class_results(0.0)]))),
         **{f"{name}_nearest": percent(float(value)) for name, value in nearest.items()},
         **{f"{name}_held_out": percent(float(value)) for name, value in held_out.items()},

@@ -79,7 +79,7 @@ export default function ({ data, parentElement, setStateValue }) {
       ? `press Update the plans for the next of ${data.more.toLocaleString("en")} further suspects.`
       : "press Update the plans, then Train with this plan.";
     const all = decided < pairs.length ? "" : ` All ${pairs.length} pairs of this list are decided: ${next}`;
-    progress.textContent = `${state.at + 1} of ${pairs.length} · ${decided} decided. ${state.message}${all}`;
+    progress.textContent = `${state.at + 1} of ${pairs.length} · ${decided} decided here. ${state.message}${all}`;
     bar.value = decided;
     reasons.replaceChildren(...pair.reasons.map((reason) => element("span", {}, reason)),
       element("b", { class: kind ?? "open" }, nameOf(kind)));

@@ -59,8 +59,9 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions."""
     st.header("Triage of likely false negatives", anchor="triage")
     st.caption(
-        "Does the suspected document answer the query? Positive: it does. Drop: unclear, so the loss ignores the pair. "
-        "True negative: it does not, so no mask removes the pair."
+        "Does the suspected document answer the query? Positive: it does. Drop: it should be neither a positive nor a "
+        "negative, so the loss ignores the pair; Mark as false negative does the same. True negative: it does not, so "
+        "no mask removes the pair."
     )
     path = source.false_negatives
     if path is None:

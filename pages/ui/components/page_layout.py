@@ -22,9 +22,9 @@ DEFAULTS = {"dataset": data_cache.SAMPLE, "encoder": "bundled", "run": NO_RUN}
 MAX_RUNS = 500  # that the bar offers
 SIDEBAR_WIDTH = navigation.PAGE_CONFIG["initial_sidebar_state"]
 # Streamlit's white text on primary buttons and chips is too light for their color in the dark theme, and so is the gray
-# of its charts on a light page; REFERENCE is a color of marks. Texts of charts have an outline in the color of the page,
-# so that they can be read over marks, and the last label of an axis exceeds its chart by a pixel.
-# The sidebar keeps 300 px if the browser has drawn it before the settings of the page arrive.
+# of its charts on a light page; REFERENCE is a color of marks. Texts of charts have an outline in the color of the
+# page, so that they can be read over marks, and the last label of an axis exceeds its chart by a pixel. The sidebar
+# keeps 300 px if the browser has drawn it before the settings of the page arrive.
 STYLE = (
     "<style>[data-testid='stBaseButton-primary'], [data-testid='stMultiSelectTagsContainer'] [data-tag]"
     " { color: light-dark(#FFFFFF, #0B1016); }"
@@ -34,7 +34,8 @@ STYLE = (
     "[data-testid='stVegaLiteChart'] text"
     " { paint-order: stroke; stroke: light-dark(#FFFFFF, #12171D); stroke-width: 3px; stroke-linejoin: round; }"
     "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { overflow-x: auto; } }"
-    "[data-testid='stBottomBlockContainer'] { padding-block: 0.75rem; border-top: 1px solid light-dark(#DCE1E7, #333C46); }"
+    "[data-testid='stBottomBlockContainer']"
+    " { padding-block: 0.75rem; border-top: 1px solid light-dark(#DCE1E7, #333C46); }"
     "[data-testid='stSidebar'][data-collapsed='false'][style*='width: 300px']"
     f" {{ width: {SIDEBAR_WIDTH}px !important; }}"
     ".stButton button[aria-busy=true] { cursor: progress; outline: 2px dashed currentColor; outline-offset: 2px; }"

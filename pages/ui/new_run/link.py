@@ -83,8 +83,8 @@ def sweep_of(preset: str) -> dict[str, Any]:
     return PRESETS[preset].sweep if linked is None else linked
 
 
-def write(config: RunConfig, sweep: SweepConfig | None, values: config_form.Values, *, fitting: str) -> None:
-    """Write what differs from the preset into the URL.
+def write(config: RunConfig, sweep: SweepConfig | None, values: config_form.Values, *, fitting: str) -> dict[str, str]:
+    """Write what differs from the preset into the URL, and return the settings that do.
 
     Args:
         config: The config of the form.
@@ -99,15 +99,19 @@ def write(config: RunConfig, sweep: SweepConfig | None, values: config_form.Valu
         parameters["loss.name"] = config.loss.name
         values = {**values, "loss": {"name": config.loss.name}}
     start = flatten(make_config(values, source="preset"))
-    for key, value in flatten(config, SECTIONS).items():
-        if value != start.get(key) and key not in over and _has_widget(key):
-            parameters[key] = format_value(value)
+    changed = {
+        key: format_value(value)
+        for key, value in flatten(config, SECTIONS).items()
+        if value != start.get(key) and key not in over and _has_widget(key)
+    }
+    parameters |= changed
     if dict(over) != {key: tuple(entries) for key, entries in PRESETS[preset].sweep.items()}:
         lists = {f"{SWEEP}.{key}": format_value(list(entries)) for key, entries in over.items()}
         parameters |= lists or {SWEEP: "none"}
     parameters |= {RUNS: str(sweep.runs)} if sweep is not None and sweep.runs else {}
     display.write_url(parameters, [name for name in st.query_params if _is_parameter(name)])
     st.session_state[LAST] = parameters
+    return changed
 
 
 def _is_parameter(name: str) -> bool:

@@ -5,7 +5,7 @@ import streamlit as st
 from bsc_core.config import RunConfig, SweepConfig
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
 from bsc_core.reproduction.findings import measured_gain
-from pages.ui.components import config_form, data_cache, page_layout, url
+from pages.ui.components import config_form, data_cache, display, page_layout, url
 from pages.ui.new_run import link, loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.form import FIELDS, LORA
@@ -77,9 +77,12 @@ def _fill(preset: str, context: page_layout.Context) -> None:
 
 
 def write_link(config: RunConfig, sweep: SweepConfig | None, context: page_layout.Context) -> None:
-    """Write the settings that differ from the preset into the URL."""
+    """Write the settings that differ from the preset into the URL, and draw them."""
     preset = st.session_state[PRESET]
-    link.write(config, sweep, preset_values(preset, context), fitting=st.session_state[FITTING])
+    changed = link.write(config, sweep, preset_values(preset, context), fitting=st.session_state[FITTING])
+    if changed:
+        settings = ", ".join(f"{key} = {value}" for key, value in changed.items())
+        st.caption(f"Changed from the preset: {display.escaped(settings)}")
 
 
 def start_values(preset: str, context: page_layout.Context) -> config_form.Values:
