@@ -9,7 +9,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -84,6 +85,13 @@ def datasets() -> dict[str, DatasetChoice]:
                 label, data = _read_dataset(path, file_stamp(path))
                 choices[key] = DatasetChoice(key, label, data, access.may_change(user))
     return choices
+
+
+def dataset_labels(choices: Mapping[str, DatasetChoice]) -> dict[str, str]:
+    """Return what a select box shows for each uploaded dataset: its label, with its key if it is not unique."""
+    labels = {key: one.label for key, one in choices.items() if key not in SAMPLES}
+    repeated = {label for label, number in Counter(labels.values()).items() if number > 1}
+    return {key: f"{label} ({key})" if label in repeated else label for key, label in labels.items()}
 
 
 @lru_cache(maxsize=8192)

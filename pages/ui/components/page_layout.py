@@ -108,6 +108,7 @@ def _bar(names: Sequence[str]) -> Context:
     runs = [NO_RUN, *(run.id for run in data_cache.run_store().list()[:MAX_RUNS])]
     choices = data_cache.datasets()
     options = {"dataset": list(choices), "encoder": list(ENCODERS), "run": runs}
+    labels = data_cache.dataset_labels(choices)
     context: dict[str, str] = st.session_state.setdefault("context", {})
     of_run = _dataset_of(st.query_params.get("run"))
     if of_run is not None and "dataset" not in st.query_params:
@@ -119,20 +120,21 @@ def _bar(names: Sequence[str]) -> Context:
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
             fixed = _encoder_of_run(context) if name == "encoder" and "run" in names else None
-            if _draw_choice(name, options[name], context, fixed=fixed):
+            if _draw_choice(name, options[name], context, fixed=fixed, labels=labels if name == "dataset" else {}):
                 existing.append(name)
             else:
                 url.report(name, f"The {name} {url.shorten(st.query_params[name])} was not found; select another one.")
-            if name == "dataset" and context[name] not in data_cache.SAMPLES:
-                st.caption(display.escaped(choices[context[name]].label))
     _write_choices({name: context[name] for name in existing})
     return saved_context()
 
 
-def _draw_choice(name: str, options: list[str], context: dict[str, str], *, fixed: str | None) -> bool:
+def _draw_choice(
+    name: str, options: list[str], context: dict[str, str], *, fixed: str | None, labels: Mapping[str, str]
+) -> bool:
     """Draw a select box and store its value in `context`; return False if the value in the URL does not exist.
 
-    If `fixed` is not None, the box offers only that value; `context` still receives the value of the URL.
+    If `fixed` is not None, the box offers only that value; `context` still receives the value of the URL. An option is
+    shown as its label in `labels`, if it has one.
 
     The URL decides, so that links, Back and reload show what they name. Without a value there, the selection of the
     previous page remains. A widget bound to the URL would lose its parameter on Back, because
@@ -155,6 +157,7 @@ def _draw_choice(name: str, options: list[str], context: dict[str, str], *, fixe
         name.capitalize(),
         options,
         key=name,
+        format_func=lambda option: labels.get(option, option),
         accept_new_options=open_ended,
         on_change=lambda: select(name, st.session_state[name] or options[0]),
     )

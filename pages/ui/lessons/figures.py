@@ -230,7 +230,7 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
     pictures, captions = [], []
     for held_out, metric, name, title in (
         (True, "mrr", "MRR, held-out questions", "The sum ranks held-out questions better than MSE alone"),
-        (False, "spearman", "rank correlation, training grades", "Batch softmax alone ignores the grades"),
+        (False, "spearman", "rank correlation, training grades", "Batch softmax alone follows the grades least"),
     ):
         values = [[getattr(one, metric) for one in graded_results(value, held_out=held_out)] for value in MUS]
         table = figures.metric_table(list(MUS), {name: values})
