@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,11 @@ def test_an_ordinary_plan_has_no_warning() -> None:
 )
 def test_unusual_settings_give_a_warning(changes: dict[str, dict[str, object]], message: str) -> None:
     assert any(message in warning.text for warning in config_summary.config_warnings(plan(**changes), SUMMARY))
+
+
+def test_few_queries_with_many_pairs_give_a_warning() -> None:
+    warnings = config_summary.config_warnings(plan(), replace(SUMMARY, dev_queries=1, dev=150))
+    assert "Only 1 dev query (150 pairs): the metric is noisy." in [one.text for one in warnings]
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ class DataSummary:
 
     train: int
     dev: int
+    dev_queries: int
     corpus: int
     train_queries: int
     train_files: int
@@ -69,6 +70,7 @@ def summarize_data(data: DatasetSplits) -> DataSummary:
     return DataSummary(
         train=len(data.train),
         dev=len(data.dev),
+        dev_queries=len(data.dev.distinct_queries),
         corpus=len(data.corpus.document) if data.corpus is not None else 0,
         train_queries=len(data.train.distinct_queries),
         train_files=1 if data.train.source is None else len(np.unique(data.train.source)),
@@ -317,8 +319,9 @@ def _length_warnings(config: RunConfig, summary: DataSummary) -> Iterator[str]:
         yield f"A batch of {count(size)} is larger than the data ({plural(rows, 'row')}): every epoch is one step."
     if steps < 20:
         yield f"Only {plural(steps, 'step')} in total: too few to learn much."
-    if summary.dev < 20:
-        yield f"Only {plural(summary.dev, 'dev pair')}: the metric is noisy."
+    if summary.dev_queries < 20:
+        queries = plural(summary.dev_queries, "dev query", "dev queries")
+        yield f"Only {queries} ({plural(summary.dev, 'pair')}): the metric is noisy."
     if training.gradient_accumulation_steps > 1 and has_in_batch_negatives(config.loss):
         yield (
             f"Gradient accumulation adds no negatives: each of {training.gradient_accumulation_steps} batches has its "
