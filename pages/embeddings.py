@@ -25,6 +25,9 @@ with display.show_errors():
     several = len(data.frames) > 1
     changed = selection.most_changed_texts(data, rows) if several else selection.NO_TEXTS
 
+    text_id = selection.selected_text(data, selected if len(selected) else changed)
+    marked = selected if text_id is None else np.array([text_id], dtype=np.int32)
+
     layout = map_view.load_maps(data, rows, method)
     map_cell, side_cell = geometry.map_and_side_cells()
     with map_cell:
@@ -35,7 +38,7 @@ with display.show_errors():
         pairs = clicked if len(clicked) else ten
         with map_view.frame(data, layout):
             lassoed = map_view.draw_maps(
-                data, layout, colorings, selected=selected, trails=trails, pairs=pairs, animated=animated
+                data, layout, colorings, selected=marked, trails=trails, pairs=pairs, animated=animated
             )
         if len(pairs):
             st.caption((pair_matrix.pair_sentence if len(clicked) else geometry.pairs_sentence)(data, pairs))

@@ -52,6 +52,14 @@ def test_a_run_shows_two_maps_and_the_neighbors_they_preserve(visit: Callable[..
     assert f"the median cosine distance of these pairs is {expected}." in page_text(app)
 
 
+def test_the_text_whose_neighbors_are_listed_is_marked_on_the_map(visit: Callable[..., AppTest], mapped: Run) -> None:
+    data = map_data(mapped)
+    changed = selection.most_changed_texts(data, data.sample(map_view.TEXT_LIMITS[0]))
+    app = visit("embeddings", run=mapped.id, **{selection.TEXT: f"{selection.digest(data)}-{changed[3]}"})
+    assert data.dataset.texts[int(changed[3])] in page_text(app)
+    assert picture(app)["selected"] == pack(np.arange(len(data.dataset.texts)) == changed[3])
+
+
 def test_only_the_first_characters_of_words_to_find_are_compared(mapped: Run) -> None:
     data = run_data.load_splits(mapped)
     rows = np.arange(len(data.texts), dtype=np.int32)

@@ -103,6 +103,30 @@ def shared_neighbors(data: MapData, ids: np.ndarray) -> np.ndarray:
     return count_shared_neighbors(first, last)
 
 
+def selected_text(data: MapData, ids: np.ndarray) -> int | None:
+    """Return the id of the text that is selected in the table of `ids`, also before `draw_texts`; None if none is."""
+    ids = ids[:MAX_LISTED]
+    rows = _selected_rows(data, ids)
+    return int(ids[rows[0]]) if rows else None
+
+
+def _selected_rows(data: MapData, ids: np.ndarray) -> list[int]:
+    key, names = _table_key(data, ids), _names(data, ids)
+    if key in st.session_state:
+        return [row for row in st.session_state[key]["selection"]["rows"] if row < len(ids)]
+    linked = st.query_params.get(TEXT)
+    return [names.index(linked)] if linked in names else []
+
+
+def _table_key(data: MapData, ids: np.ndarray) -> str:
+    return f"embeddings.texts.{data.key}.{hashlib.sha256(ids.tobytes()).hexdigest()[:12]}.{url.revision()}"
+
+
+def _names(data: MapData, ids: np.ndarray) -> list[str]:
+    """Return the texts as the URL names them."""
+    return [f"{digest(data)}-{row}" for row in ids.tolist()]
+
+
 def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
     """Draw texts with their nearest neighbors in embedding space; return the id of the selected text."""
     first = f", the first {MAX_LISTED} are shown" if len(ids) > MAX_LISTED else ""
@@ -119,14 +143,14 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
         columns[f"Nearest, {one.name.lower()}"] = [display.cell(data.dataset.texts[int(row)]) for row in closest[:, 0]]
     widths = {name: 250 if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
     st.header(heading + first, anchor=False)
-    names = [f"{digest(data)}-{row}" for row in ids.tolist()]
+    names = _names(data, ids)
     linked = st.query_params.get(TEXT)
     if linked and linked not in names and page_layout.arrived():
         url.report(TEXT, "The text that was selected is not in the table.")
-    event = st.dataframe(
+    st.dataframe(
         columns,
-        key=f"embeddings.texts.{data.key}.{hashlib.sha256(ids.tobytes()).hexdigest()[:12]}.{url.revision()}",
-        selection_default={"selection": {"rows": [names.index(linked)] if linked in names else []}},
+        key=_table_key(data, ids),
+        selection_default={"selection": {"rows": _selected_rows(data, ids)}},
         on_select="rerun",
         selection_mode="single-row",
         hide_index=True,
@@ -134,7 +158,7 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
         height=260,
         column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
     )
-    rows = [row for row in event.selection.rows if row < len(ids)]
+    rows = _selected_rows(data, ids)
     display.write_url({TEXT: names[rows[0]]} if rows else {}, (TEXT,))
     return int(ids[rows[0]]) if rows else None
 
