@@ -100,7 +100,7 @@ def _switch(key: str, data: DatasetSplits, finding: AuditFinding, number: int) -
 
 def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tuple[str, bool]:
     """Return what a filter dropped or would drop, in words, and whether it can be used."""
-    of_all = f" of {', '.join(data.splits)}"
+    of_all = f" in {' and '.join(data.splits)} together"
     if is_on:
         return f"dropped {formatting.plural(dict(data.filtered).get(name, 0), 'row')}{of_all}", True
     filtered = data_cache.source_splits(key, filtered=True)
