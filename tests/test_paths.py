@@ -48,6 +48,7 @@ def test_paths_outside_the_roots_are_refused(tmp_path, monkeypatch):
     ):
         with pytest.raises(PathError, match=message):
             check_path(path)
+    assert check_path(sample_data_folder() / "pairs.tsv").is_file()
     with pytest.raises(PathError, match="there is no such file or folder"):
         check_path(first / "missing.csv")
 

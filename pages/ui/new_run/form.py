@@ -92,7 +92,7 @@ def draw_form(summary: DataSummary) -> None:
             sentence = f"{describe(values[section])}{_swept_fields(section)}"
         except ValueError:
             sentence = f"{section.capitalize()}: a setting is invalid"
-        with st.expander(display.escaped(sentence), **url.flag(f"{PAGE}.open.{section}")):
+        with st.expander(display.escaped(sentence), **url.flag(sweep_form.open_key(section))):
             draw()
 
 

@@ -43,9 +43,19 @@ def fill(over: dict[str, tuple[Any, ...]], loss: str, sampled: int | None = None
 
 
 def draw_switch() -> None:
-    """Draw the toggle that offers lists."""
+    """Draw the toggle that offers lists; switched on, it opens the section of the loss, where lists are most common."""
     about = "Lets any field hold a list of values. Every combination is one run; the runs are reported together."
-    st.toggle("Sweep", key=IS_ON, persist_state="session", help=about)
+    st.toggle("Sweep", key=IS_ON, persist_state="session", help=about, on_change=_open_loss)
+
+
+def _open_loss() -> None:
+    if is_on():
+        st.session_state[open_key("loss")] = True
+
+
+def open_key(section: str) -> str:
+    """Return the session key of whether a section is open."""
+    return f"{PAGE}.open.{section}"
 
 
 def is_on() -> bool:
