@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from bsc_core.figures import theme
 
-METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE)
+METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE)  # of metrics that are not in PAIR_COLORS
+PAIR_COLORS = {"positive": theme.POSITIVE, "false negative": theme.FALSE_NEGATIVE}
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
 MAX_MARKED = 30  # points up to which lines have markers
@@ -51,13 +52,17 @@ def metrics_figure(
         selected: Value of the setting at which the rule is drawn.
         title: Title of the figure.
         axis: Title of the x-axis, the setting.
-        baseline: Name of a dashed gray line, and its value for each value of the setting.
+        baseline: Name in the legend of a dashed gray line, and its value for each value of the setting.
         logarithmic: Whether the x-axis is logarithmic.
         height: Height in pixels.
     """
     scale = alt.Scale(type="log" if logarithmic else "linear", nice=False)
     settings = list(dict.fromkeys(table["setting"]))
-    ticks = {"axis": alt.Axis(values=settings, format="~g")} if logarithmic and len(settings) <= MAX_TICKS else {}
+    ticks = {}
+    if logarithmic and len(settings) <= MAX_TICKS:
+        ticks = {"axis": alt.Axis(values=settings, format="~g")}
+    elif all(float(one).is_integer() for one in settings):
+        ticks = {"axis": alt.Axis(tickMinStep=1)}
     x = alt.X("setting:Q", title=axis, scale=scale, **ticks)
     legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolOpacity=1, labelLimit=0)
     least = float(min(table["low"].min(), *(baseline[1] if baseline else [0.0]), 0.0))
@@ -66,7 +71,13 @@ def metrics_figure(
         y=alt.Y("value:Q", title=None, scale=alt.Scale(domainMin=least)),
         tooltip=["metric:N", alt.Tooltip("setting:Q", title=axis), alt.Tooltip("value:Q", format=".3f")],
     )
-    channels = theme.series("metric", list(dict.fromkeys(table["metric"])), METRIC_COLORS, legend)
+    names = list(dict.fromkeys(table["metric"]))
+    colors = [
+        PAIR_COLORS.get(name, color) for name, color in zip(names, theme.cycle(METRIC_COLORS, len(names)), strict=True)
+    ]
+    if baseline is not None:
+        names, colors = [*names, baseline[0]], [*colors, theme.REFERENCE]
+    channels = theme.series("metric", names, colors, legend)
     layers: list[alt.Chart] = []
     if (table["low"] < table["high"]).any():
         band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q")
@@ -78,9 +89,7 @@ def metrics_figure(
         name, values = baseline
         points = pd.DataFrame({"setting": settings, "value": values, "metric": name})
         line = alt.Chart(points).encode(x=x, y="value:Q", tooltip=["metric:N", alt.Tooltip("value:Q", format=".3f")])
-        layers.append(line.mark_line(color=theme.REFERENCE, strokeDash=[6, 4], strokeWidth=2))
-        label = alt.Chart(points.tail(1)).encode(x=x, y="value:Q", text="metric:N")
-        layers.append(label.mark_text(align="right", dy=-8, color=theme.REFERENCE))
+        layers.append(line.mark_line(strokeWidth=2).encode(**channels))
     rule = alt.Chart(pd.DataFrame({"setting": [selected]})).mark_rule(strokeWidth=2, color=theme.REFERENCE)
     return alt.layer(*layers, rule.encode(x=alt.X("setting:Q", scale=scale))).properties(title=title, height=height)
 

@@ -41,8 +41,20 @@ def test_repetitions_are_a_band_and_the_baseline_is_dashed() -> None:
     figure = drawn(lessons.metrics_figure(table, 0.5, title="t", axis="mu", baseline=("untrained", [0.4, 0.4])))
     marks = [layer["mark"] for layer in figure["layer"]]
     assert any(mark["type"] == "area" for mark in marks)
-    [dashed] = [mark for mark in marks if "strokeDash" in mark]
-    assert dashed["color"] == theme.REFERENCE
+    [dashes] = {json.dumps(layer["encoding"]["strokeDash"]["scale"]) for layer in figure["layer"] if _has_dashes(layer)}
+    assert json.loads(dashes) == {"domain": ["MRR", "untrained"], "range": [[1, 0], [6, 4]]}
+
+
+def _has_dashes(layer: dict) -> bool:
+    return "strokeDash" in layer.get("encoding", {})
+
+
+def test_positives_and_false_negatives_have_their_colors() -> None:
+    table = lessons.metric_table([0, 1, 2], {"positive": [0.1, 0.2, 0.3], "false negative": [0.3, 0.2, 0.1]})
+    figure = drawn(lessons.metrics_figure(table, 2, title="t", axis="step"))
+    [color] = {json.dumps(layer["encoding"]["color"]["scale"]) for layer in figure["layer"] if _has_dashes(layer)}
+    assert json.loads(color)["range"] == [theme.POSITIVE, theme.FALSE_NEGATIVE]
+    assert '"tickMinStep": 1' in json.dumps(figure)
 
 
 def test_shares_are_bars_with_their_percentage() -> None:
