@@ -8,7 +8,9 @@ from pages.ui.components import display, page_layout
 from pages.ui.embeddings import frames, geometry, map_view, pair_matrix, selection
 
 context = page_layout.setup_page(
-    "Embeddings", "Embedding map: what training moved", parameters=(*map_view.PARAMETERS, *selection.PARAMETERS)
+    "Embeddings",
+    "Which texts are close, and what did training move?",
+    parameters=(*map_view.PARAMETERS, *selection.PARAMETERS),
 )
 
 with display.show_errors():

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 
 from bsc_core.evaluation import anisotropy
 from bsc_core.evaluation.stats.bootstrap_values import overlap_interval
+from bsc_core.figures import theme
 from bsc_core.runs import Run
 from pages.ui.embeddings import frames, geometry
 from tests.helpers.pages import figure_titles, open_page, page_text
@@ -31,6 +33,14 @@ def test_anisotropy_and_shared_neighbors_have_intervals(mapped: Run) -> None:
     assert f"Anisotropy {anisotropy(before):.3f} before, {anisotropy(after):.3f} after: " in text
     (line,) = (line for line in text.splitlines() if line.startswith("Anisotropy"))
     assert re.search(r"[+\N{MINUS SIGN}]0\.\d{3} \[.0\.\d{3}, .0\.\d{3}\] " + re.escape(texts), line)
+
+
+def test_epochs_are_shades_of_the_color_of_their_run() -> None:
+    data = SimpleNamespace(frames=[SimpleNamespace(key=key) for key in ("before", "epoch-1", "epoch-2", "after")])
+    colors = geometry._colors(data, ["run"] * 4)
+    assert (colors[0], colors[-1]) == (theme.REFERENCE, *theme.run_colors(["run"]))
+    assert len(set(colors)) == 4
+    assert not set(colors) & {theme.QUERY, theme.DOCUMENT}
 
 
 def test_two_equal_models_are_reported_as_unchanged(mapped: Run) -> None:

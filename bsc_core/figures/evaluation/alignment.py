@@ -92,8 +92,8 @@ def alignment_figure(
     colors = theme.cycle(colors, len(names))
     legend = alt.Legend(orient="bottom", columns=1, labelLimit=220)
     base = alt.Chart(table).encode(
-        x=alt.X("uniformity:Q", title="uniformity (lower: more even)", **_axis(table["uniformity"])),
-        y=alt.Y("alignment:Q", title="alignment (lower: closer)", **_axis(table["alignment"])),
+        x=alt.X("uniformity:Q", title="uniformity", **_axis(table["uniformity"])),
+        y=alt.Y("alignment:Q", title="alignment", **_axis(table["alignment"])),
         order="order:Q",
     )
     line = base.mark_line(color=theme.REFERENCE, strokeWidth=1, opacity=0.7).encode(detail="run:N")

@@ -22,13 +22,19 @@ from pages.ui.comparison.metrics_table import format_interval
 from pages.ui.components import display, glossary, turns
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData
 
-MIN_WIDTH = 220  # pixels of the geometry figure; the map is three times as wide, or on a separate line
+# The geometry is next to the map, or below it in the full width if the map would be narrower than 30rem.
+CELLS_STYLE = """<style>
+div:has(> .st-key-embeddings-map-cell) { flex: 999 1 30rem !important; min-width: 0; }
+div:has(> .st-key-embeddings-side-cell) { flex: 1 1 15rem !important; min-width: 0; }
+.st-key-embeddings-map-cell, .st-key-embeddings-side-cell { width: 100% !important; }
+</style>"""
 MAX_TEXTS = 2000  # whose pairs are compared
 MAX_PAIRS = 5000
 PAIRS_WITH_LINES = 10
 NO_PAIRS = np.empty((0, 2), dtype=np.int32)
 MAX_NEIGHBOR_TEXTS = 500  # whose neighbors are compared
 NEIGHBORS = 10
+LIGHT = 0xC8  # gray from which the colors of the epochs start; visible in both themes
 
 
 class Geometry(NamedTuple):
@@ -41,8 +47,9 @@ class Geometry(NamedTuple):
 
 def map_and_side_cells() -> tuple[Any, Any]:
     """Return a wide cell for the map, and a narrow one next to it or, on a small screen, below it."""
-    grid = st.grid(4, min_column_width=MIN_WIDTH, gap="medium")
-    return grid.cell(column_span=3), grid.cell()
+    st.html(CELLS_STYLE)
+    row = st.container(horizontal=True, gap="medium")
+    return row.container(key="embeddings-map-cell"), row.container(key="embeddings-side-cell")
 
 
 def draw(data: MapData, rows: np.ndarray) -> None:
@@ -92,13 +99,23 @@ def _draw_figure(data: MapData, values: list[Geometry], runs: list[str], changes
 
 
 def _colors(data: MapData, runs: list[str]) -> list[str]:
-    """Return the color of each frame: gray before training, that of its run after it, and one per epoch."""
+    """Return the color of each frame: gray before training, a lighter shade of its run per epoch, then that run's."""
     of_runs = dict(zip(dict.fromkeys(runs), theme.run_colors(list(dict.fromkeys(runs))), strict=True))
-    epochs = iter(theme.cycle(theme.CATEGORIES[:7], len(runs)))
+    epochs = [one.key for one in data.frames if one.key.startswith("epoch-")]
     return [
-        theme.REFERENCE if one.key == "before" else next(epochs) if one.key.startswith("epoch-") else of_runs[run]
+        theme.REFERENCE
+        if one.key == "before"
+        else _shade(of_runs[run], 0.4 + 0.6 * epochs.index(one.key) / len(epochs))
+        if one.key in epochs
+        else of_runs[run]
         for one, run in zip(data.frames, runs, strict=True)
     ]
+
+
+def _shade(color: str, share: float) -> str:
+    """Return a color mixed with light gray; share in [0, 1] is the amount of the color."""
+    channels = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    return "#" + "".join(f"{round(share * channel + (1 - share) * LIGHT):02X}" for channel in channels)
 
 
 def anisotropy_sentence(first: Geometry, last: Geometry, changes: list[Comparison] | None) -> str:

@@ -28,14 +28,15 @@ MAX_MODELS = 25  # on a map; the time and the memory of a map grow with their nu
 SEARCH_RESULT = "error"
 OVERLAYS = {"pairs": "Ten pairs", "labels": "Labels", "contours": "Density"}
 SHOW = "embeddings.show"
+FIELD_WIDTH = 200  # pixels
 NEIGHBORS = 10
 PARAMETERS = tuple(f"embeddings.{name}" for name in ("method", "way", "color", "find", "most", "show", "models.*"))
 
 
 def select_view(data: MapData) -> tuple[MapData, str, bool]:
     """Draw the controls; return the data with the selected frames, the projection method, and whether to animate."""
-    method_cell, layout_cell, color_cell, find_cell, more_cell = display.columns(5, min_width=150)
-    method = method_cell.segmented_control(
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    method = row.segmented_control(
         "Map",
         ["umap", "pca"],
         format_func=str.upper,
@@ -47,7 +48,7 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
     several = len(data.available) > 1
     layout = SIDE_BY_SIDE
     if several:
-        layout = layout_cell.segmented_control(
+        layout = row.segmented_control(
             "Models",
             list(LAYOUTS),
             format_func=LAYOUTS.__getitem__,
@@ -57,18 +58,22 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
         )
     colors = {name: name.capitalize() for name in _text_colorings(data.dataset)}
     colors |= {SEARCH_RESULT: "Search result"} if data.dataset.dev.positive.any() else {}
-    color_cell.selectbox(
+    row.selectbox(
         "Color by",
         list(colors),
         format_func=lambda name: colors.get(name, name),
+        width=FIELD_WIDTH,
         **url.bound("embeddings.color", colors.values()),
     )
-    find_cell.text_input(
-        "Find texts", max_chars=selection.MAX_FIND, placeholder="words in the text", **url.bound("embeddings.find")
+    row.text_input(
+        "Find texts",
+        max_chars=selection.MAX_FIND,
+        placeholder="words in the text",
+        width=FIELD_WIDTH,
+        **url.bound("embeddings.find"),
     )
     animated = several and layout == ANIMATED
-    bottom = more_cell.container(height="stretch", vertical_alignment="bottom")
-    with bottom.popover("More", icon=":material/tune:", width="stretch"):
+    with row.popover("More", icon=":material/tune:"):
         keys = _select_models(data, animated) if several else []
         st.pills(
             "Show",
