@@ -18,7 +18,8 @@ const NUMBERS = {
   threshold: { min: 0, max: 1, step: 0.05 }, mask_margin: { min: -2, max: 2, step: 0.05 },
   hardness_strength: { min: 0, max: 100, step: 1 }, debiased_prior: { min: 0, max: 0.99, step: 0.05 },
 };
-const MORE = ["reduction", "average", "threshold", "mask_margin", "hardness_strength", "decoupled", "debiased_prior"];
+const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshold", "mask_margin", "hardness_strength", "decoupled",
+  "debiased_prior"];
 const [MIN_TAU, MAX_TAU, SLIDER_STEPS] = [0.01, 10, 1000];
 const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
 const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(3));
@@ -36,18 +37,26 @@ class Board {
       this.paint();
       this.lab.highlight();
     } });
-    this.panels.softmax?.grid.before(this.anchorButton);
+    this.panels.softmax?.legend.append(this.anchorButton);
     this.sum = element("p", { class: "sum", "aria-live": "polite", title: "L0: each query ranks the documents. "
       + "L1: each document ranks the queries. Effective negatives: number of negatives that matter in a row, on average." });
     this.root = element("div", { class: "board" }, ...(name ? [element("h2", {}, `Setting ${name}`)] : []), this.buildControls(),
-      element("div", { class: "panels" }, ...Object.values(this.panels).map((panel) => panel.root)), this.sum);
+      this.buildPanels(), this.sum);
   }
 
   buildControls() {
+    const { controls } = this.lab, hasMore = controls.length > MORE.length; // a lesson shows all of its few controls
     const [shown, more] = [false, true].map((isMore) =>
-      this.lab.controls.filter((name) => MORE.includes(name) === isMore).map((name) => this.control(name)));
-    const details = more.length ? [element("details", {}, element("summary", {}, "More"), ...more)] : [];
+      controls.filter((name) => (hasMore && MORE.includes(name)) === isMore).map((name) => this.control(name)));
+    const details = more.length ? [element("details", {}, element("summary", {}, "More"), element("div", { class: "fields" }, ...more))] : [];
     return element("div", { class: "controls" }, ...shown, ...details);
+  }
+
+  buildPanels() {
+    const panels = Object.values(this.panels), root = element("div", { class: "panels" }, ...panels.map((panel) => panel.root));
+    root.style.setProperty("--size", this.lab.batch.queries.length);
+    root.style.setProperty("--panels", panels.length);
+    return root;
   }
 
   control(name) {
@@ -128,7 +137,7 @@ class Board {
       marks: marks?.[this.anchors], describe: (value) => `probability ${number(value)}`,
     });
     paint(this.panels.gradient, {
-      values: gradient, unit: "∂L/∂s", title: "Gradient: pulled together (green), pushed apart (orange)",
+      values: gradient, unit: "∂L/∂s", title: "Gradient: pull (green), push (orange)",
       describe: (value) => `gradient ${number(value)}`,
     });
     this.showSum();

@@ -24,9 +24,9 @@ MAX_TYPED = 2_000  # characters of a typed text that are used
 MAX_ADDED_ROWS = 100  # of the table of typed texts
 
 SOURCES = {
-    "preset": "Example batch",
-    "circle": "Points on a circle",
-    "dataset": "Rows of the dataset",
+    "preset": "Example",
+    "circle": "Circle",
+    "dataset": "Dataset rows",
     "typed": "Typed texts",
 }
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
@@ -92,7 +92,6 @@ def _preset() -> LabBatch:
     index = names.index(link().preset)
     name = st.selectbox("Example", names, index, format_func=titles.get, key=_key("preset"))
     _update(preset=name)
-    st.caption(PRESETS[name].shows)
     return preset_batch(name)
 
 
@@ -178,11 +177,13 @@ def _encoded(title: str, rows: PairDataset, encoder: EncoderConfig) -> LabBatch:
 def lab(batch: LabBatch) -> LabState:
     """Draw the panels for one or two settings and return the state of their controls."""
     start = link()
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+    with st.container(horizontal=True, vertical_alignment="center"):
         is_comparison = st.toggle("Compare two settings", start.compare is not None, key=_key("compare"))
         with st.popover("Glossary", icon=":material/help:"):
             for term in ("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates"):
                 st.markdown(f"**{term.replace('_', ' ').capitalize()}**. {help_text(term)}")
+        if start.source == "preset":
+            st.caption(PRESETS[start.preset].shows)
     pinned = start.pinned if start.pinned and max(start.pinned) < len(batch) else None
     second = (start.compare or LabSettings(temperature=0.5)) if is_comparison else None
     if "guide" in (start.settings.mask, second and second.mask) and batch.guide is None:
@@ -226,14 +227,17 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
         "Trained vectors", list(VECTORS), int(start.words), format_func=VECTORS.get, key=_key("words")
     )
     has_temperature = not {name, second}.isdisjoint(("bsc", "mnrl"))
-    learn = temperature_cell.toggle(
+    bottom, button_bottom = (
+        cell.container(height="stretch", vertical_alignment="bottom") for cell in (temperature_cell, button_cell)
+    )
+    learn = bottom.toggle(
         "Learn the temperature",
         start.learn_temperature,
         key=_key("learn_temperature"),
         disabled=not has_temperature,
     )
     _update(learn_temperature=learn and has_temperature)
-    is_clicked = button_cell.button("Train 100 steps", icon=":material/play_arrow:", key=_key("watch"))
+    is_clicked = button_bottom.button("Train 100 steps", icon=":material/play_arrow:", key=_key("watch"))
     if is_clicked or start.watch:
         _update(watch=name, second_loss=second, words=words)
     if not link().watch:
