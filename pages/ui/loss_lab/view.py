@@ -26,7 +26,7 @@ MAX_ADDED_ROWS = 100  # of the table of typed texts
 SOURCES = {
     "preset": "Example",
     "circle": "Circle",
-    "dataset": "Dataset rows",
+    "dataset": "Dataset",
     "typed": "Typed texts",
 }
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
