@@ -50,7 +50,8 @@ TILE = 5  # pixels of the baseline
 DIFFERENT = 16  # of 255, in the mean brightness of a tile
 TOLERANCE = 0.2
 """Share of the tiles with content that may differ from the baseline, in [0, 1]."""
-STILL_MS = 2_000  # between two screenshots that must be equal, since figures change their theme late
+STILL = TOLERANCE / 10
+STILL_MS = 2_000  # between two screenshots that must be alike, since figures change their theme late
 
 
 def train_sample_run(store: RunStore) -> Run:
@@ -89,14 +90,14 @@ def show_theme(page: Page, theme: str) -> None:
 
 
 def screenshot(page: Page) -> bytes:
-    """Return a screenshot of a page that no longer changes: two in a row are the same."""
+    """Return a screenshot of a page that has stopped changing, except for the digits of a live run."""
     last = page.screenshot()
 
     def is_still() -> bool:
         nonlocal last
         page.wait_for_timeout(STILL_MS)
         last, before = page.screenshot(), last
-        return last == before
+        return difference(last, reduced(before)) < STILL
 
     wait_until(is_still, "the page keeps changing")
     return last
@@ -115,9 +116,9 @@ def reduced(picture: bytes) -> Image.Image:
     return image.resize((image.width // SMALLER, image.height // SMALLER), Image.Resampling.BOX)
 
 
-def difference(picture: bytes, baseline: Path) -> float:
-    """Return the share of tiles that differ from the baseline among those with content in one of both, in [0, 1]."""
-    now, before = reduced(picture), Image.open(baseline)
+def difference(picture: bytes, before: Image.Image) -> float:
+    """Return the share of tiles that differ from a `reduced` picture, of those with content in one of both."""
+    now = reduced(picture)
     assert now.size == before.size
     tiles = (now.width // TILE, now.height // TILE)
     values = [np.asarray(image.resize(tiles, Image.Resampling.BOX), dtype=np.int64) for image in (now, before)]

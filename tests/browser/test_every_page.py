@@ -7,6 +7,7 @@ from pathlib import Path
 
 import axe_playwright_python
 from conftest import Visit
+from PIL import Image
 from playwright.sync_api import Page, expect
 
 from pages.ui.components.browser import mount
@@ -42,11 +43,11 @@ class Check:
         assert all(needed <= available for needed, available in widths), (self.name, widths)
 
     def looks_as(self, baseline: Path) -> None:
-        last = 1.0
+        last, expected = 1.0, Image.open(baseline)
 
         def looks_the_same() -> bool:
             nonlocal last
-            last = difference(self.page.screenshot(), baseline)
+            last = difference(self.page.screenshot(), expected)
             return last <= TOLERANCE
 
         shown = self.page.get_by_test_id("stMain").inner_text
