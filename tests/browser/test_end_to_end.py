@@ -201,7 +201,7 @@ def check_intervals(line: list[str], before: float, after: float) -> None:
 
 
 def check_the_embedding_map(visit, run):
-    visit.wait("Embedding map")
+    visit.wait("Which texts are close")
     page, texts = visit.page, run.read_json("texts")["count"]
     caption = page.get_by_text(re.compile(r"^Of a text's 10 nearest neighbors"))
     umap = page.get_by_test_id("stProgress").filter(has_text="The PCA map is shown until then")
