@@ -191,7 +191,7 @@ def assign_without_conflicts(units: list[Ids], constraints: list[Constraint], ba
 def _assign(units: list[Ids], constraints: list[Constraint], batch_size: int) -> list[Ids]:
     """Assign each unit, or its parts without inner conflicts, to the first open batch with room and no conflict.
 
-    A batch with a single position joins another one, which may then have batch_size + 1, or takes a position from one.
+    A batch with a single position takes another one from a larger batch, or joins one, which then has batch_size + 1.
     """
     batches: list[_OpenBatch] = []
     first_open = 0
@@ -207,7 +207,7 @@ def _assign(units: list[Ids], constraints: list[Constraint], batch_size: int) ->
             batch = _OpenBatch()
             batches.append(batch)
         batch.add(piece, combined)
-    _fill_single(batches, constraints, batch_size)
+    _fill_single(batches, constraints)
     return [np.asarray(batch.positions, dtype=np.int32) for batch in batches if batch.positions]
 
 
@@ -237,10 +237,10 @@ def _without_inner_conflicts(units: list[Ids], constraints: list[Constraint]) ->
         yield from (piece.positions for piece in pieces)
 
 
-def _fill_single(batches: list[_OpenBatch], constraints: list[Constraint], batch_size: int) -> None:
-    """Merge each batch of a single position into another one, or move a fitting position from a larger one into it."""
+def _fill_single(batches: list[_OpenBatch], constraints: list[Constraint]) -> None:
+    """Move a fitting position from a larger batch into each batch with a single position, or merge it."""
     for single in [batch for batch in batches if len(batch.positions) == 1]:
-        if len(batches) == 1 or len(single.positions) != 1 or _join(single, batches, constraints, batch_size):
+        if len(batches) == 1 or len(single.positions) != 1:
             continue
         larger = (batch for batch in reversed(batches) if len(batch.positions) > 2)
         match = next(
@@ -253,7 +253,8 @@ def _fill_single(batches: list[_OpenBatch], constraints: list[Constraint], batch
             None,
         )
         if match is None:
-            raise _no_batch_left()
+            _join(single, batches, constraints)
+            continue
         batch, position = match
         others = [other for other in batch.positions if other != position]
         batch.positions.clear()
@@ -262,15 +263,14 @@ def _fill_single(batches: list[_OpenBatch], constraints: list[Constraint], batch
         single.add([position], constraints[position])
 
 
-def _join(single: _OpenBatch, batches: list[_OpenBatch], constraints: list[Constraint], batch_size: int) -> bool:
-    """Merge a batch of a single position into the smallest other batch without a conflict; return whether one fits."""
+def _join(single: _OpenBatch, batches: list[_OpenBatch], constraints: list[Constraint]) -> None:
+    """Merge a batch of a single position into the smallest other batch without a conflict."""
     constraint = constraints[single.positions[0]]
-    others = (one for one in batches if one is not single and 0 < len(one.positions) <= batch_size)
-    fitting = [one for one in others if one.fits(constraint)]
-    if fitting:
-        min(fitting, key=lambda batch: len(batch.positions)).add(single.positions, constraint)
-        single.positions.clear()
-    return bool(fitting)
+    fitting = [one for one in batches if one is not single and one.positions and one.fits(constraint)]
+    if not fitting:
+        raise _no_batch_left()
+    min(fitting, key=lambda batch: len(batch.positions)).add(single.positions, constraint)
+    single.positions.clear()
 
 
 def _no_batch_left() -> InputError:

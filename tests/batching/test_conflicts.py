@@ -32,15 +32,6 @@ def conflict(dataset: PairDataset, one: int, other: int) -> bool:
     return bool(texts[0] & texts[1]) or bool(same_query) or bool(crossed & marked)
 
 
-def test_a_decision_adds_no_batch_when_a_single_row_remains() -> None:
-    dataset = PairDataset.from_pairs([f"q{row}" for row in range(13)], [f"d{row}" for row in range(13)])
-    config = BatchingConfig(strategy="random")
-    decided = with_decisions(dataset, [Decision("q0", "d1")])
-    for rows in (dataset, decided):
-        batches = build_plan(config, rows, seed=0, epoch=0).batches(4)
-        assert sorted(map(len, batches)) == [4, 4, 5]
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), min_size=2, max_size=40),
     st.lists(st.tuples(st.integers(0, 14), st.integers(0, 14)), max_size=4),
