@@ -161,6 +161,7 @@ def _open_pages(
     context = browser.new_context(viewport={"width": 1440, "height": HEIGHT}, reduced_motion="reduce")
     page = context.new_page()
     for name in PAGES:
+        page.set_viewport_size({"width": 1440, "height": HEIGHT})  # a page that opens narrow collapses the sidebar
         page.goto(f"{server.url}/{name}?{urlencode({**query, **PARAMETERS.get(name, {})})}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         yield f"{state}/{name or 'start'}", page
