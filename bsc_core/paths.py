@@ -45,8 +45,7 @@ def check_path(path: Path | str) -> Path:
     try:
         resolved = Path(path).expanduser().resolve()
         roots = allowed_roots()
-        readable = (*roots, sample_data_folder().resolve())
-        if roots and not any(resolved.is_relative_to(root) for root in readable):
+        if roots and not any(resolved.is_relative_to(root) for root in (*roots, sample_data_folder().resolve())):
             names = ", ".join(str(root) for root in roots)
             raise PathError(
                 f"{path}: outside the folders that may be read ({names}); "

@@ -26,15 +26,15 @@ with display.show_errors():
     selected = np.intersect1d(selected, rows)
     several = len(data.frames) > 1
     changed = selection.most_changed_texts(data, rows) if several else selection.NO_TEXTS
-
-    text_id = selection.selected_text(data, selected if len(selected) else changed)
+    listed = selected if len(selected) else changed
+    text_id = selection.selected_text(data, listed)
     marked = selected if text_id is None else np.array([text_id], dtype=np.int32)
 
     layout = map_view.load_maps(data, rows, method)
     map_cell, side_cell = geometry.map_and_side_cells()
     with map_cell:
         colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
-        trails = (selected if len(selected) else changed) if animated else selection.NO_TEXTS
+        trails = listed if animated else selection.NO_TEXTS
         clicked = pair_matrix.load_pair(data, rows)
         ten = geometry.ten_pairs(data, rows) if "pairs" in st.session_state[map_view.SHOW] else geometry.NO_PAIRS
         pairs = clicked if len(clicked) else ten
@@ -55,12 +55,11 @@ with display.show_errors():
         if not words and st.button("Clear the selection", key="embeddings.clear", icon=":material/deselect:"):
             selection.save(data, selection.NO_TEXTS)
             st.rerun()
-        text_id = selection.draw_texts(data, selected, f"{formatting.plural(len(selected), 'text')} selected")
+        selection.draw_texts(data, selected, f"{formatting.plural(len(selected), 'text')} selected")
         pair_matrix.draw(data, selected, clicked)
     elif several:
-        text_id = selection.draw_texts(data, changed, "Texts whose neighbors changed most")
+        selection.draw_texts(data, changed, "Texts whose neighbors changed most")
     else:
-        text_id = None
         st.caption("Draw a lasso on the map, or search for words, to list texts with their nearest neighbors.")
     if text_id is not None:
         selection.draw_neighbors(data, text_id)

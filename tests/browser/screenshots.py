@@ -50,7 +50,7 @@ TILE = 5  # pixels of the baseline
 DIFFERENT = 16  # of 255, in the mean brightness of a tile
 TOLERANCE = 0.2
 """Share of the tiles with content that may differ from the baseline, in [0, 1]."""
-STILL = TOLERANCE / 10
+STILL = TOLERANCE / 10  # share of the tiles that a live run may change meanwhile
 STILL_MS = 2_000  # between two screenshots that must be alike, since figures change their theme late
 
 

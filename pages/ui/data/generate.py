@@ -179,8 +179,8 @@ def _columns(values: dict[str, Any], key: str) -> dict[str, Any]:
 def _result(kind: str, config: DataConfig, label: str, *, key: str) -> None:
     """Draw the button and, after a click, the steps, their examples and the button that saves the rows."""
     generated = st.session_state.get(f"{key}.generated")
-    is_next = "secondary" if generated == config else "primary"
-    if st.button(FORMS[kind].button, key=f"{key}.make", type=is_next, icon=":material/auto_awesome:"):
+    emphasis = "secondary" if generated == config else "primary"
+    if st.button(FORMS[kind].button, key=f"{key}.make", type=emphasis, icon=":material/auto_awesome:"):
         generated = st.session_state[f"{key}.generated"] = config
     if generated is None:
         return

@@ -102,12 +102,9 @@ def _colors(data: MapData, runs: list[str]) -> list[str]:
     """Return the color of each frame: gray before training, a lighter shade of its run per epoch, then that run's."""
     of_runs = dict(zip(dict.fromkeys(runs), theme.run_colors(list(dict.fromkeys(runs))), strict=True))
     epochs = [one.key for one in data.frames if one.key.startswith("epoch-")]
+    shares = {key: 0.4 + 0.6 * number / len(epochs) for number, key in enumerate(epochs)}
     return [
-        theme.REFERENCE
-        if one.key == "before"
-        else _shade(of_runs[run], 0.4 + 0.6 * epochs.index(one.key) / len(epochs))
-        if one.key in epochs
-        else of_runs[run]
+        theme.REFERENCE if one.key == "before" else _shade(of_runs[run], shares.get(one.key, 1.0))
         for one, run in zip(data.frames, runs, strict=True)
     ]
 

@@ -104,7 +104,7 @@ def shared_neighbors(data: MapData, ids: np.ndarray) -> np.ndarray:
 
 
 def selected_text(data: MapData, ids: np.ndarray) -> int | None:
-    """Return the id of the text that is selected in the table of `ids`, also before `draw_texts`; None if none is."""
+    """Return the id of the text that is selected in the table of `ids`, before it is drawn; None if none is."""
     ids = ids[:MAX_LISTED]
     rows = _selected_rows(data, ids)
     return int(ids[rows[0]]) if rows else None
@@ -127,8 +127,8 @@ def _names(data: MapData, ids: np.ndarray) -> list[str]:
     return [f"{digest(data)}-{row}" for row in ids.tolist()]
 
 
-def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
-    """Draw texts with their nearest neighbors in embedding space; return the id of the selected text."""
+def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
+    """Draw texts with their nearest neighbors in embedding space; `selected_text` returns the one that is selected."""
     first = f", the first {MAX_LISTED} are shown" if len(ids) > MAX_LISTED else ""
     ids = ids[:MAX_LISTED]
     sides = text_attributes.sides(data.dataset)
@@ -143,14 +143,14 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
         columns[f"Nearest, {one.name.lower()}"] = [display.cell(data.dataset.texts[int(row)]) for row in closest[:, 0]]
     widths = {name: 250 if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
     st.header(heading + first, anchor=False)
-    names = _names(data, ids)
+    names, rows = _names(data, ids), _selected_rows(data, ids)
     linked = st.query_params.get(TEXT)
     if linked and linked not in names and page_layout.arrived():
         url.report(TEXT, "The text that was selected is not in the table.")
     st.dataframe(
         columns,
         key=_table_key(data, ids),
-        selection_default={"selection": {"rows": _selected_rows(data, ids)}},
+        selection_default={"selection": {"rows": rows}},
         on_select="rerun",
         selection_mode="single-row",
         hide_index=True,
@@ -158,9 +158,7 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> int | None:
         height=260,
         column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
     )
-    rows = _selected_rows(data, ids)
     display.write_url({TEXT: names[rows[0]]} if rows else {}, (TEXT,))
-    return int(ids[rows[0]]) if rows else None
 
 
 def draw_neighbors(data: MapData, text_id: int) -> None:

@@ -98,7 +98,8 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
         url.report(CLAIM, f"The claim {url.shorten(linked)} was not found; select one in the table.")
     selected = [names.index(linked)] if linked in names else []
     key = f"findings.table.{paper}.{'.'.join(verdicts)}.{url.revision()}"
-    has_selection = st.session_state[key]["selection"]["rows"] if key in st.session_state else selected
+    has_card = st.session_state[key]["selection"]["rows"] if key in st.session_state else selected
+    visible = matching[:ROWS_WITH_CARD] if has_card else matching
     event = st.dataframe(
         [summary_row(card) for card in matching],
         key=key,
@@ -106,7 +107,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
         selection_mode="single-row",
         selection_default={"selection": {"rows": selected}},
         hide_index=True,
-        height=38 + ROW_HEIGHT * min(len(matching), ROWS_WITH_CARD if has_selection else len(matching)),
+        height=38 + ROW_HEIGHT * len(visible),
         row_height=ROW_HEIGHT,
         alt="Claims of the papers with their verdicts and the reasons",
         column_config={"Claim": st.column_config.TextColumn(width=380), "Verdict": st.column_config.Column(width=150)},

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core import jobs
 from bsc_core.config import DataConfig, RunConfig
@@ -18,8 +19,8 @@ STOP_ERROR, STOPPED = "runs.stop.error", "runs.stop.done"  # session keys
 SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 
 
-def draw(run: Run, status: RunStatus) -> None:
-    """Draw the buttons that apply to the state of the run."""
+def draw(run: Run, status: RunStatus, row: DeltaGenerator) -> None:
+    """Draw the buttons that apply to the state of the run into `row`, and the error of the last one below it."""
     if not users.current_user().may_launch:
         return
     if (error := st.session_state.pop(STOP_ERROR, None)) is not None:
@@ -27,7 +28,7 @@ def draw(run: Run, status: RunStatus) -> None:
     if (message := st.session_state.pop(STOPPED, None)) is not None:
         st.toast(message, icon=":material/stop:")
     may_change = users.may_change(run)
-    with st.container(horizontal=True, width="content"):
+    with row.container(horizontal=True, width="content"):
         hanging = is_hanging(run, status)
         if not may_change:
             pass

@@ -51,10 +51,10 @@ def _draw(run: Run) -> None:
 def _draw_head(run: Run, status: RunStatus) -> None:
     """Draw the status line, the actions, the progress bar and the error."""
     style = table.STATES[status.state]
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
-        st.text(status_line(status))
-        actions.draw(run, status)
+    row = st.container(horizontal=True, vertical_alignment="center")
+    row.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
+    row.text(status_line(status))
+    actions.draw(run, status, row)
     if not status.is_finished:
         activity = status.message or "Starting …"
         if status.state == "queued":
