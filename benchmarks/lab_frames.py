@@ -10,7 +10,6 @@ import os
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from measure import ROOT, parser, print_header, print_row
@@ -39,7 +38,7 @@ DRAG = """
 
 
 def frames_per_second(page: object, address: str, seconds: float) -> float:
-    """Drag the slider back and forth for some seconds; the page moves it, since a remote mouse moves at most 40 times."""
+    """Drag the slider for some seconds; the page moves it, since a remote mouse moves less often than it is drawn."""
     page.goto(address)
     total = page.locator(".board .sum", has_text="Loss").first
     total.wait_for()

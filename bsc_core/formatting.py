@@ -1,6 +1,16 @@
 """Formats of figures and pages: metrics, percentages, counts, durations, shortened texts."""
 
 NOT_DEFINED = "not defined"
+_METRICS = {
+    "mrr": "MRR",
+    "map": "MAP",
+    "f1": "F1",
+    "auc": "AUC",
+    "ndcg": "nDCG",
+    "ndcg_exponential": "nDCG (exponential)",
+    "has_positive": "HasPositive",
+    "ece": "ECE",
+}
 _DIRECTION_MARKS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROLS = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
@@ -22,6 +32,14 @@ def one_line(text: str) -> str:
     Otherwise a text of a data file could add a line to the output of a command.
     """
     return printable(text).replace("\n", r"\x0a")
+
+
+def metric_name(name: str) -> str:
+    """Return how figures and pages write a metric: `MRR` for `mrr`, `HasPositive@1` for `has_positive@1`."""
+    if name != name.lower():  # is written so already
+        return name
+    base, at, cutoff = name.partition("@")
+    return _METRICS.get(base, base[:1].upper() + base[1:].replace("_", " ")) + at + cutoff
 
 
 def metric(value: float | None, interval: tuple[float, float] | None = None, *, why: str = "no positives") -> str:

@@ -32,6 +32,13 @@ def test_percentages_have_a_decimal_only_below_ten(value: float, expected: str) 
     assert formatting.percent(value) == expected
 
 
+def test_metrics_are_written_as_in_papers() -> None:
+    names = ("mrr", "has_positive@1", "ndcg@10", "spearman", "average_precision")
+    written = ["MRR", "HasPositive@1", "nDCG@10", "Spearman", "Average precision"]
+    assert [formatting.metric_name(name) for name in names] == written
+    assert [formatting.metric_name(name) for name in written] == written
+
+
 def test_counts_have_separators_and_agree_with_their_noun() -> None:
     assert formatting.plural(1, "query", "queries") == "1 query"
     assert formatting.plural(12345, "row") == "12,345 rows"

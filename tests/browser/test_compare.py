@@ -56,10 +56,10 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     page = visit.page
     cold, warm = "temperature 0.05 · 2 seeds", "temperature 0.5 · 2 seeds"
     expect(page.locator(FIGURE).first).to_contain_text(
-        re.compile(f"mrr on dev: ({warm} is|no significant difference between {warm})")
+        re.compile(f"MRR on dev: ({warm} is|no significant difference between {warm})")
     )
-    rows = visit.rows(METRICS, containing="mrr")
-    mrr = next(row for row in rows if row[0] == "mrr")
+    rows = visit.rows(METRICS, containing="MRR")
+    mrr = next(row for row in rows if row[0] == "MRR")
     assert all(re.fullmatch(r"-?\d\.\d{3} \[.*\]", value) for value in mrr[1:4])
     assert re.match(r"yes, |inconclusive|no difference", mrr[4])
 

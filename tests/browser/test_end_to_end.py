@@ -184,9 +184,9 @@ def check_the_finished_run(visit, run):
     ).to_be_visible()
     before, after = run.read_json("evaluation/before")["dev"], run.read_json("evaluation/after")["dev"]
     assert before["mrr"] != after["mrr"]
-    lines = {row[1]: row for row in visit.rows(METRICS, containing="spearman") if row[0] == "dev"}
+    lines = {row[1]: row for row in visit.rows(METRICS, containing="Spearman") if row[0] == "dev"}
     for name in ("mrr", "has_positive@1", "spearman"):
-        check_intervals(lines[name], before[name], after[name])
+        check_intervals(lines[formatting.metric_name(name)], before[name], after[name])
     expect(page.get_by_test_id("stSidebar").get_by_text("No run is active.")).to_be_visible()
     visit.click_button("Open the embedding map")
 

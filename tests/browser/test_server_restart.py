@@ -54,6 +54,6 @@ def test_a_run_continues_without_browser_and_server_and_can_be_stopped_later(pri
     assert list(run.model_folder.rglob("*.safetensors"))
     before, after = run.read_json("evaluation/before")["dev"], run.read_json("evaluation/after")["dev"]
     reported = [f"{metrics['mrr']:.3f}" for metrics in (before, after)]
-    lines = again.rows("Metrics before and after training", containing="mrr")
-    assert [[cell.split(" [")[0] for cell in line[2:4]] for line in lines if line[:2] == ["dev", "mrr"]] == [reported]
+    lines = again.rows("Metrics before and after training", containing="MRR")
+    assert [[cell.split(" [")[0] for cell in line[2:4]] for line in lines if line[:2] == ["dev", "MRR"]] == [reported]
     expect(page.get_by_test_id("stMain").get_by_role("button", name="Stop", exact=True)).to_have_count(0)

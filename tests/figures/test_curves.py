@@ -116,14 +116,14 @@ def test_the_dev_curve_is_by_epoch() -> None:
     rows = [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": epoch / 10}} for epoch in range(3)]
     spec = curves.metric_curve({"a": [rows]}, "mrr").to_dict()
     assert spec["layer"][0]["encoding"]["x"]["field"] == "epoch"
-    assert spec["title"] == "mrr on dev rises from 0.000 to 0.200"
+    assert spec["title"] == "MRR on dev rises from 0.000 to 0.200"
 
 
 def test_the_title_of_the_dev_curve_names_the_best_epoch() -> None:
     values = [0.123, 0.137, 0.109]
     rows = [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": value}} for epoch, value in enumerate(values)]
     title = curves.metric_curve({"a": [rows]}, "mrr").to_dict()["title"]
-    assert title == "mrr on dev starts at 0.123 and ends at 0.109; its highest value is 0.137, after epoch 1"
+    assert title == "MRR on dev starts at 0.123 and ends at 0.109; its highest value is 0.137, after epoch 1"
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_the_best_epoch_is_the_first_of_ties_and_never_the_untrained_one() -> No
 
 def test_titles_of_several_settings() -> None:
     settings = {"cold": [evaluated(0.5, 0.6), evaluated(0.5, 0.8)], "warm": [evaluated(0.5, 0.4)]}
-    assert curves.metric_curve(settings, "mrr").to_dict()["title"] == "mrr on dev reaches 0.700 and 0.400"
-    assert curves.metric_curve({"cold": [[]]}, "mrr").to_dict()["title"] == "mrr on dev: no value yet"
+    assert curves.metric_curve(settings, "mrr").to_dict()["title"] == "MRR on dev reaches 0.700 and 0.400"
+    assert curves.metric_curve({"cold": [[]]}, "mrr").to_dict()["title"] == "MRR on dev: no value yet"
     assert (
         curves.step_curve({"cold": [steps([2.0, 1.0])]}, "loss").to_dict()["title"]
         == "The loss falls from 2.000 to 1.000"
@@ -191,7 +191,7 @@ def test_the_merge_curve_shows_target_and_general_score_and_a_rule_at_alpha() ->
     points = [{"alpha": alpha, "dev": alpha / 2, "general_score": 1 - alpha} for alpha in (0.0, 0.5, 1.0)]
     text = str(curves.merge_curve(points, "mrr", 0.5).to_dict())
     assert "'run': 'general score'" in text
-    assert "'run': 'mrr on dev'" in text
+    assert "'run': 'MRR on dev'" in text
     assert "[{'alpha': 0.5}]" in text
     without = [point | {"general_score": None} for point in points]
     assert "'run': 'general score'" not in str(curves.merge_curve(without, "mrr", 0.5).to_dict())

@@ -57,16 +57,16 @@ def test_a_long_axis_has_few_ticks() -> None:
 
 def test_every_run_has_a_point_on_every_axis_except_a_missing_result() -> None:
     result = points(parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict())
-    assert {(one["run"], one["axis"]) for one in result if one["axis"] != "mrr"} == {
+    assert {(one["run"], one["axis"]) for one in result if one["axis"] != "MRR"} == {
         (run, name) for run, values in SETTINGS.items() for name in values
     }
-    assert {one["run"]: one["position"] for one in result if one["axis"] == "mrr"} == {"a": 0.0, "b": 1.0}
+    assert {one["run"]: one["position"] for one in result if one["axis"] == "MRR"} == {"a": 0.0, "b": 1.0}
     assert {one["run"] for one in result if one["best"]} == {"b"}
 
 
 def test_the_title_names_the_settings_of_the_best_run() -> None:
     title = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()["title"]
-    assert title == ["Highest of 2 evaluated of 3 runs: mrr 0.750", "with temperature 0.5, strategy nearest"]
+    assert title == ["Highest of 2 evaluated of 3 runs: MRR 0.750", "with temperature 0.5, strategy nearest"]
     not_evaluated = dict.fromkeys(SETTINGS)
     assert parallel.headline(SETTINGS, not_evaluated, metric="mrr") == ["3 runs, none evaluated yet"]
     assert points(parallel.parallel(SETTINGS, not_evaluated, metric="mrr").to_dict())
@@ -75,7 +75,7 @@ def test_the_title_names_the_settings_of_the_best_run() -> None:
 def test_axes_are_in_the_order_of_the_settings_with_the_metric_last() -> None:
     spec = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()
     orders = [layer["encoding"]["x"]["sort"] for layer in spec["layer"]]
-    assert all(order == ["loss.temperature", "batching.strategy", "mrr"] for order in orders)
+    assert all(order == ["loss.temperature", "batching.strategy", "MRR"] for order in orders)
 
 
 def test_a_section_is_formatted_as_its_name_and_a_list_as_its_entries() -> None:

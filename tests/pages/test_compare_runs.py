@@ -56,13 +56,13 @@ def test_two_runs_have_intervals_significance_and_wins_and_losses(finished, anot
     app = open_page("runs", run=finished.id, compare="noisy")
     assert not app.exception
     (compared_table,) = tables(app, SIGNIFICANT)
-    assert compared_table["Metric"].tolist()[0] == "mrr"
+    assert compared_table["Metric"].tolist()[0] == "MRR"
     values = compared_table.iloc[0].tolist()
     assert all("[" in value for value in values[1:4])
     assert values[4].startswith(("yes, ", "inconclusive: "))
     by_query = dict(zip(compared_table["Metric"], compared_table["Better / worse / equal"], strict=True))
-    assert " / " in by_query["mrr"]
-    assert by_query["spearman"] == "—"
+    assert " / " in by_query["MRR"]
+    assert by_query["Spearman"] == "—"
     (won,) = tables(app, "Relevant document")
     assert won["Query"].str.startswith("how do i").all()
     assert won.columns[-2:].tolist() == ["Top document, learning_rate 0.001", "Top document, learning_rate 0.5"]
@@ -104,7 +104,7 @@ def test_the_link_contains_metric_base_and_split(finished, another) -> None:
     (link,) = [code.value for code in app.code if code.value.startswith("http") or code.value.startswith("?")]
     parameters = parse_qs(link.partition("?")[2])
     assert (parameters["run"], parameters["compare"]) == ([finished.id], ["noisy"])
-    assert (parameters["metric"], parameters["against"], parameters["split"]) == (["spearman"], ["Untrained"], ["dev"])
+    assert (parameters["metric"], parameters["against"], parameters["split"]) == (["Spearman"], ["Untrained"], ["dev"])
     again = open_page("runs", **parameters)
     assert again.selectbox(key="metric").value == "spearman"
     assert again.selectbox(key="against").value == "untrained"
@@ -137,7 +137,7 @@ def test_a_run_without_its_data_is_compared_without_texts(finished, another) -> 
     app = open_page("runs", run=finished.id, compare="noisy")
     assert not app.exception
     assert "The texts cannot be shown" in page_text(app)
-    assert tables(app, SIGNIFICANT)[0]["Metric"].tolist()[0] == "mrr"
+    assert tables(app, SIGNIFICANT)[0]["Metric"].tolist()[0] == "MRR"
     assert "Row" in tables(app, "Change")[0].columns
 
 
@@ -177,7 +177,7 @@ def test_the_runs_of_a_group_are_compared_by_one_button(finished, another) -> No
 def test_the_overview_shows_whether_training_changed_a_metric(finished) -> None:
     app = open_page("runs", run=finished.id)
     lines = tables(app, "Before")[0]
-    assert lines["Metric"].tolist()[:2] == ["mrr", "map"]
+    assert lines["Metric"].tolist()[:2] == ["MRR", "MAP"]
     assert lines["After"].str.contains(r"\[").all()
     assert lines[SIGNIFICANT].str.len().min() > 0
     app.toggle(key="runs.metrics.all").set_value(True).run()
@@ -186,9 +186,9 @@ def test_the_overview_shows_whether_training_changed_a_metric(finished) -> None:
 
 def test_the_best_metric_has_its_interval_once_the_run_has_ended(finished) -> None:
     status = finished.status()
-    assert table.best_metric(status).startswith(f"mrr {status.metric_best:.3f} [")
+    assert table.best_metric(status).startswith(f"MRR {status.metric_best:.3f} [")
     running = finished.update_status(state="running")
-    assert table.best_metric(running) == f"mrr {status.metric_best:.3f}"
+    assert table.best_metric(running) == f"MRR {status.metric_best:.3f}"
 
 
 def test_settings_are_named_by_what_differs_if_that_is_short(finished, another) -> None:
@@ -248,7 +248,7 @@ def test_the_caption_mentions_the_correction(finished, another) -> None:
 
 def test_quality_by_dimension_is_that_of_the_truncated_vectors(finished, another) -> None:
     noisy = another("noisy", noise=0.4, learning_rate=0.5)
-    app = open_page("runs", run=finished.id, compare="noisy", metric="mrr")
+    app = open_page("runs", run=finished.id, compare="noisy", metric="MRR")
     next(one for one in app.toggle if one.label == "Quality by dimension").set_value(True).run()
     assert not app.exception
     data = load_experiment(finished.config().data)
@@ -258,4 +258,4 @@ def test_quality_by_dimension_is_that_of_the_truncated_vectors(finished, another
     (values,) = settings.by_dimension(setting, "dev", "mrr")
     assert values[width // 4] == expected["dev"]["mrr"]
     assert max(values) == width
-    assert "mrr on dev of truncated vectors" in figure_titles(app)
+    assert "MRR on dev of truncated vectors" in figure_titles(app)

@@ -39,6 +39,11 @@ def test_a_renamed_lesson_opens_and_counts_as_done(runs: RunStore) -> None:
     }
 
 
+def test_a_metric_is_selected_by_its_name_in_results(finished: Run) -> None:
+    app = open_page_in_app("runs", run=finished.id, metric="spearman")
+    assert app.query_params["metric"] == "Spearman"
+
+
 @pytest.mark.parametrize("old", ["Gold by cut-off", "Hits by cutoff"])
 def test_a_renamed_tab_opens(finished: Run, old: str) -> None:
     app = open_page_in_app("retrieval", run=finished.id, **{"retrieval.part": old})

@@ -135,7 +135,7 @@ def test_a_group_shows_its_runs_with_axes_and_summary(finished: Run, sweep: list
     assert not app.exception
     assert app.dataframe[0].value["Run"].tolist() == [data_cache.short_id(run.id) for run in sweep]
     assert "sweep-0001: 3 of 4 runs done, 1 failed" in page_text(app)
-    assert "Highest of 3 evaluated of 4 runs: mrr 0.800 with temperature 0.5" in figure_titles(app)
+    assert "Highest of 3 evaluated of 4 runs: MRR 0.800 with temperature 0.5" in figure_titles(app)
     assert len(open_page("runs").dataframe[0].value) == 5
 
 
@@ -150,7 +150,7 @@ def open_tab(name: str) -> AppTest:
 
 def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:
     table = open_tab("Settings").dataframe[-1].value.to_dict("records")
-    reported = [(row["loss.temperature"], row["mrr, mean"], row["Std. dev."], row["Best"]) for row in table]
+    reported = [(row["loss.temperature"], row["MRR, mean"], row["Std. dev."], row["Best"]) for row in table]
     assert reported == [("0.5", "0.800", "one run", "0.800"), ("0.05", "0.650", "0.071", "0.700")]
     assert [(row["Runs"], row["Seeds"]) for row in table] == [(2, "0, 1"), (2, "0, 1")]
 
@@ -158,7 +158,7 @@ def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:
 def test_the_best_setting_is_a_config_to_train_with(sweep: list[Run]) -> None:
     app = open_tab("Best setting")
     assert "temperature = 0.5" in page_text(app)
-    assert "loss.temperature 0.5: mrr 0.800 over 2 seeds" in page_text(app)
+    assert "loss.temperature 0.5: MRR 0.800 over 2 seeds" in page_text(app)
     click(app, f"runs.best.train.{GROUP}")
     assert app.session_state["sent_settings"]["loss"]["temperature"] == 0.5
 
@@ -200,11 +200,11 @@ def test_the_best_setting_is_compared_with_the_next_one(
         add_results(run, trained, loss_of_mrr, other_data=other_data and loss_of_mrr > 0)
     for name in ("Settings", "Best setting"):
         assert sentence in page_text(open_tab(name))
-    assert "loss.temperature 0.5: mrr 1.000 [1.000, 1.000] over 2 seeds" in page_text(open_tab("Best setting"))
+    assert "loss.temperature 0.5: MRR 1.000 [1.000, 1.000] over 2 seeds" in page_text(open_tab("Best setting"))
     rows = open_tab("Settings").dataframe[-1].value.to_dict("records")
     for row in rows:
         low, high = (float(end) for end in row["95% interval"].strip("[]").split(", "))
-        assert low <= float(row["mrr, mean"]) <= high
+        assert low <= float(row["MRR, mean"]) <= high
 
 
 def test_settings_without_stored_results_have_no_interval(sweep: list[Run]) -> None:
@@ -226,7 +226,7 @@ def test_the_best_setting_is_better_only_if_that_is_significant() -> None:
 
 def test_the_curves_of_all_runs_share_one_figure(sweep: list[Run]) -> None:
     titles = figure_titles(open_tab("Curves"))
-    assert titles[-2:] == ["Loss; best run sweep-0001-003", "mrr on dev; best run sweep-0001-003"]
+    assert titles[-2:] == ["Loss; best run sweep-0001-003", "MRR on dev; best run sweep-0001-003"]
 
 
 def test_a_group_without_a_finished_run_is_reported(runs: RunStore, trained: Run) -> None:
@@ -252,7 +252,7 @@ def test_runs_of_one_setting_differ_by_seed_on_the_axes() -> None:
 def test_a_selected_run_of_a_group_is_shown(sweep: list[Run]) -> None:
     app = open_page("runs", group=GROUP, run=sweep[2].id)
     assert not app.exception
-    assert "best on dev: mrr 0.800" in page_text(app)
+    assert "best on dev: MRR 0.800" in page_text(app)
     assert f"runs.duplicate.{sweep[2].id}" in [button.key for button in app.button]
 
 

@@ -27,7 +27,7 @@ def test_a_finished_run_shows_its_metrics_log_and_config(visit: Callable[..., Ap
     tables = [one.value for one in app.dataframe]
     assert tables[0]["State"].tolist() == ["✓ done"]
     metrics = next(one for one in tables if "Before" in one.columns)
-    assert metrics["Metric"].tolist()[0] == "mrr"
+    assert metrics["Metric"].tolist()[0] == "MRR"
     assert all("nan" not in str(value).lower() for column in metrics.columns for value in metrics[column])
     assert "best on dev" in page_text(app)
     assert not any(button.label == "Stop" for button in app.button)

@@ -52,7 +52,7 @@ def test_a_second_click_does_not_launch_another_run(runs: RunStore) -> None:
 def test_recent_runs_show_state_and_result(finished: Run) -> None:
     table = open_page("start").dataframe[0].value
     assert table["State"].tolist() == ["done"]
-    assert table["Best on dev"][0].startswith("mrr ")
+    assert table["Best on dev"][0].startswith("MRR ")
 
 
 def test_a_finished_run_gives_the_time_estimate(finished: Run, runs: RunStore) -> None:

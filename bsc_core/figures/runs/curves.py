@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import altair as alt
 import numpy as np
 
+from bsc_core import formatting
 from bsc_core.figures import theme
 
 MetricRows = Sequence[Mapping[str, Any]]
@@ -199,11 +200,11 @@ def metric_curve(
     }
     results = [result for curve in curves.values() if (result := best_and_last(curve)) is not None]
     summary = f"reaches {_join([result.best for result in results])}" if results else "has no trained epoch yet"
-    title = _title(f"{metric} on {split}", curves, summary)
+    title = _title(f"{formatting.metric_name(metric)} on {split}", curves, summary)
     if len(curves) == len(results) == 1 and results[0].best > results[0].last:
         title += f"; its highest value is {_format(results[0].best)}, after epoch {results[0].best_epoch}"
     across = _x(curves, view, "epoch")
-    value = f"{metric} ({split})"
+    value = f"{formatting.metric_name(metric)} ({split})"
     return lines(curves, title=title, value=value, across=across, points=True, log_value=view.log, colors=colors)
 
 
@@ -235,7 +236,8 @@ def dimension_curve(
         )
         for name, runs in settings.items()
     }
-    title, value = f"{metric} on {split} of truncated vectors", f"{metric} ({split})"
+    name = formatting.metric_name(metric)
+    title, value = f"{name} on {split} of truncated vectors", f"{name} ({split})"
     return lines(curves, title=title, value=value, across="dimensions", points=True, log=True, colors=colors)
 
 
@@ -247,7 +249,7 @@ def merge_curve(points: Sequence[Mapping[str, Any]], metric: str, alpha: float) 
         metric: Name of the dev metric.
         alpha: Weight of the trained model at which the rule is drawn, in [0, 1].
     """
-    names = {f"{metric} on dev": "dev", "general score": "general_score"}
+    names = {f"{formatting.metric_name(metric)} on dev": "dev", "general score": "general_score"}
     series = {
         name: [{"alpha": point["alpha"], "value": point[key]} for point in points if point.get(key) is not None]
         for name, key in names.items()

@@ -68,7 +68,7 @@ def parallel(settings: Settings, results: Mapping[str, float | None], *, metric:
     """
     names = list(next(iter(settings.values()), {}))
     axes = [axis(name, {run: chosen.get(name) for run, chosen in settings.items()}) for name in names]
-    axes.append(result_axis(metric, results))
+    axes.append(result_axis(formatting.metric_name(metric), results))
     top = best(results)
     points = [
         {"run": run, "axis": one.name, "position": one.positions[run], "result": results.get(run), "best": run == top}
@@ -95,7 +95,10 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
     chosen = [f"{name.rpartition('.')[2]} {format_value(value)}" for name, value in settings[top].items()]
     evaluated = sum(value is not None for value in results.values())
     among = runs if evaluated == len(settings) else f"{evaluated:,} evaluated of {runs}"
-    return [f"Highest of {among}: {metric} {formatting.metric(results[top])}", f"with {', '.join(chosen)}"]
+    return [
+        f"Highest of {among}: {formatting.metric_name(metric)} {formatting.metric(results[top])}",
+        f"with {', '.join(chosen)}",
+    ]
 
 
 def sweep_curves(
@@ -185,7 +188,10 @@ def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str], metric
     )
     evaluated, others = (base.transform_filter(f"{sign}isValid(datum.result)") for sign in ("", "!"))
     gray = {"color": theme.REFERENCE, "opacity": OTHERS_OPACITY}
-    order, color = alt.Order("index:Q"), alt.Color("result:Q", title=metric, scale=alt.Scale(range=[WORSE, BETTER]))
+    order, color = (
+        alt.Order("index:Q"),
+        alt.Color("result:Q", title=formatting.metric_name(metric), scale=alt.Scale(range=[WORSE, BETTER])),
+    )
     color = color.legend(None)
     return [
         others.mark_line(strokeWidth=1.5, **gray).encode(order=order),

@@ -32,10 +32,10 @@ def draw_intervals(view: ComparisonView) -> None:
             rows.append((setting.name, interval.value, interval.low, interval.high, verdict))
             shown.append(setting)
     table = intervals.intervals_table(rows)
-    title, metric = headline(view, verdicts), f"{view.metric} ({view.split})"
+    title, metric = headline(view, verdicts), f"{formatting.metric_name(view.metric)} ({view.split})"
     colors = view.colors([one for one in shown if one.key != settings.UNTRAINED_KEY])
     figure = intervals.intervals_figure(table, title=title, metric=metric, colors=colors)
-    alt = f"{view.metric} of {len(rows)} settings with 95% intervals"
+    alt = f"{formatting.metric_name(view.metric)} of {len(rows)} settings with 95% intervals"
     display.figure(figure, alt=alt, name=f"compare.intervals.{view.metric}", data=table)
     for setting in view.others:
         verdict = verdicts[setting.key].replace("yes, ", "significantly ", 1)
@@ -45,7 +45,7 @@ def draw_intervals(view: ComparisonView) -> None:
 
 def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
     """Summarize the figure in one sentence."""
-    metric, base = f"{view.metric} on {view.split}", view.base.name
+    metric, base = f"{formatting.metric_name(view.metric or '')} on {view.split}", view.base.name
     if all(verdict.startswith(NOT_COMPARED) for verdict in verdicts.values()):
         return f"{metric}: evaluated on other data than {base}, so differences cannot be tested"
     if len(verdicts) > 1:
@@ -140,7 +140,7 @@ def table_rows(view: ComparisonView, metrics: list[str]) -> list[dict[str, str]]
 
 
 def _table_row(view: ComparisonView, metric: str) -> dict[str, str]:
-    row, verdicts = {"Metric": metric}, significances(view, metric)
+    row, verdicts = {"Metric": formatting.metric_name(metric)}, significances(view, metric)
     for setting in view.evaluated:
         row[setting.name] = _cell(setting, view, metric)
     for other in view.others:

@@ -76,7 +76,8 @@ def summary_sentence(changes: QueryDifferences, view: ComparisonView, other: Set
         f"{formatting.plural(len(changes.rows), *noun)}."
     )
     if changes.unit == "pair":
-        sentence += f" {view.metric} is computed over all pairs; the table shows the score of each, 0 to 1 (best)."
+        metric = formatting.metric_name(view.metric or "")
+        sentence += f" {metric} is computed over all pairs; the table shows the score of each, 0 to 1 (best)."
     return sentence + (f" The first {MAX_ROWS} are shown; the download has all." if wins + losses > MAX_ROWS else "")
 
 

@@ -79,7 +79,7 @@ class ComparisonView:
     def url_parameters(self) -> list[tuple[str, str]]:
         """The selection as the URL stores it."""
         seeds = [(SEEDS, SEED_MODES["apart"])] if self.separate_seeds else []
-        metric = [(METRIC, self.metric)] if self.metric else []
+        metric = [(METRIC, formatting.metric_name(self.metric))] if self.metric else []
         return [*seeds, (AGAINST, self.base.name), (SPLIT, self.split), *metric]
 
     @property
@@ -152,7 +152,7 @@ def _select_metric(runs: Sequence[Run], metrics: list[str]) -> str | None:
     options = [default, *(name for name in metrics if name != default)]
     current = st.session_state.get(METRIC)
     about = glossary.metric_help(current if current in options else options[0]) or None
-    return select("Metric", {name: name for name in options}, METRIC, about)
+    return select("Metric", {name: formatting.metric_name(name) for name in options}, METRIC, about)
 
 
 def _metrics(settings: Sequence[Setting], split: str) -> list[str]:

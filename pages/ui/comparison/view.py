@@ -57,7 +57,7 @@ def _draw_curves(view: ComparisonView) -> None:
     figures = [("loss", curves.step_curve(rows, "loss", shown, colors=colors))]
     if view.metric:
         figure = curves.metric_curve(rows, view.metric, shown, split=view.split, colors=colors)
-        figures.insert(0, (view.metric, figure))
+        figures.insert(0, (formatting.metric_name(view.metric), figure))
     logged = [{row.get("temperature") for row in lines} - {None} for group in rows.values() for lines in group]
     if any(len(temperatures) > 1 for temperatures in logged):  # learned, not fixed
         figures.append(("temperature", curves.step_curve(rows, "temperature", shown, colors=colors)))
@@ -85,7 +85,7 @@ def _draw_dimensions(view: ComparisonView) -> None:
         for one, value in by_run.items()
     ]
     figure = curves.dimension_curve(values, view.metric, split=view.split, colors=view.colors(view.evaluated))
-    alt = f"{view.metric} of {len(values)} settings by the number of dimensions"
+    alt = f"{formatting.metric_name(view.metric)} of {len(values)} settings by the number of dimensions"
     display.figure(figure, alt=alt, name=f"compare.dimensions.{view.metric}", data=rows)
 
 
@@ -103,7 +103,10 @@ def _draw_best_and_last(view: ComparisonView) -> None:
     rows = best_and_last(view)
     if rows:
         seeds = ", mean over seeds" if any(len(setting.runs) > 1 for setting in view.settings) else ""
-        st.header(display.escaped(f"Best and last epoch: {view.metric} on {view.split}{seeds}"), anchor=False)
+        st.header(
+            display.escaped(f"Best and last epoch: {formatting.metric_name(view.metric or '')} on {view.split}{seeds}"),
+            anchor=False,
+        )
         st.dataframe(rows, hide_index=True, key="runs.compare.best", alt="Best and last epoch of each setting")
 
 

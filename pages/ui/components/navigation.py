@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
+from bsc_core import formatting
 from pages.ui.components import users
 
 THROUGH_APP = "through_app"  # session key: app.py runs the current page
@@ -71,5 +72,7 @@ def _redirect_old_link(page: StreamlitPage) -> None:
 
 
 def _current_value(name: str, value: str) -> str:
+    if name == "metric":
+        return formatting.metric_name(value)  # such as MRR for mrr
     renamed = VALUES.get(name, {})
     return ",".join(renamed.get(item, item) for item in value.split(","))

@@ -19,7 +19,6 @@ from pages.ui.components import data_cache, display, launch_once, page_layout, u
 
 RECENT_RUNS, SHOWN_RUNS = 50, 6
 RUN_ID = "start.run_id"
-NAMES = {"mrr": "MRR", "map": "MAP", "spearman": "Spearman", "f1": "F1"}
 
 
 def loss_lab() -> None:
@@ -89,8 +88,8 @@ def _estimate(estimate: CostEstimate | None) -> None:
     where = "on this machine" if estimate.here else "on two CPU cores"
     st.caption(f":material/timer: About {formatting.duration(estimate.seconds)} {where}.")
     if estimate.before is not None and estimate.after is not None:
-        name = NAMES.get(estimate.metric, estimate.metric)
-        label = f"{name} on held-out questions (before: {formatting.metric(estimate.before)})"
+        name, before = formatting.metric_name(estimate.metric), formatting.metric(estimate.before)
+        label = f"{name} on held-out questions (before: {before})"
         ends = dict.fromkeys(formatting.metric(value) for value in estimate.after)
         gains = dict.fromkeys(formatting.signed(value - estimate.before) for value in estimate.after)
         st.metric(label, " to ".join(ends), " to ".join(gains))
@@ -131,7 +130,11 @@ def recent_runs(runs: RunStore) -> None:
 
 def _table_row(run: Run) -> dict[str, Any]:
     status = run.status()
-    best = f"{status.metric_name} {formatting.metric(status.metric_best)}" if status.metric_name else "—"
+    best = (
+        f"{formatting.metric_name(status.metric_name)} {formatting.metric(status.metric_best)}"
+        if status.metric_name
+        else "—"
+    )
     left = formatting.duration(status.eta_seconds) if status.eta_seconds and not status.is_finished else ""
     return {
         "Run": data_cache.short_id(run.id),

@@ -32,7 +32,8 @@ def _run_labels() -> dict[str, str]:
     for run in data_cache.run_store().list()[:MAX_RUNS]:
         status = run.status()
         if not status.is_finished or (status.state in ("done", "stopped") and run.model_folder.is_dir()):
-            best = f" · {status.metric_name} {status.metric_best:.3f}" if status.metric_best is not None else ""
+            name, value = formatting.metric_name(status.metric_name or ""), status.metric_best
+            best = "" if value is None else f" · {name} {value:.3f}"
             labels[f"run:{run.id}"] = f"Model of run {data_cache.short_id(run.id)} · {status.state}{best}"
     return labels
 

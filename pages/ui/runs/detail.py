@@ -95,7 +95,7 @@ def _draw_overview(run: Run, status: RunStatus) -> None:
         name = status.metric_name
         if name and len(curves.evaluations(rows, name)) > 1:
             figure = curves.metric_curve({run.id: [rows]}, name, colors=theme.run_colors([run.id]))
-            display.figure(figure, alt=f"{name} by epoch", name=f"dev.{run.id}")
+            display.figure(figure, alt=f"{formatting.metric_name(name)} by epoch", name=f"dev.{run.id}")
     if applied := (run.read_json("result") or {}).get("decisions"):
         st.caption(f"{display.escaped(str(applied))}.")
     _draw_metrics(run)
@@ -134,7 +134,7 @@ def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, 
     rows += [
         {
             "Split": GENERAL,
-            "Metric": name,
+            "Metric": formatting.metric_name(name),
             "Before": formatting.metric(value),
             "After": formatting.metric(trained[name]) if name in trained else "not yet",
         }
@@ -146,14 +146,19 @@ def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, 
 
 def _metric_row(run: Run, split: str, name: str, before: float | None, after: float | None) -> dict[str, str]:
     if not run.evaluation("after"):
-        return {"Split": split, "Metric": name, "Before": formatting.metric(before), "After": "not yet"}
+        return {
+            "Split": split,
+            "Metric": formatting.metric_name(name),
+            "Before": formatting.metric(before),
+            "After": "not yet",
+        }
     sides = settings.untrained_and_trained(run)
     intervals = [metrics_table.interval_or_none(side, split, name) for side in sides]
     values = [
         formatting.metric(value) if interval is None else metrics_table.format_interval(interval)
         for value, interval in zip((before, after), intervals, strict=True)
     ]
-    row = {"Split": split, "Metric": name, "Before": values[0], "After": values[1]}
+    row = {"Split": split, "Metric": formatting.metric_name(name), "Before": values[0], "After": values[1]}
     if all(intervals):
         row["Significant?"] = metrics_table.significance(settings.compare_settings(*sides, split, name))
     return row

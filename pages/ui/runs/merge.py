@@ -49,7 +49,11 @@ def task_folder(run: Run, alpha: float | None = None) -> Path:
 def point_sentence(curve: dict[str, Any], alpha: float) -> str:
     """Describe target and general score at an alpha, next to those of the start and of the trained model."""
     points = {point["alpha"]: point for point in curve["points"]}
-    scores = {"dev": f"{curve['metric']} on dev", "test": "on test", GENERAL_SCORE: "general score"}
+    scores = {
+        "dev": f"{formatting.metric_name(curve['metric'])} on dev",
+        "test": "on test",
+        GENERAL_SCORE: "general score",
+    }
     parts = [
         f"{name} {formatting.metric(points[alpha][key])} "
         f"({formatting.metric(points[0][key])} → {formatting.metric(points[1][key])})"

@@ -130,7 +130,7 @@ def load_histograms(runs: Sequence[Run], settings: Mapping[str, Settings]) -> li
     linked = read_ranges(st.query_params.get(RANGES, ""))
     if linked is None:
         url.report(RANGES, f"{RANGES} is not a list of ranges, such as Temperature:0.02:0.1.")
-    ranges = linked or {}
+    ranges = {_renamed(name): limits for name, limits in (linked or {}).items()}
     settings_columns = differing_columns(settings)
     columns = _numbers(runs, settings) if len(runs) >= MIN_RUNS or ranges else {}
     histograms = [
@@ -144,6 +144,12 @@ def load_histograms(runs: Sequence[Run], settings: Mapping[str, Settings]) -> li
     return [one for number, one in enumerate(found) if number < MAX_HISTOGRAMS or one.selected is not None]
 
 
+def _renamed(column: str) -> str:
+    """Return the name of a column of a link of an earlier version: `Best MRR` for `Best mrr`."""
+    metric = column.removeprefix("Best ")
+    return column if metric == column else f"Best {formatting.metric_name(metric)}"
+
+
 def _numbers(runs: Sequence[Run], settings: Mapping[str, Settings]) -> dict[str, dict[str, float]]:
     """Return the values by run of each numeric column: best metrics, the time, and settings that differ."""
     columns: dict[str, dict[str, float]] = {}
@@ -151,7 +157,7 @@ def _numbers(runs: Sequence[Run], settings: Mapping[str, Settings]) -> dict[str,
     for run in runs:
         status = run.status()
         if status.metric_name and status.metric_best is not None:
-            columns.setdefault(f"Best {status.metric_name}", {})[run.id] = status.metric_best
+            columns.setdefault(f"Best {formatting.metric_name(status.metric_name)}", {})[run.id] = status.metric_best
         if status.started and status.finished:
             times[run.id] = max(0.0, status.finished - status.started)
     for name in differing_columns(settings):
@@ -236,7 +242,7 @@ def group_rows(runs: Sequence[Run], settings: Mapping[str, Settings], column: st
             values.setdefault((status.metric_name, settings[run.id].get(column, "")), []).append(status.metric_best)
     ordered = sorted(values.items(), key=lambda item: (item[0][0], -sum(item[1]) / len(item[1])))
     return [
-        {column: value, "Runs": len(best), "Metric": metric}
+        {column: value, "Runs": len(best), "Metric": formatting.metric_name(metric)}
         | {"Mean": formatting.metric(sum(best) / len(best))}
         | {"Lowest": formatting.metric(min(best)), "Highest": formatting.metric(max(best))}
         for (metric, value), best in ordered

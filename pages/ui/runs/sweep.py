@@ -87,9 +87,10 @@ def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
     if metric:
         with right:
             values = {run_id: curves.evaluations(lines, metric) for run_id, lines in rows.items()}
-            title = f"{metric} on dev; {best}"
-            figure = parallel.sweep_curves(values, title=title, value=metric, across="epoch", top=best_run)
-            display.figure(figure, alt=f"{metric} by epoch of {len(rows)} runs", name=f"sweep.dev.{group}")
+            name = formatting.metric_name(metric)
+            title = f"{name} on dev; {best}"
+            figure = parallel.sweep_curves(values, title=title, value=name, across="epoch", top=best_run)
+            display.figure(figure, alt=f"{name} by epoch of {len(rows)} runs", name=f"sweep.dev.{group}")
 
 
 def _draw_settings(group: str, runs: list[Run], summary: Summary) -> None:
@@ -112,7 +113,7 @@ def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
 
 def setting_rows(summary: Summary, intervals_: list[str]) -> list[dict[str, Any]]:
     """Return the settings as table rows, the best mean first, each with its interval."""
-    metric = summary["metric"] or "metric"
+    metric = formatting.metric_name(summary["metric"] or "metric")
     return [
         {key: parallel.format_value(value) for key, value in cell["setting"].items()}
         | {
@@ -143,7 +144,7 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     seeds = f" over {formatting.plural(len(cell['runs']), 'seed')}" if len(cell["runs"]) > 1 else ""
     interval = intervals(summary, runs)[0]
     value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
-    st.text(f"{setting_name(cell)}: {summary['metric']} {value}{seeds}")
+    st.text(f"{setting_name(cell)}: {formatting.metric_name(summary['metric'])} {value}{seeds}")
     if not users.current_user().may_launch:  # a config has paths of the server
         return
     text = to_toml(config)

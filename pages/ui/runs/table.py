@@ -245,12 +245,12 @@ def table_row(run: Run) -> dict[str, Any]:
 
 
 def best_metric(status: RunStatus) -> str:
-    """Return `mrr 0.812 [0.790, 0.831]`, with the interval once the run has ended; a dash before any evaluation."""
+    """Return `MRR 0.812 [0.790, 0.831]`, with the interval once the run has ended; a dash before any evaluation."""
     if not status.metric_name:
         return "—"
     known = status.is_finished and status.metric_low is not None and status.metric_high is not None
     interval = (status.metric_low or 0.0, status.metric_high or 0.0) if known else None
-    return f"{status.metric_name} {formatting.metric(status.metric_best, interval)}"
+    return f"{formatting.metric_name(status.metric_name)} {formatting.metric(status.metric_best, interval)}"
 
 
 def _dev_values(run: Run, metric: str | None) -> list[float]:
