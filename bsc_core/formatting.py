@@ -1,6 +1,7 @@
 """Formats of figures and pages: metrics, percentages, counts, durations, shortened texts."""
 
 NOT_DEFINED = "not defined"
+MINUS = "\N{MINUS SIGN}"
 _METRICS = {
     "mrr": "MRR",
     "map": "MAP",
@@ -46,14 +47,15 @@ def metric(value: float | None, interval: tuple[float, float] | None = None, *, 
     """Format a metric: `0.812`, `0.812 [0.790, 0.831]` with its interval, `not defined: no positives` for None."""
     if value is None or value != value:
         return f"{NOT_DEFINED}: {why}"
-    return f"{value:.3f}" if interval is None else f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+    text = f"{value:.3f}" if interval is None else f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
+    return text.replace("-", MINUS)
 
 
 def signed(value: float | None) -> str:
     """Format a difference: `+0.041`, a true minus sign below 0, `+0.000` for 0 and an empty text for None."""
     if value is None or value != value:
         return ""
-    return f"{round(value, 3) + 0.0:+.3f}".replace("-", "\N{MINUS SIGN}")
+    return f"{round(value, 3) + 0.0:+.3f}".replace("-", MINUS)
 
 
 def count(number: int) -> str:

@@ -10,6 +10,7 @@ from bsc_core import formatting
 def test_metrics_have_three_decimals_and_their_interval() -> None:
     assert formatting.metric(0.81249) == "0.812"
     assert formatting.metric(0.8, (0.79, 0.831)) == "0.800 [0.790, 0.831]"
+    assert formatting.metric(-0.303) == formatting.MINUS + "0.303"
 
 
 @pytest.mark.parametrize("value", [None, float("nan")])

@@ -60,7 +60,7 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     )
     rows = visit.rows(METRICS, containing="MRR")
     mrr = next(row for row in rows if row[0] == "MRR")
-    assert all(re.fullmatch(r"-?\d\.\d{3} \[.*\]", value) for value in mrr[1:4])
+    assert all(re.fullmatch(r"\N{MINUS SIGN}?\d\.\d{3} \[.*\]", value) for value in mrr[1:4])
     assert re.match(r"yes, |inconclusive|no difference", mrr[4])
 
     visit.select_option("Metric", "map")

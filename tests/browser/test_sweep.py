@@ -189,7 +189,7 @@ def compare(visit) -> None:
     visit.page.get_by_role("button", name=re.compile(r"^Compare \d runs$")).click()
     rows = visit.rows("Metrics of the settings, and whether they differ", containing="mrr")
     mrr = next(row for row in rows if row[0] == "mrr")
-    assert sum(bool(re.fullmatch(r"-?\d\.\d{3} \[.*\]", value)) for value in mrr) >= 2
+    assert sum(bool(re.fullmatch(r"\N{MINUS SIGN}?\d\.\d{3} \[.*\]", value)) for value in mrr) >= 2
     visit.wait(QUESTION)
 
 
