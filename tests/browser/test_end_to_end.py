@@ -194,7 +194,9 @@ def check_the_finished_run(visit, run):
 def check_intervals(line: list[str], before: float, after: float) -> None:
     """Check a row `split, metric, before, after, significant?`: each value is within its interval, with a verdict."""
     for cell, value in zip(line[2:4], (before, after), strict=True):
-        reported, low, high = (float(number) for number in INTERVAL.fullmatch(cell.replace(formatting.MINUS, "-")).groups())
+        reported, low, high = (
+            float(number) for number in INTERVAL.fullmatch(cell.replace(formatting.MINUS, "-")).groups()
+        )
         assert reported == pytest.approx(value, abs=5.1e-4)
         assert low <= reported <= high
     assert line[4].startswith(VERDICTS)

@@ -24,7 +24,6 @@ STRATEGY_COLORS = {
     "cuthill_mckee": "#8C6D31",
     POSITIVES: theme.POSITIVE,
 }
-OTHER_COLORS = (theme.DOCUMENT, theme.POSITIVE)  # for series that are not strategies, such as the plans of a run
 BINS = 24
 HEIGHT = 250
 LARGEST_SHOWN = 12
@@ -64,10 +63,16 @@ def histogram_table(
     return pd.concat(tables, ignore_index=True)
 
 
-def hardness_figure(table: pd.DataFrame, *, height: int = 280) -> alt.LayerChart:
-    """Plot the histograms (output of `hardness_table`), overlaid; the positives are a dashed green line."""
+def hardness_figure(table: pd.DataFrame, *, height: int = 280, run_color: str = theme.RUNS[0]) -> alt.LayerChart:
+    """Plot the histograms (output of `hardness_table`), overlaid; the positives are a dashed green line.
+
+    Args:
+        table: output of `hardness_table`.
+        height: in pixels.
+        run_color: color of the series that is no strategy: the plans of a run.
+    """
     names = list(table["strategy"].unique())
-    colors = alt.Scale(domain=names, range=[STRATEGY_COLORS.get(name, theme.RUNS[0]) for name in names])
+    colors = alt.Scale(domain=names, range=[STRATEGY_COLORS.get(name, run_color) for name in names])
     legend = alt.Legend(orient="top", title=None, symbolType="square", symbolOpacity=1, columns=5)
     filled = table[table["share"] > 0]
     domain = [float(filled["low"].min()), float(filled["high"].max())] if len(filled) else [0, 1]
@@ -111,7 +116,7 @@ def group_size_table(sizes: Mapping[str, Mapping[int, int]]) -> pd.DataFrame:
     return table.groupby(["strategy", "size"], sort=False, as_index=False).sum()
 
 
-def group_size_figure(table: pd.DataFrame) -> alt.Chart:
+def group_size_figure(table: pd.DataFrame, *, run_color: str = theme.RUNS[0]) -> alt.Chart:
     """Plot the group sizes (output of `group_size_table`) as grouped bars."""
     names = list(dict.fromkeys(table["strategy"]))
     order = [str(size) for size in range(1, LARGEST_SHOWN + 1)] + [f"> {LARGEST_SHOWN}"]
@@ -122,19 +127,20 @@ def group_size_figure(table: pd.DataFrame) -> alt.Chart:
             x=alt.X("size:O", title="rows in the group", sort=order, axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset("strategy:N", sort=names),
             y=alt.Y("share:Q", title="share of the rows", axis=alt.Axis(format="%", tickCount=4)),
-            color=_channels("strategy", names)["color"],
+            color=_channels("strategy", names, run_color)["color"],
             tooltip=["strategy:N", "size:O", alt.Tooltip("groups:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
         )
     )
 
 
-def epoch_figure(table: pd.DataFrame, *, value: str, percent: bool) -> alt.Chart:
+def epoch_figure(table: pd.DataFrame, *, value: str, percent: bool, run_color: str = theme.RUNS[0]) -> alt.Chart:
     """Plot one line per series over the epochs.
 
     Args:
         table: columns series, epoch (from 1) and value (NaN if undefined).
         value: y-axis title.
         percent: whether values are formatted as percentages.
+        run_color: color of the series that are no strategies: the plans of a run, evaluated with its models.
     """
     axis = alt.Axis(format="%" if percent else "~g", tickCount=5)
     return (
@@ -144,13 +150,11 @@ def epoch_figure(table: pd.DataFrame, *, value: str, percent: bool) -> alt.Chart
             x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format=",d", grid=False)),
             y=alt.Y("value:Q", title=value, axis=axis, scale=alt.Scale(zero=False, nice=True)),
             tooltip=["series:N", "epoch:Q", alt.Tooltip("value:Q", title=value, format=".1%" if percent else ",.4~g")],
-            **_channels("series", list(dict.fromkeys(table["series"]))),
+            **_channels("series", list(dict.fromkeys(table["series"])), run_color),
         )
     )
 
 
-def _channels(field: str, names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash]:
-    others = [name for name in names if name not in STRATEGY_COLORS]
-    colors = STRATEGY_COLORS | dict(zip(others, theme.cycle(OTHER_COLORS, len(others)), strict=True))
+def _channels(field: str, names: Sequence[str], run_color: str) -> dict[str, alt.Color | alt.StrokeDash]:
     legend = alt.Legend(orient="top", title=None, labelLimit=260, columns=5)
-    return theme.series(field, names, [colors[name] for name in names], legend)
+    return theme.series(field, names, [STRATEGY_COLORS.get(name, run_color) for name in names], legend)

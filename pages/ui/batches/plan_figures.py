@@ -11,6 +11,7 @@ from bsc_core import formatting
 from bsc_core.batching import PlanStats, plan_warnings
 from bsc_core.data import PairDataset
 from bsc_core.data.decisions import applied_sentence
+from bsc_core.figures import theme
 from bsc_core.figures.batches import plans as plan_figures
 from pages.ui.batches import plans
 from pages.ui.batches.plans import PlanRequest
@@ -45,6 +46,7 @@ EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = 
 def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanRequest], stats: StatsByName) -> None:
     """Draw the figure on the left and the same statistics as a table on the right."""
     st.header("Hardness of in-batch negatives", anchor=False)
+    color = _run_color(source)
     left, right = display.columns(2) if len(stats) <= MAX_SIDE_BY_SIDE else (st.container(), st.container())
     with left:
         names = ("Hardness", "Group sizes", "Over epochs")
@@ -52,11 +54,11 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
             "Figure", names, default=names[0], required=True, label_visibility="collapsed", **url.bound(FIGURE, names)
         )
         if figure == "Group sizes":
-            _draw_group_sizes(stats)
+            _draw_group_sizes(stats, color)
         elif figure == "Over epochs":
             _draw_epochs(source, pairs, requests)
         else:
-            _draw_hardness(stats, pairs)
+            _draw_hardness(stats, pairs, color)
     with right:
         st.table(comparison_table(stats), border="horizontal", hide_index=True, alt=summary_sentence(stats))
         for name, request in requests.items():
@@ -129,20 +131,24 @@ def summary_sentence(stats: StatsByName) -> str:
     return f"Queries whose hardest negative is closer than the positive: {', '.join(parts)}."
 
 
-def _draw_hardness(stats: StatsByName, pairs: PairDataset) -> None:
+def _run_color(source: BatchSource) -> str:
+    return theme.run_colors(["" if source.run is None else source.run.id])[0]
+
+
+def _draw_hardness(stats: StatsByName, pairs: PairDataset, run_color: str) -> None:
     """Draw the distribution of the hardest negatives of each strategy, and that of the positives."""
     positive = {name: pairs.positive[one.plan.order] for name, one in stats.items()}
     hardest = {name: one.hardness.hardest[positive[name]] for name, one in stats.items()}
     first = next(iter(stats))
     table = plan_figures.hardness_table(hardest, stats[first].hardness.pair_similarity[positive[first]])
-    figure = plan_figures.hardness_figure(table)
+    figure = plan_figures.hardness_figure(table, run_color=run_color)
     display.figure(figure, name="hardness", alt=summary_sentence(stats), data=table)
 
 
-def _draw_group_sizes(stats: StatsByName) -> None:
+def _draw_group_sizes(stats: StatsByName, run_color: str) -> None:
     table = plan_figures.group_size_table({name: one.group_sizes() for name, one in stats.items()})
     alt = f"Number and mean size of groups: {', '.join(f'{name}: {_groups(one)}' for name, one in stats.items())}"
-    display.figure(plan_figures.group_size_figure(table), name="group-sizes", alt=alt, data=table)
+    display.figure(plan_figures.group_size_figure(table, run_color=run_color), name="group-sizes", alt=alt, data=table)
 
 
 def _draw_epochs(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanRequest]) -> None:
@@ -170,7 +176,8 @@ def _draw_epochs(source: BatchSource, pairs: PairDataset, requests: dict[str, Pl
     ]
     table = pd.DataFrame(lines).astype({"value": float})
     ends = ", ".join(f"{name} {part['value'].iloc[-1]:.3g}" for name, part in table.groupby("series", sort=False))
-    figure = plan_figures.epoch_figure(table, value=statistic, percent=percent)
+    color = _run_color(source)
+    figure = plan_figures.epoch_figure(table, value=statistic, percent=percent, run_color=color)
     display.figure(figure, name="epochs", alt=f"{statistic} by epoch; in the last epoch: {ends}", data=table)
     if source.run is None:
         st.caption("All epochs use the same embeddings. Select a run to see how its plans changed during training.")
