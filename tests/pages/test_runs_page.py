@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import url
+from pages.ui.components import data_cache, url
 from pages.ui.runs import table
 from tests.helpers.pages import open_page, page_text
 
@@ -154,6 +154,16 @@ def test_resume_creates_a_new_run(runs: RunStore, trained: Run, monkeypatch: pyt
     assert [one.status().state for one in following] == ["queued"]
     shutil.rmtree(run.checkpoints_folder)
     assert not any(button.label == "Resume" for button in open_page("runs", run=run.id).button)
+
+
+def test_the_run_of_a_link_is_among_the_visible_rows_and_a_clicked_row_stays(finished: Run, runs: RunStore) -> None:
+    for number in range(6):
+        shutil.copytree(finished.folder, runs.root / f"29991231-00000{number}-copy-000{number}")
+    app = open_page("runs", run=finished.id)
+    by_age = [data_cache.short_id(run.id) for run in runs.list()]
+    assert app.dataframe[0].value["Run"].tolist() == [by_age[-1], *by_age[:-1]]
+    app.session_state[table.CLICKED] = finished.id
+    assert app.run().dataframe[0].value["Run"].tolist() == by_age
 
 
 def test_a_late_click_on_a_replaced_table_changes_no_selection(monkeypatch: pytest.MonkeyPatch) -> None:

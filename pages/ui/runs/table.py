@@ -20,8 +20,9 @@ SAVED_GROUP = "runs.group.saved"
 ALL_RUNS = "All runs"
 UPDATE_INTERVAL = "2s"
 CURRENT_TABLE = "runs.table.current"  # the key of the table that the page shows
+CLICKED = "runs.table.clicked"  # the run whose row was clicked first
 MAX_STEPS = 20_000  # that curves are drawn from
-HEIGHT, HEIGHT_WITH_RUN = 300, 182  # pixels
+HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 300, 182, 38, 36  # pixels
 MAX_COMPARED = 24
 METRIC_ORDER = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
 NOT_METRICS = (
@@ -123,6 +124,7 @@ def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
 def _draw_table(runs: list[Run], selected: list[str]) -> None:
     """Draw the table; its key depends on the listed runs, so that a new run does not move the selection."""
     _recover_lost_runs(runs)
+    runs = _with_selected_run_visible(runs, selected)
     ids = [run.id for run in runs]
     key = f"runs.table.{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
     settings = run_settings.load_settings(runs)
@@ -137,7 +139,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         selection_mode="multi-row",
         selection_default={"selection": {"rows": [ids.index(run_id) for run_id in selected]}},
         hide_index=True,
-        height=min(HEIGHT if not selected else HEIGHT_WITH_RUN, 38 + 36 * len(runs)),
+        height=min(HEIGHT if not selected else HEIGHT_WITH_RUN, HEADER + ROW * len(runs)),
         alt="Runs with state, metric on dev, settings that differ, progress, group and age",
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
@@ -153,6 +155,15 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         st.caption(f"Equal in all {len(runs):,} runs: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
+
+
+def _with_selected_run_visible(runs: list[Run], selected: list[str]) -> list[Run]:
+    """Move the run of the context bar to the top if its row is below the visible ones, unless it was clicked there."""
+    visible = (HEIGHT_WITH_RUN - HEADER) // ROW
+    first = selected[0] if selected else None
+    if first is None or first == st.session_state.get(CLICKED) or first in [run.id for run in runs[:visible]]:
+        return runs
+    return sorted(runs, key=lambda run: run.id != first)
 
 
 def _is_useful(name: str, rows: list[dict[str, Any]]) -> bool:
@@ -217,6 +228,8 @@ def _apply_selection(key: str, ids: list[str]) -> None:
     before = _current_selection(ids)
     clicked = dict.fromkeys(ids[row] for row in st.session_state[key]["selection"]["rows"])
     ordered = sorted(clicked, key=lambda run_id: before.index(run_id) if run_id in before else len(before))
+    if ordered[:1] != before[:1]:
+        st.session_state[CLICKED] = next(iter(ordered), None)
     _set_selection(ordered or [page_layout.NO_RUN])
 
 
