@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from bsc_core.figures import theme
 
-METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE)  # of metrics that are not in PAIR_COLORS
+METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE, theme.OLIVE, theme.SKY, "#8A6BD1")
+"""Colors of metrics and queries that are not in PAIR_COLORS; each has a contrast of 3:1 in both themes."""
 PAIR_COLORS = {"positive": theme.POSITIVE, "false negative": theme.FALSE_NEGATIVE}
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
@@ -41,6 +42,8 @@ def metrics_figure(
     *,
     title: str,
     axis: str,
+    value: str,
+    value_format: str = "~g",
     baseline: tuple[str, Sequence[float]] | None = None,
     logarithmic: bool = False,
     height: int = 280,
@@ -52,6 +55,8 @@ def metrics_figure(
         selected: Value of the setting at which the rule is drawn.
         title: Title of the figure.
         axis: Title of the x-axis, the setting.
+        value: Title of the y-axis.
+        value_format: Number format of the y-axis, such as "%".
         baseline: Name in the legend of a dashed gray line, and its value for each value of the setting.
         logarithmic: Whether the x-axis is logarithmic.
         height: Height in pixels.
@@ -64,11 +69,12 @@ def metrics_figure(
     elif all(float(one).is_integer() for one in settings):
         ticks = {"axis": alt.Axis(tickMinStep=1)}
     x = alt.X("setting:Q", title=axis, scale=scale, **ticks)
-    legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolOpacity=1, labelLimit=0)
+    legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0)
     least = float(min(table["low"].min(), *(baseline[1] if baseline else [0.0]), 0.0))
+    y_axis = alt.Axis(format=value_format, tickCount=5)
     base = alt.Chart(table).encode(
         x=x,
-        y=alt.Y("value:Q", title=None, scale=alt.Scale(domainMin=least)),
+        y=alt.Y("value:Q", title=value, axis=y_axis, scale=alt.Scale(domainMin=least)),
         tooltip=["metric:N", alt.Tooltip("setting:Q", title=axis), alt.Tooltip("value:Q", format=".3f")],
     )
     names = list(dict.fromkeys(table["metric"]))
@@ -80,7 +86,7 @@ def metrics_figure(
     channels = theme.series("metric", names, colors, legend)
     layers: list[alt.Chart] = []
     if (table["low"] < table["high"]).any():
-        band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q")
+        band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=value), y2="high:Q")
         layers.append(band.encode(color=channels["color"]))
     layers.append(base.mark_line(strokeWidth=2.5).encode(**channels))
     if len(settings) <= MAX_MARKED:
@@ -88,7 +94,9 @@ def metrics_figure(
     if baseline is not None:
         name, values = baseline
         points = pd.DataFrame({"setting": settings, "value": values, "metric": name})
-        line = alt.Chart(points).encode(x=x, y="value:Q", tooltip=["metric:N", alt.Tooltip("value:Q", format=".3f")])
+        line = alt.Chart(points).encode(
+            x=x, y=alt.Y("value:Q", title=value), tooltip=["metric:N", alt.Tooltip("value:Q", format=".3f")]
+        )
         layers.append(line.mark_line(strokeWidth=2).encode(**channels))
     rule = alt.Chart(pd.DataFrame({"setting": [selected]})).mark_rule(strokeWidth=2, color=theme.REFERENCE)
     return alt.layer(*layers, rule.encode(x=alt.X("setting:Q", scale=scale))).properties(title=title, height=height)

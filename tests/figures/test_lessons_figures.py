@@ -18,7 +18,7 @@ def test_metrics_are_drawn_over_the_setting_with_a_rule_at_its_value() -> None:
     table = lessons.metric_table([0.0, 0.5, 1.0], {"MRR": [0.1, 0.9, 0.8], "rank correlation": [0.9, 0.8, 0.3]})
     assert list(table.columns) == ["setting", "metric", "value", "low", "high"]
     assert len(table) == 6
-    figure = drawn(lessons.metrics_figure(table, 0.5, title="Two metrics", axis="mu"))
+    figure = drawn(lessons.metrics_figure(table, 0.5, title="Two metrics", axis="mu", value="score"))
     assert figure["title"] == "Two metrics"
     rows = [row for data in figure["datasets"].values() for row in data]
     assert {"setting": 0.5} in rows
@@ -30,7 +30,13 @@ def test_metrics_are_drawn_over_the_setting_with_a_rule_at_its_value() -> None:
 
 def test_a_setting_over_decades_has_a_logarithmic_axis() -> None:
     table = lessons.metric_table([0.01, 10.0], {"share": [0.2, 1.0]})
-    figure = json.dumps(drawn(lessons.metrics_figure(table, 0.1, title="t", axis="margin", logarithmic=True)))
+    figure = json.dumps(
+        drawn(
+            lessons.metrics_figure(
+                table, 0.1, title="t", axis="margin", value="share", value_format="%", logarithmic=True
+            )
+        )
+    )
     assert '"type": "log"' in figure
 
 
@@ -38,7 +44,9 @@ def test_repetitions_are_a_band_and_the_baseline_is_dashed() -> None:
     table = lessons.metric_table([0.0, 1.0], {"MRR": [[0.1, 0.3], [0.5, 0.9]]})
     assert table["value"].tolist() == pytest.approx([0.2, 0.7])
     assert table[["low", "high"]].to_numpy().tolist() == [[0.1, 0.3], [0.5, 0.9]]
-    figure = drawn(lessons.metrics_figure(table, 0.5, title="t", axis="mu", baseline=("untrained", [0.4, 0.4])))
+    figure = drawn(
+        lessons.metrics_figure(table, 0.5, title="t", axis="mu", value="MRR", baseline=("untrained", [0.4, 0.4]))
+    )
     marks = [layer["mark"] for layer in figure["layer"]]
     assert any(mark["type"] == "area" for mark in marks)
     [dashes] = {json.dumps(layer["encoding"]["strokeDash"]["scale"]) for layer in figure["layer"] if _has_dashes(layer)}
@@ -51,7 +59,7 @@ def _has_dashes(layer: dict) -> bool:
 
 def test_positives_and_false_negatives_have_their_colors() -> None:
     table = lessons.metric_table([0, 1, 2], {"positive": [0.1, 0.2, 0.3], "false negative": [0.3, 0.2, 0.1]})
-    figure = drawn(lessons.metrics_figure(table, 2, title="t", axis="step"))
+    figure = drawn(lessons.metrics_figure(table, 2, title="t", axis="step", value="cosine"))
     [color] = {json.dumps(layer["encoding"]["color"]["scale"]) for layer in figure["layer"] if _has_dashes(layer)}
     assert json.loads(color)["range"] == [theme.POSITIVE, theme.FALSE_NEGATIVE]
     assert '"tickMinStep": 1' in json.dumps(figure)

@@ -149,7 +149,9 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     equal = "all similarities equal: ln B"
     title = "The loss of the same encoder rises with the batch size"
     baseline = (equal, [float(np.log(one)) for one in SIZES])
-    figure = figures.metrics_figure(table, size, title=title, axis="batch size B", baseline=baseline, height=320)
+    figure = figures.metrics_figure(
+        table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=320
+    )
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     return [_picture("size", figure, alt, table)], (
         f"At batch size {size}: {formatting.plural(size - 1, 'negative')} for each query, {size * (size - 1)} negative "
@@ -212,7 +214,7 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     table = figures.metric_table(steps, lines)
     rises = result.other[:, -1].mean() > result.other[:, 0].mean()
     title = f"The false negative is {'pulled closer' if rises else 'pushed away'}"
-    figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", height=320)
+    figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", value="cosine", height=320)
     alt = f"Cosine of a question to its positive and to the false negative, by step. {title}."
     ends = [f"{values[:, 0].mean():.2f} to {values[:, -1].mean():.2f}" for values in (result.own, result.other)]
     return [_picture("false_negatives", figure, alt, table)], (
@@ -235,7 +237,9 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
         values = [[getattr(one, metric) for one in graded_results(value, held_out=held_out)] for value in MUS]
         table = figures.metric_table(list(MUS), {name: values})
         untrained = ("untrained", [getattr(graded_results(None, held_out=held_out)[0], metric)] * len(MUS))
-        figure = figures.metrics_figure(table, mu, title=title, axis="share of BSC (mu)", baseline=untrained)
+        figure = figures.metrics_figure(
+            table, mu, title=title, axis="share of BSC (mu)", value=name.partition(",")[0], baseline=untrained
+        )
         pictures.append(_picture(f"mu.{metric}", figure, f"{title}: {name} by mu.", table))
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
         captions.append(f"{name.partition(',')[0]} {train} on training and {held} on held-out questions")
@@ -260,7 +264,10 @@ def _active_triplets(margin: float) -> tuple[list[Picture], str]:
     shares = {names[distance]: [active_share(batch, value, distance) for value in GRID] for distance in DISTANCES}
     table = figures.metric_table(list(GRID), shares)
     title = "Cosine margins saturate, Euclidean margins depend on the length"
-    figure = figures.metrics_figure(table, margin, title=title, axis="margin", logarithmic=True)
+    axis = "triplets that violate the margin"
+    figure = figures.metrics_figure(
+        table, margin, title=title, axis="margin", value=axis, value_format="%", logarithmic=True
+    )
     active = [formatting.percent(active_share(batch, margin, distance)) for distance in DISTANCES]
     return [_picture("margins", figure, "Share of active triplets by margin and distance.", table)], (
         f"At a margin of {margin:g}: {active[0]} of the triplets violate it with the cosine distance and {active[1]} "
@@ -316,8 +323,10 @@ def _hardness_weights(key: str) -> None:
 def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     shares = np.stack([shares_by_rank(value) for value in STRENGTHS])  # (strengths, 3, B)
     table = figures.metric_table(STRENGTHS, _by_query(shares[:, 0]))
-    title = "Share of the hardest negative in the gradient on the negatives"
-    figure = figures.metrics_figure(table, strength, title=title, axis="hardness strength", height=320)
+    title, axis = "Share of the hardest negative in the gradient on the negatives", "hardness strength"
+    figure = figures.metrics_figure(
+        table, strength, title=title, axis=axis, value="share of the gradient", value_format="%", height=320
+    )
     means = shares[STRENGTHS.index(strength)].mean(axis=1)
     texts = [f"{name} {formatting.percent(share)}" for name, share in zip(RANKS, means, strict=True)]
     own = probabilities(**weighted(strength))[0]
@@ -353,6 +362,7 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
             dimensions,
             title=f"MRR of the first dimensions, {side} questions",
             axis="dimensions",
+            value="MRR",
             baseline=("untrained", mrr["untrained"][:, 0].tolist()),
             logarithmic=True,
             height=320,
@@ -376,7 +386,9 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     negatives = np.stack([pulls(value)[1] for value in PRIORS])  # (priors, B)
     table = figures.metric_table(PRIORS, _by_query(negatives))
     title = "Gradient on the negatives of each query"
-    figure = figures.metrics_figure(table, prior, title=title, axis="debiased prior", height=320)
+    figure = figures.metrics_figure(
+        table, prior, title=title, axis="debiased prior", value="gradient (in the unit below)", height=320
+    )
     remaining = negatives[PRIORS.index(prior)] > 0
     return [_picture("debiased", figure, f"{title} by prior.", table)], (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
