@@ -13,7 +13,7 @@ from bsc_core.background_task import STUDENTS
 from bsc_core.errors import InputError
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import data_cache, display, glossary, url
+from pages.ui.components import data_cache, display, glossary, page_layout, url
 from pages.ui.data import uploads
 from tests.helpers.pages import open_app, open_page, page_text
 
@@ -66,8 +66,26 @@ def test_a_link_sets_the_bar(visit: Callable, finished: Run) -> None:
     assert app.selectbox(key="dataset").value == key, "the dataset is not that of the run"
     assert "dataset" not in app.query_params
     app.selectbox(key="dataset").select("sample").run()
-    assert app.query_params["dataset"] == "sample"
+    assert not {"dataset", "run"} & app.query_params.keys()
     assert app.selectbox(key="dataset").value == "sample"
+    assert app.selectbox(key="run").value == page_layout.NO_RUN, "the page still shows the data of the run"
+
+
+def test_a_link_to_another_dataset_selects_no_run_and_with_both_the_run_decides(visit: Callable, finished: Run) -> None:
+    data = finished.config().data
+    key = uploads.register(uploads.folder_for(data.train), "Trained on", data)
+    app = visit("batches", encoder="static", run=finished.id, dataset="sample")
+    assert app.selectbox(key="dataset").value == key
+    assert "select no run to use another" in page_text(app)
+    del app.query_params["run"]
+    app.query_params["dataset"] = "sample"
+    app.run()
+    assert (app.selectbox(key="dataset").value, app.selectbox(key="run").value) == ("sample", page_layout.NO_RUN)
+
+
+def test_the_dataset_of_a_run_that_is_not_listed_is_named(visit: Callable, finished: Run) -> None:
+    app = visit("batches", encoder="static", run=finished.id)
+    assert app.selectbox(key="dataset").options == [Path(finished.config().data.train).name]
 
 
 @pytest.mark.parametrize("field", ["dataset", "run"])

@@ -113,13 +113,15 @@ def _bar(names: Sequence[str]) -> Context:
     of_run = _dataset_of(st.query_params.get("run"))
     if of_run is not None and "dataset" not in st.query_params:
         context["dataset"] = of_run
+    if "dataset" in names and "run" in names:
+        _match_dataset_and_run(context, labels)
     for name in CONTEXT:
         if name not in names:
             context[name] = st.query_params.get(name) or context.get(name) or DEFAULTS[name]
     existing = []
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
-            fixed = _encoder_of_run(context) if name == "encoder" and "run" in names else None
+            fixed = _fixed_by_run(name, context) if "run" in names else None
             if _draw_choice(name, options[name], context, fixed=fixed, labels=labels if name == "dataset" else {}):
                 existing.append(name)
             else:
@@ -149,7 +151,7 @@ def _draw_choice(
     context[name] = value
     if fixed is not None:
         st.session_state[name] = fixed
-        about = "The encoder of the selected run. To use another one, select no run."
+        about = f"The {name} of the selected run. To use another one, select no run."
         st.selectbox(name.capitalize(), [fixed], key=name, help=about)
         return exists
     st.session_state[name] = value
@@ -164,25 +166,58 @@ def _draw_choice(
     return exists
 
 
-def _encoder_of_run(context: dict[str, str]) -> str | None:
-    """Return the encoder of the selected run, which replaces that of the bar; None without a run with embeddings."""
+def _match_dataset_and_run(context: dict[str, str], labels: Mapping[str, str]) -> None:
+    """Select no run if a link names another dataset; if it names both, the run decides, and a sentence says so."""
+    linked, run_id = st.query_params.get("dataset"), st.query_params.get("run") or context.get("run")
+    of_run = _dataset_of(run_id)
+    if linked is None or of_run is None or _same_data(linked, of_run):
+        return
+    if "run" in st.query_params:
+        label = labels.get(of_run, of_run)
+        url.report("dataset", f"The dataset is {label}, on which the run was trained; select no run to use another.")
+        context["dataset"] = of_run
+        del st.query_params["dataset"]
+    else:
+        context["run"] = NO_RUN
+
+
+def _same_data(first: str, second: str) -> bool:
+    """Whether two datasets have the same training file; also if one of them does not exist."""
+    choices = data_cache.datasets()
+    return not {first, second} <= choices.keys() or choices[first].data.train == choices[second].data.train
+
+
+def _fixed_by_run(name: str, context: dict[str, str]) -> str | None:
+    """Return the encoder of the selected run, or its dataset if that is not among the datasets of the bar.
+
+    It replaces the choice of the bar. None without a run with embeddings.
+    """
     run_id = st.query_params.get("run") or context.get("run") or NO_RUN
+    if name == "run" or run_id == NO_RUN or (name == "dataset" and _dataset_of(run_id) is not None):
+        return None
     try:
-        run = None if run_id == NO_RUN else data_cache.run_store().get(run_id)
-        name = run.config().encoder.name if run is not None and run_data.models(run) else None
+        run = data_cache.run_store().get(run_id)
+        config = run.config() if run_data.models(run) else None
     except BscError:  # no such run, or a damaged one
         return None
-    return Path(name).name if name and Path(name).is_absolute() else name
+    if config is None:
+        return None
+    value = config.encoder.name if name == "encoder" else config.data.train
+    return Path(value).name if Path(value).is_absolute() else value
 
 
 def select(name: str, value: str) -> None:
     """Select the dataset, the encoder or the run of the context bar; call it before the bar is drawn, in a callback.
 
-    A run selects its dataset as well.
+    A run selects its dataset as well, and another dataset selects no run.
     """
     choices = {name: value}
     if name == "run" and (of_run := _dataset_of(value)) is not None:
         choices["dataset"] = of_run
+    elif name == "dataset":
+        of_run = _dataset_of(st.query_params.get("run") or saved_context().run_id)
+        if of_run is not None and not _same_data(value, of_run):
+            choices["run"] = NO_RUN
     st.session_state.setdefault("context", {}).update(choices)
     _write_choices(choices)
 
