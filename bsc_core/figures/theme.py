@@ -15,6 +15,7 @@ HARD_NEGATIVE = "#D55E00"
 FALSE_NEGATIVE = "#CC79A7"
 MARKED_FALSE_NEGATIVE = "#A34E86"  # marked by the user; darker than a likely false negative
 REFERENCE = "#8A8F98"
+ON_DARK, ON_LIGHT = "#FFFFFF", "#26323D"  # numbers in cells, which have no outline in the color of the page
 SKY, OLIVE = "#3596CF", "#9A8400"  # have no meaning
 
 COSINE = ("#0B4F8A", "#3C86C0", "#9CC4E2", "#FAFAF7", "#F4C58B", "#E0912F", "#A8560A")  # -1 to 1, 0 in the middle

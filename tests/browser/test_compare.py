@@ -54,6 +54,9 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     visit.click_button("Compare 4 runs")
     visit.wait(QUESTION)
     page = visit.page
+    expect(page).to_have_url(re.compile("compare="))
+    page.reload()
+    visit.wait(QUESTION)
     cold, warm = "temperature 0.05 · 2 seeds", "temperature 0.5 · 2 seeds"
     expect(page.locator(FIGURE).first).to_contain_text(
         re.compile(f"MRR on dev: ({warm} is|no significant difference between {warm})")
@@ -63,7 +66,7 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     assert all(re.fullmatch(r"\N{MINUS SIGN}?\d\.\d{3} \[.*\]", value) for value in mrr[1:4])
     assert re.match(r"yes, |inconclusive|no difference", mrr[4])
 
-    visit.select_option("Metric", "map")
+    visit.select_option("Metric", "MAP")
     visit.wait(QUESTION)
     visit.select_option("Compare against", "Untrained")
     visit.wait(QUESTION)
@@ -79,9 +82,9 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     again = visitor(server)
     again.page.goto(link)
     again.wait(QUESTION)
-    expect(again.page.get_by_role("combobox", name="Metric", exact=True)).to_have_value("map")
+    expect(again.page.get_by_role("combobox", name="Metric", exact=True)).to_have_value("MAP")
     expect(again.page.get_by_role("combobox", name="Compare against", exact=True)).to_have_value("Untrained")
-    expect(again.page.locator(FIGURE).first).to_contain_text("map on dev")
+    expect(again.page.locator(FIGURE).first).to_contain_text("MAP on dev")
     assert again.rows(CHANGES, containing="−") == losses
 
 

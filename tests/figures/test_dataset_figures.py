@@ -33,6 +33,13 @@ def test_lengths_are_counted_in_words_for_both_sides() -> None:
     assert dataset.length_figure(table).to_dict()["encoding"]["x2"]["field"] == "high"
 
 
+def test_lengths_are_in_bins_of_equally_many_whole_words() -> None:
+    table = dataset.length_table([" ".join("x" * words) for words in range(1, 31)], ["a"])
+    assert set(table["high"] - table["low"]) == {2}
+    assert len(table) <= 2 * dataset.LENGTH_BINS
+    assert set(table.loc[table["side"] == "query", "low"]) == set(table.loc[table["side"] == "document", "low"])
+
+
 def test_each_step_is_a_share_of_the_largest_count_of_its_kind() -> None:
     table = dataset.funnel_table(STAGES)
     assert table["step"].tolist() == [stage.name for stage in STAGES]

@@ -94,6 +94,28 @@ def test_a_negative_and_a_class_column_can_be_mapped(runs: RunStore, tmp_path: P
     assert train.class_names == ("other", "same")
 
 
+def test_a_column_of_zeros_and_ones_without_a_known_name_is_reported_until_it_is_the_label(
+    runs: RunStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [f"what is {n},it is {n},{n % 2},{n}" for n in range(20)]
+    path.write_text("Left,Right,is_same,row\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    app = import_paths(path)
+    assert "The header does not name both texts of a pair." in page_text(app)
+    assert "columns = {" not in page_text(app)
+    warning = "looks like a label and is not used"
+    assert [warning in box.value and "is\\_same" in box.value for box in app.warning] == [True]
+    app.selectbox(key="data.new.label").select("is_same").run()
+    assert not app.warning
+
+
+def test_a_named_text_stays_when_the_other_is_not_named(tmp_path: Path, runs: RunStore) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("source,other,query\n" + "a,b,c\n" * 3, encoding="utf-8")
+    roles = table_with(import_paths(path), "role")
+    assert roles["role"].tolist() == ["document", "not used", "query"]
+
+
 def test_several_files_become_one_dataset(runs: RunStore, tmp_path: Path) -> None:
     paths = [tmp_path / f"part{number}.csv" for number in range(2)]
     for number, path in enumerate(paths):

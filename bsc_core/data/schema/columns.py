@@ -50,8 +50,7 @@ def guess_columns(names: Sequence[str], examples: Examples | None = None) -> Col
         ColumnError: No column looks like the query or the document, or the label column contains only words.
     """
     known = _by_plain_name(names)
-    query = _joined(known, QUERY_PARTS) or _first(known, QUERY)
-    document = _joined(known, DOCUMENT_PARTS) or _first(known, DOCUMENT)
+    query, document = guess_text_columns(names)
     missing = [role for role, column in (("query", query), ("document", document)) if column is None]
     if query is None or document is None:
         example = 'name them, such as columns = {query = "...", document = "..."}'
@@ -60,6 +59,13 @@ def guess_columns(names: Sequence[str], examples: Examples | None = None) -> Col
     class_label = class_label or known.get("classlabel")  # as `bsc convert` names it
     others = {role: _first(known, wanted) for role, wanted in OTHER_ROLES.items()}
     return Columns(query=query, document=document, label=label, class_label=class_label, **others)
+
+
+def guess_text_columns(names: Sequence[str]) -> tuple[ColumnNames | None, ColumnNames | None]:
+    """Guess the columns of the query and of the document of a file of pairs; None for one that is not recognized."""
+    known = _by_plain_name(names)
+    query = _joined(known, QUERY_PARTS) or _first(known, QUERY)
+    return query, _joined(known, DOCUMENT_PARTS) or _first(known, DOCUMENT)
 
 
 def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None) -> CorpusColumns:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bsc_core.data.dataset import Stage
 from bsc_core.figures import theme
 
-LENGTH_BINS = 24
+LENGTH_BINS = 24  # at most
 LABEL_BINS = 20
 ROWS = "rows"
 COLORS = {"sentences": theme.QUERY, "neighbors": theme.REFERENCE, "examples": theme.POSITIVE, ROWS: theme.POSITIVE}
@@ -36,7 +36,8 @@ def length_table(queries: Sequence[str], documents: Sequence[str]) -> pd.DataFra
     counts_of = {text: len(text.split()) for text in {*queries, *documents}}  # many rows can have the same long text
     words = {side: np.array([counts_of[text] for text in texts]) for side, texts in sides.items()}
     longest = max(int(np.quantile(np.concatenate(list(words.values())), 0.99)), LENGTH_BINS)
-    edges = np.unique(np.linspace(0, longest + 1, LENGTH_BINS + 1).astype(int))
+    width = -(-(longest + 1) // LENGTH_BINS)  # whole words, the same for all bins
+    edges = np.arange(0, longest + 1 + width, width)
     frames = []
     for side, counts in words.items():
         binned, _ = np.histogram(np.clip(counts, 0, longest), edges)

@@ -31,7 +31,7 @@ STYLE = (
     f"[data-testid='stVegaLiteChart'] text:is([fill='#808495'], [fill='{theme.REFERENCE}'])"
     " { fill: light-dark(#59606B, #A3A9B2); }"
     "[data-testid='stVegaLiteChart'] svg { overflow: visible; }"
-    "[data-testid='stVegaLiteChart'] text"
+    f"[data-testid='stVegaLiteChart'] text:not([fill='{theme.ON_DARK}'], [fill='{theme.ON_LIGHT}'])"
     " { paint-order: stroke; stroke: light-dark(#FFFFFF, #12171D); stroke-width: 3px; stroke-linejoin: round; }"
     "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { overflow-x: auto; } }"
     "[data-testid='stBottomBlockContainer']"

@@ -1,15 +1,15 @@
 """Columns of a dataset: the guess from the header, example values, and their correction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from bsc_core.config import Columns, DataConfig, SentenceColumns
+from bsc_core.config import ColumnNames, Columns, DataConfig, SentenceColumns
 from bsc_core.data import Table, guess_columns
-from bsc_core.data.schema.columns import as_names
+from bsc_core.data.schema.columns import as_names, guess_text_columns, is_number
 from bsc_core.errors import ColumnError
 from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
@@ -17,6 +17,7 @@ from pages.ui.data import uploads
 
 NONE = "— none —"
 NEW = "data.new"  # widget key of the form of a new dataset
+MAX_LABELS = 11  # different values of a column that looks like a label
 EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
 ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
 
@@ -53,6 +54,12 @@ def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     columns_table(table, guess, key=f"{key}.table")
     selected = select_columns(table, guess, ROLES, required=("query", "document"), key=key)
     numbers = _label_numbers(values, key) if selected["label"] is not None else {}
+    for column in unused_labels(table, selected):
+        st.warning(
+            f"Column {display.escaped(column)} looks like a label and is not used, so every pair counts as positive. "
+            "If it says which pairs are positive, select it as the label.",
+            icon=":material/warning:",
+        )
     name = st.text_input("Name", label, key=f"{key}.name", max_chars=60)
     if st.button("Import data" if key == NEW else "Save columns", key=f"{key}.use", type="primary"):
         columns = Columns.model_validate(selected)
@@ -83,13 +90,28 @@ def select_columns(
 def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, bool]:
     if columns:
         return Columns.model_validate(columns), False
+    query, document = guess_text_columns(table.names)
+    others = [name for name in table.names if name not in (*as_names(query or ()), *as_names(document or ()))]
+    if 0 < [query, document].count(None) <= len(others):
+        query, document = query or others.pop(0), document or others.pop(0)
+        st.caption("The header does not name both texts of a pair. Select the query and the document below.")
+        return Columns(query=query, document=document), True
     try:
         return guess_columns(table.names, table.examples(20)), True
     except ColumnError as error:
-        if len(table.names) < 2:
+        if query is None or document is None:
             raise
         st.text(f"{error}.")
-        return Columns(query=table.names[0], document=table.names[1]), True
+        return Columns(query=query, document=document), True
+
+
+def unused_labels(table: Table, selected: Mapping[str, ColumnNames | None]) -> list[str]:
+    """Return the columns without a role that have a few different numbers, as labels do; none if there is a label."""
+    if selected["label"] is not None or selected["class_label"] is not None:
+        return []
+    used = {name for names in selected.values() if names is not None for name in as_names(names)}
+    values = {name: {*cells} - {""} for name, cells in table.examples(EXAMPLE_ROWS).items() if name not in used}
+    return [name for name, cells in values.items() if 1 < len(cells) <= MAX_LABELS and all(map(is_number, cells))]
 
 
 def _label_numbers(values: dict[str, Any], key: str) -> dict[str, float]:

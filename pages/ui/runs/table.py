@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
@@ -219,6 +220,8 @@ def draw_compare_button(runs: list[Run]) -> None:
 def _set_selection(ids: list[str]) -> None:
     page_layout.select("run", ids[0])
     st.session_state[COMPARE] = ids[1:]
+    with suppress(StreamlitAPIException):  # if the box is drawn, it writes its value into the URL itself
+        st.query_params[COMPARE] = ids[1:]
 
 
 def _apply_selection(key: str, ids: list[str]) -> None:
