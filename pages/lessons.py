@@ -9,7 +9,9 @@ page_layout.setup_page(
 
 lesson = view.select()
 view.heading(lesson)
-figures.draw(lesson, view.key(lesson, "picture"))
-view.question(lesson)
+is_answered = view.question(lesson)
+if is_answered or view.shows_figure(lesson):
+    view.task(lesson)
+    figures.draw(lesson, view.key(lesson, "picture"))
 view.navigation(lesson)
 view.write_link()

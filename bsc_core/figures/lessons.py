@@ -126,7 +126,7 @@ def classes_figure(
     )
     axis = "cosine of premise and hypothesis"
     cosine = alt.X("cosine:Q", title=axis, scale=alt.Scale(domain=[-1, 1]))
-    points = base.mark_point(size=70, opacity=0.6).encode(x=cosine, tooltip=[alt.Tooltip("cosine:Q", format=".3f")])
+    points = base.mark_point(size=70, opacity=0.9).encode(x=cosine, tooltip=[alt.Tooltip("cosine:Q", format=".3f")])
     means = base.mark_tick(thickness=4, size=44).encode(x=alt.X("mean(cosine):Q", title=axis))
     return alt.layer(points, means).properties(title=title, height=height)
 
@@ -134,18 +134,18 @@ def classes_figure(
 def limit_figure(
     gaps: Mapping[str, NDArray[np.floating]], limit: float, *, title: str, axis: str, height: int = 240
 ) -> alt.LayerChart:
-    """Plot the values of up to three kinds of negatives as ticks, with the range above the limit shaded."""
+    """Plot the values of up to three kinds of negatives as ticks, with the range below the limit shaded."""
     rows = [{"kind": kind, "gap": float(gap)} for kind, values in gaps.items() for gap in values]
     table, names = pd.DataFrame(rows), list(gaps)
-    least, most = float(table["gap"].min()) - 0.05, float(table["gap"].max()) + 0.1
+    least, most = float(table["gap"].min()) - 0.1, float(table["gap"].max()) + 0.05
     x = alt.X("gap:Q", title=axis, scale=alt.Scale(domain=[least, most], nice=False))
     colors = alt.Scale(domain=names, range=list(NEGATIVE_COLORS[: len(names)]))
-    edges = pd.DataFrame({"gap": [max(limit, least)], "end": [most]})
-    removed = alt.Chart(edges).mark_rect(color=theme.REFERENCE, opacity=0.15).encode(x=x, x2="end:Q")
+    edges = pd.DataFrame({"gap": [min(limit, most)], "start": [least]})
+    removed = alt.Chart(edges).mark_rect(color=theme.REFERENCE, opacity=0.15).encode(x=x, x2="start:Q")
     rule = alt.Chart(edges).mark_rule(color=theme.REFERENCE, strokeWidth=2).encode(x=x)
     ticks = (
         alt.Chart(table)
-        .mark_tick(thickness=2.5, size=34)
+        .mark_tick(thickness=2.5, size=34, opacity=1)
         .encode(
             x=x,
             y=alt.Y("kind:N", title=None, sort=names, axis=alt.Axis(labelLimit=320)),

@@ -144,7 +144,7 @@ def test_the_server_gets_no_message_while_a_slider_is_dragged_and_one_when_it_is
             socket.on(event, lambda message: messages.append(message))
 
     page.on("websocket", collect)
-    visit.open(name, **({"lesson": lesson} if lesson else {}))
+    visit.open(name, **({"lesson": lesson, "guess": "1"} if lesson else {}))
     assert messages
     while messages:  # of the first run of the page
         messages.clear()
@@ -340,13 +340,13 @@ def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess
     expect(page.get_by_text(texts["claim"])).to_be_visible()
     expect(page.get_by_text(texts["answer"])).to_have_count(0)
     expect(page.get_by_text(words)).to_have_count(0)
+    page.get_by_text(texts[f"option {lesson.correct}"], exact=True).click()
+    expect(page.get_by_text(texts["answer"])).to_be_visible()
+    expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
     slider = page.get_by_role("slider", name=control)
     slider.focus()
     page.keyboard.press("ArrowLeft" if slug == "matryoshka" else "ArrowRight")
     expect(page.get_by_text(words)).to_be_visible()
-    page.get_by_text(texts[f"option {lesson.correct}"], exact=True).click()
-    expect(page.get_by_text(texts["answer"])).to_be_visible()
-    expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
     visit.click_button("Try your own batch")
     visit.wait("What does a loss compute")
     expect(page.locator(".board .sum").first).to_have_attribute("data-total", SOME_NUMBER)

@@ -79,13 +79,13 @@ def test_classes_are_all_drawn_in_their_colors() -> None:
     assert all(name in figure for name in names)
 
 
-def test_values_above_a_limit_are_in_the_shaded_range() -> None:
+def test_values_below_a_limit_are_in_the_shaded_range() -> None:
     gaps = {"false": np.array([-0.1, 0.05]), "hard": np.array([0.02])}
-    figure = drawn(lessons.limit_figure(gaps, -0.03, title="t", axis="gap"))
+    figure = drawn(lessons.limit_figure(gaps, 0.03, title="t", axis="gap"))
     tables = list(figure["datasets"].values())
-    [edges] = [rows for rows in tables if "end" in rows[0]]
+    [edges] = [rows for rows in tables if "start" in rows[0]]
     [values] = [rows for rows in tables if "kind" in rows[0]]
-    assert edges[0]["gap"] == -0.03
-    assert edges[0]["end"] > max(row["gap"] for row in values)
+    assert edges[0]["gap"] == 0.03
+    assert edges[0]["start"] < min(row["gap"] for row in values)
     assert [row["kind"] for row in values] == ["false", "false", "hard"]
     assert theme.FALSE_NEGATIVE in json.dumps(figure)

@@ -73,7 +73,7 @@ def test_there_are_fourteen_lessons_in_order() -> None:
 def test_a_lesson_has_no_literal_number(slug: str) -> None:
     for template in templates(slug):
         literal = "".join(part for part, *_ in string.Formatter().parse(template))
-        names_of_terms = re.sub(r"\bl2\b|\bL[01]\b", "", literal)
+        names_of_terms = re.sub(r"\bl2(_columns)?\b|\bL[01]\b", "", literal)
         assert not re.search(r"\d", names_of_terms), literal
 
 
@@ -131,6 +131,9 @@ def test_a_lower_temperature_gives_the_hardest_negative_of_every_query_more_and_
     assert counts == sorted(counts)
     sums = [np.abs(one.gradient).sum() for one in explained]
     assert sums == sorted(sums, reverse=True)
+    losses = [one.query_to_document for one in explained]
+    assert losses == sorted(losses), "the loss of the same encoder depends on the temperature"
+    assert np.sort(largest[0])[0] < 0.5 < 0.9 < np.sort(largest[0])[1], "one query has several hard negatives"
 
 
 def test_length_wins_without_normalization_and_does_not_with_it() -> None:
@@ -153,6 +156,8 @@ def test_without_labeled_negatives_the_same_encoder_has_a_lower_loss() -> None:
     explained = explain_batch(batch, average="positives")
     assert float(facts["included"]) == pytest.approx(explained.query_to_document, abs=1e-3)
     assert int(facts["taken"].rstrip("%")) > 90
+    assert float(facts["near_words"]) >= 2 > float(facts["own_words"])
+    assert float(facts["near_cosine"]) > 2 * float(facts["own_cosine"])
 
 
 def test_the_stored_results_are_those_of_the_training() -> None:

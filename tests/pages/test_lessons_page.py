@@ -9,6 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.lab.lessons import LESSONS
+from bsc_core.reproduction.findings import read_findings
 from bsc_core.runs import RunStore
 from tests.helpers.pages import click, open_page, page_text
 
@@ -72,6 +73,26 @@ def test_the_control_of_a_figure_is_in_the_link(
     assert words in lesson_text(app)
 
 
+@pytest.mark.parametrize("slug", [slug for slug, lesson in LESSONS.items() if lesson.figure_after_guess])
+def test_a_figure_that_shows_the_answer_appears_after_the_guess(
+    open_lessons: Callable[..., AppTest], slug: str
+) -> None:
+    app = open_lessons(lesson=slug)
+    assert not app.select_slider
+    app.radio(key=f"lessons.{slug}.guess").set_value(0).run()
+    assert app.select_slider
+    assert open_lessons(lesson=slug, done=slug).select_slider
+
+
+@pytest.mark.parametrize("slug", LESSONS)
+def test_the_findings_of_a_lesson_are_linked_after_the_guess(open_lessons: Callable[..., AppTest], slug: str) -> None:
+    app = open_lessons(lesson=slug, guess="1")
+    verdicts = [f"Verdict: **{read_findings()[name]['verdict']}**" for name in LESSONS[slug].findings]
+    captions = [caption.value for caption in app.caption]
+    assert [any(verdict in caption for caption in captions) for verdict in verdicts] == [True] * len(verdicts)
+    assert all(any(f"findings.claim={name}" in caption for caption in captions) for name in LESSONS[slug].findings)
+
+
 def test_next_and_previous_go_through_all_lessons(open_lessons: Callable[..., AppTest]) -> None:
     app = open_lessons()
     slugs = list(LESSONS)
@@ -97,7 +118,7 @@ def test_an_unknown_lesson_is_an_error_and_the_first_one_opens(open_lessons: Cal
 
 @pytest.mark.parametrize(("slug", "key"), [("combined-loss", "picture"), ("supervised-contrastive", "picture")])
 def test_a_control_changes_the_text(open_lessons: Callable[..., AppTest], slug: str, key: str) -> None:
-    app = open_lessons(lesson=slug)
+    app = open_lessons(lesson=slug, guess="1")
     before = lesson_text(app)
     app.select_slider(key=f"lessons.{slug}.{key}").set_value(0.5).run()
     assert lesson_text(app) != before

@@ -21,6 +21,8 @@ class Lesson:
 
     claim, move, question, options, answer: texts whose {placeholders} `facts` fills; they contain no literal numbers.
     correct: index of the right option. link: URL parameters that open the same batch in the loss lab.
+    figure_after_guess: whether the figure shows the answer. findings: names of the claims on the Findings page that
+    test on real data what the lesson explains.
     """
 
     slug: str
@@ -32,6 +34,8 @@ class Lesson:
     correct: int
     answer: str
     link: Mapping[str, str]
+    figure_after_guess: bool = field(default=False, kw_only=True)
+    findings: tuple[str, ...] = field(default=(), kw_only=True)
 
     def facts(self) -> Facts:
         """Compute the numbers of the sentences."""
@@ -60,7 +64,7 @@ class LabLesson(Lesson):
 
 
 def _lesson(slug: str, table: dict[str, Any]) -> Lesson:
-    table["options"] = tuple(table["options"])
+    table |= {name: tuple(table[name]) for name in ("options", "findings") if name in table}
     if "preset" not in table:
         return Lesson(slug, **table)
     shown: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}

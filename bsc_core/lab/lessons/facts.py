@@ -1,5 +1,6 @@
 """Numbers in the sentences of the lessons, and the batches that the lessons display."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -103,8 +104,9 @@ def temperature_facts() -> Facts:
     facts |= {f"{name}_negatives": decimal(one.effective_negatives, 1) for name, one in explained.items()}
     facts |= {f"{name}_share": percent(float(shares[row])) for name, shares in largest.items()}
     facts |= {"least_share": percent(float(largest["low"].min())), "most_share": percent(float(largest["low"].max()))}
-    facts |= {f"{name}_sum": decimal(float(np.abs(explained[name].gradient).sum()), 1) for name in ("low", "usual")}
-    return facts | {"row": str(row + 1), "negatives": str(len(batch) - 1)}
+    facts |= {f"{name}_loss": decimal(one.query_to_document) for name, one in explained.items()}
+    rows = {"row": row, "spread_row": int(np.argmin(largest["low"]))}
+    return facts | {name: str(number + 1) for name, number in rows.items()} | {"negatives": str(len(batch) - 1)}
 
 
 def normalization_facts() -> Facts:
@@ -118,6 +120,7 @@ def normalization_facts() -> Facts:
     compared = {"unit": explain_batch(batch, temperature=1.0), **columns}
     spread = {name: decimal(float(np.ptp(one.logits)), 1) for name, one in compared.items()}
     return {
+        "dimensions": str(batch.documents.shape[1]),
         "longer": str(LONGER + 1),
         "stretch": f"{STRETCH:g}",
         "pairs": str(len(batch)),
@@ -152,7 +155,12 @@ def negatives_facts() -> Facts:
     full, dropped = explain_batch(batch), explain_batch(batch, labeled_negatives=False)
     anchors = np.flatnonzero(full.row_positives.any(axis=1))
     negatives = ~full.row_positives.any(axis=1)
+    shared = np.array(list(map(shared_words, batch.query_texts, batch.document_texts)))
+    cosines = np.diag(full.similarity)
+    kinds = {"own": ~negatives, "near": negatives}
     return {
+        **{f"{name}_words": f"{shared[rows].mean():.2g}" for name, rows in kinds.items()},
+        **{f"{name}_cosine": decimal(float(cosines[rows].mean()), 2) for name, rows in kinds.items()},
         "positives": str(len(anchors)),
         "negatives": str(int(negatives.sum())),
         "included": decimal(float(full.row_losses[anchors].mean())),
@@ -161,6 +169,12 @@ def negatives_facts() -> Facts:
         "own": percent(float(full.rows[anchors, anchors].mean())),
         "own_dropped": percent(float(dropped.rows[anchors, anchors].mean())),
     }
+
+
+def shared_words(query: str, document: str) -> int:
+    """Return how many different words of at least four letters two texts share."""
+    first, second = (set(re.findall(r"[a-z]{4,}", text.lower())) for text in (query, document))
+    return len(first & second)
 
 
 def duplicates_facts() -> Facts:
@@ -214,7 +228,7 @@ def combined_facts() -> Facts:
         "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
         "seeds": str(SEEDS),
         "mu": f"{SUM:g}",
-        **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items() if name != "bsc"},
+        **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items()},
         **{f"{name}_rho": decimal(float(value)) for name, value in rho.items()},
     }
 
@@ -233,6 +247,7 @@ def margin_facts() -> Facts:
         "euclidean_shares": _listed([percent(active_share(batch, margin, "euclidean")) for margin in large]),
         "small_active": percent(active_share(batch, small)),
         "usual_active": percent(active_share(batch, MARGINS[1])),
+        "triplets": str(len(batch)),
         "difference": f"{max(gradient_difference(batch, large[0], margin) for margin in large):g}",
     }
 
@@ -300,7 +315,7 @@ def matryoshka_facts() -> Facts:
     facts: dict[str, str] = {}
     for name, matryoshka in kinds.items():
         mrr = np.mean([one.mrr for one in question_results(matryoshka=matryoshka, held_out=True)], axis=0)
-        facts |= {f"{name}_cut": decimal(float(mrr[at]), 2), f"{name}_full": decimal(float(mrr[-1]), 2)}
+        facts |= {f"{name}_cut": decimal(float(mrr[at])), f"{name}_full": decimal(float(mrr[-1]))}
     return facts | {
         "cut": str(CUT),
         "full": str(DIMENSIONS[-1]),

@@ -14,7 +14,7 @@ from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.lessons import LabLesson, Lesson
 from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
-from bsc_core.lab.lessons.facts import HARD_LEVEL, hard_share
+from bsc_core.lab.lessons.facts import HARD_LEVEL, decimal, hard_share
 from bsc_core.lab.lessons.margins import DISTANCES, GRID, LENGTH, MARGINS, active_share, margin_batch, triplet_loss
 from bsc_core.lab.lessons.negatives import (
     MASK_MARGINS,
@@ -145,18 +145,20 @@ def _batch_size(key: str) -> None:
 @computed_once
 def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     losses = losses_by_size()
-    table = figures.metric_table(list(SIZES), {"loss L0 of this encoder": [losses[one].tolist() for one in SIZES]})
+    table = figures.metric_table(list(SIZES), {"loss L0": [losses[one].tolist() for one in SIZES]})
     equal = "all similarities equal: ln B"
-    title = "The loss of the same encoder rises with the batch size"
+    title = "Loss of one encoder by batch size"
     baseline = (equal, [float(np.log(one)) for one in SIZES])
     figure = figures.metrics_figure(
         table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=320
     )
+    sample = f"mean of {len(losses[size])} random batches; the band is their range"
+    sample = "of the only batch of this size" if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     return [_picture("size", figure, alt, table)], (
         f"At batch size {size}: {formatting.plural(size - 1, 'negative')} for each query, {size * (size - 1)} negative "
-        f"pairs; loss {formatting.metric(float(losses[size].mean()))} (mean of {len(losses[size])} random batches; the "
-        f"band is their range), and {formatting.metric(float(np.log(size)))} if all similarities were equal."
+        f"pairs; loss {formatting.metric(float(losses[size].mean()))} ({sample}), and "
+        f"{formatting.metric(float(np.log(size)))} if all similarities were equal."
     )
 
 
@@ -198,8 +200,9 @@ def _hardness(selected: str) -> tuple[list[Picture], str]:
         f"at least {hardness['edges'][HARD_LEVEL]:g}."
         for name in shown
     )
-    alt = f"Histogram of the cosine to the nearest negative in a batch. {sentences}"
-    return [_picture("order", plan_figures.hardness_figure(table, height=300), alt, table)], sentences
+    figure = plan_figures.hardness_figure(table, height=300).properties(title="Hardest negative of each query")
+    alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
+    return [_picture("order", figure, alt, table)], sentences
 
 
 def _false_negatives(key: str) -> None:
@@ -216,7 +219,8 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     title = f"The false negative is {'pulled closer' if rises else 'pushed away'}"
     figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", value="cosine", height=320)
     alt = f"Cosine of a question to its positive and to the false negative, by step. {title}."
-    ends = [f"{values[:, 0].mean():.2f} to {values[:, -1].mean():.2f}" for values in (result.own, result.other)]
+    means = [[decimal(values[:, step].mean(), 2) for step in (0, -1)] for values in (result.own, result.other)]
+    ends = [" to ".join(values) for values in means]
     return [_picture("false_negatives", figure, alt, table)], (
         f"The false negative (the right answer of the other pair) {TREATMENTS[treatment]}: mean cosine to the positive "
         f"from {ends[0]}, to the false negative from {ends[1]}. The bands are the range over {len(result.own)} batches."
@@ -231,18 +235,18 @@ def _combined_loss(key: str) -> None:
 def _sums(mu: float) -> tuple[list[Picture], str]:
     pictures, captions = [], []
     for held_out, metric, name, title in (
-        (True, "mrr", "MRR, held-out questions", "The sum ranks held-out questions better than MSE alone"),
-        (False, "spearman", "rank correlation, training grades", "Batch softmax alone follows the grades least"),
+        (True, "mrr", "MRR", "MRR on held-out questions"),
+        (False, "spearman", "rank correlation", "Rank correlation with the training grades"),
     ):
         values = [[getattr(one, metric) for one in graded_results(value, held_out=held_out)] for value in MUS]
         table = figures.metric_table(list(MUS), {name: values})
         untrained = ("untrained", [getattr(graded_results(None, held_out=held_out)[0], metric)] * len(MUS))
         figure = figures.metrics_figure(
-            table, mu, title=title, axis="share of BSC (mu)", value=name.partition(",")[0], baseline=untrained
+            table, mu, title=title, axis="share of BSC (mu)", value=name, baseline=untrained
         )
-        pictures.append(_picture(f"mu.{metric}", figure, f"{title}: {name} by mu.", table))
+        pictures.append(_picture(f"mu.{metric}", figure, f"{title} by mu.", table))
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
-        captions.append(f"{name.partition(',')[0]} {train} on training and {held} on held-out questions")
+        captions.append(f"{name} {train} on training and {held} on held-out questions")
     return pictures, (
         f"At mu {mu:g}: {'; '.join(captions)}. Means of {SEEDS} subsets of the training questions; bands: their range."
     )
@@ -263,8 +267,8 @@ def _active_triplets(margin: float) -> tuple[list[Picture], str]:
     names = {"cosine": "cosine", "euclidean": f"Euclidean, vectors of length {LENGTH:g}"}
     shares = {names[distance]: [active_share(batch, value, distance) for value in GRID] for distance in DISTANCES}
     table = figures.metric_table(list(GRID), shares)
-    title = "Cosine margins saturate, Euclidean margins depend on the length"
-    axis = "triplets that violate the margin"
+    title = "Triplets that violate the margin"
+    axis = "share of the triplets"
     figure = figures.metrics_figure(
         table, margin, title=title, axis="margin", value=axis, value_format="%", logarithmic=True
     )
@@ -306,9 +310,9 @@ def _mask_margin(key: str) -> None:
 def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     removed, gaps = removed_counts(margin), cosine_gaps()
     names = {kind: f"{kind}: {removed[kind]} of {cells.sum()} removed" for kind, cells in kinds_of_negatives().items()}
-    values = {names[kind]: gaps[cells] for kind, cells in kinds_of_negatives().items()}
+    values = {names[kind]: -gaps[cells] for kind, cells in kinds_of_negatives().items()}
     title = f"Negatives of {len(gaps)} queries; shaded: removed by the mask"
-    figure = figures.limit_figure(values, -margin, title=title, axis="cosine minus that of the query's positive")
+    figure = figures.limit_figure(values, margin, title=title, axis="margin from which the mask removes it")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
         f"At a margin of {margin:g}: {'; '.join(names.values())}. The judge is the encoder itself. A false negative is "
         "the right answer to the same question in other words; the hard negative is the most similar wrong document."
@@ -392,7 +396,7 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     remaining = negatives[PRIORS.index(prior)] > 0
     return [_picture("debiased", figure, f"{title} by prior.", table)], (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "Unit: 1 / (pairs × temperature), in which the softmax has one minus the probability of the positive."
+        "Unit: 1 / (pairs × temperature). Without a prior, the gradient is one minus the probability of the positive."
     )
 
 

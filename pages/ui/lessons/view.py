@@ -1,11 +1,15 @@
 """The lessons around their figures: selection, claim, question with a guess and its answer, and navigation."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 import streamlit as st
 
 from bsc_core.lab.lessons import LESSONS, Lesson
+from bsc_core.reproduction.catalog import CLAIMS
+from bsc_core.reproduction.findings import read_findings
 from pages.ui.components import display, page_layout, url
+from pages.ui.lessons.figures import VALUE
 
 PAGE = "lessons"
 PARAMETERS = ("lesson", "done", "guess", "answer")  # `answer` is of an earlier version
@@ -67,15 +71,31 @@ def _open_selected() -> None:
 
 
 def heading(lesson: Lesson) -> None:
-    """Draw the title, the claim with its numbers, and what to change in the figure."""
-    texts = _texts(lesson.slug)
+    """Draw the title and the claim with its numbers."""
     st.header(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False)
-    st.markdown(f"**{_escaped(texts['claim'])}**")
-    st.caption(f":material/touch_app: {_escaped(texts['move'])}")
+    st.markdown(f"**{_escaped(_texts(lesson.slug)['claim'])}**")
 
 
-def question(lesson: Lesson) -> None:
-    """Draw the question and its options; after a guess the answer, and the lesson counts as done."""
+def shows_figure(lesson: Lesson) -> bool:
+    """Whether the figure is drawn without a guess: it does not show the answer, or the lesson was done, or linked."""
+    opened = key(lesson, "opened")
+    if page_layout.arrived() and VALUE in st.query_params:
+        st.session_state[opened] = True
+    is_known = st.session_state.get(opened, False) or lesson.slug in _state()["done"]
+    return is_known or not lesson.figure_after_guess
+
+
+def task(lesson: Lesson) -> None:
+    """Draw what to change in the figure."""
+    st.caption(f":material/touch_app: {_escaped(_texts(lesson.slug)['move'])}")
+
+
+def question(lesson: Lesson) -> bool:
+    """Draw the question and its options; after a guess the answer, and the lesson counts as done.
+
+    Returns:
+        Whether there is a guess.
+    """
     texts = _texts(lesson.slug)
     with st.container(border=True):
         guess = st.radio(
@@ -86,14 +106,26 @@ def question(lesson: Lesson) -> None:
             key=key(lesson, "guess"),
         )
         if guess is None:
-            st.caption("Choose an answer to see the explanation.")
-            return
+            follows = "the explanation and the figure" if lesson.figure_after_guess else "the explanation"
+            st.caption(f"Choose an answer to see {follows}.")
+            return False
         verdict = ":material/check_circle: Correct." if guess == lesson.correct else ":material/cancel: Not correct."
         st.markdown(f"{verdict} {_escaped(texts['answer'])}")
+        _draw_findings(lesson)
         if lesson.slug not in _state()["done"]:
             _state()["done"].append(lesson.slug)
             write_link()
             st.rerun()  # updates the count above
+    return True
+
+
+def _draw_findings(lesson: Lesson) -> None:
+    """Draw the verdicts on the claims that test on real data what the lesson explains."""
+    findings = read_findings()
+    for name in lesson.findings:
+        sentence = f"On real data: {CLAIMS[name].claim} Verdict: **{findings[name]['verdict']}**."
+        url_of_claim = f"findings?{urlencode({'findings.claim': name})}"
+        st.caption(f":material/fact_check: {_escaped(sentence)} [Open the finding]({url_of_claim})")
 
 
 def navigation(lesson: Lesson) -> None:
