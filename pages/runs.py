@@ -32,6 +32,8 @@ with display.show_errors():
         table.draw_compare_button(runs)
     elif not selected:
         st.caption("Select a run to see its curves, or several to compare them.")
+        with page_layout.action_bar():
+            page_layout.next_step_button("Open the newest run", "runs", key="runs.newest", run=all_runs[0].id)
     elif len(selected) == 1:
         run = selected[0]
         detail.draw(run)

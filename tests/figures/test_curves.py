@@ -47,7 +47,7 @@ def test_evaluations_omit_undefined_values() -> None:
         ([2.0, 1.0], "The loss falls from 2.000 to 1.000"),
         ([1.0, 2.0], "The loss rises from 1.000 to 2.000"),
         ([1.0, 1.0], "The loss stays at 1.000"),
-        ([2.0, 3.0, 1.0], "The loss starts at 2.000 and ends at 1.000"),
+        ([2.0, 3.0, 1.0], "The loss goes from 2.000 to 1.000"),
         ([1.0], "The loss is 1.000"),
         ([], "The loss: no value yet"),
     ],
@@ -85,7 +85,7 @@ def test_a_view_smooths_uses_a_log_axis_and_the_training_time() -> None:
     assert (line["x"]["field"], line["x"]["title"]) == ("seconds", "training time (s)")
     assert line["y"]["scale"]["type"] == "log"
     assert (line["y"]["field"], raw["y"]["field"]) == ("value", "raw")
-    assert spec["title"] == "The loss starts at 2.000 and ends at 1.500"  # of the values, not of the averages
+    assert spec["title"] == "The loss goes from 2.000 to 1.500"  # of the values, not of the averages
     compared = curves.step_curve({"a": [rows], "b": [rows]}, "loss", view).to_dict()
     assert {layer["encoding"]["color"]["legend"]["symbolOpacity"] for layer in compared["layer"]} == {1}
 
@@ -123,7 +123,7 @@ def test_the_title_of_the_dev_curve_names_the_best_epoch() -> None:
     values = [0.123, 0.137, 0.109]
     rows = [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": value}} for epoch, value in enumerate(values)]
     title = curves.metric_curve({"a": [rows]}, "mrr").to_dict()["title"]
-    assert title == "MRR on dev starts at 0.123 and ends at 0.109; its highest value is 0.137, after epoch 1"
+    assert title == "MRR on dev goes from 0.123 to 0.109; its highest value is 0.137, after epoch 1"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_settings_that_differ_are_columns_and_equal_ones_a_sentence(three: list[
     assert rows["Temperature"].to_dict() == {"run-000": "0.1", "run-001": "0.05", "run-002": ""}
     assert rows["Loss"].to_dict() == {"run-000": "bsc", "run-001": "bsc", "run-002": "softmax"}
     assert "Encoder" not in rows
-    assert "training.seed" not in rows
+    assert "training.seed" in rows
     assert "Equal in all 3 runs: Encoder static · Strategy nearest" in page_text(app)
 
 

@@ -40,6 +40,7 @@ KIND_SHAPES = {
 EDGES = ["x", "x2", "y", "y2"]
 TEXT_LENGTH, CANVAS_TEXT_LENGTH = 280, 160
 CELL = "cell"
+OUTLINE = "#1B2530"  # of marks, which can be seen on every color of a cell
 """Name of the selection: `event.selection.cell` is a list of {"row", "column"} indices into the batch."""
 
 
@@ -156,7 +157,7 @@ def batch_matrix(
     )
     borders = group_borders(table.drop_duplicates("row").sort_values("row")["group"].to_numpy())
     squares = pd.DataFrame({name: borders[side] for name, side in zip(EDGES, ("start", "end") * 2, strict=True)})
-    layers = [body, _outlines(squares, scales, "#1B2530", 1.4), _marks(cells, number, scales)]
+    layers = [body, _outlines(squares, scales, OUTLINE, 1.4), _marks(cells, number, scales)]
     if hardest is not None:
         row, column = hardest
         cell = pd.DataFrame([(column, column + 1, row, row + 1)], columns=EDGES)
@@ -176,10 +177,12 @@ def _marks(cells: pd.DataFrame, number: int, scales: dict[str, alt.Scale]) -> al
     kinds = [kind for kind in KIND_COLORS if (marked["kind"] == kind).any()]
     colors = alt.Scale(domain=kinds, range=[KIND_COLORS[kind] for kind in kinds])
     shapes = alt.Scale(domain=kinds, range=[KIND_SHAPES[kind] for kind in kinds])
-    legend = alt.Legend(orient="bottom", title=None, labelLimit=260, columns=2, symbolStrokeWidth=0)
+    legend = alt.Legend(
+        orient="bottom", title=None, labelLimit=260, columns=2, symbolStrokeWidth=1, symbolStrokeColor=OUTLINE
+    )
     return (
         alt.Chart(marked)
-        .mark_point(filled=True, size=max(10, min(90, 48000 // number**2)), opacity=1, strokeWidth=0)
+        .mark_point(filled=True, size=max(10, min(90, 48000 // number**2)), opacity=1, stroke=OUTLINE, strokeWidth=1)
         .encode(
             x=alt.X("x:Q", scale=scales["x"]),
             y=alt.Y("y:Q", scale=scales["y"]),

@@ -353,7 +353,7 @@ def _title(noun: str, curves: Mapping[str, Points], summary: str, unit: str = ""
     if len(curve) == 1:
         return f"{noun} is {last}{unit}"
     if {min(values), max(values)} != {values[0], values[-1]}:
-        return f"{noun} starts at {first} and ends at {last}{unit}"
+        return f"{noun} goes from {first} to {last}{unit}"
     if first == last:
         return f"{noun} stays at {last}{unit}"
     return f"{noun} {'rises' if values[-1] > values[0] else 'falls'} from {first} to {last}{unit}"

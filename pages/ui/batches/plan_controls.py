@@ -204,3 +204,4 @@ def draw_train_button(settings: PlanSettings, strategy: str) -> None:
     }
     with page_layout.action_bar():
         page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
+        st.caption(f"Batch order: {strategy}, selected under Inspect a batch of", width="content")

@@ -45,6 +45,7 @@ def draw(view: ComparisonView) -> None:
         hide_index=True,
         key=f"runs.changes.{view.metric}.{other.key}",
         column_config={name: st.column_config.TextColumn(width=width) for name, width in WIDTHS.items()},
+        row_height=display.TEXT_ROW,
         alt="Queries on which the settings differ, with their texts",
     )
     display.csv_button(lambda: _rows(changes, selected, view, other), name="wins-and-losses", key="runs.changes.save")

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
 _students_build: dict[str, Lock] = {}  # by the name of the link
 MAX_CELL = 2_000  # characters of a text in a table
+TEXT_ROW = 86  # pixels: height of a table row with four lines of text
 MENU = "figure_menu"  # start of the keys of the menus of figures
 MENU_STYLE = f"""<style>
 [class*="st-key-{MENU}-"] [data-testid="stPopoverButton"] :is(p, div[aria-hidden]) {{
-  position: absolute; clip-path: inset(50%);
+  position: absolute; right: 0; width: 1px; overflow: hidden; clip-path: inset(50%);
 }}
-[class*="st-key-{MENU}-"] [data-testid="stPopoverButton"] {{ min-height: 1.6rem; padding-block: 0; }}
+[class*="st-key-{MENU}-"] [data-testid="stPopoverButton"] {{
+  position: relative; min-height: 1.6rem; min-width: 1.6rem; padding-block: 0;
+}}
 [data-testid="stFullScreenFrame"]:has(.stVegaLiteChart)
   [data-testid="stElementToolbar"]:not(:has([aria-label^="Close fullscreen"])) {{ display: none; }}
 .stPlotlyChart .modebar:not(:has([data-title="Close fullscreen"])) {{ display: none; }}

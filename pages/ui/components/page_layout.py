@@ -33,6 +33,8 @@ STYLE = (
     "[data-testid='stVegaLiteChart'] svg { overflow: visible; }"
     f"[data-testid='stVegaLiteChart'] text:not([fill='{theme.ON_DARK}'], [fill='{theme.ON_LIGHT}'])"
     " { paint-order: stroke; stroke: light-dark(#FFFFFF, #12171D); stroke-width: 3px; stroke-linejoin: round; }"
+    "[data-testid='stVegaLiteChart'] .vega-bind { flex-wrap: nowrap; }"
+    "[data-testid='stVegaLiteChart'] .vega-bind input { flex: 1; min-width: 0; }"
     "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { overflow-x: auto; } }"
     "[data-testid='stBottomBlockContainer']"
     " { padding-block: 0.75rem; border-top: 1px solid light-dark(#DCE1E7, #333C46); }"

@@ -155,7 +155,8 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
         selection_mode="single-row",
         hide_index=True,
         alt=heading,
-        height=260,
+        height=390,
+        row_height=display.TEXT_ROW,
         column_config={name: st.column_config.Column(width=width) for name, width in widths.items()},
     )
     display.write_url({TEXT: names[rows[0]]} if rows else {}, (TEXT,))
@@ -172,4 +173,12 @@ def draw_neighbors(data: MapData, text_id: int) -> None:
         }
         with cell:
             key = f"embeddings.nearest.{data.key}.{one.key}.{text_id}"
-            st.dataframe(columns, hide_index=True, key=key, alt=f"Nearest, {one.name}")
+            config = {"Cosine": st.column_config.Column(width=80)}
+            st.dataframe(
+                columns,
+                hide_index=True,
+                key=key,
+                alt=f"Nearest, {one.name}",
+                row_height=display.TEXT_ROW,
+                column_config=config,
+            )

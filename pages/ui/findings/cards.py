@@ -181,7 +181,7 @@ def _details(finding: dict[str, Any], where: str) -> None:
         display.csv_button(arms_table(finding), name=finding["name"], key=f"findings.arms.{finding['name']}")
     st.caption("p-values", help=glossary.help_text("holm"))
     st.dataframe(tests_table(finding), hide_index=True, width="stretch")
-    st.code(finding["command"], language="bash")
+    st.code(finding["command"], language=None)
 
 
 def _rows(rows: dict[str, int]) -> str:

@@ -10,6 +10,9 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
 from bsc_core.data.decisions import applied_sentence
+from bsc_core.data.sample_data import sample_config
+from bsc_core.lab.presets import thumbnails
+from bsc_core.presets.catalog import recommended
 from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, url, users
 from pages.ui.data import uploads
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
@@ -107,7 +110,11 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
 
     expected = estimate(config, data, data_cache.run_store())
     if expected.seconds is None:
-        st.caption(f":material/timer: {expected.source}")
+        text = expected.source
+        if config.model_copy(update={"name": ""}) == recommended(sample_config()):
+            seconds = formatting.duration(thumbnails()["run"]["seconds"] * factor)
+            text = f"About {seconds} on two CPU cores. The time on this machine is known after a preflight or a run."
+        st.caption(f":material/timer: {text}")
         return
     of_all = ", all runs" if runs > 1 else ""
     costs = {
@@ -123,8 +130,8 @@ def draw_config_file(config: RunConfig, sweep: SweepConfig | None) -> None:
     """Draw the config file and the equivalent command."""
     text = config_toml(config, sweep)
     with st.expander("Config file and command", icon=":material/code:", **url.flag(f"{PAGE}.open.file")):
-        st.code(command(config, sweep), language="bash", wrap_lines=True)
-        st.code(text, language="toml", height=260)
+        st.code(command(config, sweep), language=None, wrap_lines=True)
+        st.code(text, language=None, height=260)
         display.config_download(text, key=f"{PAGE}.save")
 
 

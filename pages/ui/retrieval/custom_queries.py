@@ -53,7 +53,8 @@ def draw(search: Search) -> None:
         on_select=lambda: errors.search_selected(key, list(queries.texts)),
         selection_mode="single-row",
         hide_index=True,
-        height=min(360, 38 + 36 * len(rows)),
+        height=min(420, 38 + (display.TEXT_ROW + 1) * len(rows)),
+        row_height=display.TEXT_ROW,
         column_config={name: st.column_config.TextColumn(width=width) for name, width in WIDTHS.items()},
         alt="Your queries with the top documents of both models",
     )

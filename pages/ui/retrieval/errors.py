@@ -84,7 +84,8 @@ def draw(search: Search, split: str) -> None:
         on_select=lambda: search_selected(key, [row["Query"] for row in shown]),
         selection_mode="single-row",
         hide_index=True,
-        height=min(360, 38 + 36 * len(shown)),
+        height=min(420, 38 + (display.TEXT_ROW + 1) * len(shown)),
+        row_height=display.TEXT_ROW,
         column_config={name: st.column_config.TextColumn(width=width) for name, width in WIDTHS.items()},
         alt="Queries whose relevant document is not first, with the top document and a probable cause",
     )

@@ -276,7 +276,14 @@ def _draw_query(search: Search, query: str, name: str, top: int) -> Results:
         ]
         widths = {"Rank": 60, "Cosine": 80, "Relevant": 80}
         config = {column: st.column_config.Column(width=width) for column, width in widths.items()}
-        st.dataframe(rows, hide_index=True, key=f"table.{name}", column_config=config, alt=f"Documents of {names[0]}")
+        st.dataframe(
+            rows,
+            hide_index=True,
+            key=f"table.{name}",
+            column_config=config,
+            alt=f"Documents of {names[0]}",
+            row_height=display.TEXT_ROW,
+        )
         return results
     shown = replace(results, left=results.left[:top], right=results.right[:top])
     figure = ranks.rank_lines(shown.left, shown.right, names)

@@ -260,7 +260,7 @@ def _draw_log(run: Run, _status: RunStatus) -> None:
 def _draw_config(run: Run, status: RunStatus) -> None:
     """Draw the config, the run's folder and its checkpoints."""
     text = to_toml(run.config())
-    st.code(text, language="toml", height=320)
+    st.code(text, language=None, height=320)
     display.config_download(text, key=f"runs.toml.{run.id}")
     ended = f" · ended {_local_time(status.finished)}" if status.finished else ""
     names = sorted(path.name for path in run.checkpoints_folder.glob("step-*"))

@@ -96,4 +96,4 @@ def _draw_curve(run: Run, curve: dict[str, Any]) -> None:
             TASK.draw(run, folder, "Save the merged model", about=about, alpha=alpha)
             return
         st.caption(f"Saved: {saved['model']}")
-        st.code(f"bsc evaluate {shlex.quote(saved['model'])} --data pairs.tsv", language="bash")
+        st.code(f"bsc evaluate {shlex.quote(saved['model'])} --data pairs.tsv", language=None)

@@ -34,9 +34,9 @@ def draw(run: Run, status: RunStatus) -> None:
         return
     best = f"best on dev, {table.best_metric(status)}" if status.metric_name else "as trained"
     st.caption(f"The encoder, {display.escaped(best)}, in a sentence-transformers folder: {run.model_folder}")
-    st.code(SNIPPET.format(folder=json.dumps(str(run.model_folder))), language="python")
+    st.code(SNIPPET.format(folder=json.dumps(str(run.model_folder))), language=None)
     runs = shlex.quote(str(run.folder.parent))
-    st.code(f"bsc evaluate {run.id} --data pairs.tsv --runs {runs}", language="bash")
+    st.code(f"bsc evaluate {run.id} --data pairs.tsv --runs {runs}", language=None)
     with st.container(horizontal=True, vertical_alignment="center"):
         _draw_download(run, sum(path.stat().st_size for path in files))
         if st.button("Train from this model", key=f"runs.chain.{run.id}", icon=":material/link:"):

@@ -90,7 +90,13 @@ def differing_columns(settings: Mapping[str, Settings]) -> list[str]:
     known = [values for values in settings.values() if values]
     names = dict.fromkeys(name for values in known for name in values)
     differing = [name for name in names if len({values.get(name) for values in known}) > 1]
-    return [name for name in differing if name != SEED][:MAX_COLUMNS] or differing
+    others = [name for name in differing if name != SEED][:MAX_COLUMNS]
+    return [*others, *(name for name in differing if name == SEED)]
+
+
+def column_label(name: str) -> str:
+    """Return the heading of a column: `Learning rate` for `training.learning_rate`."""
+    return name.rpartition(".")[2].replace("_", " ").capitalize() if "." in name else name
 
 
 def equal_settings(settings: Mapping[str, Settings]) -> str:
@@ -161,6 +167,8 @@ def _numbers(runs: Sequence[Run], settings: Mapping[str, Settings]) -> dict[str,
         if status.started and status.finished:
             times[run.id] = max(0.0, status.finished - status.started)
     for name in differing_columns(settings):
+        if name == SEED:
+            continue
         with suppress(ValueError):  # a column of texts
             columns[name] = {run.id: float(settings[run.id][name]) for run in runs if settings[run.id].get(name)}
     return {**columns, TIME: times}

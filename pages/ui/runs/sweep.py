@@ -148,7 +148,7 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     if not users.current_user().may_launch:  # a config has paths of the server
         return
     text = to_toml(config)
-    st.code(text, language="toml", height=320)
+    st.code(text, language=None, height=320)
     with st.container(horizontal=True):
         display.config_download(text, key=f"runs.best.toml.{group}")
         about, icon = "Opens the New run page with this config.", ":material/arrow_forward:"

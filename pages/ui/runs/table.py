@@ -144,6 +144,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         alt="Runs with state, metric on dev, settings that differ, progress, group and age",
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
+            **{name: st.column_config.TextColumn(run_settings.column_label(name)) for name in differing},
             "Run": st.column_config.TextColumn(width=240),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(
@@ -199,7 +200,7 @@ def _select_runs(ids: list[str]) -> list[str]:
     st.session_state[COMPARE] = [run_id for run_id in st.session_state.get(COMPARE, []) if run_id in others]
     if not others:
         return [first]
-    hint = "Select rows of the table, or runs here"
+    hint = "Other runs"
     selected = st.multiselect("Compare with", others, placeholder=hint, **url.bound(COMPARE, others))
     return [first, *dict.fromkeys(selected)]  # a client can send a value several times
 

@@ -1,6 +1,7 @@
 // Matrix of a batch: one cell is one pixel of an image that is scaled to the view. Marks, borders and the pinned cell are
 // drawn over it.
 const MIN_DOT_CELL = 4; // CSS pixels of a cell from which its mark is a dot instead of a filled cell
+const NARROW = 900, TOUCH_CELL = 24; // CSS pixels: a window that starts zoomed in, and the least side of its cells
 const views = new WeakMap(); // root -> zoom and pinned cell, which survive a rerun of the page
 
 export default function ({ data, parentElement, setTriggerValue }) {
@@ -40,11 +41,17 @@ export default function ({ data, parentElement, setTriggerValue }) {
   function draw() {
     const width = root.clientWidth, ratio = window.devicePixelRatio || 1;
     if (!width) return;
+    if (!view.isSized) {
+      view.isSized = true;
+      if (window.innerWidth <= NARROW) zoom(Math.floor(width / TOUCH_CELL) / size);
+    }
     canvas.style.height = `${width}px`;
     canvas.width = canvas.height = Math.round(width * ratio);
     const context = canvas.getContext("2d"), cell = canvas.width / view.span;
     context.imageSmoothingEnabled = false;
     context.drawImage(image, view.x, view.y, view.span, view.span, 0, 0, canvas.width, canvas.width);
+    context.strokeStyle = "#1B2530";
+    context.lineWidth = ratio;
     const end = (start) => Math.min(size, Math.ceil(start + view.span));
     for (let row = Math.floor(view.y); row < end(view.y); row++)
       for (let column = Math.floor(view.x); column < end(view.x); column++) {
@@ -57,6 +64,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
           context.beginPath();
           context.arc(x + cell / 2, y + cell / 2, Math.min(cell * 0.32, 5 * ratio), 0, 7);
           context.fill();
+          context.stroke(); // so that the dot can be seen on every color of a cell
         }
       }
     const box = ([row, column], span, color, lineWidth, grow = 0) => {

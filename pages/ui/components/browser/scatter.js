@@ -100,8 +100,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
       const paint = (indices, size, opacity) =>
         blend(pixels, canvas.width, { points: indices, xs, ys, ratio, categories, marks, radius: size, opacity, box });
       paint(muted, radius, hasSelection ? 0.1 : 0.4);
-      paint(unmuted, radius, hasSelection ? 0.13 : 0.8);
-      paint(selected, radius * 1.35, 0.8);
+      paint(unmuted, radius, hasSelection ? 0.13 : 0.95);
+      paint(selected, radius * 1.35, 0.95);
     }
     context.putImageData(image, 0, 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
