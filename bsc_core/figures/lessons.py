@@ -44,6 +44,7 @@ def metrics_figure(
     axis: str,
     value: str,
     value_format: str = "~g",
+    lowest: float = 0.0,
     baseline: tuple[str, Sequence[float]] | None = None,
     logarithmic: bool = False,
     height: int = 280,
@@ -57,6 +58,7 @@ def metrics_figure(
         axis: Title of the x-axis, the setting.
         value: Title of the y-axis.
         value_format: Number format of the y-axis, such as "%".
+        lowest: Value that the y-axis contains.
         baseline: Name in the legend of a dashed gray line, and its value for each value of the setting.
         logarithmic: Whether the x-axis is logarithmic.
         height: Height in pixels.
@@ -70,7 +72,7 @@ def metrics_figure(
         ticks = {"axis": alt.Axis(tickMinStep=1)}
     x = alt.X("setting:Q", title=axis, scale=scale, **ticks)
     legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0)
-    least = float(min(table["low"].min(), *(baseline[1] if baseline else [0.0]), 0.0))
+    least = float(min(table["low"].min(), *(baseline[1] if baseline else []), lowest))
     y_axis = alt.Axis(format=value_format, tickCount=5)
     base = alt.Chart(table).encode(
         x=x,

@@ -139,7 +139,7 @@ def vega_lite_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     return spec
 
 
-def columns(number: int, *, min_width: int = 360, border: bool = False) -> list[Any]:
+def columns(number: int, *, min_width: int = 400, border: bool = False) -> list[Any]:
     """Return cells side by side; a row with too little room stacks them instead of making one narrower (in pixels)."""
     grid = st.grid(number, min_column_width=min_width, border=border)
     return [grid.container(height="stretch") for _ in range(number)]

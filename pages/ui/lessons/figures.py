@@ -217,7 +217,7 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     table = figures.metric_table(steps, lines)
     rises = result.other[:, -1].mean() > result.other[:, 0].mean()
     title = f"The false negative is {'pulled closer' if rises else 'pushed away'}"
-    figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", value="cosine", height=320)
+    figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", value="cosine", lowest=-1.0, height=320)
     alt = f"Cosine of a question to its positive and to the false negative, by step. {title}."
     means = [[decimal(values[:, step].mean(), 2) for step in (0, -1)] for values in (result.own, result.other)]
     ends = [" to ".join(values) for values in means]

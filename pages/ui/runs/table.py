@@ -11,6 +11,7 @@ from streamlit.errors import StreamlitAPIException
 
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
+from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStatus, RunStore
 from pages.ui.components import data_cache, display, page_layout, url, users
 from pages.ui.runs import run_settings
@@ -148,7 +149,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
             "Run": st.column_config.TextColumn(width=240),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(
-                width=110, help="The dev metric before training and after each epoch."
+                width=110, color=theme.REFERENCE, help="The dev metric before training and after each epoch."
             ),
         },
     )

@@ -1,7 +1,7 @@
 // Matrix of a batch: one cell is one pixel of an image that is scaled to the view. Marks, borders and the pinned cell are
 // drawn over it.
 const MIN_DOT_CELL = 4; // CSS pixels of a cell from which its mark is a dot instead of a filled cell
-const NARROW = 900, TOUCH_CELL = 24; // CSS pixels: a window that starts zoomed in, and the least side of its cells
+const NARROW = 900, TOUCH_CELL = 24; // CSS pixels: a window whose view is zoomed in, and the least side of its cells
 const views = new WeakMap(); // root -> zoom and pinned cell, which survive a rerun of the page
 
 export default function ({ data, parentElement, setTriggerValue }) {
@@ -41,9 +41,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
   function draw() {
     const width = root.clientWidth, ratio = window.devicePixelRatio || 1;
     if (!width) return;
-    if (!view.isSized) {
-      view.isSized = true;
-      if (window.innerWidth <= NARROW) zoom(Math.floor(width / TOUCH_CELL) / size);
+    if (window.innerWidth <= NARROW && view.width !== width) {
+      view.width = width;
+      zoom(Math.floor(width / TOUCH_CELL) / view.span);
     }
     canvas.style.height = `${width}px`;
     canvas.width = canvas.height = Math.round(width * ratio);
