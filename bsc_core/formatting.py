@@ -10,7 +10,6 @@ _METRICS = {
     "ndcg": "nDCG",
     "ndcg_exponential": "nDCG (exponential)",
     "has_positive": "HasPositive",
-    "ece": "ECE",
 }
 _DIRECTION_MARKS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROLS = {

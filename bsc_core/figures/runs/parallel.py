@@ -188,10 +188,8 @@ def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str], metric
     )
     evaluated, others = (base.transform_filter(f"{sign}isValid(datum.result)") for sign in ("", "!"))
     gray = {"color": theme.REFERENCE, "opacity": OTHERS_OPACITY}
-    order, color = (
-        alt.Order("index:Q"),
-        alt.Color("result:Q", title=formatting.metric_name(metric), scale=alt.Scale(range=[WORSE, BETTER])),
-    )
+    title, order = formatting.metric_name(metric), alt.Order("index:Q")
+    color = alt.Color("result:Q", title=title, scale=alt.Scale(range=[WORSE, BETTER]))
     color = color.legend(None)
     return [
         others.mark_line(strokeWidth=1.5, **gray).encode(order=order),

@@ -132,7 +132,7 @@ def summary_sentence(stats: StatsByName) -> str:
 
 
 def _run_color(source: BatchSource) -> str:
-    return theme.run_colors(["" if source.run is None else source.run.id])[0]
+    return theme.RUNS[0] if source.run is None else theme.run_colors([source.run.id])[0]
 
 
 def _draw_hardness(stats: StatsByName, pairs: PairDataset, run_color: str) -> None:
