@@ -182,9 +182,18 @@ def test_titles_of_several_settings() -> None:
 
 
 def test_only_a_setting_of_several_seeds_has_a_band() -> None:
-    assert len(curves.metric_curve({"a": [evaluated(0.5, 0.6)]}, "mrr").to_dict()["layer"]) == 1
+    spec = curves.metric_curve({"a": [evaluated(0.5, 0.6)]}, "mrr").to_dict()
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["line", "rule"]
     spec = curves.metric_curve({"a": [evaluated(0.5, 0.6), evaluated(0.5, 0.7)]}, "mrr").to_dict()
-    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["line", "area"]
+    assert [layer["mark"]["type"] for layer in spec["layer"]] == ["line", "area", "rule"]
+
+
+def test_the_untrained_value_of_a_single_setting_is_a_dashed_gray_line() -> None:
+    *_, line = curves.metric_curve({"a": [evaluated(0.5, 0.6)]}, "mrr").to_dict()["layer"]
+    assert line["data"]["values"] == [{"value": 0.5, "run": "untrained"}]
+    assert (line["mark"]["color"], line["mark"]["strokeDash"]) == (theme.REFERENCE, list(theme.BASELINE_DASH))
+    two = curves.metric_curve({"a": [evaluated(0.5, 0.6)], "b": [evaluated(0.5, 0.7)]}, "mrr").to_dict()
+    assert all(layer["mark"]["type"] != "rule" for layer in two["layer"])
 
 
 def test_the_merge_curve_shows_target_and_general_score_and_a_rule_at_alpha() -> None:

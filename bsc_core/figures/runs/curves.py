@@ -193,7 +193,10 @@ def metric_curve(
     split: str = "dev",
     colors: Sequence[str] = theme.RUNS,
 ) -> alt.LayerChart:
-    """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder. It is not smoothed."""
+    """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder. It is not smoothed.
+
+    With a single setting, a dashed line continues the value of the untrained encoder.
+    """
     curves = {
         name: mean_curve([evaluations(rows, metric, split=split) for rows in runs], across="epoch")
         for name, runs in settings.items()
@@ -205,7 +208,18 @@ def metric_curve(
         title += f"; its highest value is {_format(results[0].best)}, after epoch {results[0].best_epoch}"
     across = _x(curves, view, "epoch")
     value = f"{formatting.metric_name(metric)} ({split})"
-    return lines(curves, title=title, value=value, across=across, points=True, log_value=view.log, colors=colors)
+    first = next(iter(curves.values()))[:1] if len(curves) == 1 else []
+    untrained = first[0]["value"] if first and first[0]["epoch"] == 0 else None
+    return lines(
+        curves,
+        title=title,
+        value=value,
+        across=across,
+        points=True,
+        baseline=untrained,
+        log_value=view.log,
+        colors=colors,
+    )
 
 
 def _x(curves: Mapping[str, Points], view: CurveView, default: str) -> str:
@@ -275,6 +289,7 @@ def lines(
     log: bool = False,
     x_format: str = ",d",
     rule: float | None = None,
+    baseline: float | None = None,
     log_value: bool = False,
     colors: Sequence[str] = theme.RUNS,
 ) -> alt.LayerChart:
@@ -289,6 +304,7 @@ def lines(
         log: whether the x-axis is logarithmic.
         x_format: number format of the x-axis; integers by default.
         rule: x value of a vertical rule; None: no rule.
+        baseline: y value of a dashed gray line, of the untrained encoder; None: no line.
         log_value: whether the y-axis is logarithmic, if all values are positive.
         colors: one per curve.
     """
@@ -335,6 +351,11 @@ def lines(
     if rule is not None:
         mark = alt.Chart(alt.Data(values=[{across: rule}])).mark_rule(color=theme.REFERENCE, strokeDash=[4, 4])
         layers.append(mark.encode(x=f"{across}:Q"))
+    if baseline is not None:
+        dashed = alt.Chart(alt.Data(values=[{"value": baseline, "run": "untrained"}])).mark_rule(
+            color=theme.REFERENCE, strokeDash=list(theme.BASELINE_DASH)
+        )
+        layers.append(dashed.encode(y="value:Q", tooltip=["run:N", alt.Tooltip("value:Q", format=".5~g")]))
     return alt.layer(*layers).properties(title=title, height=HEIGHT + (24 * len(names) if len(names) > 1 else 0))
 
 
