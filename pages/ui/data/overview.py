@@ -57,7 +57,7 @@ def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
     others += [f"{formatting.count(len(data.corpus))} in the corpus"] if data.corpus else []
     cards = (
         ("1 · Source", read, f"{formatting.count(rejected)} rejected"),
-        ("2 · Columns", columns, "guessed from the header" if data.train.report.guessed else "as configured"),
+        ("2 · Columns", columns, "guessed from the header" if data.train.report.guessed else "selected"),
         ("3 · Audit", counted[0] if counted else "no problems", audit_detail),
         ("4 · Shape", rows, ", ".join(others)),
     )
