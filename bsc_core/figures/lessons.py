@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bsc_core.figures import theme
 
-METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE, theme.OLIVE, theme.SKY, "#8A6BD1")
+METRIC_COLORS = (theme.QUERY, theme.DOCUMENT, theme.FALSE_NEGATIVE, theme.OLIVE, "#8A6BD1", theme.SKY)
 """Colors of metrics and queries that are not in PAIR_COLORS; each has a contrast of 3:1 in both themes."""
 PAIR_COLORS = {"positive": theme.POSITIVE, "false negative": theme.FALSE_NEGATIVE}
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
@@ -68,6 +68,9 @@ def metrics_figure(
     ticks = {}
     if logarithmic and len(settings) <= MAX_TICKS:
         ticks = {"axis": alt.Axis(values=settings, format="~g")}
+    elif logarithmic:
+        decades = [step * 10.0**power for power in range(-4, 5) for step in (1, 2, 5)]
+        ticks = {"axis": alt.Axis(values=[one for one in decades if settings[0] <= one <= settings[-1]], format="~g")}
     elif all(float(one).is_integer() for one in settings):
         ticks = {"axis": alt.Axis(tickMinStep=1)}
     x = alt.X("setting:Q", title=axis, scale=scale, **ticks)

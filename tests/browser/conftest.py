@@ -25,6 +25,7 @@ from serving import AppServer
 
 from bsc_core.runs import Run
 from pages.ui.components.browser import mount
+from pages.ui.components.display import TEXT_ROW
 from pages.ui.loss_lab import browser as loss_lab
 from tests.browser.screenshots import train_sample_run
 from tests.helpers.waiting import PATIENCE_MS, wait_until
@@ -192,11 +193,11 @@ class Visit:
         return cells
 
     def select_row(self, name: str, row: int) -> None:
-        """Select a row of a table by its checkbox; try again if the table was redrawn during the click."""
+        """Select a row of a table of texts by its checkbox; try again if the table was redrawn during the click."""
         line = self.table(name).locator("tbody tr").nth(row)
         for _ in range(2):
             self.page.get_by_role("region", name=name, exact=True).locator(".dvn-scroller").click(
-                position={"x": 16, "y": 36 * row + 54}
+                position={"x": 16, "y": 36 + (row + 0.5) * TEXT_ROW}
             )
             with suppress(AssertionError):
                 return expect(line).to_have_attribute("aria-selected", "true", timeout=RETRY_MS)

@@ -146,6 +146,7 @@ def test_a_large_batch_is_drawn_zoomed_and_pinned_with_keys(visitor, server):
     expect(page.get_by_text("500 pairs", exact=True).first).to_be_visible()
     visit.wait()
     expect(canvas).to_have_count(1)  # the previous canvas stays for a moment
+    wait_until(lambda: canvas.bounding_box() is not None, "the canvas is not drawn")
     box = canvas.bounding_box()
     assert box["width"] == pytest.approx(box["height"], abs=1)
     after = pin.text_content()

@@ -8,6 +8,7 @@ import signal
 
 from playwright.sync_api import WebSocket, expect
 
+from bsc_core import formatting
 from bsc_core.jobs import group_summary
 from bsc_core.runs import Run, RunStore
 from tests.helpers.waiting import suspend, wait_until
@@ -173,7 +174,7 @@ def check_best_setting(visit, group: str, done: list[Run]) -> None:
     """Check the figure, the table of settings and the config against the summary of the runs."""
     page, summary = visit.page, group_summary(done)
     best = summary["settings"][0]
-    headline = f"Highest of 4 runs: {summary['metric']} {best['best']:.3f}"
+    headline = f"Highest of 4 runs: {formatting.metric_name(summary['metric'])} {best['best']:.3f}"
     expect(page.locator("[class*=st-key-figure-]").first).to_contain_text(headline)
     page.get_by_role("tab", name="Settings").click()
     rows = visit.rows("Settings of the sweep, the best mean first", containing=f"{best['mean']:.3f}")
@@ -187,8 +188,8 @@ def check_best_setting(visit, group: str, done: list[Run]) -> None:
 def compare(visit) -> None:
     """Compare the settings of the group: each metric has its interval."""
     visit.page.get_by_role("button", name=re.compile(r"^Compare \d runs$")).click()
-    rows = visit.rows("Metrics of the settings, and whether they differ", containing="mrr")
-    mrr = next(row for row in rows if row[0] == "mrr")
+    rows = visit.rows("Metrics of the settings, and whether they differ", containing="MRR")
+    mrr = next(row for row in rows if row[0] == "MRR")
     assert sum(bool(re.fullmatch(r"\N{MINUS SIGN}?\d\.\d{3} \[.*\]", value)) for value in mrr) >= 2
     visit.wait(QUESTION)
 

@@ -87,7 +87,8 @@ def test_a_figure_that_shows_the_answer_appears_after_the_guess(
 @pytest.mark.parametrize("slug", LESSONS)
 def test_the_findings_of_a_lesson_are_linked_after_the_guess(open_lessons: Callable[..., AppTest], slug: str) -> None:
     app = open_lessons(lesson=slug, guess="1")
-    verdicts = [f"Verdict: **{read_findings()[name]['verdict']}**" for name in LESSONS[slug].findings]
+    results = [read_findings()[name]["verdict"] for name in LESSONS[slug].findings]
+    verdicts = [f"Result of its test on real data: **{result}**" for result in results]
     captions = [caption.value for caption in app.caption]
     assert [any(verdict in caption for caption in captions) for verdict in verdicts] == [True] * len(verdicts)
     assert all(any(f"findings.claim={name}" in caption for caption in captions) for name in LESSONS[slug].findings)

@@ -125,6 +125,9 @@ def normalization_facts() -> Facts:
         "stretch": f"{STRETCH:g}",
         "pairs": str(len(batch)),
         "raw_takes": str(int((first_largest(raw.rows) == LONGER).sum())),
+        "range_takes": str(
+            int((first_largest(explain_batch(batch, normalization="range_columns").rows) == LONGER).sum())
+        ),
         "unit_takes": str(int((first_largest(unit.rows) == LONGER).sum())),
         "raw_right": str(int((first_largest(raw.rows) == positives).sum())),
         "unit_right": str(int((first_largest(unit.rows) == positives).sum())),

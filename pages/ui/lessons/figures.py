@@ -299,7 +299,10 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
             f"{name} rows: {accuracy} of the classes correct, the entailed hypothesis is the nearest for {nearest} of "
             f"the premises (untrained {formatting.percent(untrained)})"
         )
-    return pictures, f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; the figures show the first."
+    return pictures, (
+        f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds. The figures show the first seed; a thick bar is "
+        "the mean of a class."
+    )
 
 
 def _mask_margin(key: str) -> None:

@@ -104,9 +104,10 @@ def question(lesson: Lesson) -> bool:
             index=None,
             format_func=lambda number: _escaped(texts[f"option {number}"]),
             key=key(lesson, "guess"),
+            persist_state="session",
         )
         if guess is None:
-            follows = "the explanation and the figure" if lesson.figure_after_guess else "the explanation"
+            follows = "the explanation" if shows_figure(lesson) else "the explanation and the figure"
             st.caption(f"Choose an answer to see {follows}.")
             return False
         verdict = ":material/check_circle: Correct." if guess == lesson.correct else ":material/cancel: Not correct."
@@ -120,10 +121,11 @@ def question(lesson: Lesson) -> bool:
 
 
 def _draw_findings(lesson: Lesson) -> None:
-    """Draw the verdicts on the claims that test on real data what the lesson explains."""
+    """Draw the claims about the subject of the lesson, and the result of their test on real data."""
     findings = read_findings()
     for name in lesson.findings:
-        sentence = f"On real data: {CLAIMS[name].claim} Verdict: **{findings[name]['verdict']}**."
+        claim, verdict = CLAIMS[name], findings[name]["verdict"]
+        sentence = f"{claim.title}. Claim: “{claim.claim}” Result of its test on real data: **{verdict}**."
         url_of_claim = f"findings?{urlencode({'findings.claim': name})}"
         st.caption(f":material/fact_check: {_escaped(sentence)} [Open the finding]({url_of_claim})")
 

@@ -20,6 +20,7 @@ from bsc_core.runs import Run
 from pages.ui.components import display, page_layout, run_data, turns, url
 
 TOP, TOP_OF_EXAMPLE = 10, 4
+WIDE_ROW = 48  # pixels: height of a table row with two lines of text
 QUERY, SPLIT, PART = "retrieval.query", "retrieval.split", "retrieval.part"
 SAVED_QUERY = "retrieval.query.saved"  # session key
 SECOND = "second"
@@ -282,7 +283,8 @@ def _draw_query(search: Search, query: str, name: str, top: int) -> Results:
             key=f"table.{name}",
             column_config=config,
             alt=f"Documents of {names[0]}",
-            row_height=display.TEXT_ROW,
+            height="content",
+            row_height=WIDE_ROW,
         )
         return results
     shown = replace(results, left=results.left[:top], right=results.right[:top])
