@@ -176,23 +176,24 @@ def main() -> int:
     if arguments.update == (arguments.folder is not None):
         parser.error("a folder or --update is needed")
     expect.set_options(timeout=PATIENCE_MS)
-    if arguments.update:
-        shutil.rmtree(BASELINE, ignore_errors=True)
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as temporary:
         browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
-        server = AppServer(Path(temporary))
+        server, folder = AppServer(Path(temporary)), arguments.folder or Path(temporary) / "pictures"
         try:
             with server.running():
                 for name, page in open_every_page(browser, server):
                     for theme, width in BASELINE_VIEWS if arguments.update else VIEWS:
                         show_view(page, theme, width)
                         picture = screenshot(page)
-                        path = (arguments.folder or BASELINE) / f"{name}-{theme}-{width}.png"
+                        path = folder / f"{name}-{theme}-{width}.png"
                         path.parent.mkdir(parents=True, exist_ok=True)
                         if arguments.update:
                             reduced(picture).save(path, optimize=True)
                         else:
                             path.write_bytes(picture)
+            if arguments.update:
+                shutil.rmtree(BASELINE, ignore_errors=True)
+                shutil.copytree(folder, BASELINE)
         finally:
             server.stop_jobs()
             browser.close()
