@@ -76,7 +76,7 @@ def test_a_link_to_another_dataset_selects_no_run_and_with_both_the_run_decides(
     key = uploads.register(uploads.folder_for(data.train), "Trained on", data)
     app = visit("batches", encoder="static", run=finished.id, dataset="sample")
     assert app.selectbox(key="dataset").value == key
-    assert "select no run to use another" in page_text(app)
+    assert "on which the run was trained." in page_text(app)
     del app.query_params["run"]
     app.query_params["dataset"] = "sample"
     app.run()
@@ -86,6 +86,10 @@ def test_a_link_to_another_dataset_selects_no_run_and_with_both_the_run_decides(
 def test_the_dataset_of_a_run_that_is_not_listed_is_named(visit: Callable, finished: Run) -> None:
     app = visit("batches", encoder="static", run=finished.id)
     assert app.selectbox(key="dataset").options == [Path(finished.config().data.train).name]
+    del app.query_params["run"]
+    app.query_params["dataset"] = "sample"
+    app.run()
+    assert (app.selectbox(key="dataset").value, app.selectbox(key="run").value) == ("sample", page_layout.NO_RUN)
 
 
 @pytest.mark.parametrize("field", ["dataset", "run"])

@@ -32,6 +32,14 @@ def dataset(runs: RunStore, small_pairs: Path) -> str:
     return uploads.register(uploads.folder_for(small_pairs), "Small", data)
 
 
+def test_the_strategies_follow_the_selected_run(finished: Run, runs: RunStore) -> None:
+    app = open_page("batches", encoder="static")
+    assert plans.RUN_PLANS not in app.session_state["batches.strategies"]
+    app.selectbox(key="run").select(finished.id).run()
+    assert not app.exception
+    assert app.session_state["batches.strategies"] == [plans.RUN_PLANS, "random"]
+
+
 def test_two_strategies_are_compared(visit: Callable[..., AppTest], dataset: str, tiny_encoder: Path) -> None:
     app = visit("batches", dataset=dataset, encoder=str(tiny_encoder))
     assert not app.exception

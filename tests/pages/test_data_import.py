@@ -101,11 +101,12 @@ def test_a_column_of_zeros_and_ones_without_a_known_name_is_reported_until_it_is
     rows = [f"what is {n},it is {n},{n % 2},{n}" for n in range(20)]
     path.write_text("Left,Right,is_same,row\n" + "\n".join(rows) + "\n", encoding="utf-8")
     app = import_paths(path)
-    assert "The header does not name both texts of a pair." in page_text(app)
+    assert "the header does not name both texts of a pair" in page_text(app)
     assert "columns = {" not in page_text(app)
     warning = "looks like a label and is not used"
     assert [warning in box.value and "is\\_same" in box.value for box in app.warning] == [True]
     app.selectbox(key="data.new.label").select("is_same").run()
+    assert table_with(app, "role")["role"].tolist() == ["query", "document", "label", "not used"]
     assert not app.warning
 
 

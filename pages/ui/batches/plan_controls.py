@@ -63,6 +63,7 @@ OPTIONS = {
 }
 MIN_QUERIES_PER_CLUSTER = 4
 VIEW = "batches.view"
+STRATEGIES_KEY, LAST_RUN = "batches.strategies", "batches.run"  # session keys
 PARAMETERS = (
     VIEW,
     *(f"batches.{name}" for name in ("strategies", "batch_size", "epoch", "seed", "labeled")),
@@ -134,13 +135,17 @@ def _select_strategies(source: BatchSource) -> list[str]:
     known = [name for name in ORDER if name in STRATEGIES]
     saved = [RUN_PLANS] if source.saved_plans() else []
     default = [*(saved or ["nearest"]), "random"]
+    last, run_id = st.session_state.get(LAST_RUN), None if source.run is None else source.run.id
+    if last != run_id and STRATEGIES_KEY not in st.query_params:  # the default depends on the run
+        st.session_state.pop(STRATEGIES_KEY, None)
+    st.session_state[LAST_RUN] = run_id
     selected = st.pills(
         "Strategies",
         [*saved, *known],
         selection_mode="multi",
         default=default,
         help=help_text("strategy"),
-        **url.bound("batches.strategies", [*saved, *known]),
+        **url.bound(STRATEGIES_KEY, [*saved, *known]),
     )
     return [name for name in [*known, *saved] if name in (selected or default[:1])] or ["nearest"]
 
@@ -204,4 +209,4 @@ def draw_train_button(settings: PlanSettings, strategy: str) -> None:
     }
     with page_layout.action_bar():
         page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
-        st.caption(f"Batch order: {strategy}, selected under Inspect a batch of", width="content")
+        st.caption(f"Batch order: {strategy}, as selected above the matrix", width="content")

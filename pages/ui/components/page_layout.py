@@ -10,6 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.errors import StreamlitAPIException, StreamlitPageNotFoundError
 
+from bsc_core.config import DataConfig
 from bsc_core.errors import BscError
 from bsc_core.figures import theme
 from pages.ui.components import data_cache, display, navigation, run_data, sidebar_jobs, url, users
@@ -171,22 +172,25 @@ def _draw_choice(
 def _match_dataset_and_run(context: dict[str, str], labels: Mapping[str, str]) -> None:
     """Select no run if a link names another dataset; if it names both, the run decides, and a sentence says so."""
     linked, run_id = st.query_params.get("dataset"), st.query_params.get("run") or context.get("run")
-    of_run = _dataset_of(run_id)
-    if linked is None or of_run is None or _same_data(linked, of_run):
+    if linked is None or not _is_of_other_data(run_id, linked):
         return
     if "run" in st.query_params:
-        label = labels.get(of_run, of_run)
-        url.report("dataset", f"The dataset is {label}, on which the run was trained; select no run to use another.")
+        of_run = _dataset_of(run_id) or DEFAULTS["dataset"]
+        label = _fixed_by_run("dataset", context) or labels.get(of_run, of_run)
+        url.report(
+            "dataset",
+            f"The dataset is {label}, on which the run was trained. Select another dataset to see it without the run.",
+        )
         context["dataset"] = of_run
         del st.query_params["dataset"]
     else:
         context["run"] = NO_RUN
 
 
-def _same_data(first: str, second: str) -> bool:
-    """Whether two datasets have the same training file; also if one of them does not exist."""
-    choices = data_cache.datasets()
-    return not {first, second} <= choices.keys() or choices[first].data.train == choices[second].data.train
+def _is_of_other_data(run_id: str | None, dataset: str) -> bool:
+    """Whether a run has another training file than a dataset; False if one of them does not exist."""
+    data, choice = _data_of(run_id), data_cache.datasets().get(dataset)
+    return data is not None and choice is not None and choice.data.train != data.train
 
 
 def _fixed_by_run(name: str, context: dict[str, str]) -> str | None:
@@ -216,10 +220,11 @@ def select(name: str, value: str) -> None:
     choices = {name: value}
     if name == "run" and (of_run := _dataset_of(value)) is not None:
         choices["dataset"] = of_run
-    elif name == "dataset":
-        of_run = _dataset_of(st.query_params.get("run") or saved_context().run_id)
-        if of_run is not None and not _same_data(value, of_run):
-            choices["run"] = NO_RUN
+        if of_run != saved_context().dataset_key:
+            st.toast("The dataset and the encoder are those of the run.")
+    elif name == "dataset" and _is_of_other_data(st.query_params.get("run") or saved_context().run_id, value):
+        choices["run"] = NO_RUN
+        st.toast("No run is selected now: the run was trained on another dataset.")
     st.session_state.setdefault("context", {}).update(choices)
     _write_choices(choices)
 
@@ -233,13 +238,18 @@ def _write_choices(choices: Mapping[str, str]) -> None:
 
 def _dataset_of(run_id: str | None) -> str | None:
     """Return the key of the dataset of a run; None if there is no such run or dataset."""
+    data = _data_of(run_id)
+    return None if data is None else data_cache.dataset_key(data) or data_cache.dataset_of_file(data.train)
+
+
+def _data_of(run_id: str | None) -> DataConfig | None:
+    """Return how a run reads its data; None if there is no such run."""
     if run_id is None or run_id == NO_RUN:
         return None
     try:
-        data = data_cache.run_store().get(run_id).config().data
+        return data_cache.run_store().get(run_id).config().data
     except BscError:  # no such run, or a damaged one, which its page reports
         return None
-    return data_cache.dataset_key(data) or data_cache.dataset_of_file(data.train)
 
 
 def switch_page(name: str, **params: str) -> None:

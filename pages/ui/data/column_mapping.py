@@ -16,6 +16,8 @@ from pages.ui.components.glossary import help_text
 from pages.ui.data import uploads
 
 NONE = "— none —"
+IN_ORDER = "**Check the column mapping**: the header does not name both texts of a pair, so the first columns are used"
+GUESSED = "**Check the column mapping**, which was guessed from the header"
 NEW = "data.new"  # widget key of the form of a new dataset
 MAX_LABELS = 11  # different values of a column that looks like a label
 EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
@@ -49,10 +51,12 @@ def columns_table(table: Table, columns: Any, *, key: str) -> None:
 def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     """Draw the guessed columns with examples, a select box for each role, and the button that saves them."""
     table = data_cache.table(values["train"])
-    guess, guessed = _start(table, values.get("columns"))
-    st.markdown("**Check the column mapping**, which was guessed from the header" if guessed else "**Column mapping**")
-    columns_table(table, guess, key=f"{key}.table")
+    guess, title = _start(table, values.get("columns"))
+    st.markdown(title)
+    listed = st.container()
     selected = select_columns(table, guess, ROLES, required=("query", "document"), key=key)
+    with listed:
+        columns_table(table, guess.model_copy(update=selected), key=f"{key}.table")
     numbers = _label_numbers(values, key) if selected["label"] is not None else {}
     for column in unused_labels(table, selected):
         st.warning(
@@ -87,22 +91,25 @@ def select_columns(
     return selected
 
 
-def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, bool]:
+def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, str]:
+    """Return the columns that are selected at first, and a title that says where they come from."""
     if columns:
-        return Columns.model_validate(columns), False
+        return Columns.model_validate(columns), "**Column mapping**"
     query, document = guess_text_columns(table.names)
     others = [name for name in table.names if name not in (*as_names(query or ()), *as_names(document or ()))]
     if 0 < [query, document].count(None) <= len(others):
         query, document = query or others.pop(0), document or others.pop(0)
-        st.caption("The header does not name both texts of a pair. Select the query and the document below.")
-        return Columns(query=query, document=document), True
+        title = (
+            "**Check the column mapping**: the header does not name both texts of a pair, so the first columns are used"
+        )
+        return Columns(query=query, document=document), title
     try:
-        return guess_columns(table.names, table.examples(20)), True
+        return guess_columns(table.names, table.examples(20)), GUESSED
     except ColumnError as error:
         if query is None or document is None:
             raise
         st.text(f"{error}.")
-        return Columns(query=query, document=document), True
+        return Columns(query=query, document=document), GUESSED
 
 
 def unused_labels(table: Table, selected: Mapping[str, ColumnNames | None]) -> list[str]:
