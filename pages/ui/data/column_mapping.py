@@ -99,10 +99,7 @@ def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, str]:
     others = [name for name in table.names if name not in (*as_names(query or ()), *as_names(document or ()))]
     if 0 < [query, document].count(None) <= len(others):
         query, document = query or others.pop(0), document or others.pop(0)
-        title = (
-            "**Check the column mapping**: the header does not name both texts of a pair, so the first columns are used"
-        )
-        return Columns(query=query, document=document), title
+        return Columns(query=query, document=document), IN_ORDER
     try:
         return guess_columns(table.names, table.examples(20)), GUESSED
     except ColumnError as error:

@@ -267,10 +267,9 @@ def _active_triplets(margin: float) -> tuple[list[Picture], str]:
     names = {"cosine": "cosine", "euclidean": f"Euclidean, vectors of length {LENGTH:g}"}
     shares = {names[distance]: [active_share(batch, value, distance) for value in GRID] for distance in DISTANCES}
     table = figures.metric_table(list(GRID), shares)
-    title = "Triplets that violate the margin"
-    axis = "share of the triplets"
+    title, value = "Triplets that violate the margin", "share of the triplets"
     figure = figures.metrics_figure(
-        table, margin, title=title, axis="margin", value=axis, value_format="%", logarithmic=True
+        table, margin, title=title, axis="margin", value=value, value_format="%", logarithmic=True
     )
     active = [formatting.percent(active_share(batch, margin, distance)) for distance in DISTANCES]
     return [_picture("margins", figure, "Share of active triplets by margin and distance.", table)], (

@@ -166,9 +166,7 @@ def _numbers(runs: Sequence[Run], settings: Mapping[str, Settings]) -> dict[str,
             columns.setdefault(f"Best {formatting.metric_name(status.metric_name)}", {})[run.id] = status.metric_best
         if status.started and status.finished:
             times[run.id] = max(0.0, status.finished - status.started)
-    for name in differing_columns(settings):
-        if name == SEED:
-            continue
+    for name in (name for name in differing_columns(settings) if name != SEED):
         with suppress(ValueError):  # a column of texts
             columns[name] = {run.id: float(settings[run.id][name]) for run in runs if settings[run.id].get(name)}
     return {**columns, TIME: times}
