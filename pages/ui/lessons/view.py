@@ -6,8 +6,6 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from bsc_core.lab.lessons import LESSONS, Lesson
-from bsc_core.reproduction.catalog import CLAIMS
-from bsc_core.reproduction.findings import read_findings
 from pages.ui.components import display, page_layout, url
 from pages.ui.lessons.figures import VALUE
 
@@ -122,12 +120,25 @@ def question(lesson: Lesson) -> bool:
 
 def _draw_findings(lesson: Lesson) -> None:
     """Draw the claims about the subject of the lesson, and the result of their test on real data."""
-    findings = read_findings()
-    for name in lesson.findings:
-        claim, verdict = CLAIMS[name], findings[name]["verdict"]
-        sentence = f"{claim.title}. Claim: “{claim.claim}” Result of its test on real data: **{verdict}**."
+    for name, sentence in _finding_sentences(lesson.findings).items():
         url_of_claim = f"findings?{urlencode({'findings.claim': name})}"
         st.caption(f":material/fact_check: {_escaped(sentence)} [Open the finding]({url_of_claim})")
+
+
+@st.cache_data(show_spinner=False)
+def _finding_sentences(names: tuple[str, ...]) -> dict[str, str]:
+    """Return a sentence with claim and result by finding; all sessions share it."""
+    if not names:
+        return {}
+    from bsc_core.reproduction.catalog import CLAIMS  # takes a second, and only a guess needs it
+    from bsc_core.reproduction.findings import read_findings
+
+    findings = read_findings()
+    return {
+        name: f"{CLAIMS[name].title}. Claim: “{CLAIMS[name].claim}” "
+        f"Result of its test on real data: **{findings[name]['verdict']}**."
+        for name in names
+    }
 
 
 def navigation(lesson: Lesson) -> None:
