@@ -14,7 +14,14 @@ with display.show_errors():
     all_cards = cards.read()
     cards.summary(all_cards)
     card = cards.select(all_cards)
+    bar = page_layout.action_bar()
+    with bar:
+        if card is None:
+            page_layout.next_step_button("Train with the recommended setting", "train", key="findings.train")
+        elif card.is_preset:
+            name = card.claim.name
+            page_layout.next_step_button("Use this setting", "train", key=f"findings.use.{name}", preset=name)
     if card is not None:
-        cards.draw(card)
+        cards.draw(card, bar)
     with st.expander("How a verdict is reached"):
         st.markdown(RULE)

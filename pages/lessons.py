@@ -9,9 +9,10 @@ page_layout.setup_page(
 
 lesson = view.select()
 view.heading(lesson)
-is_answered = view.question(lesson)
-if is_answered or view.shows_figure(lesson):
+is_open = view.question(lesson) or view.is_known(lesson)
+if is_open:
     view.task(lesson)
-    figures.draw(lesson, view.key(lesson, "picture"))
+if is_open or not lesson.figure_after_guess:
+    figures.draw(lesson, view.key(lesson, "picture"), locked=not is_open)
 view.navigation(lesson)
 view.write_link()

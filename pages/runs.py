@@ -47,3 +47,6 @@ with display.show_errors():
                 )
     else:
         view.draw(selected)
+        if best := table.best_run(selected):
+            with page_layout.action_bar():
+                page_layout.next_step_button("Search with the best run", "retrieval", key="runs.best", run=best.id)

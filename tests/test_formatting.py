@@ -33,6 +33,16 @@ def test_percentages_have_a_decimal_only_below_ten(value: float, expected: str) 
     assert formatting.percent(value) == expected
 
 
+def test_config_keys_are_written_as_words() -> None:
+    keys = ("training.learning_rate", "loss.name", "encoder.name", "batching.metric", "evaluation.metric")
+    assert [formatting.setting_name(key) for key in keys] == [
+        *("Learning rate", "Loss", "Encoder", "Batching metric", "Metric")
+    ]
+    assert [formatting.setting_name(text) for text in ("Learning rate", "v1.2", "a b.c")] == [
+        *("Learning rate", "v1.2", "a b.c")
+    ]
+
+
 def test_metrics_are_written_as_in_papers() -> None:
     names = ("mrr", "has_positive@1", "ndcg@10", "spearman", "average_precision")
     written = ["MRR", "HasPositive@1", "nDCG@10", "Spearman", "Average precision"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matrix import click_cell, matrix_of
 from playwright.sync_api import expect
 
 from bsc_core.config import make_config
@@ -86,8 +87,7 @@ def test_journey_from_the_embeddings_before_and_after_training_to_the_texts_that
     again.wait()
     again.page.close()
 
-    matrix = visit.page.locator("[class*=st-key-embeddings-matrix-]").first
-    matrix.locator(".mark-rect path").nth(1).click(force=True)  # a mark may cover its center
+    click_cell(matrix_of(visit, "Before training: "), 0, 1)
     expect(visit.page.get_by_text("The line connects the texts of the selected cell")).to_be_visible()
     expect(visit.page).to_have_url(re.compile(r"embeddings\.pair=\w{6}-\d+-\d+"))
 

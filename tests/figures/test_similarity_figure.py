@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bsc_core.figures import theme
@@ -56,17 +54,6 @@ def test_borders_enclose_each_run_of_a_group() -> None:
     assert len(similarity.group_borders(np.empty(0, dtype=np.int32))) == 0
 
 
-def test_colors_are_fixed_to_minus_one_and_one_and_a_click_selects_a_cell(cells: similarity.Cells) -> None:
-    texts = pd.DataFrame({"position": range(4), "query": list("abcd"), "document": ["<b>x</b>", "**y**", "z", "w"]})
-    figure = similarity.batch_matrix(similarity.batch_table(cells), texts, hardest=(0, 1)).to_dict()
-    body = figure["layer"][0]
-    assert body["encoding"]["color"]["scale"]["domain"] == [-1, 1]
-    assert {"name": similarity.CELL}.items() <= figure["params"][0].items()
-    assert figure["params"][0]["select"]["fields"] == ["row", "column"]
-    assert len(figure["layer"]) == 4
-    assert "<b>x</b>" in json.dumps(figure["datasets"])  # texts are data and not escaped
-
-
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_the_interactive_matrix_computes_the_softmax(temperature: float) -> None:
     values = [[0.6, 0.4], [0.1, 0.9]]
@@ -95,7 +82,7 @@ def test_pixels_have_cosines_kinds_borders_and_short_texts() -> None:
     assert data["borders"] == [[0, 2]]
     assert len(data["queries"][0]) <= similarity.CANVAS_TEXT_LENGTH
     assert data["queries"][1] == "<b>q</b>"
-    assert set(data["marks"]) == set(similarity.KIND_COLORS)
+    assert data["marks"][similarity.MARKED] == [theme.MARKED_FALSE_NEGATIVE, "diamond"]
 
 
 def test_the_ramp_passes_through_the_colors_of_the_theme() -> None:

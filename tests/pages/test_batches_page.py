@@ -148,7 +148,7 @@ def test_the_plan_fills_the_new_run_form(dataset: str, tiny_encoder: Path) -> No
     assert app.session_state["sent_settings"]["batching"]["strategy"] == "nearest"
     assert app.session_state["sent_settings"]["batching"]["group_size"] == 4
     assert app.session_state["sent_settings"]["training"] == {"batch_size": 30, "seed": 0}
-    assert app.title[0].value.startswith("What will this run do")
+    assert app.title[0].value.startswith("New run ")
 
 
 def test_a_missing_encoder_is_reported(dataset: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.jobs import reproductions
+from bsc_core.presets.catalog import PRESETS
 from bsc_core.reproduction.catalog import CLAIMS
 from bsc_core.reproduction.findings import read_findings, write_finding
 from bsc_core.reproduction.progress import lock_file, progress_file
 from bsc_core.runs import RunStore
+from pages.ui.findings import cards
 from tests.helpers.pages import open_page, page_text
 
 NAME = "mu_stsb"
@@ -96,7 +99,10 @@ def test_every_claim_is_a_row_with_its_verdict_and_reason(visit: Callable[..., A
     shipped = {result["title"]: result for result in read_findings().values()}
     for row in table.to_dict("records"):
         if row["Claim"] in shipped:
-            assert (row["Verdict"], row["Why"]) == tuple(shipped[row["Claim"]][key] for key in ("verdict", "reason"))
+            verdict, reason = (shipped[row["Claim"]][key] for key in ("verdict", "reason"))
+            assert row["Verdict"] == verdict
+            assert row["Why"]
+            assert re.fullmatch(rf"(Of \d+ statements?, )?{re.escape(row['Why'])}", reason)
 
 
 def test_the_table_without_a_selection_draws_no_figure(runs: RunStore) -> None:
@@ -114,6 +120,15 @@ def test_a_link_opens_a_claim_in_detail(runs: RunStore, name: str) -> None:
     assert bool(app.get("vega_lite_chart")) == (name in read_findings())
 
 
+def test_the_row_of_a_link_is_among_the_visible_ones(runs: RunStore) -> None:
+    last = [claim for claim in CLAIMS.values() if claim.paper == cards.RECOMMENDED][-1]
+    app = open_page("findings", **{"findings.claim": last.name})
+    assert claims_table(app)["Claim"][0] == last.title
+    assert [button.label for button in app.button if button.key.startswith("findings.use.")] == ["Use this setting"] * (
+        last.name in PRESETS
+    )
+
+
 def test_a_link_to_an_unknown_claim_is_reported(runs: RunStore) -> None:
     app = open_page("findings", **{"findings.claim": "nope"})
     assert "The claim nope was not found" in page_text(app)
@@ -122,7 +137,7 @@ def test_a_link_to_an_unknown_claim_is_reported(runs: RunStore) -> None:
 def test_a_local_result_takes_precedence_over_the_shipped_one(finding: dict[str, Any]) -> None:
     app = open_page("findings", **{"findings.verdict": "contradicted"})
     rows = claims_table(app).set_index("Claim")
-    assert rows.loc[CLAIMS[NAME].title, "Why"] == finding["reason"]
+    assert rows.loc[CLAIMS[NAME].title, "Why"] == finding["reason"].removeprefix("Of 1 statement, ")
 
 
 def test_the_claims_of_one_paper_can_be_selected(runs: RunStore) -> None:
@@ -133,8 +148,6 @@ def test_the_claims_of_one_paper_can_be_selected(runs: RunStore) -> None:
 
 
 def test_the_tables_name_undefined_values_and_use_a_minus_sign(finding: dict[str, Any]) -> None:
-    from pages.ui.findings import cards
-
     arms = cards.arms_table(finding)
     assert arms["spearman, test"].tolist() == ["0.812", "not defined: not applicable to these data"]
     assert arms["Steps"].tolist() == ["120", "120"]
@@ -144,8 +157,6 @@ def test_the_tables_name_undefined_values_and_use_a_minus_sign(finding: dict[str
 
 
 def test_a_difference_of_the_paper_outside_the_interval_is_marked(finding: dict[str, Any]) -> None:
-    from pages.ui.findings import cards
-
     statements = [statement(paper=paper) for paper in (None, -0.01, 0.02)]
     differences = cards.tests_table(finding | {"statements": statements})["In the paper"].tolist()
     assert differences == ["", "\N{MINUS SIGN}0.010", "+0.020, outside the interval"]

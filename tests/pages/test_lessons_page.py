@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -82,6 +83,22 @@ def test_a_figure_that_shows_the_answer_appears_after_the_guess(
     app.radio(key=f"lessons.{slug}.guess").set_value(0).run()
     assert app.select_slider
     assert open_lessons(lesson=slug, done=slug).select_slider
+
+
+@pytest.mark.parametrize("slug", [slug for slug, one in LESSONS.items() if not one.figure_after_guess])
+def test_the_control_of_a_figure_is_locked_until_a_guess(open_lessons: Callable[..., AppTest], slug: str) -> None:
+    def is_usable(app: AppTest) -> bool:
+        labs = [one.proto for one in app.get("bidi_component") if one.proto.component_name.endswith("loss_lab")]
+        disabled = [one.proto.disabled for one in (*app.select_slider, *app.get("button_group")[1:])]
+        assert labs or disabled
+        return not any(disabled) and all(json.loads(one.json)["controls"] for one in labs)
+
+    app = open_lessons(lesson=slug)
+    assert not is_usable(app)
+    assert "at" not in app.query_params
+    app.radio(key=f"lessons.{slug}.guess").set_value(0).run()
+    assert is_usable(app)
+    assert is_usable(open_lessons(lesson=slug, done=slug))
 
 
 @pytest.mark.parametrize("slug", LESSONS)

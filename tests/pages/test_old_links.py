@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bsc_core.config import make_config
+from bsc_core.data.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import navigation
 from tests.helpers.pages import open_page_in_app, page_text
@@ -42,6 +44,19 @@ def test_a_renamed_lesson_opens_and_counts_as_done(runs: RunStore) -> None:
 def test_a_metric_is_selected_by_its_name_in_results(finished: Run) -> None:
     app = open_page_in_app("runs", run=finished.id, metric="spearman")
     assert app.query_params["metric"] == "Spearman"
+
+
+@pytest.mark.parametrize("name", ["filter", "group_by"])
+def test_a_setting_is_selected_by_its_config_key(runs: RunStore, name: str) -> None:
+    for seed in range(2):
+        training = {"seed": seed, "learning_rate": 0.001 * (1 + seed)}
+        given = {"data": sample_config().model_dump(), "encoder": {"name": "static"}, "training": training}
+        runs.create(make_config(given), f"20260101-00000{seed}-run-{seed}")
+    value = {"filter": ": 0.001", "group_by": ""}[name]
+    app = open_page_in_app("runs", **{name: f"training.learning_rate{value}"})
+    assert not app.exception
+    assert app.query_params[name] in (f"Learning rate{value}", [f"Learning rate{value}"])
+    assert app.session_state[name] in (f"Learning rate{value}", [f"Learning rate{value}"])
 
 
 @pytest.mark.parametrize("old", ["Gold by cut-off", "Hits by cutoff"])

@@ -42,7 +42,7 @@ def test_settings_that_differ_are_columns_and_equal_ones_a_sentence(three: list[
     assert rows["Temperature"].to_dict() == {"run-000": "0.1", "run-001": "0.05", "run-002": ""}
     assert rows["Loss"].to_dict() == {"run-000": "bsc", "run-001": "bsc", "run-002": "softmax"}
     assert "Encoder" not in rows
-    assert "training.seed" in rows
+    assert "Seed" in rows
     assert "Equal in all 3 runs: Encoder static · Strategy nearest" in page_text(app)
 
 
@@ -84,7 +84,7 @@ def test_the_seed_is_a_column_where_nothing_else_differs(runs: RunStore) -> None
     for seed in range(2):
         changed = config(0).training.model_copy(update={"seed": seed})
         runs.create(config(0).model_copy(update={"training": changed}), f"20260101-00000{seed}-seed-{seed}")
-    assert sorted(open_page("runs").dataframe[0].value["training.seed"]) == ["0", "1"]
+    assert sorted(open_page("runs").dataframe[0].value["Seed"]) == ["0", "1"]
 
 
 def test_a_run_with_a_damaged_config_stays_in_the_table(three: list[Run]) -> None:
@@ -123,7 +123,7 @@ def test_a_range_of_the_link_filters_the_runs(four: list[Run]) -> None:
     assert sorted(app.dataframe[0].value["Run"]) == ["run-001", "run-002"]
     assert "2 of 4 runs are in the selected ranges." in page_text(app)
     columns = histograms(app)
-    assert [column["name"] for column in columns] == ["Best MRR", "training.learning_rate"]  # the time is equal
+    assert [column["name"] for column in columns] == ["Best MRR", "Learning rate"]  # the time is equal
     assert [sum(column["shown"]) for column in columns] == [2, 2]
 
 

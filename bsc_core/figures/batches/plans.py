@@ -63,13 +63,16 @@ def histogram_table(
     return pd.concat(tables, ignore_index=True)
 
 
-def hardness_figure(table: pd.DataFrame, *, height: int = 280, run_color: str = theme.RUNS[0]) -> alt.LayerChart:
+def hardness_figure(
+    table: pd.DataFrame, *, height: int = 280, run_color: str = theme.RUNS[0], threshold: float | None = None
+) -> alt.LayerChart:
     """Plot the histograms (output of `hardness_table`), overlaid; the positives are a dashed green line.
 
     Args:
         table: output of `hardness_table`.
         height: in pixels.
         run_color: color of the series that is no strategy: the plans of a run.
+        threshold: cosine of a dashed vertical line.
     """
     names = list(table["strategy"].unique())
     colors = alt.Scale(domain=names, range=[STRATEGY_COLORS.get(name, run_color) for name in names])
@@ -93,6 +96,9 @@ def hardness_figure(table: pd.DataFrame, *, height: int = 280, run_color: str = 
     if POSITIVES in names:
         positives = base.transform_filter(alt.datum.strategy == POSITIVES)
         layers.append(positives.mark_line(interpolate="monotone", strokeDash=[5, 4]))
+    if threshold is not None:
+        line = alt.Chart(pd.DataFrame({"threshold": [threshold]}))
+        layers.append(line.mark_rule(strokeDash=[5, 4], size=1.5, color=theme.REFERENCE).encode(x="threshold:Q"))
     return alt.layer(*layers).properties(height=height)
 
 

@@ -27,8 +27,6 @@ BATCH = "batches.batch"  # parameter of the URL and key of the box, from 1; the 
 PIN = "batches.pin"  # parameter of the URL: the row of the query and that of the document, see `row_name`
 TAB, TABS = "batches.tab", ("Hardest negatives", "Likely false negatives", "Decisions")
 MARKED = "batches.marked"  # session key: whether a pair was just marked
-MAX_CHART_PAIRS = 64
-"""Pairs up to which the matrix is a chart; a larger one is an image on a canvas."""
 WINDOW = 512
 """Maximum number of pairs in the matrix; a larger batch shows those around the pinned query."""
 MAX_LISTED = 50
@@ -191,11 +189,8 @@ def draw_matrix(batch: BatchView) -> None:
     if pin and not (max(pin) < len(rows) and min(pin) >= 0):
         pin = (max(0, pin[0]), max(0, pin[0]))
     key = f"batches.cells.{batch.strategy}.{batch.number}.{first}.{len(batch.rows)}"
-    with st.container(key="batches.matrix"):
-        if len(rows) <= MAX_CHART_PAIRS:
-            _draw_chart(batch, cells, pin, key)
-        else:
-            _draw_canvas(batch, cells, pin, key)
+    on_pin = partial(_pin_clicked, key, batch, rows)
+    draw_cells(cells, batch.dataset, pinned=pin or (0, 0), name=f"batch-{batch.number + 1}", key=key, on_pin=on_pin)
 
 
 def _window(batch: BatchView) -> tuple[int, int]:
@@ -209,35 +204,44 @@ def _window(batch: BatchView) -> tuple[int, int]:
     return first, first + WINDOW
 
 
-def _draw_chart(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int] | None, key: str) -> None:
-    table = similarity.batch_table(cells)
-    texts = pd.DataFrame({"position": range(len(cells.rows)), **_texts(batch, cells.rows)})
-    figure = similarity.batch_matrix(table, texts, hardest=pin)
-    name, on_click = f"batch-{batch.number + 1}", partial(_pin_clicked, key, batch, cells.rows)
-    display.figure(figure, name=name, alt=matrix_sentence(cells), data=table, select=on_click, key=key)
+def draw_cells(
+    cells: similarity.Cells,
+    dataset: PairDataset,
+    *,
+    pinned: tuple[int, int] | None,
+    name: str,
+    key: str,
+    on_pin: Callable[[], None],
+    title: str = "",
+) -> None:
+    """Draw a similarity matrix, whose title is the sentence about it.
+
+    Args:
+        cells: The matrix of rows of `dataset`.
+        dataset: The pairs.
+        pinned: Row and column of the outlined cell.
+        name: File name of the downloads.
+        key: Session key of the matrix; `clicked_cell` reads the clicked cell.
+        on_pin: Called when a cell is clicked.
+        title: Text before the title.
+    """
+    queries, documents = ([_text(dataset, side, row) for row in cells.rows.tolist()] for side in ("query", "document"))
+    sentence = f"{title}{matrix_sentence(cells)}"
+    data = similarity.canvas_data(cells, queries, documents)
+    data |= {"pinned": pinned and list(pinned), "label": f"{sentence} Move with the arrow keys, pin with Enter."}
+    with display.figure_frame(sentence, name=name, data=partial(similarity.batch_table, cells), key=f"{key}.figure"):
+        matrix_canvas(data, key=key, on_pin=on_pin)
 
 
-def _draw_canvas(batch: BatchView, cells: similarity.Cells, pin: tuple[int, int] | None, key: str) -> None:
-    texts = _texts(batch, cells.rows)
-    data = similarity.canvas_data(cells, texts["query"], texts["document"])
-    label = f"{matrix_sentence(cells)} Move with the arrow keys, pin with Enter."
-    data |= {"pinned": list(pin or (0, 0)), "label": label}
-    name, table = f"batch-{batch.number + 1}", partial(similarity.batch_table, cells)
-    with display.figure_frame(matrix_sentence(cells), name=name, data=table, key=f"{key}.figure"):
-        matrix_canvas(data, key=key, on_pin=partial(_pin_clicked, key, batch, cells.rows))
-
-
-def _texts(batch: BatchView, rows: np.ndarray) -> dict[str, list[str]]:
-    return {side: [batch.text(side, row) for row in rows.tolist()] for side in ("query", "document")}
+def clicked_cell(key: str, size: int) -> tuple[int, int] | None:
+    """Return row and column of the clicked cell of the matrix with this key; None if its `size` is smaller."""
+    row, column = st.session_state[key].get("cell") or (size, size)
+    return (int(row), int(column)) if 0 <= row < size and 0 <= column < size else None
 
 
 def _pin_clicked(key: str, batch: BatchView, rows: np.ndarray) -> None:
-    """Pin the cell that was clicked in the chart or on the canvas; nothing if the click removed the selection."""
-    state = st.session_state[key]
-    cells = state.get("selection", {}).get(similarity.CELL)
-    cell = (cells[0]["row"], cells[0]["column"]) if cells else state.get("cell")
-    if cell and max(cell) < len(rows):
-        _pin(batch.number, (batch.dataset, rows[int(cell[0])], rows[int(cell[1])]))
+    if cell := clicked_cell(key, len(rows)):
+        _pin(batch.number, (batch.dataset, rows[cell[0]], rows[cell[1]]))
 
 
 def matrix_sentence(cells: similarity.Cells) -> str:

@@ -102,8 +102,13 @@ def format_difference(difference: Interval) -> str:
 
 def format_interval(interval: Interval) -> str:
     """Format a metric with its interval: `0.812 [0.790, 0.831]`; without the range if there is one query."""
-    known = None if interval.low is None or interval.high is None else (interval.low, interval.high)
-    return formatting.metric(interval.value, known)
+    return f"{formatting.metric(interval.value)} {format_range(interval)}".rstrip()
+
+
+def format_range(interval: Interval) -> str:
+    """Format an interval: `[0.790, 0.831]`; empty if there is one query."""
+    known = interval.low is not None and interval.high is not None
+    return f"[{formatting.metric(interval.low)}, {formatting.metric(interval.high)}]" if known else ""
 
 
 def draw_table(view: ComparisonView) -> None:

@@ -74,5 +74,8 @@ def _redirect_old_link(page: StreamlitPage) -> None:
 def _current_value(name: str, value: str) -> str:
     if name == "metric":
         return formatting.metric_name(value)  # such as MRR for mrr
+    if name in ("filter", "group_by"):  # a config key and perhaps its value
+        key, separator, rest = value.partition(": ")
+        return f"{formatting.setting_name(key)}{separator}{rest}"
     renamed = VALUES.get(name, {})
     return ",".join(renamed.get(item, item) for item in value.split(","))

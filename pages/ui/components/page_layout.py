@@ -25,7 +25,8 @@ SIDEBAR_WIDTH = navigation.PAGE_CONFIG["initial_sidebar_state"]
 # Streamlit's white text on primary buttons and chips is too light for their color in the dark theme, and so is the gray
 # of its charts on a light page; REFERENCE is a color of marks. Texts of charts have an outline in the color of the
 # page, so that they can be read over marks, and the last label of an axis exceeds its chart by a pixel. The sidebar
-# keeps 300 px if the browser has drawn it before the settings of the page arrive.
+# keeps 300 px if the browser has drawn it before the settings of the page arrive. Buttons of a choice are as high as
+# the select boxes next to them.
 STYLE = (
     "<style>[data-testid='stBaseButton-primary'], [data-testid='stMultiSelectTagsContainer'] [data-tag]"
     " { color: light-dark(#FFFFFF, #0B1016); }"
@@ -36,6 +37,10 @@ STYLE = (
     " { paint-order: stroke; stroke: light-dark(#FFFFFF, #12171D); stroke-width: 3px; stroke-linejoin: round; }"
     "[data-testid='stVegaLiteChart'] .vega-bind { flex-wrap: nowrap; }"
     "[data-testid='stVegaLiteChart'] .vega-bind input { flex: 1; min-width: 0; }"
+    "[data-testid='stHorizontalBlock']:has([data-testid='stSelectbox']) [role='radiogroup'] button"
+    " { min-height: 2.5rem; }"
+    "h1 .stMarkdownColoredText"
+    " { font-size: 1.1rem; font-weight: 400; padding-left: 0.5rem; color: light-dark(#59606B, #A3A9B2) !important; }"
     "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { overflow-x: auto; } }"
     "[data-testid='stBottomBlockContainer']"
     " { padding-block: 0.75rem; border-top: 1px solid light-dark(#DCE1E7, #333C46); }"
@@ -62,7 +67,7 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT, parame
 
     Args:
         title: Name of the page.
-        heading: Its heading.
+        heading: What the page is about, next to its name.
         bar: The selections of the context bar, of CONTEXT; the others keep the value of the link or the previous page.
         parameters: The other parameters of the page in the URL; `*` stands for any characters. Others are reported.
     """
@@ -73,7 +78,7 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT, parame
     with st.sidebar:
         acknowledge_clicks()
     users.draw_account()
-    st.title(heading, anchor=False)
+    st.title(f"{title} :gray[{heading}]", anchor=False)
     st.session_state[ARRIVED] = st.session_state.get("context_page") != title
     st.session_state["context_page"] = title
     url.setup((*CONTEXT, *parameters), arrived=arrived())

@@ -19,6 +19,7 @@ NONE = "— none —"
 IN_ORDER = "**Check the column mapping**: the header does not name both texts of a pair, so the first columns are used"
 GUESSED = "**Check the column mapping**, which was guessed from the header"
 NEW = "data.new"  # widget key of the form of a new dataset
+IMPORTS = "data.imports"  # session key: part of the keys of the import form
 MAX_LABELS = 11  # different values of a column that looks like a label
 EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
 ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
@@ -135,5 +136,10 @@ def _label_numbers(values: dict[str, Any], key: str) -> dict[str, float]:
 def open_dataset(folder: Path, label: str, data: DataConfig) -> None:
     """Register a dataset and open it; the import form closes and empties."""
     key = uploads.register(folder, label, data)
-    st.session_state["data.imports"] = st.session_state.get("data.imports", 0) + 1
+    close_import()
     page_layout.switch_page("data", dataset=key)
+
+
+def close_import() -> None:
+    """Close and empty the import form at the next run of the page."""
+    st.session_state[IMPORTS] = st.session_state.get(IMPORTS, 0) + 1

@@ -17,7 +17,7 @@ KINDS = {"pairs": "Pairs of texts", "sentences": "Sentences with classes"}
 
 def draw() -> bool:
     """Draw the form, which shows the columns of what is imported before saving it; return whether it has a source."""
-    imports = st.session_state.get("data.imports", 0)  # a new key after each import closes and empties the form
+    imports = st.session_state.get(column_mapping.IMPORTS, 0)
     with st.expander("Import a dataset", icon=":material/upload_file:", key=f"data.upload.{imports}"):
         left, right = display.columns(2, min_width=240)
         kinds = list(uploads.SUFFIXES)
@@ -54,7 +54,10 @@ def draw() -> bool:
                 values["corpus_columns"] = guess_corpus_columns(table.names, table.examples(20)).model_dump()
             one_upload = len(sources) == 1 and bool(saved)
             _form(saved[0].parent if one_upload else uploads.folder_for(*sources), values)
-        return True
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button("Discard the import", key="data.discard", on_click=column_mapping.close_import)
+        st.caption("The selected dataset is hidden during an import.", width="content")
+    return True
 
 
 def _form(folder: Path, values: dict[str, Any]) -> None:

@@ -1,17 +1,16 @@
 """Similarity matrices of the pairs with selected texts, one per model; a click on a cell marks its texts on the map."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.batching import KnownPairs, marked_cells
 from bsc_core.data import PairDataset
 from bsc_core.figures.batches import similarity
-from pages.ui.batches.batch_view import matrix_sentence
+from pages.ui.batches.batch_view import clicked_cell, draw_cells
 from pages.ui.components import display, url
 from pages.ui.embeddings import selection
 from pages.ui.embeddings.frames import Frame, MapData
@@ -109,30 +108,21 @@ def _cells(frame: Frame, pairs: SelectedPairs) -> similarity.Cells:
 
 def _draw_matrix(data: MapData, frame: Frame, cells: similarity.Cells, pairs: SelectedPairs, pair: np.ndarray) -> None:
     queries, documents = pairs.dataset.query[pairs.rows], pairs.dataset.document[pairs.rows]
-    texts = data.dataset.texts
-    table = similarity.batch_table(cells)
-    shown = pd.DataFrame(
-        {"position": range(len(queries)), "query": texts.take(queries), "document": texts.take(documents)}
-    )
     marked = np.argwhere((queries[:, None] == pair[0, 0]) & (documents == pair[0, 1])) if len(pair) else NO_PAIRS
-    outlined = (int(marked[0, 0]), int(marked[0, 1])) if len(marked) else None
     key = f"embeddings.matrix.{data.key}.{frame.key}"
-    display.figure(
-        similarity.batch_matrix(table, shown, hardest=outlined),
+    draw_cells(
+        cells,
+        pairs.dataset,
+        pinned=(int(marked[0, 0]), int(marked[0, 1])) if len(marked) else None,
         name=f"pairs.{frame.key}",
-        alt=f"{frame.name}: {matrix_sentence(cells)}",
-        data=table,
-        select=partial(_select, key, data, queries, documents),
         key=key,
+        on_pin=partial(_select, key, data, queries, documents),
+        title=f"{frame.name}: ",
     )
 
 
 def _select(key: str, data: MapData, queries: np.ndarray, documents: np.ndarray) -> None:
-    """Store the texts of the clicked cell in the URL; nothing if the click removed the selection."""
-    cells: list[dict[str, Any]] = st.session_state[key].get("selection", {}).get(similarity.CELL) or []
-    if not cells:
-        return
-    row, column = cells[0]["row"], cells[0]["column"]
-    if 0 <= row < len(queries) and 0 <= column < len(documents):
-        ids = f"{selection.digest(data)}-{queries[row]}-{documents[column]}"
+    """Store the texts of the clicked cell in the URL."""
+    if cell := clicked_cell(key, len(queries)):
+        ids = f"{selection.digest(data)}-{queries[cell[0]]}-{documents[cell[1]]}"
         display.write_url({selection.PAIR: ids}, (selection.PAIR,))

@@ -1,19 +1,22 @@
 """The claims of the Findings page from the results of `bsc reproduce`: a table, and one claim as a card."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core import formatting
 from bsc_core.figures.findings import verdicts
+from bsc_core.presets.catalog import PRESETS
 from bsc_core.reproduction.catalog import CLAIMS
 from bsc_core.reproduction.claims import PAPERS, Claim
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.reproduction.report import includes_paper, settings_sentence
-from pages.ui.components import display, glossary, url
+from pages.ui.components import display, glossary, page_layout, url
 from pages.ui.findings import figures, rerun
 
 ALL, RECOMMENDED = "all", "best"
@@ -35,6 +38,7 @@ BADGES = {  # verdict -> color and icon
     "not run yet": ("gray", ":material/hourglass_empty:"),
 }
 CLAIM = "findings.claim"  # session key and URL parameter: name of the claim in detail
+FIRST = "findings.first"  # session key: name of the claim whose link opened the page
 PARAMETERS = (CLAIM, *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")), *rerun.PARAMETERS)
 ROW_HEIGHT = 28  # pixels; all claims fit on one screen
 ROWS_WITH_CARD = 8  # rows of the table above a card, which begins on the same screen
@@ -51,6 +55,11 @@ class ClaimCard:
     @property
     def verdict(self) -> str:
         return self.finding["verdict"] if self.finding else "not run yet"
+
+    @property
+    def is_preset(self) -> bool:
+        """Whether the claim is about a recommended setting that is a preset of the New run page."""
+        return self.claim.name in PRESETS
 
 
 def read() -> list[ClaimCard]:
@@ -92,8 +101,12 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     matching = [
         card for card in cards if paper in (ALL, card.claim.paper) and (not verdicts or card.verdict in verdicts)
     ]
-    names = [card.claim.name for card in matching]
     linked = st.query_params.get(CLAIM)
+    if page_layout.arrived():  # the row of a link is among the visible ones
+        st.session_state[FIRST] = linked
+    if st.session_state[FIRST] not in [card.claim.name for card in matching[:ROWS_WITH_CARD]]:
+        matching.sort(key=lambda card: card.claim.name != st.session_state[FIRST])
+    names = [card.claim.name for card in matching]
     if linked and linked not in CLAIMS:
         url.report(CLAIM, f"The claim {url.shorten(linked)} was not found; select one in the table.")
     selected = [names.index(linked)] if linked in names else []
@@ -125,11 +138,12 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
 def summary_row(card: ClaimCard) -> dict[str, str]:
     """Return a row of the table: paper, verdict, claim and the reason of the verdict."""
     reason = card.finding["reason"] if card.finding else "There is no result of the full experiment yet."
+    reason = re.sub(r"^Of \d+ statements?, ", "", reason)  # the number of each verdict is enough
     return {"Paper": PAPER_NAMES[card.claim.paper], "Verdict": card.verdict, "Claim": card.claim.title, "Why": reason}
 
 
-def draw(card: ClaimCard) -> None:
-    """Draw the verdict, claim, intervals and details of a card."""
+def draw(card: ClaimCard, bar: DeltaGenerator) -> None:
+    """Draw the verdict, claim, intervals and details of a card, and in the bar the button that runs the claim."""
     claim, finding = card.claim, card.finding
     with st.container(border=True, key=f"findings.card.{claim.name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -142,7 +156,7 @@ def draw(card: ClaimCard) -> None:
             st.text("There is no result of the full experiment yet. Run it below; it needs the datasets.")
         else:
             _result(card, finding)
-        rerun.draw(claim, finding)
+        rerun.draw(claim, finding, bar, primary=not card.is_preset)
 
 
 def _result(card: ClaimCard, finding: dict[str, Any]) -> None:

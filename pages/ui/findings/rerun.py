@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core import formatting
 from bsc_core.jobs import reproductions
@@ -28,8 +29,8 @@ def folder() -> Path:
     return data_cache.run_store().root / FINDINGS_FOLDER
 
 
-def draw(claim: Claim, finding: dict[str, Any] | None) -> None:
-    """Draw the button that runs the claim, or the progress of a run, and the error of a failed one."""
+def draw(claim: Claim, finding: dict[str, Any] | None, bar: DeltaGenerator, *, primary: bool) -> None:
+    """Draw the button that runs the claim in the bar, or the progress of a run, and the error of a failed one."""
     if not users.current_user().is_owner:
         return
     for form in ("full", "small"):
@@ -50,7 +51,8 @@ def draw(claim: Claim, finding: dict[str, Any] | None) -> None:
             _form(claim, finding)
     else:
         key = f"findings.again.{claim.name}"
-        st.button(label, icon=":material/replay:", key=key, on_click=_open, args=(claim.name,))
+        kind: Any = "primary" if primary else "secondary"
+        bar.button(label, icon=":material/replay:", key=key, type=kind, on_click=_open, args=(claim.name,))
 
 
 def _open(name: str | None) -> None:

@@ -46,6 +46,7 @@ from pages.ui.loss_lab.browser import lab_component
 from pages.ui.loss_lab.view import cells
 
 VALUE, ROW = "at", "row"
+LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
@@ -53,8 +54,15 @@ ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
 
-def draw(lesson: Lesson, key: str) -> None:
-    """Draw the figure and the control of a lesson."""
+def draw(lesson: Lesson, key: str, *, locked: bool) -> None:
+    """Draw the figure and the control of a lesson.
+
+    Args:
+        lesson: The lesson.
+        key: Start of the session keys.
+        locked: Whether the control cannot be used, since it would show the answer before a guess.
+    """
+    st.session_state[LOCKED] = locked
     if isinstance(lesson, LabLesson):
         _loss_lab(lesson, key)
     else:
@@ -62,7 +70,7 @@ def draw(lesson: Lesson, key: str) -> None:
 
 
 def _loss_lab(lesson: LabLesson, key: str) -> None:
-    """Draw the loss lab with the lesson's controls and write changes into the URL."""
+    """Draw the loss lab with the lesson's controls, unless they are locked, and write changes into the URL."""
     linked = {name: st.query_params[name] for name in lesson.controls if name in st.query_params}
     start = lesson.settings
     if linked and (st.session_state.get("lessons.drawn") != lesson.slug or url.is_history_navigation()):
@@ -77,7 +85,10 @@ def _loss_lab(lesson: LabLesson, key: str) -> None:
         data=lambda: cells(batch, explain_batch(batch, state.settings)),
         key=f"{key}.figure",
     ):
-        state = lab_component(batch, start, key=key, controls=lesson.controls, panels=lesson.panels)
+        controls = () if st.session_state[LOCKED] else lesson.controls
+        state = lab_component(batch, start, key=key, controls=controls, panels=lesson.panels)
+    if st.session_state[LOCKED]:
+        return
     changed = {name: text for name, text in state.settings.to_query().items() if name in lesson.controls}
     display.write_url(changed, LabSettings.__dataclass_fields__)
 
@@ -91,8 +102,10 @@ def _slider(label: str, options: Sequence[float], key: str, start: float) -> flo
     if key not in st.session_state or url.is_history_navigation():
         known = {f"{option:g}": option for option in options}
         st.session_state[key] = known.get(_linked(VALUE, known), start)
-    value = float(st.select_slider(label, options, format_func=lambda option: f"{option:g}", key=key))
-    st.query_params[VALUE] = f"{value:g}"
+    locked = st.session_state[LOCKED]
+    value = float(st.select_slider(label, options, format_func=lambda option: f"{option:g}", key=key, disabled=locked))
+    if not locked:
+        st.query_params[VALUE] = f"{value:g}"
     return value
 
 
@@ -100,8 +113,10 @@ def _choice(label: str, options: Mapping[str, str], key: str, parameter: str = V
     """Draw buttons with these options whose value is in the URL; the first one is selected at first."""
     if key not in st.session_state or url.is_history_navigation():
         st.session_state[key] = _linked(parameter, options) or next(iter(options))
-    value = st.segmented_control(label, list(options), format_func=options.get, key=key, required=True)
-    st.query_params[parameter] = value
+    locked = st.session_state[LOCKED]
+    value = st.segmented_control(label, list(options), format_func=options.get, key=key, required=True, disabled=locked)
+    if not locked:
+        st.query_params[parameter] = value
     return value
 
 
@@ -193,14 +208,16 @@ def _batch_order(key: str) -> None:
 @computed_once
 def _hardness(selected: str) -> tuple[list[Picture], str]:
     hardness = thumbnails()["hardness"]
+    level = float(hardness["edges"][HARD_LEVEL])
     shown = list(ORDERS)[1:] if selected == "both" else [selected]
     table = plan_figures.histogram_table(hardness["edges"], {name: hardness["shares"][name] for name in shown})
     sentences = " ".join(
         f"Order {name}: the hardest negative of {formatting.percent(hard_share(name))} of the queries has a cosine of "
-        f"at least {hardness['edges'][HARD_LEVEL]:g}."
+        f"at least {level:g}, the dashed line."
         for name in shown
     )
-    figure = plan_figures.hardness_figure(table, height=300).properties(title="Hardest negative of each query")
+    figure = plan_figures.hardness_figure(table, height=300, threshold=level)
+    figure = figure.properties(title="Hardest negative of each query")
     alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
     return [_picture("order", figure, alt, table)], sentences
 

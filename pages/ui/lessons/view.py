@@ -5,9 +5,9 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from bsc_core.lab.lessons import LESSONS, Lesson
+from bsc_core.lab.lessons import LESSONS, LabLesson, Lesson
 from pages.ui.components import display, page_layout, url
-from pages.ui.lessons.figures import VALUE
+from pages.ui.lessons.figures import ROW, VALUE
 
 PAGE = "lessons"
 PARAMETERS = ("lesson", "done", "guess", "answer")  # `answer` is of an earlier version
@@ -74,13 +74,12 @@ def heading(lesson: Lesson) -> None:
     st.markdown(f"**{_escaped(_texts(lesson.slug)['claim'])}**")
 
 
-def shows_figure(lesson: Lesson) -> bool:
-    """Whether the figure is drawn without a guess: it does not show the answer, or the lesson was done, or linked."""
-    opened = key(lesson, "opened")
-    if page_layout.arrived() and VALUE in st.query_params:
+def is_known(lesson: Lesson) -> bool:
+    """Whether the figure can be used without a guess: the lesson was done, or a link has a value of its control."""
+    opened, controls = key(lesson, "opened"), lesson.controls if isinstance(lesson, LabLesson) else (VALUE, ROW)
+    if page_layout.arrived() and any(name in st.query_params for name in controls):
         st.session_state[opened] = True
-    is_known = st.session_state.get(opened, False) or lesson.slug in _state()["done"]
-    return is_known or not lesson.figure_after_guess
+    return st.session_state.get(opened, False) or lesson.slug in _state()["done"]
 
 
 def task(lesson: Lesson) -> None:
@@ -105,8 +104,8 @@ def question(lesson: Lesson) -> bool:
             persist_state="session",
         )
         if guess is None:
-            follows = "the explanation" if shows_figure(lesson) else "the explanation and the figure"
-            st.caption(f"Choose an answer to see {follows}.")
+            follows = " and the figure" if lesson.figure_after_guess else " and to change the figure"
+            st.caption(f"Choose an answer to see the explanation{'' if is_known(lesson) else follows}.")
             return False
         verdict = ":material/check_circle: Correct." if guess == lesson.correct else ":material/cancel: Not correct."
         st.markdown(f"{verdict} {_escaped(texts['answer'])}")

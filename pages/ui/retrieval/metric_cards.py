@@ -10,7 +10,7 @@ from bsc_core.errors import BscError
 from bsc_core.evaluation import Comparison, Interval, QueryValues, compare_queries, query_intervals
 from bsc_core.evaluation.comparison import compare_results
 from bsc_core.evaluation.evaluator import EvalResult
-from pages.ui.comparison.metrics_table import format_interval, format_p
+from pages.ui.comparison.metrics_table import format_interval, format_p, format_range
 from pages.ui.components import display, glossary, run_data, turns
 from pages.ui.retrieval.search import ModelPair
 
@@ -62,7 +62,8 @@ def draw_cards(cards: Sequence[MetricCard], names: dict[str, str], *, single: bo
 def _draw_single(card: MetricCard, label: str) -> None:
     help_text = glossary.metric_help(card.metric) or None
     st.metric(label, formatting.metric(card.right.value), help=help_text)
-    st.caption(format_interval(card.right))
+    span = format_range(card.right)
+    st.caption(", ".join(part for part in (span and f"95% interval {span}", _number_of_queries(card)) if part))
 
 
 def _draw_card(card: MetricCard, label: str) -> None:
@@ -78,7 +79,12 @@ def _draw_card(card: MetricCard, label: str) -> None:
         help=glossary.metric_help(card.metric) or None,
     )
     intervals = f"right {format_interval(card.right)}  \nleft {format_interval(card.left)}"
-    st.caption(f"**{verdict(card.comparison)}**  \n{intervals}")
+    st.caption(", ".join(part for part in (f"**{verdict(card.comparison)}**", _number_of_queries(card)) if part))
+    st.caption(intervals)
+
+
+def _number_of_queries(card: MetricCard) -> str:
+    return "" if card.comparison is None else formatting.plural(card.comparison.queries, "query", "queries")
 
 
 def verdict(comparison: Comparison | None) -> str:

@@ -20,13 +20,8 @@ from pages.ui.components import data_cache, display, url, users
 from pages.ui.components.browser.mount import range_histograms
 
 DATASET, STATE = "Dataset", "State"
-MAIN_COLUMNS = {
-    "encoder.name": "Encoder",
-    "batching.strategy": "Strategy",
-    "loss.name": "Loss",
-    "loss.temperature": "Temperature",
-}
-SEED = "training.seed"
+MAIN_COLUMNS = ("encoder.name", "batching.strategy", "loss.name", "loss.temperature")
+SEED = "Seed"
 NOT_COLUMNS = ("data.", "name", "training.seeds")
 MAX_COLUMNS = 8
 MAX_VALUES = 12  # of a column that offers its values in the filter
@@ -64,7 +59,7 @@ def _config(run: Run) -> tuple[str, Settings]:
     config = run.config()
     values = {key: value for key, value in flatten(config).items() if not key.startswith(NOT_COLUMNS)}
     ordered = {**{key: values[key] for key in MAIN_COLUMNS if key in values}, **values}
-    return config.data.model_dump_json(), {MAIN_COLUMNS.get(key, key): format_value(ordered[key]) for key in ordered}
+    return config.data.model_dump_json(), {formatting.setting_name(key): format_value(ordered[key]) for key in ordered}
 
 
 def _dataset_names(datasets: Mapping[str, DataConfig]) -> dict[str, str]:
@@ -94,17 +89,12 @@ def differing_columns(settings: Mapping[str, Settings]) -> list[str]:
     return [*others, *(name for name in differing if name == SEED)]
 
 
-def column_label(name: str) -> str:
-    """Return the heading of a column: `Learning rate` for `training.learning_rate`."""
-    return name.rpartition(".")[2].replace("_", " ").capitalize() if "." in name else name
-
-
 def equal_settings(settings: Mapping[str, Settings]) -> str:
     """Return the main settings that all runs share, such as `Dataset sample · Loss bsc`."""
     known = [values for values in settings.values() if values]
     if not known:
         return ""
-    shared = [name for name in (DATASET, *MAIN_COLUMNS.values()) if name in known[0]]
+    shared = [name for name in (DATASET, *map(formatting.setting_name, MAIN_COLUMNS)) if name in known[0]]
     return " · ".join(
         f"{name} {known[0][name]}" for name in shared if all(values.get(name) == known[0][name] for values in known)
     )
@@ -153,7 +143,7 @@ def load_histograms(runs: Sequence[Run], settings: Mapping[str, Settings]) -> li
 def _renamed(column: str) -> str:
     """Return the name of a column of a link of an earlier version: `Best MRR` for `Best mrr`."""
     metric = column.removeprefix("Best ")
-    return column if metric == column else f"Best {formatting.metric_name(metric)}"
+    return formatting.setting_name(column) if metric == column else f"Best {formatting.metric_name(metric)}"
 
 
 def _numbers(runs: Sequence[Run], settings: Mapping[str, Settings]) -> dict[str, dict[str, float]]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -145,7 +145,6 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         alt="Runs with state, metric on dev, settings that differ, progress, group and age",
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
-            **{name: st.column_config.TextColumn(run_settings.column_label(name)) for name in differing},
             "Run": st.column_config.TextColumn(width=240),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(
@@ -269,6 +268,15 @@ def best_metric(status: RunStatus) -> str:
     known = status.is_finished and status.metric_low is not None and status.metric_high is not None
     interval = (status.metric_low or 0.0, status.metric_high or 0.0) if known else None
     return f"{formatting.metric_name(status.metric_name)} {formatting.metric(status.metric_best, interval)}"
+
+
+def best_run(runs: Sequence[Run]) -> Run | None:
+    """Return the run with embeddings whose dev metric is the highest; None if their metrics differ or none is known."""
+    scored = [(run.status(), run) for run in runs if run.embeddings("after") is not None]
+    scored = [(status, run) for status, run in scored if status.metric_best is not None]
+    if len({status.metric_name for status, _ in scored}) != 1:
+        return None
+    return max(scored, key=lambda one: one[0].metric_best or 0.0)[1]
 
 
 def _dev_values(run: Run, metric: str | None) -> list[float]:

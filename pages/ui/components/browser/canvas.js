@@ -1,7 +1,13 @@
 // Shared by the heatmap and the scatter plot: a bar of buttons, a focusable canvas, a legend and a tooltip.
+const SHAPES = { // of marks, from -1 to 1
+  circle: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", diamond: "M0-1.1L1.1 0L0 1.1L-1.1 0Z", "triangle-up": "M0-1L1.1 .9H-1.1Z",
+  cross: "M-.4-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z",
+};
+
 function canvasFrame(root, label) {
   const canvas = element("canvas", { tabindex: 0, role: "img", "aria-label": label });
   const [bar, legend, tip] = ["bar", "legend", "tip"].map((name) => element("div", { class: name }));
+  tip.setAttribute("role", "status"); // also for a cell that is selected with the arrow keys
   root.replaceChildren(bar, canvas, legend, tip);
   return { bar, canvas, legend, tip };
 }
@@ -9,9 +15,9 @@ function canvasFrame(root, label) {
 const barButton = (bar, text, label, onclick) =>
   bar.appendChild(element("button", { type: "button", "aria-label": label, title: label, onclick }, text));
 
-function legendEntry(legend, color, text, symbol = "") {
-  const mark = element("i", { class: symbol });
-  mark.style.background = color;
+function legendEntry(legend, color, text, shape = "circle") {
+  const path = svg("path", { d: SHAPES[shape], fill: color });
+  const mark = svg("svg", { width: 12, height: 12, viewBox: "-1.2 -1.2 2.4 2.4", "aria-hidden": "true" }, path);
   legend.append(element("span", {}, mark, text));
 }
 

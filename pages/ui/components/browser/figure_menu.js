@@ -75,12 +75,14 @@ export default function ({ data, parentElement }) {
       for (const [name, value] of Object.entries(box)) layer.setAttribute(name, value);
       result.append(layer);
     }
-    const entries = find("canvas").length ? find(".legend span").filter((entry) => entry.querySelector("i:not(.ramp)")) : [];
+    const entries = find("canvas").length ? find(".legend span").filter((entry) => entry.querySelector("svg")) : [];
     let x = MARGIN;
     for (const entry of entries) {
-      const text = svg("text", { x: x + 14, y: height - MARGIN, fill: color }, entry.textContent);
+      const text = svg("text", { x: x + 16, y: height - MARGIN, fill: color }, entry.textContent);
       text.setAttribute("style", `font: ${SMALL}px ${family}`);
-      const mark = svg("circle", { cx: x + 5, cy: height - MARGIN - 4, r: 5, fill: getComputedStyle(entry.querySelector("i")).backgroundColor });
+      const mark = entry.querySelector("svg").cloneNode(true);
+      mark.setAttribute("x", x);
+      mark.setAttribute("y", height - MARGIN - 10);
       result.append(mark, text);
       x += entry.getBoundingClientRect().width + 16;
     }

@@ -89,12 +89,13 @@ def acknowledge_clicks() -> None:
 
 
 def matrix_canvas(data: dict[str, Any], *, key: str, on_pin: Callable[[], None]) -> None:
-    """Draw the matrix of a large batch on a canvas: one image that is zoomed and pinned without a rerun.
+    """Draw a similarity matrix on a canvas: one image that is zoomed and pinned without a rerun.
 
     A click, or Enter on the cell selected with the arrow keys, sets `st.session_state[key]["cell"]` to [row, column].
 
     Args:
-        data: Output of `bsc_core.figures.batches.similarity.canvas_data`, with `pinned` [row, column] and `label`.
+        data: Output of `bsc_core.figures.batches.similarity.canvas_data`, with `label` and `pinned`, [row, column] or
+            None.
         key: Session key of the component.
         on_pin: Called when a cell is pinned.
     """
