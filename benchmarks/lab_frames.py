@@ -28,7 +28,7 @@ DRAG = """
     if (sum.dataset.total !== last) { frames++; last = sum.dataset.total; }
     const elapsed = (now - start) / 1000;
     if (elapsed >= seconds) return resolve(frames / elapsed);
-    slider.value = low + (high - low) * (0.5 + 0.35 * Math.sin(elapsed));
+    slider.value = low + (high - low) * (0.15 + 0.7 * Math.abs(elapsed % 4 / 2 - 1)); // each frame has another value
     slider.dispatchEvent(new Event('input', {bubbles: true}));
     requestAnimationFrame(frame);
   };
