@@ -104,7 +104,7 @@ def duration(seconds: float | None) -> str:
 
 def shorten(text: str, length: int = 40) -> str:
     """Return the text on one line, cut at a word with an ellipsis when it is longer than `length` characters."""
-    line = " ".join(text.split())
+    line = " ".join(text.split(None, length))  # so many words are longer; the rest of a long text is not read
     if len(line) <= length:
         return line
     space = line.rfind(" ", 0, length)

@@ -157,12 +157,18 @@ def run_data(run: Run) -> DatasetSplits:
     """
     config = run.config().data
     try:
-        data = load_experiment(config)
+        data = load_experiment(run.data_config(config))
     except BscError as error:
         raise RunError(
             f"run {run.id}: its data cannot be read ({error}), and it stores no results of its queries; restore "
             f"{Path(config.train).name}, or launch it again"
         ) from error
+    check_unchanged(run, data)
+    return data
+
+
+def check_unchanged(run: Run, data: DatasetSplits) -> None:
+    """Raise RunError if the texts, or the pairs that the run was evaluated on, have changed."""
     stored = run.read_json(TEXTS)
     results = (run.read_json(EVALUATION_SIZES) or {}).get("after") or {}
     evaluated = [name for name in data.splits if name in results]
@@ -170,7 +176,6 @@ def run_data(run: Run) -> DatasetSplits:
         results[name]["digest"] != split_digest(data.splits[name], data.corpus) for name in evaluated
     ):
         raise RunError(f"run {run.id}: its data files have changed since it was evaluated; launch it again")
-    return data
 
 
 def _write(run: Run, result: EvalResult, when: When) -> dict[str, Any]:

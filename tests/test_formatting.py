@@ -66,3 +66,9 @@ def test_long_texts_are_cut_at_a_word_on_one_line() -> None:
     cut = formatting.shorten("Why does my rice always come out gluey?", 24)
     assert cut == "Why does my rice always…"
     assert len(formatting.shorten("x" * 100, 24)) <= 24
+
+
+def test_only_the_start_of_a_long_text_is_shortened() -> None:
+    assert formatting.shorten("a " * 39 + "a", 80) == ("a " * 39 + "a")
+    assert formatting.shorten("a " * 60, 40) == "a " * 19 + "a…"
+    assert formatting.shorten("word " * 1_000_000, 12) == "word word…"

@@ -24,15 +24,17 @@ WORD = regex.compile(
 def limit_marks(text: str) -> str:
     """Return a text with at most 30 combining marks in sequence, as in the stream-safe format of Unicode (UAX 15).
 
-    Normalization needs time quadratic in their number.
+    Normalization needs time quadratic in their number. Characters that become marks by normalization count as marks.
     """
     return text if text.isascii() else _marks().sub(r"\1", text)
 
 
 @cache
 def _marks() -> re.Pattern[str]:
-    last = 0x20000  # no combining mark comes later
-    marks = "".join(re.escape(chr(code)) for code in range(last) if unicodedata.combining(chr(code)))
+    characters = map(chr, range(0x20000))  # no combining mark comes later
+    marks = "".join(
+        re.escape(one) for one in characters if unicodedata.combining(unicodedata.normalize("NFKD", one)[0])
+    )
     return re.compile(rf"([{marks}]{{30}})[{marks}]+")
 
 

@@ -67,6 +67,16 @@ UNUSABLE_FILES = {
         'query\tdocument\ta\nb\t"c d\te\nf\tg\th\ni\tj"\tk\n',
         "starts at line 2 has unmatched quotation marks .the next one is in line 4",
     ),
+    "rows without quotes around a blank line": (
+        "pairs.tsv",
+        'query\tdocument\ta\nb\t"c d\te\n\nf\tg\th\ni\tj"\tk\n',
+        "starts at line 2 has unmatched quotation marks .the next one is in line 5",
+    ),
+    "rows without quotes, the last one too long": (
+        "pairs.tsv",
+        'query\tdocument\ta\nb\t"c d\te\nf\tg\th\ni\tj"\tk\tl\n',
+        "starts at line 2 has unmatched quotation marks .the next one is in line 4",
+    ),
     "text after a closing quote": ("pairs.csv", 'query,document\n"c"d,e\n', "line 2 has unmatched quotation marks"),
     "a name twice": ("pairs.csv", "query,document,query\na,b,c\n", "names query more than once; rename one"),
 }

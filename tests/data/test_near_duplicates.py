@@ -41,6 +41,8 @@ def test_long_sequences_of_combining_marks_are_cut():
     assert len(limit_marks(text)) == len(LONG) + 2 + 30
     assert limit_marks("caf\u00e9 cafe\u0301 a\u0301\u0316") == "caf\u00e9 cafe\u0301 a\u0301\u0316"
     assert are_near(text, LONG + " a" + "\u0301" * 30)
+    halfwidth = LONG + " a" + "\u0301\uff9e" * 100_000  # becomes a mark by normalization
+    assert len(limit_marks(halfwidth)) == len(LONG) + 2 + 30
 
 
 def test_a_text_is_not_compared_with_far_shorter_ones(monkeypatch):

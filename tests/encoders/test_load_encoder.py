@@ -256,3 +256,11 @@ def test_the_unnormalized_encoder_is_created_once(tmp_path, monkeypatch):
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     assert encoder_folder("bundled_raw") == folder
     assert (folder / "modules.json").stat().st_mtime_ns == created
+
+
+def test_a_model_that_cuts_its_vectors_is_refused(tiny_encoder, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(str(tiny_encoder), truncate_dim=8, device="cpu").save(str(tmp_path / "cut"))
+    with pytest.raises(ModelError, match=r"cuts its vectors after 8 dimensions"):
+        load_encoder(EncoderConfig(name=str(tmp_path / "cut")))

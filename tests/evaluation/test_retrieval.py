@@ -252,3 +252,11 @@ def test_a_corpus_document_with_the_id_of_a_decided_positive_is_relevant():
     dataset = with_decisions(dataset, [Decision("a", "two", "positive")])
     task = retrieval_task(dataset, corpus_of(dataset, ["one", "longer two", "other"], ("k1", "k2", "k3")))
     assert [task.relevant(query).tolist() for query in range(2)] == [[0, 1], [1]]
+
+
+def test_a_corpus_document_without_an_id_is_not_the_one_of_a_decided_positive():
+    dataset = PairDataset.from_pairs(["a", "b", "c", "d"], ["one", "two", "no id", "other"])
+    dataset = replace(dataset, document_key=("k1", "", "", "")).take([0, 1])
+    dataset = with_decisions(dataset, [Decision("a", "two", "positive")])
+    task = retrieval_task(dataset, corpus_of(dataset, ["one", "two", "no id"], ("k1", "k2", "")))
+    assert task.relevant(0).tolist() == [0, 1]

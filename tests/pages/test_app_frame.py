@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from bsc_core.background_task import STUDENTS
+from bsc_core.config import DataConfig
 from bsc_core.errors import InputError
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStore
@@ -174,3 +175,25 @@ def test_the_stamps_of_a_folder_change_with_any_file_in_it(tmp_path: Path) -> No
     assert data_cache.file_stamps(tmp_path / "dataset") == before
     path.write_text("other rows")
     assert data_cache.file_stamps(tmp_path / "dataset") != before
+
+
+def test_a_dataset_with_the_name_of_sample_data_does_not_replace_it(runs: RunStore, small_pairs: Path) -> None:
+    data = DataConfig(train=str(small_pairs), dev_size=0.2)
+    key = uploads.register(uploads.folder_for(small_pairs), "sample", data)
+    box = open_page("data").selectbox(key="dataset")
+    assert box.options == ["sample", "sample-nli", f"sample ({key})"]
+    assert open_page("data", dataset=key).selectbox(key="dataset").value == key
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        ({"a": "x", "b": "y"}, ["x", "y"]),
+        ({"a": "x", "b": "x", "c": "y"}, ["x (a)", "x (b)", "y"]),
+        ({"a": "a", "b": "a"}, ["a", "a (b)"]),
+        ({"a": "b", "b": "y"}, ["b (a)", "y"]),
+        ({"a": "x (b)", "b": "x", "c": "x"}, ["x (b) (a)", "x (b) (b)", "x (c)"]),
+    ],
+)
+def test_every_option_of_a_select_box_has_its_own_label(labels: dict[str, str], shown: list[str]) -> None:
+    assert list(data_cache.unique_labels(labels).values()) == shown

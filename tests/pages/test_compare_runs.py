@@ -259,3 +259,9 @@ def test_quality_by_dimension_is_that_of_the_truncated_vectors(finished, another
     assert values[width // 4] == expected["dev"]["mrr"]
     assert max(values) == width
     assert "MRR on dev of truncated vectors" in figure_titles(app)
+
+
+def test_runs_whose_short_names_are_equal_are_named_by_their_ids(finished, another) -> None:
+    ids = ["20260101-000000-same-0001", "20260202-000000-same-0001"]
+    runs = [another(ids[0]), another(ids[1], epochs=5, batch_size=4, learning_rate=0.5)]
+    assert [setting.name for setting in settings.group_by_setting(runs)] == ids

@@ -96,3 +96,15 @@ def test_a_damaged_run_is_reported_and_not_offered_elsewhere(finished: Run, runs
     app = open_page("retrieval", run="other-run")
     assert not app.exception
     assert "embeddings_after.npy is damaged" in "".join(element.value for element in app.text)
+
+
+def test_a_run_whose_labels_have_changed_shows_no_metrics_of_the_old_ones(run_on: Callable[..., Run]) -> None:
+    run = run_on(lambda rows: None)
+    assert open_page("retrieval", run=run.id).metric
+    path = Path(run.config().data.train)
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    flipped = [row | {"label": 1.0 - float(row["label"])} for row in rows]
+    path.write_text("\n".join(map(json.dumps, flipped)) + "\n", encoding="utf-8")
+    app = open_page("retrieval", run=run.id)
+    assert not app.metric
+    assert "its data files have changed since it was evaluated" in page_text(app)

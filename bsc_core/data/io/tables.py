@@ -488,9 +488,9 @@ def _recorded(lines: Iterable[str], record: list[str]) -> Iterator[str]:
 def _is_unquoted(lines: Sequence[str], width: int, delimiter: str) -> bool:
     """Return whether the lines of one row are probably several rows, in texts of which quotation marks occur.
 
-    So it is if each line alone has all the fields of a row, and not all those of the first line are quoted.
+    So it is if at least two lines have all the fields of a row, and not all those of the first line are quoted.
     """
-    several = delimiter == "\t" and all(line.count(delimiter) == width - 1 for line in lines)
+    several = delimiter == "\t" and sum(line.count(delimiter) == width - 1 for line in lines) > 1
     return several and not all(field.startswith('"') for field in lines[0].split(delimiter))
 
 

@@ -9,6 +9,7 @@ causes are derived from texts and labels; a person makes the final decision.
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -73,6 +74,7 @@ class _Search:
 
     def __init__(self, task: RetrievalTask, result: RetrievalResult, dataset: PairDataset, vectors: Vectors) -> None:
         self.task, self.result, self.dataset, self.vectors = task, result, dataset, vectors
+        self.words_of = lru_cache(maxsize=64)(words_of)  # a document can be long, and above gold for many queries
         self.queries_of: defaultdict[int, list[int]] = defaultdict(list)  # position -> queries it is relevant for
         for query, position in zip(task.owner.tolist(), task.gold.tolist(), strict=True):
             self.queries_of[position].append(query)
@@ -101,7 +103,7 @@ class _Search:
         group = int(self.dataset.query_group[task.rows[query]])
         query_text, gold_text, first_text = texts.take([task.query[query], task.corpus[gold], task.corpus[first]])
         others = texts.take(task.query[self.queries_of[first][:MAX_QUERIES]])
-        words = {text: words_of(text) for text in (query_text, gold_text, first_text, *others)}
+        words = {text: self.words_of(text) for text in (query_text, gold_text, first_text, *others)}
 
         def are_near(left: str, right: str) -> bool:
             return left == right or have_nearly_equal_words(words[left], words[right])

@@ -106,7 +106,8 @@ def retrieval_task(dataset: PairDataset, corpus: Corpus | None = None) -> Retrie
     keys_of: defaultdict[int, set[str]] = defaultdict(set)
     if document_keys is not None and dataset.decided_positives is not None:
         for text, document_key in zip(dataset.document.tolist(), document_keys, strict=True):
-            keys_of[text].add(document_key)
+            if document_key:
+                keys_of[text].add(document_key)
     for group, text in _decided_positives(dataset):
         if group in first_row:
             names: list[str | int] = [text, *keys_of[text]]

@@ -69,20 +69,21 @@ def _texts(ranked: Sequence[tuple[int, Hit]], axis: str, gold: bool) -> go.Scatt
 
 
 def _label(rank: int, hit: Hit) -> str:
-    lines = _lines(f"{rank} {hit.score:.3f} {'★ ' if hit.gold else ''}{hit.text}", LINE_LENGTH)
+    lines = _lines(f"{rank} {hit.score:.3f} {'★ ' if hit.gold else ''}{hit.text}", LINE_LENGTH, LINES_SHOWN)
     last = formatting.shorten(" ".join(lines[LINES_SHOWN - 1 :]), LINE_LENGTH)
     text = "<br>".join(plain(line) for line in (*lines[: LINES_SHOWN - 1], last) if line)
     return f"<b>{rank}</b>{text.removeprefix(str(rank))}"
 
 
 def _tooltip(hit: Hit) -> str:
-    lines = _lines(hit.text, TOOLTIP_LENGTH)[:TOOLTIP_LINES]
+    lines = _lines(hit.text, TOOLTIP_LENGTH, TOOLTIP_LINES)[:TOOLTIP_LINES]
     return "<br>".join([*map(plain, lines), f"cosine {hit.score:.3f}"])
 
 
-def _lines(text: str, length: int) -> list[str]:
-    """Wrap a text at spaces only."""
-    return textwrap.wrap(" ".join(text.split()), length, break_long_words=False, break_on_hyphens=False)
+def _lines(text: str, length: int, most: int) -> list[str]:
+    """Wrap a text at spaces only; the rest of a text that is much longer than so many lines is left out."""
+    start = text.lstrip()[: 4 * most * length]
+    return textwrap.wrap(" ".join(start.split()), length, break_long_words=False, break_on_hyphens=False)
 
 
 def _connect(figure: go.Figure, hit: Hit, start: tuple[float, int], end: tuple[float, int | None]) -> None:

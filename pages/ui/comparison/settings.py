@@ -172,7 +172,10 @@ def group_by_setting(runs: Sequence[Run], *, merge_seeds: bool = True) -> list[S
         values = repr([(key, value) for key, value in configs[run.id].items() if key not in IGNORED_KEYS])
         groups.setdefault(values if merge_seeds else run.id, []).append(run)
     members = list(groups.values())
-    names = _names([configs[group[0].id] for group in members], [short_name(group[0]) for group in members])
+    run_names = [short_name(group[0]) for group in members]
+    if len(set(run_names)) < len(run_names):
+        run_names = [group[0].id for group in members]
+    names = _names([configs[group[0].id] for group in members], run_names)
     return [
         Setting(group[0].id, f"{name} · {len(group)} seeds" if len(group) > 1 else name, tuple(group))
         for group, name in zip(members, names, strict=True)

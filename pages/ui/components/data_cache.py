@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,10 +88,29 @@ def datasets() -> dict[str, DatasetChoice]:
 
 
 def dataset_labels(choices: Mapping[str, DatasetChoice]) -> dict[str, str]:
-    """Return what a select box shows for each uploaded dataset: its label, with its key if it is not unique."""
-    labels = {key: one.label for key, one in choices.items() if key not in SAMPLES}
-    repeated = {label for label, number in Counter(labels.values()).items() if number > 1}
-    return {key: f"{label} ({key})" if label in repeated else label for key, label in labels.items()}
+    """Return what a select box shows for each dataset: the key of sample data, else its label."""
+    return unique_labels({key: key if key in SAMPLES else one.label for key, one in choices.items()})
+
+
+def unique_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the label of each key, followed by the key where two are equal or a label is another key.
+
+    Streamlit selects the last option with the text that a select box shows.
+    """
+    shown = dict(labels)
+    while True:
+        number = Counter(shown.values())
+        unclear = {key for key, label in shown.items() if label != key and (number[label] > 1 or label in labels)}
+        if not unclear:
+            return shown
+        shown |= {key: f"{shown[key]} ({key})" for key in unclear}
+
+
+def run_names(ids: Iterable[str]) -> dict[str, str]:
+    """Return the short id of each run, or its id where two short ids are equal."""
+    names = {run_id: short_id(run_id) for run_id in ids}
+    number = Counter(names.values())
+    return {run_id: name if number[name] == 1 else run_id for run_id, name in names.items()}
 
 
 @lru_cache(maxsize=8192)

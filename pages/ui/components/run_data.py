@@ -12,7 +12,7 @@ import streamlit as st
 from bsc_core.config import EncoderConfig, EvaluationConfig
 from bsc_core.errors import RunError
 from bsc_core.figures import theme
-from bsc_core.runs import TEXTS, Run
+from bsc_core.runs import EVALUATION_SIZES, TEXTS, Run
 from pages.ui.components import data_cache, turns
 
 if TYPE_CHECKING:
@@ -177,13 +177,20 @@ def load_splits(run: Run) -> DatasetSplits:
     Raises:
         RunError: The data files have changed.
     """
-
     data = data_cache.load_splits(run.data_config(run.config().data))
-    known = run.read_json(TEXTS)
-    has_changed = known and known["digest"] != data.texts.digest
-    if has_changed or any(len(model.vectors()) != len(data.texts) for model in models(run)):
-        raise RunError(f"the data files of run {run.id} have changed since its vectors were computed; launch it again")
+    results = data_cache.file_stamps(run.folder / f"{EVALUATION_SIZES}.json", run.folder / f"{TEXTS}.json")
+    parts = [part.digest for part in (data.texts, *data.splits.values(), data.corpus) if part is not None]
+    _check_unchanged((str(run.folder), results, tuple(parts)), run, data)
+    if any(len(model.vectors()) != len(data.texts) for model in models(run)):
+        raise RunError(f"run {run.id}: its data files have changed since its vectors were computed; launch it again")
     return data
+
+
+@st.cache_data(max_entries=256, show_spinner=False)
+def _check_unchanged(key: tuple[Any, ...], _run: Run, _data: DatasetSplits) -> None:
+    from bsc_core.run_results import check_unchanged
+
+    check_unchanged(_run, _data)
 
 
 def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:

@@ -106,7 +106,9 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
         frames = _run_frames(run)
         if not frames:
             return None
-        others = [frame for other in run_data.runs_on_same_texts(run) for frame in _frame_of_other_run(other)]
+        same = run_data.runs_on_same_texts(run)
+        names = data_cache.run_names(one.id for one in same)
+        others = [frame for other in same for frame in _frame_of_other_run(other, names[other.id])]
         ends = tuple(one for one in frames if one.key in run_data.PARTS)
         return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, maps_folder(run))
     splits = data_cache.dataset_splits(context.dataset_key)
@@ -153,13 +155,13 @@ def _run_frames(run: Run) -> list[Frame]:
     return [*ends[:1], *epochs, *ends[1:]]
 
 
-def _frame_of_other_run(run: Run) -> list[Frame]:
+def _frame_of_other_run(run: Run, name: str) -> list[Frame]:
     """Return another run after training; none without these embeddings, or if they are damaged."""
     try:
         paths = [_path(model.vectors()) for model in run_data.models(run) if model.part == "after"]
     except BscError:
         return []
-    return [Frame(run.id, data_cache.short_id(run.id), VectorFile(path), of_run=False) for path in paths]
+    return [Frame(run.id, name, VectorFile(path), of_run=False) for path in paths]
 
 
 def _path(array: np.ndarray) -> Path:

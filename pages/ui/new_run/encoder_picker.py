@@ -35,7 +35,7 @@ def _run_labels() -> dict[str, str]:
             name, value = formatting.metric_name(status.metric_name or ""), status.metric_best
             best = "" if value is None else f" · {name} {value:.3f}"
             labels[f"run:{run.id}"] = f"Model of run {data_cache.short_id(run.id)} · {status.state}{best}"
-    return labels
+    return data_cache.unique_labels(labels)
 
 
 def check(config: RunConfig) -> None:

@@ -17,7 +17,7 @@ from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import TextRows
 from bsc_core.runs import Run
-from pages.ui.components import display, page_layout, run_data, turns, url
+from pages.ui.components import data_cache, display, page_layout, run_data, turns, url
 
 TOP, TOP_OF_EXAMPLE = 10, 4
 WIDE_ROW = 48  # pixels: height of a table row with two lines of text
@@ -113,7 +113,7 @@ def select_models(run: Run, cells: Sequence[DeltaGenerator]) -> ModelPair | None
     models = available_models(run)
     if not models:
         return None
-    labels = {model.key: _label(model, run) for model in models}
+    labels = data_cache.unique_labels({model.key: _label(model, run) for model in models})
     by_key = {model.key: model for model in models}
     default_right = 1 if len(models) > 1 and models[1].run.id == run.id else 0
     selected = []
