@@ -117,6 +117,27 @@ def test_a_named_text_stays_when_the_other_is_not_named(tmp_path: Path, runs: Ru
     assert roles["role"].tolist() == ["document", "not used", "query"]
 
 
+@pytest.mark.parametrize(
+    ("header", "cells", "roles"),
+    [
+        ("first text,second text,gold_label", "a {n},b {n},entailment", {"class_label": "gold_label"}),
+        ("first text,second text,score,split", "a {n},b {n},0.{n},train", {"label": "score", "split": "split"}),
+        ("id,question,reply text,score", "{n},a {n},b {n},{n}", {"document": "reply text", "label": "score"}),
+        ("number,one,two", "{n},a {n},b {n}", {"query": "one", "document": "two", "label": "— none —"}),
+    ],
+)
+def test_columns_with_a_known_name_keep_their_role_where_the_texts_have_none(
+    tmp_path: Path, runs: RunStore, header: str, cells: str, roles: dict[str, str]
+) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [cells.replace("{n}", str(number)) for number in range(1, 30)]
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    app = open_page("data")
+    app.text_area(key="data.paths.0").set_value(str(path)).run()
+    assert {role: app.selectbox(key=f"data.new.{role}").value for role in roles} == roles
+    assert "does not name both texts" in page_text(app)
+
+
 def test_several_files_become_one_dataset(runs: RunStore, tmp_path: Path) -> None:
     paths = [tmp_path / f"part{number}.csv" for number in range(2)]
     for number, path in enumerate(paths):

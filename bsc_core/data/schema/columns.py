@@ -43,14 +43,27 @@ QUERY_PARTS = (("querysubject", "querybody"), ("questionsubject", "questionbody"
 DOCUMENT_PARTS = (("docsubject", "docbody"), ("documentsubject", "documentbody"), ("doctitle", "docbody"))
 
 
-def guess_columns(names: Sequence[str], examples: Examples | None = None) -> Columns:
-    """Guess the column of each role of a file of pairs; `examples` distinguish numeric labels from class names.
+def guess_columns(
+    names: Sequence[str],
+    examples: Examples | None = None,
+    *,
+    query: ColumnNames | None = None,
+    document: ColumnNames | None = None,
+) -> Columns:
+    """Guess the column of each role of a file of pairs.
+
+    Args:
+        names: The columns.
+        examples: Some cells of each column; they distinguish numeric labels from class names.
+        query: The column of the queries; None to guess it.
+        document: The column of the documents; None to guess it.
 
     Raises:
         ColumnError: No column looks like the query or the document, or the label column contains only words.
     """
     known = _by_plain_name(names)
-    query, document = guess_text_columns(names)
+    guessed = guess_text_columns(names)
+    query, document = query or guessed[0], document or guessed[1]
     missing = [role for role, column in (("query", query), ("document", document)) if column is None]
     if query is None or document is None:
         example = 'name them, such as columns = {query = "...", document = "..."}'
@@ -66,6 +79,19 @@ def guess_text_columns(names: Sequence[str]) -> tuple[ColumnNames | None, Column
     known = _by_plain_name(names)
     query = _joined(known, QUERY_PARTS) or _first(known, QUERY)
     return query, _joined(known, DOCUMENT_PARTS) or _first(known, DOCUMENT)
+
+
+def columns_in_order(names: Sequence[str], examples: Examples) -> list[str]:
+    """Return the columns that are no text of a pair by their names, those that may be one first.
+
+    A text contains not only numbers, and its column is not named as another role.
+    """
+    known = _by_plain_name(names)
+    texts = {name for one in guess_text_columns(names) for name in as_names(one or ())}
+    of_roles = (*LABEL, *CORPUS_ID, "classlabel", *(name for wanted in OTHER_ROLES.values() for name in wanted))
+    roles = {known[name] for name in of_roles if name in known}
+    others = [name for name in names if name not in texts]
+    return sorted(others, key=lambda name: name in roles or all(map(is_number, examples.get(name, ()))))
 
 
 def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None) -> CorpusColumns:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from bsc_core.config import ColumnNames, Columns, DataConfig, SentenceColumns
 from bsc_core.data import Table, guess_columns
-from bsc_core.data.schema.columns import as_names, guess_text_columns, is_number
+from bsc_core.data.schema.columns import as_names, columns_in_order, guess_text_columns, is_number
 from bsc_core.errors import ColumnError
 from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
@@ -97,17 +97,17 @@ def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, str]:
     if columns:
         return Columns.model_validate(columns), "**Column mapping**"
     query, document = guess_text_columns(table.names)
-    others = [name for name in table.names if name not in (*as_names(query or ()), *as_names(document or ()))]
+    title, examples = GUESSED, table.examples(20)
+    others = columns_in_order(table.names, examples)
     if 0 < [query, document].count(None) <= len(others):
-        query, document = query or others.pop(0), document or others.pop(0)
-        return Columns(query=query, document=document), IN_ORDER
+        query, document, title = query or others.pop(0), document or others.pop(0), IN_ORDER
     try:
-        return guess_columns(table.names, table.examples(20)), GUESSED
+        return guess_columns(table.names, examples, query=query, document=document), title
     except ColumnError as error:
         if query is None or document is None:
             raise
         st.text(f"{error}.")
-        return Columns(query=query, document=document), GUESSED
+        return Columns(query=query, document=document), title
 
 
 def unused_labels(table: Table, selected: Mapping[str, ColumnNames | None]) -> list[str]:
