@@ -9,10 +9,13 @@ page_layout.setup_page(
 
 lesson = view.select()
 view.heading(lesson)
-is_open = view.question(lesson) or view.is_known(lesson)
-if is_open:
-    view.task(lesson)
-if is_open or not lesson.figure_after_guess:
-    figures.draw(lesson, view.key(lesson, "picture"), locked=not is_open)
+question, figure = view.cells(lesson)
+with question:
+    is_open = view.question(lesson) or view.is_known(lesson)
+    if is_open:
+        view.task(lesson)
+with figure:
+    if is_open or not lesson.figure_after_guess:
+        figures.draw(lesson, view.key(lesson, "picture"), locked=not is_open)
 view.navigation(lesson)
 view.write_link()

@@ -116,7 +116,10 @@ def shares_figure(
         y=alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=420)),
         x=alt.X("share:Q", title=axis, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
     )
-    bars, labels = base.mark_bar(color=theme.HARD_NEGATIVE), base.mark_text(align="left", dx=4).encode(text="text:N")
+    bars, labels = (
+        base.mark_bar(color=theme.HARD_NEGATIVE),
+        base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text="text:N"),
+    )
     return alt.layer(bars, labels).properties(title=title, height=height)
 
 

@@ -30,7 +30,7 @@ def matrix_of(visit, name: str = "") -> Locator:
 
 
 def cells_of(canvas: Locator) -> list[dict[str, str]]:
-    """Return the tooltip of each visible cell, row by row: cosine, cosine of the positive, query, document, kind."""
+    """Return the tooltip of each visible cell, row by row: two cosines, query, document and kind."""
     cells: list[dict[str, str]] = canvas.evaluate(CELLS)
     return cells
 

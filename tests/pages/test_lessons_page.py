@@ -117,7 +117,7 @@ def test_next_and_previous_go_through_all_lessons(open_lessons: Callable[..., Ap
     for slug, following in pairwise(slugs):
         click(app, f"lessons.{slug}.Next lesson")
         assert app.query_params["lesson"] in (following, [following])
-    assert app.button(key=f"lessons.{slugs[-1]}.Next lesson").disabled
+    assert f"lessons.{slugs[-1]}.Next lesson" not in [button.key for button in app.button]
     click(app, f"lessons.{slugs[-1]}.Previous")
     assert LESSONS[slugs[-2]].title in lesson_text(app)
 

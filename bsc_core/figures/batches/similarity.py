@@ -108,8 +108,9 @@ def canvas_data(cells: Cells, queries: list[str], documents: list[str]) -> dict[
 
     Returns:
         The canvas data: size (B); cosines and kinds (base64 of uint8 (B * B,), row-major; a cosine c as
-        round(127.5 * (c + 1)), a kind as index into KINDS); names (KINDS); marks (color and shape by kind); borders
-        ([start, end] of each group of at least two rows); ramp (256 colors from -1 to 1).
+        round(127.5 * (c + 1)), a kind as index into KINDS); names (KINDS); marks (color and shape by kind); positive
+        (whether each pair is positive); borders ([start, end] of each group of at least two rows); ramp (256 colors
+        from -1 to 1).
     """
     borders = group_borders(cells.groups)
     several = borders[borders["end"] - borders["start"] >= 2]
@@ -120,6 +121,7 @@ def canvas_data(cells: Cells, queries: list[str], documents: list[str]) -> dict[
         "kinds": _base64(np.select([kinds == kind for kind in KINDS], range(len(KINDS)))),
         "names": list(KINDS),
         "marks": {kind: [color, KIND_SHAPES[kind]] for kind, color in KIND_COLORS.items()},
+        "positive": cells.positive.tolist(),
         "borders": several[["start", "end"]].to_numpy().tolist(),
         "ramp": ramp(),
         "queries": [formatting.shorten(text, CANVAS_TEXT_LENGTH) for text in queries],

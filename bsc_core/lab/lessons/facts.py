@@ -93,12 +93,18 @@ def in_batch_facts() -> Facts:
     }
 
 
+def typical_query() -> int:
+    """Return the row in which the share of the hardest negative changes most between two temperatures."""
+    low, high = (negative_shares(tau).max(axis=1) for tau in (LOW, HIGH))
+    return int(first_largest((low - high).round(3)))
+
+
 def temperature_facts() -> Facts:
     """Compute the effective negatives and the share of the hardest one at three temperatures."""
     batch = preset_batch("confusable")
     temperatures = {"low": LOW, "usual": USUAL, "high": HIGH}
     explained = {name: explain_batch(batch, temperature=tau) for name, tau in temperatures.items()}
-    row = explained["usual"].hardest_row
+    row = typical_query()
     largest = {name: negative_shares(tau).max(axis=1) for name, tau in temperatures.items()}  # (B,) each
     facts = {name: f"{tau:g}" for name, tau in temperatures.items()}
     facts |= {f"{name}_negatives": decimal(one.effective_negatives, 1) for name, one in explained.items()}
@@ -239,16 +245,14 @@ def combined_facts() -> Facts:
 def margin_facts() -> Facts:
     """Count the active triplets of each margin, and compare the gradients of large margins."""
     batch = margin_batch()
-    small, large = MARGINS[0], [margin for margin in MARGINS if margin > FARTHEST]
+    large = [margin for margin in MARGINS if margin > FARTHEST]
     return {
-        "small": f"{small:g}",
         "usual": f"{MARGINS[1]:g}",
         "large": _listed([f"{margin:g}" for margin in large]),
         "farthest": f"{FARTHEST:g}",
         "length": f"{LENGTH:g}",
         "euclidean_farthest": f"{2 * LENGTH:g}",
         "euclidean_shares": _listed([percent(active_share(batch, margin, "euclidean")) for margin in large]),
-        "small_active": percent(active_share(batch, small)),
         "usual_active": percent(active_share(batch, MARGINS[1])),
         "triplets": str(len(batch)),
         "difference": f"{max(gradient_difference(batch, large[0], margin) for margin in large):g}",
@@ -262,9 +266,11 @@ def supervised_facts() -> Facts:
     held_out = {
         name: np.mean([one.nearest for one in class_results(mix, held_out=True)]) for name, mix in mixes.items()
     }
+    premises = len(np.unique(sample_rows("classes_held_out")[0].query))
     return {
         "premises": str(len(np.unique(sample_rows("classes")[0].query))),
-        "held_out": str(len(np.unique(sample_rows("classes_held_out")[0].query))),
+        "held_out": str(premises),
+        "one_premise": percent(1 / premises),
         "seeds": str(SEEDS),
         "weight": f"{SUM:g}",
         "ce_accuracy": percent(float(np.mean([one.accuracy for one in class_results(0.0)]))),

@@ -30,6 +30,7 @@ MARKED = "batches.marked"  # session key: whether a pair was just marked
 WINDOW = 512
 """Maximum number of pairs in the matrix; a larger batch shows those around the pinned query."""
 MAX_LISTED = 50
+UNLABELED = "–"
 Columns = dict[str, list[Any]]
 
 
@@ -269,16 +270,20 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
         st.markdown(f"**Pinned pair** · {kind}")
         first, second, third = st.columns([2, 3, 2])  # the middle label is the longest
         first.metric("Cosine", formatting.metric(float(cells.similarity[0, 0 if is_positive else 1])))
+        is_labeled_positive = bool(dataset.positive[query])
+        own = "the positive" if is_labeled_positive else "its own document"
         second.metric(
-            "Cosine of the positive",
+            f"Cosine of {own}",
             formatting.metric(float(cells.similarity[0, 0])),
-            help="Cosine of the query and the document of its row.",
+            help="Cosine of the query and the document of its row"
+            + ("." if is_labeled_positive else f", which is labeled negative ({_label(dataset, query, query)})."),
         )
         third.metric("Label", _label(dataset, query, document), help="Label of these two texts in the data.")
         display.plain_text(f"Query · line {dataset.line[query]}", pair.texts[0])
         display.plain_text(f"Document · line {dataset.line[document]}", pair.texts[1])
         if not is_positive:
-            display.plain_text("Positive document of the query", _text(dataset, "document", query))
+            name = "Positive document of the query" if is_labeled_positive else "Own document, labeled negative"
+            display.plain_text(name, _text(dataset, "document", query))
             _draw_mark_button(pair, source, kind, batch.number)
         if not pair.in_batch:
             st.caption(
@@ -296,7 +301,7 @@ def _label(dataset: PairDataset, query_row: int, document_row: int) -> str:
     """Return the label of the row with both texts; a dash if there is none."""
     same = (dataset.query == dataset.query[query_row]) & (dataset.document == dataset.document[document_row])
     if not same.any():
-        return "–"
+        return UNLABELED
     return f"{dataset.label[int(same.argmax())]:g}" if dataset.label is not None else "positive"
 
 
@@ -307,6 +312,8 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
         st.button("Undo", key="batches.unmark", icon=":material/undo:", on_click=_unmark, args=(source, pair.texts))
     elif kind != similarity.POSITIVE:
         about = "The loss ignores the pair, and new plans never put its rows in the same batch."
+        if _label(pair.dataset, pair.query_row, pair.document_row) != UNLABELED:
+            st.caption("These texts are also a row of the data, which the mark removes.")
         st.button(
             "Mark as false negative",
             key="batches.mark",

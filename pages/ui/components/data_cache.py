@@ -370,9 +370,11 @@ def _encode(config: EncoderConfig, data: DatasetSplits) -> np.ndarray:
     try:
         with turns.encoding(lambda: bar.progress(0.0, text="Waiting for the texts of other pages …")) as hand_over:
             bar.progress(0.0, text=f"Encoding {count:,} texts once; about {max(1, count // TEXTS_PER_SECOND)} s")
+            start = time.monotonic()
 
             def report(done: int, total: int) -> None:
-                bar.progress(done / max(total, 1))
+                left = formatting.duration((time.monotonic() - start) * (total - done) / max(done, 1))
+                bar.progress(done / max(total, 1), text=f"Encoding {count:,} texts once; about {left} left")
                 hand_over()
 
             return embed(config, data.texts, progress=report)

@@ -14,7 +14,7 @@ from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.lessons import LabLesson, Lesson
 from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
-from bsc_core.lab.lessons.facts import HARD_LEVEL, decimal, hard_share
+from bsc_core.lab.lessons.facts import HARD_LEVEL, decimal, hard_share, typical_query
 from bsc_core.lab.lessons.margins import DISTANCES, GRID, LENGTH, MARGINS, active_share, margin_batch, triplet_loss
 from bsc_core.lab.lessons.negatives import (
     MASK_MARGINS,
@@ -109,10 +109,12 @@ def _slider(label: str, options: Sequence[float], key: str, start: float) -> flo
     return value
 
 
-def _choice(label: str, options: Mapping[str, str], key: str, parameter: str = VALUE) -> str:
-    """Draw buttons with these options whose value is in the URL; the first one is selected at first."""
+def _choice(
+    label: str, options: Mapping[str, str], key: str, parameter: str = VALUE, *, start: str | None = None
+) -> str:
+    """Draw buttons with these options whose value is in the URL; at first, `start` or the first one is selected."""
     if key not in st.session_state or url.is_history_navigation():
-        st.session_state[key] = _linked(parameter, options) or next(iter(options))
+        st.session_state[key] = _linked(parameter, options) or start or next(iter(options))
     locked = st.session_state[LOCKED]
     value = st.segmented_control(label, list(options), format_func=options.get, key=key, required=True, disabled=locked)
     if not locked:
@@ -142,7 +144,7 @@ def _picture(name: str, chart: Any, alt: str, data: pd.DataFrame | None = None) 
 
 def _show(pictures: Sequence[Picture], caption: str) -> None:
     """Draw one or two figures side by side and the caption."""
-    cells = display.columns(len(pictures)) if len(pictures) > 1 else [st.container()]
+    cells = display.columns(len(pictures), min_width=320) if len(pictures) > 1 else [st.container()]
     for cell, picture in zip(cells, pictures, strict=True):
         with cell:
             display.figure(picture.spec, name=picture.name, alt=picture.alt, data=picture.data)
@@ -178,8 +180,8 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
 
 
 def _temperature(key: str) -> None:
-    queries = {str(row + 1): f"Query {row + 1}" for row in range(len(preset_batch("confusable")))}
-    row = int(_choice("Query", queries, f"{key}.row", ROW)) - 1
+    queries = {str(row + 1): str(row + 1) for row in range(len(preset_batch("confusable")))}
+    row = int(_choice("Query", queries, f"{key}.row", ROW, start=str(typical_query() + 1))) - 1
     start = min(TEMPERATURES, key=lambda value: abs(value - USUAL))
     _show(*_shares_of_negatives(row, _slider("Temperature", TEMPERATURES, key, start)))
 
@@ -189,15 +191,18 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     batch = preset_batch("confusable")
     explained = explain_batch(batch, temperature=temperature)
     order = [column for column in np.argsort(-explained.similarity[row]).tolist() if column != row]
-    names = [formatting.shorten(f"{column + 1}  {batch.document_texts[column]}", 70) for column in order]
+    names = [formatting.shorten(f"{column + 1}  {batch.document_texts[column]}", 45) for column in order]
     shares = negative_shares(temperature)[row, order]
     title = f"Share of each negative in the gradient of query {row + 1}"
     figure = figures.shares_figure(names, shares, title=title, axis="share of the gradient on the negatives")
     texts = [f"document {column + 1} {formatting.percent(share)}" for column, share in zip(order, shares, strict=True)]
     total = float(np.abs(explained.gradient).sum())
+    present = shares[shares > 0]
+    effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])}. Absolute gradients of the batch sum to {total:.1f}."
+        f"{formatting.percent(shares[0])}; the {len(shares)} negatives count as {effective:.1f} equal ones (the "
+        f"exponential of the entropy of their shares). Absolute gradients of the batch sum to {total:.1f}."
     )
 
 
@@ -301,23 +306,35 @@ def _supervised_contrastive(key: str) -> None:
 
 @computed_once
 def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
-    pictures, sentences = [], []
+    lines, untrained_lines, sentences = {}, [], []
     for name in ("training", "held-out"):
         seeds = class_results(mix, held_out=name == "held-out")
         untrained = class_results(None, held_out=name == "held-out")[0].nearest
-        title = f"Cosine of hypotheses to their premise, {name} rows"
-        figure = figures.classes_figure(seeds[0].cosines, seeds[0].classes, NLI, title=title)
-        pictures.append(
-            _picture(f"classes.{name}", figure, "Cosine of premise and hypothesis by class, with the means.")
-        )
+        lines[name] = [[one.nearest for one in class_results(value, held_out=name == "held-out")] for value in MIXES]
+        untrained_lines.append(untrained)
         accuracy, nearest = (formatting.percent(_mean(seeds, metric)) for metric in ("accuracy", "nearest"))
         sentences.append(
             f"{name} rows: {accuracy} of the classes correct, the entailed hypothesis is the nearest for {nearest} of "
             f"the premises (untrained {formatting.percent(untrained)})"
         )
-    return pictures, (
-        f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds. The figures show the first seed; a thick bar is "
-        "the mean of a class."
+    table = figures.metric_table(list(MIXES), lines)
+    figure = figures.metrics_figure(
+        table,
+        mix,
+        title="Premises whose nearest hypothesis is the entailed one",
+        axis="weight of the contrastive loss",
+        value="share of the premises",
+        value_format="%",
+        baseline=("untrained, held-out", [untrained_lines[-1]] * len(MIXES)),
+    )
+    shares = _picture("classes.nearest", figure, "Share of premises by the weight of the contrastive loss.", table)
+    first = class_results(mix, held_out=False)[0]
+    title = "Cosine of hypotheses to their premise, training rows"
+    figure = figures.classes_figure(first.cosines, first.classes, NLI, title=title)
+    classes = _picture("classes.training", figure, "Cosine of premise and hypothesis by class, with the means.")
+    return [shares, classes], (
+        f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; bands: their range. The cosines are those of the "
+        "first seed; a thick bar is the mean of a class."
     )
 
 
@@ -406,14 +423,18 @@ def _debiased(key: str) -> None:
 
 @computed_once
 def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
-    negatives = np.stack([pulls(value)[1] for value in PRIORS])  # (priors, B)
-    table = figures.metric_table(PRIORS, _by_query(negatives))
-    title = "Gradient on the negatives of each query"
-    figure = figures.metrics_figure(
-        table, prior, title=title, axis="debiased prior", value="gradient (in the unit below)", height=320
-    )
+    positives, negatives = (np.stack([pulls(value)[side] for value in PRIORS]) for side in (0, 1))  # (priors, B)
+    decoupled = ("decoupled, without a prior", [float(pulls(0.0, decoupled=True)[0].mean())] * len(PRIORS))
+    pictures = []
+    for name, values, baseline in (("negatives", negatives, None), ("positive", positives, decoupled)):
+        table = figures.metric_table(PRIORS, _by_query(values))
+        title = f"Gradient on the {name} of each query"
+        figure = figures.metrics_figure(
+            table, prior, title=title, axis="debiased prior", value="gradient (in the unit below)", baseline=baseline
+        )
+        pictures.append(_picture(f"debiased.{name}", figure, f"{title} by prior.", table))
     remaining = negatives[PRIORS.index(prior)] > 0
-    return [_picture("debiased", figure, f"{title} by prior.", table)], (
+    return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
         "Unit: 1 / (pairs × temperature). Without a prior, the gradient is one minus the probability of the positive."
     )

@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.lab.lessons import LESSONS, LabLesson, Lesson
 from pages.ui.components import display, page_layout, url
@@ -72,6 +73,15 @@ def heading(lesson: Lesson) -> None:
     """Draw the title and the claim with its numbers."""
     st.header(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False)
     st.markdown(f"**{_escaped(_texts(lesson.slug)['claim'])}**")
+
+
+def cells(lesson: Lesson) -> tuple[DeltaGenerator, DeltaGenerator]:
+    """Return the places of the question and the figure: side by side, unless the figure is wide or not drawn yet."""
+    has_figure = not lesson.figure_after_guess or st.session_state.get(key(lesson, "guess")) is not None
+    if isinstance(lesson, LabLesson) or not (has_figure or is_known(lesson)):
+        return st.container(), st.container()
+    question, figure = display.columns(2, min_width=440)
+    return question, figure
 
 
 def is_known(lesson: Lesson) -> bool:
@@ -152,8 +162,11 @@ def navigation(lesson: Lesson) -> None:
         bar.button(label, key=key(lesson, label), **options)
 
     open_button("Previous", index - 1, icon=":material/arrow_back:")
-    open_button("Next lesson", index + 1, type="primary")
-    if bar.button("Try your own batch", key=key(lesson, "own"), icon=":material/science:"):
+    is_last = index + 1 == len(slugs)
+    if not is_last:
+        open_button("Next lesson", index + 1, type="primary")
+    kind: Any = "primary" if is_last else "secondary"
+    if bar.button("Try your own batch", key=key(lesson, "own"), icon=":material/science:", type=kind):
         page_layout.switch_page("learn", **lesson.link)
 
 

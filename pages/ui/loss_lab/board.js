@@ -125,7 +125,7 @@ class Board {
     const marks = this.changedMarks();
     const isCosine = this.settings.normalization === "l2", isRows = this.anchors === "rows";
     this.anchorButton.textContent = isRows ? "Show documents as anchors" : "Show queries as anchors";
-    this.anchorButton.hidden = !columns;
+    this.anchorButton.hidden = !columns || !this.lab.controls.length; // a lesson has no controls before the guess
     const paint = (panel, options) => panel?.paint({ marks: marks?.rows, ...options });
     paint(this.panels.similarity, {
       values: similarity, unit: isCosine ? "cosine" : "dot product", describe: (value) => `similarity ${number(value)}`,

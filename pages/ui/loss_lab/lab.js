@@ -8,7 +8,7 @@ class Lab {
     const batch = batchOf(data.batch);
     Object.assign(this, data, { batch, component, pinned: data.pinned ?? null, hovered: null, isRescaled: false });
     this.shades = Object.fromEntries(Object.entries(data.colors).map(([name, colors]) => [name, shadesOf(colors)]));
-    this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * batch.queries.length);
+    this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * explainBatch(batch, data.settings).count);
     const names = data.compare ? { settings: "A", compare: "B" } : { settings: "" };
     this.boards = Object.entries(names).map(([key, name]) => new Board(this, name, (settings, isDone) => {
       this.refresh();

@@ -268,5 +268,8 @@ export default function (component) {
   const player = new Player(root, component);
   players.set(root, player);
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) player.show(player.last);
-  else player.play();
+  else { // a click on the button that trains is above the player
+    if (navigator.userActivation?.isActive) root.scrollIntoView({ block: "center", behavior: "smooth" });
+    player.play();
+  }
 }

@@ -126,15 +126,21 @@ def _has_widget(key: str) -> bool:
 
 def _sweep(given: dict[str, str], loss: str) -> dict[str, Any] | None:
     """Return the lists of values of a link, for a config with this loss; a key without a field is reported."""
-    lists = {name.partition(".")[2]: parse_value(text) for name, text in given.items() if name.startswith(f"{SWEEP}.")}
+    lists = {name.partition(".")[2]: _values(text) for name, text in given.items() if name.startswith(f"{SWEEP}.")}
     for key in [key for key in lists if not _is_field(key, loss)]:
         del lists[key]
         url.report(
             f"{SWEEP}.{key}", f"{url.shorten(key)} is not a setting of this form. Its list in this link is not used."
         )
     if lists:
-        return {key: tuple(entries) for key, entries in lists.items() if isinstance(entries, list)}
+        return {key: tuple(entries) for key, entries in lists.items()}
     return {} if given.get(SWEEP) == "none" else None
+
+
+def _values(text: str) -> list[Any]:
+    """Return the values of a list, `[0.02, 0.1]`, or of what `bsc sweep --over` accepts, `0.02,0.1`."""
+    value = parse_value(text)
+    return value if isinstance(value, list) else [parse_value(part.strip()) for part in text.split(",")]
 
 
 def _is_field(key: str, loss: str) -> bool:

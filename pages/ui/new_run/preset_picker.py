@@ -58,6 +58,8 @@ def _select_family() -> None:
 
 def _drop_sent_loss() -> None:
     """Forget the loss that another page sent but not its batch settings; forget a complete config entirely."""
+    if sweep_form.list_fields() and not PRESETS[st.session_state[PRESET]].sweep:
+        st.toast("The sweep is off now: the preset has one value for each setting.", icon=":material/info:")
     st.session_state.pop(link.LINKED_SWEEP, None)
     st.session_state.pop(link.SAMPLED, None)
     sent = page_layout.sent_settings()

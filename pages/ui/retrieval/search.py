@@ -247,7 +247,7 @@ def draw_results(search: Search, query: str) -> None:
         _draw_query(search, example, f"answers.{title}", TOP_OF_EXAMPLE)
     if examples and not query.strip():
         dotted = "" if search.single else DOTTED
-        st.caption(f"The first {TOP_OF_EXAMPLE} documents of each query. ★: relevant document.{dotted}")
+        st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{dotted}")
     if not query.strip() and not search.single and len(examples) == 1:
         missing = {"Largest win": "No query is worse", "Largest loss": "No query is better"}
         st.caption(f"{missing.get(next(iter(examples)), 'No query changed its rank')} on the right.")

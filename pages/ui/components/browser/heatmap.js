@@ -142,7 +142,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const cell = row * size + column;
     const line = (name, value) => element("div", {}, element("b", {}, `${name} `), value);
     showTip(tip, canvas, x, y,
-      line("cosine", cosine(cell)), line("cosine of the positive", cosine(row * size + row)),
+      line("cosine", cosine(cell)), line(`cosine of ${data.positive[row] ? "the positive" : "its own document"}`, cosine(row * size + row)),
       line("query", data.queries[row]), line("document", data.documents[column]), line("kind", data.names[kinds[cell]]));
   }
 
