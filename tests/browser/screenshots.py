@@ -160,8 +160,11 @@ def _open_pages(
 ) -> Iterator[tuple[str, Page]]:
     context = browser.new_context(viewport={"width": 1440, "height": HEIGHT}, reduced_motion="reduce")
     page = context.new_page()
+    theme, width = BASELINE_VIEWS[0]
     for name in PAGES:
-        page.set_viewport_size({"width": 1440, "height": HEIGHT})  # a page that opens narrow collapses the sidebar
+        page.goto("about:blank")  # so that the page before is not drawn in another view again
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        page.set_viewport_size({"width": width, "height": HEIGHT})  # a page that opens narrow collapses the sidebar
         page.goto(f"{server.url}/{name}?{urlencode({**query, **PARAMETERS.get(name, {})})}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
         yield f"{state}/{name or 'start'}", page
