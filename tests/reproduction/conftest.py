@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from bsc_core.encoders.pretrained import static_model
 from bsc_core.jobs.worker import perform as work
 from bsc_core.jobs.worker import run_pipeline
+from bsc_core.reproduction import runs
 from bsc_core.reproduction.claims import UNTRAINED, Arm, Claim, Statement
 from bsc_core.reproduction.findings import reproduce
 from bsc_core.reproduction.runs import Train
@@ -53,6 +54,13 @@ def small_static(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("session-static") / "model"
     static_model(tokenizer, vectors).save(str(folder))
     return folder
+
+
+@pytest.fixture
+def one_small_seed(small_static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the small form train one seed from the encoder that trains in no time."""
+    monkeypatch.setattr(runs, "SMALL_SEEDS", (0,))
+    monkeypatch.setitem(runs.SMALL, "encoder", {"name": str(small_static)})
 
 
 @pytest.fixture(scope="session")

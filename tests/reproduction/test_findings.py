@@ -116,6 +116,7 @@ def test_the_command_lists_every_claim(bsc: Report) -> None:
     assert all(one["runs"] >= 3 and one["data"] for one in listed)
 
 
+@pytest.mark.usefixtures("one_small_seed")
 def test_the_command_prints_claims_and_findings_as_lines(capsys: pytest.CaptureFixture[str], store: RunStore) -> None:
     assert main(["reproduce", "--list", "--runs", str(store.root)]) == 0
     listed = capsys.readouterr().out
@@ -130,6 +131,7 @@ def test_the_command_prints_claims_and_findings_as_lines(capsys: pytest.CaptureF
     assert len(lines.splitlines()) == 1 + 2 * len(CLAIMS[name].statements)
 
 
+@pytest.mark.usefixtures("one_small_seed")
 def test_the_command_prints_the_finding(bsc: Report) -> None:
     name = next(iter(CLAIMS))
     assert [one["name"] for one in bsc(name, "--form", "small")["findings"]] == [name]

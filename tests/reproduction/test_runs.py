@@ -9,7 +9,6 @@ from filelock import FileLock
 from bsc_core.errors import ConfigError, InputError, RunError
 from bsc_core.jobs.worker import perform as work
 from bsc_core.jobs.worker import run_pipeline
-from bsc_core.reproduction import runs
 from bsc_core.reproduction.catalog import CLAIMS
 from bsc_core.reproduction.claims import PAPERS, UNTRAINED, Arm, Claim
 from bsc_core.reproduction.findings import reproduce
@@ -34,12 +33,9 @@ class Counting:
         raise RunError("the disk is full")
 
 
+@pytest.mark.usefixtures("one_small_seed")
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
-def test_every_claim_can_be_reproduced_in_the_small_form(
-    train: Train, store: RunStore, claim: Claim, small_static: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runs, "SMALL_SEEDS", (0,))
-    monkeypatch.setitem(runs.SMALL, "encoder", {"name": str(small_static)})
+def test_every_claim_can_be_reproduced_in_the_small_form(train: Train, store: RunStore, claim: Claim) -> None:
     finding = reproduce(claim, store, train, form="small")
     assert finding["verdict"] == claim_verdict(
         [one["verdict"] for one in finding["statements"] if not one["informational"]]
