@@ -51,6 +51,12 @@ def test_an_unreadable_file_is_an_error_with_its_reason(
     assert any(reason in element.value for element in app.text)
 
 
+def test_an_error_names_an_uploaded_file_as_the_user_did(runs: RunStore) -> None:
+    path = uploads.save_file("my pairs.csv", b"query;document\na;b\n")
+    (message,) = (element.value for element in import_paths(path).text)
+    assert message.startswith(f"{path.name}: the header has semicolons")
+
+
 def test_a_path_outside_the_allowed_folders_is_refused(
     runs: RunStore, pairs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core import background_task, formatting
 from bsc_core.errors import BscError, InputError
+from bsc_core.runs import RunStore
 from pages.ui.components import users
 
 if TYPE_CHECKING:
@@ -212,8 +213,13 @@ def error_box(error: BscError | str, title: str = "Error") -> DeltaGenerator:
     """Draw the message of an error in a box and return the box."""
     box = st.container(border=True)
     box.markdown(f":material/error: **{title}**")
-    box.text(cell(str(error)))  # a message may quote a long text of a file
+    box.text(cell(_without_upload_folder(str(error))))  # a message may quote a long text of a file
     return box
+
+
+def _without_upload_folder(text: str) -> str:
+    """Return a message that names an uploaded file as the user did."""
+    return re.sub(rf"{re.escape(str(RunStore().uploads_folder))}/[^/]+/", "", text)
 
 
 def task_progress(
