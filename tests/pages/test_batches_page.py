@@ -458,3 +458,20 @@ def test_a_group_starts_with_its_anchor(planned: tuple) -> None:
     similar = units[dataset.query[rows]] @ units[dataset.query[rows[0]]]
     assert similar[0] == pytest.approx(1)
     assert list(similar) == sorted(similar, reverse=True)
+
+
+@pytest.mark.parametrize(("positive", "name"), [(True, "the positive"), (False, "its own document")])
+def test_only_a_document_that_is_labeled_positive_is_called_so(
+    runs: RunStore, tmp_path: Path, positive: bool, name: str
+) -> None:
+    path = tmp_path / "pairs.tsv"
+    rows = [f"question {number} about tea\tanswer {number}\t{number % 2}" for number in range(20)]
+    path.write_text("\n".join(["query\tdocument\tlabel", *rows]) + "\n", encoding="utf-8")
+    dataset = uploads.register(uploads.folder_for(path), "Graded", DataConfig(train=str(path), dev_size=0.2))
+    train = load_data(data_cache.data_config(dataset), seed=0).train
+    row = int(np.flatnonzero(train.positive == positive)[0])
+    pin = f"{train.line[row]}-{train.line[row]}"
+    options = {"encoder": "static", "batches.batch_size": "20", "batches.labeled": "true", "batches.pin": pin}
+    app = open_page("batches", dataset=dataset, **options)
+    assert not app.exception
+    assert f"Cosine of {name}" in [metric.label for metric in app.metric]
