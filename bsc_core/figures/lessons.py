@@ -17,6 +17,7 @@ PAIR_COLORS = {"positive": theme.POSITIVE, "false negative": theme.FALSE_NEGATIV
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
 MAX_MARKED = 30  # points up to which lines have markers
+MAX_LEGEND_COLUMNS = 3
 MAX_TICKS = 10  # values of a logarithmic setting up to which each has a tick
 
 
@@ -74,7 +75,6 @@ def metrics_figure(
     elif all(float(one).is_integer() for one in settings):
         ticks = {"axis": alt.Axis(tickMinStep=1)}
     x = alt.X("setting:Q", title=axis, scale=scale, **ticks)
-    legend = alt.Legend(orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0)
     least = float(min(table["low"].min(), *(baseline[1] if baseline else []), lowest))
     y_axis = alt.Axis(format=value_format, tickCount=5)
     base = alt.Chart(table).encode(
@@ -88,6 +88,12 @@ def metrics_figure(
     ]
     if baseline is not None:
         names, colors = [*names, baseline[0]], [*colors, theme.REFERENCE]
+    columns = (
+        {"columns": MAX_LEGEND_COLUMNS} if len(names) > MAX_LEGEND_COLUMNS else {}
+    )  # narrow windows cut a longer row
+    legend = alt.Legend(
+        orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0, **columns
+    )
     channels = theme.series("metric", names, colors, legend)
     layers: list[alt.Chart] = []
     if (table["low"] < table["high"]).any():
