@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from bsc_core.figures import theme
 from bsc_core.figures.runs import curves, parallel
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -89,3 +90,19 @@ def test_the_curve_of_the_best_run_is_on_top() -> None:
     assert [layer["transform"][0]["filter"] for layer in spec["layer"]] == ["!datum.best", "datum.best"]
     values = spec["data"]["values"]
     assert {one["run"]: one["best"] for one in values} == {"a": False, "b": True}
+
+
+def test_a_run_has_the_color_of_its_page_in_both_figures() -> None:
+    shown = {one["run"]: one["color"] for one in points(parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict())}
+    assert shown == {run: theme.run_colors([run])[0] for run in SETTINGS}
+    result: dict[str, curves.Points] = {run: [{"step": 1, "value": 2.0}] for run in SETTINGS}
+    spec = parallel.sweep_curves(result, title="t", value="loss", across="step", top="b").to_dict()
+    assert {one["run"]: one["color"] for one in spec["data"]["values"]} == shown
+
+
+def test_labels_are_outside_of_the_lines() -> None:
+    labels = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()["layer"][-1]["data"]["values"]
+    sides = {name: [(one["align"], one["dy"]) for one in labels if one["axis"] == name] for name in SETTINGS["a"]}
+    assert sides["loss.temperature"] == [("right", 0)] * 3
+    assert sides["batching.strategy"] == [("center", 14), ("center", -14)]
+    assert {one["align"] for one in labels if one["axis"] == "MRR"} == {"left"}

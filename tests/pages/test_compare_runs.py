@@ -169,6 +169,7 @@ def test_the_runs_of_a_group_are_compared_by_one_button(finished, another) -> No
         run.update_status(group="20260101-000000-group")
     app = open_page("runs", group="20260101-000000-group")
     assert not app.exception
+    assert app.button(key="runs.compare.group").proto.type == "primary"
     app.button(key="runs.compare.group").click().run()
     assert not app.exception
     assert tables(app, SIGNIFICANT)

@@ -1,6 +1,7 @@
 """Parallel coordinates and curves of the runs of a sweep.
 
-Each setting has an axis; the last axis is the result. The best run is shown on top of the others.
+Each setting has an axis; the last axis is the result. A run has the color that it has on its page; the best run is a
+thick line on top of the others.
 """
 
 import math
@@ -15,13 +16,13 @@ from bsc_core.figures.runs import curves
 
 Settings = Mapping[str, Mapping[str, Any]]
 
-WORSE, BETTER = theme.MODELS  # color range from lowest to highest result, readable in light and dark themes
 OTHERS_OPACITY = 0.55
 HEIGHT = 320
 MANY_POINTS = 64  # number of distinct values above which curves have no point markers
 FEW = 8  # number of values up to which each has a tick
 LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
 NOT_SET = "not set"
+COLOR = alt.Color("color:N", scale=None)
 
 
 class Axis(NamedTuple):
@@ -71,13 +72,13 @@ def parallel(settings: Settings, results: Mapping[str, float | None], *, metric:
     axes.append(result_axis(formatting.metric_name(metric), results))
     top = best(results)
     points = [
-        {"run": run, "axis": one.name, "position": one.positions[run], "result": results.get(run), "best": run == top}
+        {"run": run, "axis": one.name, "position": one.positions[run], "best": run == top, "color": _color(run)}
         | {"value": format_value(chosen[one.name]) if one.name in chosen else formatting.metric(results.get(run))}
         for run, chosen in settings.items()
         for one in axes
         if one.positions[run] is not None
     ]
-    layers = [_rules(axes), *_run_lines(points, [one.name for one in axes], metric), _ticks(axes)]
+    layers = [_rules(axes), *_run_lines(points, [one.name for one in axes]), _ticks(axes)]
     return alt.layer(*layers).properties(title=headline(settings, results, metric=metric), height=HEIGHT)
 
 
@@ -104,7 +105,7 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
 def sweep_curves(
     points: Mapping[str, curves.Points], *, title: str, value: str, across: str, top: str | None
 ) -> alt.LayerChart:
-    """Plot the curves of many runs in one color, with the best run on top.
+    """Plot the curves of many runs, with the best run as a thick line on top.
 
     Args:
         points: run to points, as returned by `curves.series`.
@@ -113,21 +114,26 @@ def sweep_curves(
         across: key of the x values.
         top: name of the best run; None without one.
     """
-    table = [{"run": run, "best": run == top, **point} for run, curve in points.items() for point in curve]
+    table = [
+        {"run": run, "best": run == top, "color": _color(run), **point}
+        for run, curve in points.items()
+        for point in curve
+    ]
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
         y=alt.Y("value:Q", title=value, axis=alt.Axis(format=",~r", tickCount=5), scale=alt.Scale(zero=False)),
         detail="run:N",
+        color=COLOR,
         tooltip=[alt.Tooltip("run:N"), alt.Tooltip(f"{across}:Q"), alt.Tooltip("value:Q", title=value, format=".5~g")],
     )
     dots = len({point["value"] for point in table}) <= MANY_POINTS
     layers = [
         base.transform_filter(chosen).mark_line(
-            point=alt.OverlayMarkDef(size=40, filled=True, color=mark["color"]) if dots else False, **mark
+            point=alt.OverlayMarkDef(size=40, filled=True) if dots else False, **mark
         )
         for chosen, mark in (
-            ("!datum.best", {"color": theme.REFERENCE, "opacity": OTHERS_OPACITY}),
-            ("datum.best", {"color": BETTER, "strokeWidth": 3}),
+            ("!datum.best", {"strokeWidth": 1.5, "opacity": OTHERS_OPACITY}),
+            ("datum.best", {"strokeWidth": 4}),
         )
     ]
     return alt.layer(*layers).properties(title=title, height=curves.HEIGHT)
@@ -166,7 +172,7 @@ def _xy(names: Sequence[str]) -> dict[str, alt.X | alt.Y]:
     axis = alt.Axis(title=None, orient="top", labelAngle=0, labelLimit=180, domain=False, ticks=False, labelPadding=10)
     return {
         "x": alt.X("axis:N", sort=list(names), axis=axis, scale=alt.Scale(type="point", padding=0.4)),
-        "y": alt.Y("position:Q", axis=None, scale=alt.Scale(domain=[-0.04, 1.04], nice=False)),
+        "y": alt.Y("position:Q", axis=None, scale=alt.Scale(domain=[-0.08, 1.08], nice=False)),
     }
 
 
@@ -177,32 +183,46 @@ def _rules(axes: Sequence[Axis]) -> alt.Chart:
     return rules.encode(**_xy(names), y2="end:Q")
 
 
-def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str], metric: str) -> list[alt.Chart]:
-    """Return the lines and points of runs without and with a result, the best run on top.
+def _color(run: str) -> str:
+    return theme.run_colors([run])[0]
 
-    The two are separate layers because a mark whose color field is missing is not rendered.
-    """
+
+def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[alt.Chart]:
+    """Return the lines and points of the runs, the best run on top."""
     base = alt.Chart(alt.Data(values=list(points))).transform_calculate(index=f"indexof({list(names)!r}, datum.axis)")
     base = base.encode(
-        **_xy(names), detail="run:N", tooltip=["run:N", alt.Tooltip("axis:N", title="setting"), "value:N"]
+        **_xy(names),
+        detail="run:N",
+        color=COLOR,
+        tooltip=["run:N", alt.Tooltip("axis:N", title="setting"), "value:N"],
     )
-    evaluated, others = (base.transform_filter(f"{sign}isValid(datum.result)") for sign in ("", "!"))
-    gray = {"color": theme.REFERENCE, "opacity": OTHERS_OPACITY}
-    title, order = formatting.metric_name(metric), alt.Order("index:Q")
-    color = alt.Color("result:Q", title=title, scale=alt.Scale(range=[WORSE, BETTER]))
-    color = color.legend(None)
+    best, order = base.transform_filter("datum.best"), alt.Order("index:Q")
     return [
-        others.mark_line(strokeWidth=1.5, **gray).encode(order=order),
-        others.mark_point(size=50, filled=True, **gray),
-        evaluated.mark_line(strokeWidth=2, opacity=0.85).encode(order=order, color=color),
-        evaluated.transform_filter("datum.best").mark_line(strokeWidth=4, color=BETTER).encode(order=order),
-        evaluated.mark_point(size=60, filled=True, opacity=1).encode(color=color),
+        base.mark_line(strokeWidth=1.5, opacity=OTHERS_OPACITY).encode(order=order),
+        base.mark_point(size=50, filled=True, opacity=1),
+        best.mark_line(strokeWidth=4).encode(order=order),
+        best.mark_point(size=80, filled=True, opacity=1),
     ]
 
 
 def _ticks(axes: Sequence[Axis]) -> alt.Chart:
-    table = [{"axis": one.name, "position": position, "label": label} for one in axes for position, label in one.ticks]
-    text = alt.Chart(alt.Data(values=table)).mark_text(
-        align="left", dx=9, dy=-8, fontSize=12, limit=130, color=theme.REFERENCE
-    )
+    """Return the labels of the axes, where no line crosses them; inside an inner axis they have an outline."""
+    table = [
+        {"axis": one.name, "position": position, "label": label, **_label_offset(number, len(axes), position)}
+        for number, one in enumerate(axes)
+        for position, label in one.ticks
+    ]
+    offset: dict[str, Any] = {name: alt.expr(f"datum.{name}") for name in ("align", "dx", "dy")}
+    text = alt.Chart(alt.Data(values=table)).mark_text(fontSize=12, limit=130, color=theme.REFERENCE, **offset)
     return text.encode(**_xy([one.name for one in axes]), text="label:N")
+
+
+def _label_offset(axis: int, axes: int, position: float) -> dict[str, Any]:
+    """Return where a label is: on the outer side of the first and last axis, above or below the ends of the others."""
+    if axis == axes - 1:
+        return {"align": "left", "dx": 10, "dy": 0}
+    if axis == 0:
+        return {"align": "right", "dx": -10, "dy": 0}
+    if position in (0.0, 1.0):
+        return {"align": "center", "dx": 0, "dy": 14 - 28 * position}
+    return {"align": "left", "dx": 10, "dy": -8}

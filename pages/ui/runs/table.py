@@ -209,9 +209,10 @@ def draw_compare_button(runs: list[Run]) -> None:
     """Draw the button that compares the evaluated runs; runs that differ only in their seed count as one setting."""
     ids = [run.id for run in runs if run.evaluation("after")][:MAX_COMPARED]
     if len(ids) > 1:
-        st.button(
+        page_layout.action_bar().button(
             f"Compare {formatting.plural(len(ids), 'run')}",
             key="runs.compare.group",
+            type="primary",
             on_click=lambda: _set_selection(ids),
             icon=":material/compare_arrows:",
             help="Compares the settings with intervals. The seeds of a setting count as one.",
