@@ -14,6 +14,7 @@ may_launch = users.current_user().may_launch
 first, second, *third = display.columns(3 if may_launch else 2, min_width=300, border=True)
 with display.show_errors():
     if may_launch:
+        st.html(cards.STYLE)
         with third[0]:  # drawn first: the figures of the other two take longer
             cards.launch(runs, recommended(sample_config()))
     with first:

@@ -53,6 +53,12 @@ def test_recent_runs_show_state_and_result(finished: Run) -> None:
     table = open_page("start").dataframe[0].value
     assert table["State"].tolist() == ["done"]
     assert table["Best on dev"][0].startswith("MRR ")
+    assert table["Progress"].tolist() == [100]
+
+
+def test_the_progress_of_an_active_run_is_a_whole_percentage(finished: Run) -> None:
+    finished.update_status(state="running", step=5, steps=7)
+    assert open_page("start").dataframe[0].value["Progress"].tolist() == [71]
 
 
 def test_a_finished_run_gives_the_time_estimate(finished: Run, runs: RunStore) -> None:

@@ -19,6 +19,11 @@ from pages.ui.components import data_cache, display, launch_once, page_layout, u
 
 RECENT_RUNS, SHOWN_RUNS = 50, 6
 RUN_ID = "start.run_id"
+# In a narrow window, the card with the main action comes first and takes the whole row.
+STYLE = (
+    "<style>@media (max-width: 1100px)"
+    " { [data-testid='stGridCell']:has(.st-key-start-launch) { order: -1; grid-column: 1 / -1; } }</style>"
+)
 
 
 def loss_lab() -> None:
@@ -32,11 +37,8 @@ def loss_lab() -> None:
     alt = f"Softmax probabilities of six questions and six answers; for {correct} of 6 the correct answer ranks first."
     display.figure(figure, name="start.softmax", alt=alt, title=f"{correct} of 6 correct answers rank first")
     st.space("stretch")
-    with st.container(horizontal=True):
-        if st.button("Open the loss lab", key="start.learn", icon=":material/science:"):
-            page_layout.switch_page("learn")
-        if users.may_open("data") and st.button("Import your data", key="start.data", icon=":material/table_view:"):
-            page_layout.switch_page("data")
+    if st.button("Open the loss lab", key="start.learn", icon=":material/science:"):
+        page_layout.switch_page("learn")
 
 
 def batches() -> None:
@@ -52,8 +54,13 @@ def batches() -> None:
     display.figure(plans.hardness_figure(table, height=264), name="start.hardness", alt=alt, title=shares)
     st.caption(f"{pairs}.")
     st.space("stretch")
-    if users.may_open("batches") and st.button("Inspect the batches", key="start.batches", icon=":material/grid_view:"):
-        page_layout.switch_page("batches", dataset=data_cache.SAMPLE)
+    with st.container(horizontal=True):
+        if users.may_open("batches") and st.button(
+            "Inspect the batches", key="start.batches", icon=":material/grid_view:"
+        ):
+            page_layout.switch_page("batches", dataset=data_cache.SAMPLE)
+        if users.may_open("data") and st.button("Import your data", key="start.data", icon=":material/table_view:"):
+            page_layout.switch_page("data")
 
 
 def launch(runs: RunStore, config: RunConfig) -> None:
@@ -122,7 +129,7 @@ def recent_runs(runs: RunStore) -> None:
         selection_mode="single-row",
         hide_index=True,
         alt="Recent runs with state, progress, best metric and age",
-        column_config={"Progress": st.column_config.ProgressColumn(min_value=0, max_value=1, format="percent")},
+        column_config={"Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%")},
     )
     if selected.selection.rows:
         page_layout.switch_page("runs", run=recent[selected.selection.rows[0]].id)
@@ -139,7 +146,7 @@ def _table_row(run: Run) -> dict[str, Any]:
     return {
         "Run": data_cache.short_id(run.id),
         "State": status.state,
-        "Progress": 1.0 if status.state == "done" else status.progress,
+        "Progress": 100 if status.state == "done" else round(100 * status.progress),
         "Time left": left,
         "Best on dev": best,
         "Age": formatting.duration(max(0.0, time.time() - status.created)),
