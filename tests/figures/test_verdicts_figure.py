@@ -59,3 +59,20 @@ def test_a_figure_grows_with_its_statements():
         for count in (1, 6)
     ]
     assert heights[1] > heights[0]
+
+
+def test_long_labels_are_wrapped_in_a_narrow_figure():
+    text = "the first of two settings that have long names is above the second"
+    spec, rows = drawn(verdicts.verdicts_figure(verdicts.statements_table([ONE | {"text": text}])))
+    lines = next(row["lines"] for row in rows if "lines" in row).split("\n")
+    assert " ".join(lines) == f"{text} (mrr)"
+    assert max(map(len, lines)) <= verdicts.LINE_LENGTH
+    label = next(layer["mark"] for layer in spec["layer"] if layer["mark"]["type"] == "text")
+    assert label["text"] == {"expr": f"width < {verdicts.NARROW} ? datum.lines : datum.name"}
+
+
+def test_the_caption_names_the_side_that_agrees_and_the_correction():
+    assert verdicts.caption(verdicts.statements_table([ONE])).startswith("A difference right of 0 supports the paper. ")
+    assert "(Holm)" in verdicts.caption(verdicts.statements_table([ONE]))
+    several = verdicts.statements_table([OTHER, OTHER | {"expects": "same"}])
+    assert verdicts.caption(several) == ""

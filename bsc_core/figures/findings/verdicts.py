@@ -1,5 +1,6 @@
 """Forest plot of a claim's statements for the Findings page; differences to the right of 0 agree with the claim."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,10 @@ from bsc_core import formatting
 from bsc_core.figures import theme
 
 LABEL_LENGTH = 96
-ROW_HEIGHT = 48
+LINE_LENGTH = 46  # characters of a label that fit in a narrow figure
+LINE_HEIGHT = 14
+NARROW = 560  # pixels of a figure below which labels are wrapped
+ROW_HEIGHT, ROW_HEIGHT_WRAPPED = 48, 60
 MARGIN_HEIGHT = 140  # pixels of title, legend and axis
 NUMBERS = ("difference", "low", "high", "paper", "p_holm")
 COLUMNS = ("text", "metric", "split", *NUMBERS[:4], "expects", "p_holm", "verdict")  # keys of a statement
@@ -35,7 +39,10 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
 
     Diamonds are the paper's values.
     """
-    rows = table.assign(name=_names(table))
+    names = _names(table)
+    lines = ["\n".join(textwrap.wrap(name, LINE_LENGTH, break_on_hyphens=False)) for name in names]
+    rows = table.assign(name=names, lines=lines)
+    row_height = ROW_HEIGHT_WRAPPED if lines != names else ROW_HEIGHT
     verdicts = {name: color for name, color in theme.VERDICTS.items() if name in set(table["verdict"])}
     color = alt.Color(
         "verdict:N",
@@ -48,24 +55,31 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
     base = alt.Chart(rows).encode(
         y=alt.Y("name:N", title=None, sort=None, axis=None), tooltip=["statement:N", "verdict:N", *numbers, p_value]
     )
-    claimed = "within the margin" if (table["expects"] == "same").all() else "right of 0"
-    several = table["expects"].nunique() > 1
-    title = "difference in the metric" if several else f"difference ({claimed} supports the paper)"
-    axis = alt.X("low:Q", title=title, axis=alt.Axis(format="+.3f", tickCount=6))
-    zero = alt.Chart(rows.head(1)).mark_rule(color=theme.REFERENCE, strokeDash=[4, 3]).encode(x=alt.datum(0))
+    axis = alt.X("low:Q", title="difference in the metric", axis=alt.Axis(format="+.3f", tickCount=6, labelBound=True))
+    zero = base.mark_tick(orient="vertical", size=20, thickness=2, color=theme.REFERENCE).encode(x=alt.datum(0))
     intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
     points = base.mark_point(filled=True, size=90, opacity=1).encode(x="difference:Q", color=color)
     diamonds = base.transform_filter("isValid(datum.paper)").mark_point(
         shape="diamond", size=110, strokeWidth=1.6, color=theme.QUERY, filled=False
     )
-    names = base.mark_text(align="left", dy=-15, fontSize=12, color=theme.REFERENCE)
+    narrow = f"width < {NARROW}"
+    labels = base.mark_text(
+        align="left",
+        baseline="bottom",
+        dy=alt.expr(f"{narrow} ? {LINE_HEIGHT - 12} - {LINE_HEIGHT} * length(split(datum.lines, '\\n')) : -12"),
+        fontSize=12,
+        lineHeight=LINE_HEIGHT,
+        color=theme.REFERENCE,
+        text=alt.expr(f"{narrow} ? datum.lines : datum.name"),
+        lineBreak="\n",
+    )
     return alt.layer(
         zero,
         intervals.encode(x=axis, x2="high:Q", color=color),
         points,
         diamonds.encode(x="paper:Q"),
-        names.encode(x=alt.value(0), text="name:N"),
-    ).properties(height=MARGIN_HEIGHT + ROW_HEIGHT * len(rows), title=headline(table))
+        labels.encode(x=alt.value(0)),
+    ).properties(height=MARGIN_HEIGHT + row_height * len(rows), title=headline(table))
 
 
 def headline(table: pd.DataFrame) -> str:
@@ -74,6 +88,20 @@ def headline(table: pd.DataFrame) -> str:
     supported = int((claimed["verdict"] == "supported").sum())
     title = f"{supported} of {formatting.plural(len(claimed), 'statement')} supported"
     return f"{title}; diamonds: the paper" if table["paper"].notna().any() else title
+
+
+def caption(table: pd.DataFrame) -> str:
+    """Return the caption of the figure: which side agrees with the claim, and why an interval does not decide."""
+    sentences = []
+    if table["expects"].nunique() == 1:
+        claimed = "within the margin" if (table["expects"] == "same").all() else "right of 0"
+        sentences.append(f"A difference {claimed} supports the paper.")
+    if table["p"].notna().any():
+        sentences.append(
+            "Verdicts use p-values corrected for several statements (Holm), so a statement whose interval is right of "
+            "0 can be inconclusive."
+        )
+    return " ".join(sentences)
 
 
 def _names(table: pd.DataFrame) -> list[str]:

@@ -41,7 +41,7 @@ CLAIM = "findings.claim"  # session key and URL parameter: name of the claim in 
 FIRST = "findings.first"  # session key: name of the claim whose link opened the page
 PARAMETERS = (CLAIM, *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")), *rerun.PARAMETERS)
 ROW_HEIGHT = 28  # pixels; all claims fit on one screen
-ROWS_WITH_CARD = 8  # rows of the table above a card, which begins on the same screen
+ROWS_WITH_CARD = 4  # rows of the table above a card, whose figure is on the same screen
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,15 @@ def draw(card: ClaimCard, bar: DeltaGenerator) -> None:
 
 
 def _result(card: ClaimCard, finding: dict[str, Any]) -> None:
+    table = verdicts.statements_table(finding["statements"])
     display.figure(
         _verdicts(finding["statements"]),
         alt=f"{finding['reason']} " + " ".join(statement["sentence"] for statement in finding["statements"]),
         name=f"findings.{card.claim.name}",
-        data=lambda: verdicts.statements_table(finding["statements"]),
+        data=table,
     )
+    if about := verdicts.caption(table):
+        st.caption(about)
     figures.draw(finding)
     where = "in this runs folder" if card.local else "on the developers' machine"
     st.markdown(display.escaped(f"{finding['reason']} {finding['note']}".strip()))
