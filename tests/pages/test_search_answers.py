@@ -15,6 +15,7 @@ from bsc_core.data.queries import parse_queries
 from bsc_core.encoders import encode, load_encoder, tokenize
 from bsc_core.encoders.layers import reinit_layers
 from bsc_core.evaluation.retrieval import rank
+from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import top_k
 from bsc_core.runs import Run
 from pages.ui.components import run_data
@@ -146,3 +147,12 @@ def test_relevant_documents_missing_from_the_corpus_are_reported(finished: Run) 
         captions = [caption.value for caption in app.caption if "not in the corpus" in caption.value]
         assert len(captions) == bool(message)
         assert all(caption.startswith(message) for caption in captions)
+
+
+def test_a_list_has_the_ranks_the_cosines_and_the_start_of_long_texts() -> None:
+    hits = [ranks.Hit(1, "one", 0.9, True), ranks.Hit(2, "word " * 100, 0.8, False)]
+    first, second = search_ui.list_text(hits).split("\n")
+    assert first == "1. 0.900 ★ one"
+    assert second.startswith("2. 0.800 word word")
+    assert second.endswith("word…")
+    assert len(second) < search_ui.LIST_LENGTH + len("2. 0.800 ") + 1

@@ -22,9 +22,9 @@ from pages.ui.comparison.metrics_table import format_interval
 from pages.ui.components import display, glossary, turns
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData
 
-# The geometry is next to the map, or below it in the full width if the map would be narrower than 30rem.
+# The geometry is next to the map, or below it in the full width if the map would be narrower than 38rem.
 CELLS_STYLE = """<style>
-div:has(> .st-key-embeddings-map-cell) { flex: 999 1 30rem !important; min-width: 0; }
+div:has(> .st-key-embeddings-map-cell) { flex: 999 1 38rem !important; min-width: 0; }
 div:has(> .st-key-embeddings-side-cell) { flex: 1 1 15rem !important; min-width: 0; }
 .st-key-embeddings-map-cell, .st-key-embeddings-side-cell { width: 100% !important; }
 </style>"""

@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from bsc_core import formatting
 from bsc_core.config import EncoderConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.load import DatasetSplits
@@ -34,9 +35,13 @@ PARAMETERS = (
     *(f"retrieval.{name}.*" for name in ("left", "right", "causes", "maps")),
 )
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
-DOTTED = " A dotted line shows the document's rank in the other list."
-STYLE = "<style>[class*='st-key-figure-answers'] .main-svg text { fill: currentColor !important; }</style>"
-"""Document texts have the color of texts, not of axis labels, also right after the theme has changed."""
+DOTTED = " A line connects the ranks of a document; a dotted line shows its rank in the other list."
+LIST_LENGTH = 160  # characters of a document in a list
+# Document texts have the color of texts, not of axis labels, also right after the theme has changed. Two lists replace
+# the figure in a narrow window.
+STYLE = """<style>[class*='st-key-figure-answers'] .main-svg text { fill: currentColor !important; }
+@media (max-width: 640px) { [class*='st-key-figure-answers'] div:has(.stPlotlyChart) { display: none; } }
+@media (min-width: 641px) { div:has(> [class*='st-key-list-answers']) { display: none; } }</style>"""
 
 
 @dataclass(frozen=True)
@@ -291,9 +296,20 @@ def _draw_query(search: Search, query: str, name: str, top: int) -> Results:
     figure = ranks.rank_lines(shown.left, shown.right, names)
     st.html(STYLE)
     alt = f"First {top} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
-    title = f"First {top} documents; lines connect the ranks of a document"
+    title = f"First {top} documents of both models"
     display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
+    with st.container(key=f"list.{name}"):
+        for model, hits in zip(names, (shown.left, shown.right), strict=True):
+            display.plain_text(display.escaped(model), list_text(hits))
     return results
+
+
+def list_text(hits: Sequence[ranks.Hit]) -> str:
+    """Return a line for each document, the best first, such as `1. 0.685 ★ It is free.`."""
+    return "\n".join(
+        f"{rank}. {hit.score:.3f} {'★ ' if hit.gold else ''}{formatting.shorten(hit.text, LIST_LENGTH)}"
+        for rank, hit in enumerate(hits, 1)
+    )
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CACHE_KEY)
