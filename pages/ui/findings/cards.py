@@ -40,7 +40,8 @@ BADGES = {  # verdict -> color and icon
 CLAIM = "findings.claim"  # session key and URL parameter: name of the claim in detail
 FIRST = "findings.first"  # session key: name of the claim whose link opened the page
 PARAMETERS = (CLAIM, *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")), *rerun.PARAMETERS)
-ROW_HEIGHT = 28  # pixels; all claims fit on one screen
+WIDTHS = {"Paper": 110, "Verdict": 145, "Claim": 380, "Why": 400}  # pixels
+ROW_HEIGHT = 28  # pixels
 ROWS_WITH_CARD = 4  # rows of the table above a card, whose figure is on the same screen
 
 
@@ -123,7 +124,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
         height=38 + ROW_HEIGHT * len(visible),
         row_height=ROW_HEIGHT,
         alt="Claims of the papers with their verdicts and the reasons",
-        column_config={"Claim": st.column_config.TextColumn(width=380), "Verdict": st.column_config.Column(width=150)},
+        column_config={name: st.column_config.Column(width=width) for name, width in WIDTHS.items()},
     )
     rows = event["selection"]["rows"]
     if not rows:
