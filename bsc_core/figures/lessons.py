@@ -17,7 +17,7 @@ PAIR_COLORS = {"positive": theme.POSITIVE, "false negative": theme.FALSE_NEGATIV
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
 MAX_MARKED = 30  # points up to which lines have markers
-MAX_LEGEND_COLUMNS = 3
+SHORT_NAME = 10  # characters of a name in a legend
 MAX_TICKS = 10  # values of a logarithmic setting up to which each has a tick
 
 
@@ -76,10 +76,11 @@ def metrics_figure(
         ticks = {"axis": alt.Axis(tickMinStep=1)}
     x = alt.X("setting:Q", title=axis, scale=scale, **ticks)
     least = float(min(table["low"].min(), *(baseline[1] if baseline else []), lowest))
+    most = {"domainMax": 1.0} if value_format == "%" else {}
     y_axis = alt.Axis(format=value_format, tickCount=5)
     base = alt.Chart(table).encode(
         x=x,
-        y=alt.Y("value:Q", title=value, axis=y_axis, scale=alt.Scale(domainMin=least)),
+        y=alt.Y("value:Q", title=value, axis=y_axis, scale=alt.Scale(domainMin=least, **most)),
         tooltip=["metric:N", alt.Tooltip("setting:Q", title=axis), alt.Tooltip("value:Q", format=".3f")],
     )
     names = list(dict.fromkeys(table["metric"]))
@@ -88,9 +89,8 @@ def metrics_figure(
     ]
     if baseline is not None:
         names, colors = [*names, baseline[0]], [*colors, theme.REFERENCE]
-    columns = (
-        {"columns": MAX_LEGEND_COLUMNS} if len(names) > MAX_LEGEND_COLUMNS else {}
-    )  # narrow windows cut a longer row
+    in_row = 3 if max(map(len, names)) <= SHORT_NAME else 2  # narrow windows cut a longer row
+    columns = {"columns": in_row} if len(names) > in_row else {}
     legend = alt.Legend(
         orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0, **columns
     )
@@ -100,6 +100,8 @@ def metrics_figure(
         band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=value), y2="high:Q")
         layers.append(band.encode(color=channels["color"]))
     layers.append(base.mark_line(strokeWidth=2.5).encode(**channels))
+    at = base.transform_filter(alt.datum.setting == selected)
+    layers.append(at.mark_point(filled=True, size=140, opacity=1).encode(color=channels["color"]))
     if len(settings) <= MAX_MARKED:
         layers.append(base.mark_point(filled=True, size=45).encode(color=channels["color"]))
     if baseline is not None:
@@ -117,11 +119,25 @@ def shares_figure(
     names: Sequence[str], shares: NDArray[np.floating], *, title: str, axis: str, height: int = 280
 ) -> alt.Chart:
     """Plot shares (N,) in [0, 1] as bars in the given order, each with its percentage."""
-    table = pd.DataFrame({"name": list(names), "share": shares, "text": [f"{share:.0%}" for share in shares]})
-    base = alt.Chart(table).encode(
-        y=alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=420)),
-        x=alt.X("share:Q", title=axis, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
-    )
+    x = alt.X("share:Q", title=axis, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
+    return _bars(names, shares, [f"{share:.0%}" for share in shares], x, title, height)
+
+
+def sums_figure(names: Sequence[str], sums: Sequence[float], *, title: str, axis: str, height: int = 120) -> alt.Chart:
+    """Plot sums (N,) as bars in the given order, each with its value."""
+    return _bars(names, sums, [f"{one:.2f}" for one in sums], alt.X("share:Q", title=axis), title, height)
+
+
+def _bars(
+    names: Sequence[str],
+    values: Sequence[float] | NDArray[np.floating],
+    texts: list[str],
+    x: alt.X,
+    title: str,
+    height: int,
+) -> alt.Chart:
+    table = pd.DataFrame({"name": list(names), "share": values, "text": texts})
+    base = alt.Chart(table).encode(y=alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=420)), x=x)
     bars, labels = (
         base.mark_bar(color=theme.HARD_NEGATIVE),
         base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text="text:N"),

@@ -317,7 +317,7 @@ def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
     board.get_by_role("combobox", name="Normalization").select_option("l2")
     wait_until(lambda: not np.allclose(shown(board, "probability"), before, atol=0.01), "the loss has not changed")
-    visit.click_button("Try your own batch")
+    visit.click_button("Open in the loss lab")
     visit.wait("What does a loss compute")
     expect(page.locator(".board").get_by_role("combobox", name="Normalization")).to_have_value("none")
 
@@ -347,7 +347,7 @@ def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess
     slider.focus()
     page.keyboard.press("ArrowLeft" if slug == "matryoshka" else "ArrowRight")
     expect(page.get_by_text(words)).to_be_visible()
-    visit.click_button("Try your own batch")
+    visit.click_button("Open in the loss lab")
     visit.wait("What does a loss compute")
     expect(page.locator(".board .sum").first).to_have_attribute("data-total", SOME_NUMBER)
     expect(page).to_have_url(re.compile(re.escape(setting)))

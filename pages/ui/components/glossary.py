@@ -4,6 +4,9 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import streamlit as st
+
+from bsc_core import formatting
 from bsc_core.losses.catalog import CATALOG, PAPERS
 
 AT_K = {"precision": "precision_at_k", "recall": "recall_at_k"}
@@ -48,6 +51,14 @@ def help_text(name: str) -> str:
     label = "Differences from the paper" if name in CATALOG else "Released code"
     parts += [f"*{label}:* {term.deviation}"] if term.deviation else []
     return "\n\n".join(parts)
+
+
+def popover(*names: str) -> None:
+    """Draw a button that opens these terms with their definitions."""
+    with st.popover("Glossary", icon=":material/help:"):
+        for name in names:
+            title = CATALOG[name].title if name in CATALOG else formatting.metric_name(name)
+            st.markdown(f"**{title}**. {help_text(name)}")
 
 
 def metric_help(metric: str) -> str:

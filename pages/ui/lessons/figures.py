@@ -14,7 +14,7 @@ from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.lessons import LabLesson, Lesson
 from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
-from bsc_core.lab.lessons.facts import HARD_LEVEL, decimal, hard_share, typical_query
+from bsc_core.lab.lessons.facts import HARD_LEVEL, decimal, gradient_mass, hard_share, typical_query
 from bsc_core.lab.lessons.margins import DISTANCES, GRID, LENGTH, MARGINS, active_share, margin_batch, triplet_loss
 from bsc_core.lab.lessons.negatives import (
     MASK_MARGINS,
@@ -22,6 +22,7 @@ from bsc_core.lab.lessons.negatives import (
     RANKS,
     STRENGTHS,
     cosine_gaps,
+    equal_temperature,
     kinds_of_negatives,
     probabilities,
     pulls,
@@ -46,6 +47,7 @@ from pages.ui.loss_lab.browser import lab_component
 from pages.ui.loss_lab.view import cells
 
 VALUE, ROW = "at", "row"
+TRAINED = "What is trained is a linear map of the encoder's vectors, on few texts; a run trains the encoder itself."
 LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
@@ -207,7 +209,19 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
 
 
 def _batch_order(key: str) -> None:
-    _show(*_hardness(_choice("Batch order", ORDERS, f"{key}.order")))
+    pictures, caption = _hardness(_choice("Batch order", ORDERS, f"{key}.order"))
+    answer = [] if st.session_state[LOCKED] else [_gradients()]
+    _show([*pictures, *answer], caption)
+
+
+@computed_once
+def _gradients() -> Picture:
+    batches = {"six easily confused": "confusable", "six different topics": "easy"}
+    sums = [gradient_mass(preset_batch(name)) for name in batches.values()]
+    title = "Gradients of two batches of six questions"
+    figure = figures.sums_figure(list(batches), sums, title=title, axis="sum of the absolute gradients")
+    texts = [f"{name} {one:.2f}" for name, one in zip(batches, sums, strict=True)]
+    return _picture("order.gradients", figure, f"{title}: {', '.join(texts)}.")
 
 
 @computed_once
@@ -245,7 +259,8 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     ends = [" to ".join(values) for values in means]
     return [_picture("false_negatives", figure, alt, table)], (
         f"The false negative (the right answer of the other pair) {TREATMENTS[treatment]}: mean cosine to the positive "
-        f"from {ends[0]}, to the false negative from {ends[1]}. The bands are the range over {len(result.own)} batches."
+        f"from {ends[0]}, to the false negative from {ends[1]}. The bands are the range over {len(result.own)} "
+        f"batches. {TRAINED}"
     )
 
 
@@ -270,7 +285,8 @@ def _sums(mu: float) -> tuple[list[Picture], str]:
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
         captions.append(f"{name} {train} on training and {held} on held-out questions")
     return pictures, (
-        f"At mu {mu:g}: {'; '.join(captions)}. Means of {SEEDS} subsets of the training questions; bands: their range."
+        f"At mu {mu:g}: {'; '.join(captions)}. Means of {SEEDS} subsets of the training questions; bands: their range. "
+        f"{TRAINED}"
     )
 
 
@@ -334,7 +350,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
     classes = _picture("classes.training", figure, "Cosine of premise and hypothesis by class, with the means.")
     return [shares, classes], (
         f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; bands: their range. The cosines are those of the "
-        "first seed; a thick bar is the mean of a class."
+        f"first seed; a thick bar is the mean of a class. {TRAINED}"
     )
 
 
@@ -356,7 +372,8 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
 
 
 def _hardness_weights(key: str) -> None:
-    _show(*_shares_by_strength(_slider("Hardness strength", STRENGTHS, key, 0.0)))
+    pictures, caption = _shares_by_strength(_slider("Hardness strength", STRENGTHS, key, 0.0))
+    _show(pictures[:1] if st.session_state[LOCKED] else pictures, caption)
 
 
 @computed_once
@@ -370,7 +387,16 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     means = shares[STRENGTHS.index(strength)].mean(axis=1)
     texts = [f"{name} {formatting.percent(share)}" for name, share in zip(RANKS, means, strict=True)]
     own = probabilities(**weighted(strength))[0]
-    return [_picture("hardness", figure, f"{title}, of each query by strength.", table)], (
+    shares_picture = _picture("hardness", figure, f"{title}, of each query by strength.", table)
+    of_temperature = [probabilities(temperature=equal_temperature(one), symmetric=False)[0] for one in STRENGTHS]
+    means_by_kind = {
+        "with weights": [float(probabilities(**weighted(one))[0].mean()) for one in STRENGTHS],
+        "temperature with the same shares": [float(one.mean()) for one in of_temperature],
+    }
+    table = figures.metric_table(STRENGTHS, means_by_kind)
+    title = "Mean probability of the positive"
+    figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability")
+    return [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)], (
         f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
         f"positive {own.mean():.2f}. Means of {len(own)} easily confused questions."
     )
@@ -413,7 +439,7 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
         captions.append(f"{side} questions: {', '.join(means)}")
     return pictures, (
         f"MRR with the first {dimensions} of {DIMENSIONS[-1]} dimensions, {'; '.join(captions)}. "
-        f"Means of {SEEDS} subsets of the training questions; bands: their range."
+        f"Means of {SEEDS} subsets of the training questions; bands: their range. {TRAINED}"
     )
 
 
@@ -430,13 +456,13 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
         table = figures.metric_table(PRIORS, _by_query(values))
         title = f"Gradient on the {name} of each query"
         figure = figures.metrics_figure(
-            table, prior, title=title, axis="debiased prior", value="gradient (in the unit below)", baseline=baseline
+            table, prior, title=title, axis="debiased prior", value="gradient × pairs × temperature", baseline=baseline
         )
         pictures.append(_picture(f"debiased.{name}", figure, f"{title} by prior.", table))
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "Unit: 1 / (pairs × temperature). Without a prior, the gradient is one minus the probability of the positive."
+        "Without a prior, gradient × pairs × temperature is one minus the probability of the positive."
     )
 
 

@@ -7,12 +7,13 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.lab.lessons import LESSONS, LabLesson, Lesson
-from pages.ui.components import display, page_layout, url
+from pages.ui.components import display, glossary, page_layout, url
 from pages.ui.lessons.figures import ROW, VALUE
 
 PAGE = "lessons"
 PARAMETERS = ("lesson", "done", "guess", "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
+TERMS = ("bsc", "temperature", "symmetric", "effective_negatives", "gradient", "false_negative", "mu", "mix", "mrr")
 
 
 def key(lesson: Lesson, name: str) -> str:
@@ -71,7 +72,9 @@ def _open_selected() -> None:
 
 def heading(lesson: Lesson) -> None:
     """Draw the title and the claim with its numbers."""
-    st.header(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.header(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False, width="content")
+        glossary.popover(*TERMS)
     st.markdown(f"**{_escaped(_texts(lesson.slug)['claim'])}**")
 
 
@@ -166,7 +169,7 @@ def navigation(lesson: Lesson) -> None:
     if not is_last:
         open_button("Next lesson", index + 1, type="primary")
     kind: Any = "primary" if is_last else "secondary"
-    if bar.button("Try your own batch", key=key(lesson, "own"), icon=":material/science:", type=kind):
+    if bar.button("Open in the loss lab", key=key(lesson, "own"), icon=":material/science:", type=kind):
         page_layout.switch_page("learn", **lesson.link)
 
 

@@ -16,8 +16,7 @@ from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
 from bsc_core.losses.explain import Explanation, first_largest
-from pages.ui.components import data_cache, display, page_layout, turns, url
-from pages.ui.components.glossary import help_text
+from pages.ui.components import data_cache, display, glossary, page_layout, turns, url
 from pages.ui.loss_lab.browser import LabState, lab_component, player
 
 MAX_TYPED = 2_000  # characters of a typed text that are used
@@ -179,9 +178,7 @@ def lab(batch: LabBatch) -> LabState:
     start = link()
     with st.container(horizontal=True, vertical_alignment="center"):
         is_comparison = st.toggle("Compare two settings", start.compare is not None, key=_key("compare"))
-        with st.popover("Glossary", icon=":material/help:"):
-            for term in ("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates"):
-                st.markdown(f"**{term.replace('_', ' ').capitalize()}**. {help_text(term)}")
+        glossary.popover("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates")
         if start.source == "preset":
             st.caption(PRESETS[start.preset].shows)
     pinned = start.pinned if start.pinned and max(start.pinned) < len(batch) else None
@@ -204,9 +201,10 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     pull = np.abs(np.where(result.row_positives, 0.0, result.gradient))
     row, column = np.unravel_index(int(first_largest(pull.ravel())), pull.shape)
     strongest = f" The strongest push is on query {row + 1} and document {column + 1}." if pull.max() > 0 else ""
+    among = " of the documents that the mask leaves" if settings.mask != "none" else ""
     return (
         f"At temperature {settings.temperature:g}, {int(best.sum())} of {int(anchors.sum())} queries rank a positive "
-        f"first. Effective negatives per query: {result.effective_negatives:.1f}." + strongest
+        f"first{among}. Effective negatives per query: {result.effective_negatives:.1f}." + strongest
     )
 
 
