@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import textwrap
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from bsc_core.errors import ModelError
 from bsc_core.evaluation import compare
 from bsc_core.run_results import compare_runs
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import data_cache, glossary, run_data
+from pages.ui.components import data_cache, display, glossary, run_data
 from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards
 from pages.ui.retrieval import search as search_ui
 from pages.ui.runs import table
@@ -328,3 +329,13 @@ def test_a_model_of_the_hub_is_downloaded_after_a_confirmation(runs: RunStore, m
     app.button(key="download.owner/model").click().run()
     assert requested == ["owner/model"]
     assert "no such model" in page_text(app)
+
+
+def test_a_cell_shows_whole_lines_of_a_long_text_and_all_of_a_short_one() -> None:
+    assert display.fitted("a short text", 196) == "a short text"
+    cut = display.fitted("every word has some letters " * 50, 196)
+    assert cut.endswith("…")
+    assert len(textwrap.wrap(cut, (196 - display.CELL_PADDING) // display.CHARACTER)) == display.TEXT_LINES
+    rows = display.fitted_rows([{"Query": "word " * 100, "Rank": 3, "Note": "word " * 100}], {"Query": 196})
+    assert rows[0]["Query"].endswith("…")
+    assert (rows[0]["Rank"], rows[0]["Note"]) == (3, "word " * 100)

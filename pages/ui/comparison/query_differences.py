@@ -17,6 +17,7 @@ PARAMETERS = WITH, SHOW = "with", "show"
 ORDERS = {"all": "Largest changes", "wins": "Wins", "losses": "Losses"}
 MAX_ROWS = 100
 WIDTHS = {"Query": 240, "Relevant document": 220, "Document": 240}
+TOP, TOP_WIDTH = "Top document, ", 240  # start of a column's name, and pixels
 
 
 def draw(view: ComparisonView) -> None:
@@ -40,11 +41,13 @@ def draw(view: ComparisonView) -> None:
     if not len(selected):
         st.caption("There are no such queries or pairs.")
         return
+    rows = _rows(changes, selected[:MAX_ROWS], view, other)
+    widths = WIDTHS | {name: TOP_WIDTH for name in rows[0] if name.startswith(TOP)}
     st.dataframe(
-        _rows(changes, selected[:MAX_ROWS], view, other),
+        display.fitted_rows(rows, widths),
         hide_index=True,
         key=f"runs.changes.{view.metric}.{other.key}",
-        column_config={name: st.column_config.TextColumn(width=width) for name, width in WIDTHS.items()},
+        column_config={name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
         row_height=display.TEXT_ROW,
         alt="Queries on which the settings differ, with their texts",
     )
@@ -103,7 +106,7 @@ def _rows(
         for setting in (view.base, other):
             top = _top_documents(setting, view.split, changes.rows[selected])
             for row, text in zip(rows, top, strict=False):
-                row[f"Top document, {setting.name}"] = text
+                row[f"{TOP}{setting.name}"] = text
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
 _students_build: dict[str, Lock] = {}  # by the name of the link
 MAX_CELL = 2_000  # characters of a text in a table
-TEXT_ROW = 86  # pixels: height of a table row with four lines of text
+TEXT_ROW, TEXT_LINES = 86, 4  # pixels and lines of text of a table row
+CHARACTER, CELL_PADDING = 7, 16  # pixels: mean width in a table, and space on both sides of a cell
 MENU = "figure_menu"  # start of the keys of the menus of figures
 MENU_STYLE = f"""<style>
 [class*="st-key-{MENU}-"] [data-testid="stPopoverButton"] :is(p, div[aria-hidden]) {{
@@ -160,6 +162,20 @@ def csv_button(data: Table | Callable[[], Table], *, name: str, key: str) -> Non
 def cell(text: str) -> str:
     """Return a text for a cell of a table, at most MAX_CELL characters: many rows can have the same long text."""
     return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"
+
+
+def fitted_rows(rows: Sequence[Mapping[str, Any]], widths: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the rows of a table with texts cut to the lines that a cell shows, in the columns of `widths` (pixels)."""
+    return [
+        {name: fitted(value, widths[name]) if name in widths else value for name, value in row.items()} for row in rows
+    ]
+
+
+def fitted(text: str, width: int) -> str:
+    """Return as much of a text as fits in a cell of this width in pixels, on TEXT_LINES lines."""
+    characters = (width - CELL_PADDING) // CHARACTER
+    line = " ".join(text[: 4 * TEXT_LINES * characters].split())
+    return " ".join(textwrap.wrap(line, characters, max_lines=TEXT_LINES, placeholder="…"))
 
 
 def config_download(toml: str, *, key: str) -> None:

@@ -14,6 +14,7 @@ from pages.ui.embeddings import text_attributes
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 
 MAX_FIND = 200  # characters of the words to find, which a link may also contain
+TEXT_WIDTH = 250  # pixels of a column with texts
 MAX_LISTED = 200
 MAX_COMPARED = 400
 MAX_CHANGED = 20
@@ -133,15 +134,16 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
     ids = ids[:MAX_LISTED]
     sides = text_attributes.sides(data.dataset)
     columns: dict[str, list[Any]] = {
-        "Text": [display.cell(data.dataset.texts[int(row)]) for row in ids],
+        "Text": [display.fitted(data.dataset.texts[int(row)], TEXT_WIDTH) for row in ids],
         "Side": [sides[int(row)] for row in ids],
     }
     if len(data.ends) == 2:
         columns[f"Shared of {NEIGHBORS}"] = shared_neighbors(data, ids).tolist()
     for one in data.ends:
         closest, _ = data.nearest(one, ids, 1)
-        columns[f"Nearest, {one.name.lower()}"] = [display.cell(data.dataset.texts[int(row)]) for row in closest[:, 0]]
-    widths = {name: 250 if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
+        texts = [display.fitted(data.dataset.texts[int(row)], TEXT_WIDTH) for row in closest[:, 0]]
+        columns[f"Nearest, {one.name.lower()}"] = texts
+    widths = {name: TEXT_WIDTH if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
     st.header(heading + first, anchor=False)
     names, rows = _names(data, ids), _selected_rows(data, ids)
     linked = st.query_params.get(TEXT)

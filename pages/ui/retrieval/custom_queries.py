@@ -48,7 +48,7 @@ def draw(search: Search) -> None:
     rows = answer_rows(search, queries, answers)
     key = "retrieval.own.table"
     st.dataframe(
-        rows,
+        display.fitted_rows(rows, WIDTHS),
         key=key,
         on_select=lambda: errors.search_selected(key, list(queries.texts)),
         selection_mode="single-row",

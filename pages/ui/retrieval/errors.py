@@ -79,7 +79,7 @@ def draw(search: Search, split: str) -> None:
     shown = [row for row in rows if not selected or row["Cause"] in selected]
     key = f"retrieval.failures.{search.models[1].key}.{search.models[0].key}.{split}.{'.'.join(selected)}"
     st.dataframe(
-        shown,
+        display.fitted_rows(shown, WIDTHS),
         key=key,
         on_select=lambda: search_selected(key, [row["Query"] for row in shown]),
         selection_mode="single-row",
@@ -91,6 +91,7 @@ def draw(search: Search, split: str) -> None:
     )
     worst = f"The {formatting.count(len(rows))} worst are shown. " if count > len(rows) else ""
     st.caption(f"{worst}Select a row to search for its query.")
+    display.csv_button(shown, name="retrieval_errors", key="retrieval.failures.data")
 
 
 def search_selected(key: str, queries: list[str]) -> None:
