@@ -34,12 +34,15 @@ with columns_tab, display.show_errors(stop=False):
     column_mapping.draw(context.dataset_key)
 with audit_tab, display.show_errors(stop=False):
     audit.draw(context.dataset_key, data, findings)
+has_form = False
 with generate_tab, display.show_errors(stop=False):
-    generate.draw(context)
+    has_form = generate.draw(context)
 with shape_tab:
     overview.shape(data)
 with export_tab:
     overview.export(data, context.dataset_key)
 
 with page_layout.action_bar():
-    page_layout.next_step_button("Inspect the batches", "batches", key="data.next", primary=not generate_tab.open)
+    page_layout.next_step_button(
+        "Inspect the batches", "batches", key="data.next", primary=not (has_form and generate_tab.open)
+    )

@@ -157,9 +157,11 @@ def test_nli_rows_get_additional_pairs(runs: RunStore) -> None:
 
 
 def test_labeled_pairs_have_no_generator_and_offer_the_sample_sentences(runs: RunStore) -> None:
-    app = open_page("data")
+    app = open_page("data", **{"data.tab": "Generate rows"})
+    assert app.button(key="data.next").proto.type == "primary"
     assert "so no rows are generated" in page_text(app)
     toggle_with_label(app, "Try the sample sentences").set_value(True).run()
+    assert app.button(key="data.next").proto.type == "secondary"
     assert has_button(app, "data.make.sample-sentences.make")
 
 

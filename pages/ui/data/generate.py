@@ -67,21 +67,23 @@ FORMS = {
 }
 
 
-def draw(context: page_layout.Context) -> None:
-    """Draw the generator that fits the dataset, or explain which data have one."""
+def draw(context: page_layout.Context) -> bool:
+    """Draw the generator that fits the dataset or explain which data have one; return whether a form is drawn."""
     choice = data_cache.datasets()[context.dataset_key]
     kind = fitting(choice.data, data_cache.source_splits(context.dataset_key, filtered=True))
     if kind is not None:
         values = data_cache.data_config(context.dataset_key).model_dump()
         form(kind, values, choice.label, key=f"data.make.{context.dataset_key}", encoder=context.encoder)
-        return
+        return True
     st.caption(
         "This dataset already has labels or negatives, so no rows are generated. Here you build pairs or triplets "
         "from classified sentences, hard negatives for positive pairs, and additional pairs for NLI data."
     )
-    if st.toggle("Try the sample sentences", persist_state="session", **url.flag(TRY)):
+    tried = st.toggle("Try the sample sentences", persist_state="session", **url.flag(TRY))
+    if tried:
         sample = {"train": str(sample_data_folder() / "sentences.tsv")}
         form("examples", sample, "Sample sentences", key="data.make.sample-sentences", encoder=context.encoder)
+    return tried
 
 
 def fitting(data: DataConfig, rows: DatasetSplits) -> str | None:

@@ -24,6 +24,14 @@ ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warnin
 SEVERITIES = {"error": "error", "warning": "warning", "info": "note"}
 REJECTED_SHOWN = 200
 ROWS_SHOWN = 200
+CARD_WIDTH = 200  # pixels, at least
+# Four cards in a row, or two if there is too little room, never three.
+CARDS_STYLE = f"""<style>.st-key-data-cards {{ container-type: inline-size; }}
+@container (max-width: {4 * CARD_WIDTH + 3 * 16}px) {{
+  .st-key-data-cards :has(> [data-testid="stGridCell"]) {{
+    grid-template-columns: repeat(auto-fit, minmax(max({CARD_WIDTH}px, 40%), 1fr)) !important;
+  }}
+}}</style>"""
 FORMATS = {
     "TSV": ("tsv", "text/tab-separated-values", as_tsv),
     "Parquet": ("parquet", "application/octet-stream", as_parquet),
@@ -61,7 +69,10 @@ def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
         ("3 · Audit", counted[0] if counted else "no problems", audit_detail),
         ("4 · Shape", rows, ", ".join(others)),
     )
-    for cell, (title, value, detail) in zip(display.columns(4, min_width=200, border=True), cards, strict=True):
+    st.html(CARDS_STYLE)
+    with st.container(key="data.cards"):
+        cells = display.columns(4, min_width=CARD_WIDTH, border=True)
+    for cell, (title, value, detail) in zip(cells, cards, strict=True):
         with cell:
             st.caption(title)
             st.markdown(f"**{value}**")
@@ -201,6 +212,7 @@ def figures(data: DatasetSplits) -> None:
     with left:
         figure = dataset_figures.length_figure(lengths)
         display.figure(figure, name="lengths", alt="Words in the queries and documents", data=lengths)
+        st.caption("Training rows by words per text; the last bar has the longest 1%.")
     with right:
         if train.label is None:
             st.caption("This dataset has no labels: every pair is positive.")
@@ -208,6 +220,7 @@ def figures(data: DatasetSplits) -> None:
         labels = dataset_figures.label_table(train.label, train.threshold)
         figure = dataset_figures.label_figure(labels, train.threshold)
         display.figure(figure, name="labels", alt="Labels of the pairs", data=labels)
+        st.caption("Training pairs by their label; the dashed line is the threshold of positive pairs.")
 
 
 def export(data: DatasetSplits, name: str) -> None:
