@@ -309,7 +309,7 @@ if (location.hash.length > 1) {
 PAGE_STYLE = """
 :root { color-scheme: light dark; font-family: system-ui, sans-serif; }
 body { max-width: 26rem; margin: 15vh auto; padding: 0 1rem; line-height: 1.5; }
-h1 { font-size: 1.4rem; }
+h1 { font-size: 1.5rem; }
 form { display: grid; gap: 0.5rem; margin: 1.5rem 0; }
 input, button, a.button { font: inherit; padding: 0.5rem 0.75rem; border-radius: 8px; border: 1px solid #8A8F98; }
 button, a.button { background: #0072B2; color: #FFFFFF; border-color: #0072B2; text-decoration: none; }

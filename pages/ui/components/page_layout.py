@@ -40,7 +40,7 @@ STYLE = (
     "[data-testid='stHorizontalBlock']:has([data-testid='stSelectbox']) [role='radiogroup'] button"
     " { min-height: 2.5rem; }"
     "h1 .stMarkdownColoredText"
-    " { font-size: 1.1rem; font-weight: 400; padding-left: 0.5rem; color: light-dark(#59606B, #A3A9B2) !important; }"
+    " { font-size: 1.125rem; font-weight: 400; padding-left: 0.5rem; color: light-dark(#59606B, #A3A9B2) !important; }"
     "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { overflow-x: auto; } }"
     "[data-testid='stBottomBlockContainer']"
     " { padding-block: 0.75rem; border-top: 1px solid light-dark(#DCE1E7, #333C46); }"
