@@ -42,6 +42,8 @@ STYLE = (
     "h1 .stMarkdownColoredText"
     " { font-size: 1.125rem; font-weight: 400; padding-left: 0.5rem; color: light-dark(#59606B, #A3A9B2) !important; }"
     "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { overflow-x: auto; } }"
+    "@media (max-width: 640px) { .st-key-lessons-cards [role='radiogroup'] { flex-wrap: nowrap; overflow-x: auto; }"
+    " .st-key-lessons-cards button { flex: none; } }"
     "[data-testid='stBottomBlockContainer']"
     " { padding-block: 0.75rem; border-top: 1px solid light-dark(#DCE1E7, #333C46); }"
     "[data-testid='stSidebar'][data-collapsed='false'][style*='width: 300px']"
