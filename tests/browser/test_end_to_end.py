@@ -97,7 +97,7 @@ def check_a_batch(visit, sample_rows):
     assert all(answers.get((query, document), 0.0) <= 0.5 for _, _, query, document, *_ in hardest)
     groups = re.compile(r"^(\d+) groups in this batch.*\. The mean cosine of neighbors to their anchor is 0\.\d{3}$")
     number = int(groups.match(page.get_by_text(groups).inner_text())[1])
-    titles = page.get_by_test_id("stVegaLiteChart").nth(2).locator("text", has_text=re.compile(r"^group \d+$"))
+    titles = page.get_by_test_id("stVegaLiteChart").nth(1).locator("text", has_text=re.compile(r"^group \d+$"))
     expect(titles).to_have_count(number)
     visit.click_button("Train with this plan")
 
@@ -106,9 +106,10 @@ def check_the_pinned_pair(visit, expected: dict[str, str], sample_rows) -> None:
     pin = visit.page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
     expect(pin.get_by_text(f"Pinned pair · {expected['kind']}")).to_be_visible()
     for side in ("query", "document"):
-        expect(pin.get_by_text(expected[side], exact=True).first).to_be_visible()
+        start = expected[side].removesuffix("…")  # the tooltip cuts long texts
+        expect(pin.get_by_text(re.compile(f"^{re.escape(start)}")).first).to_be_visible()
         line = pin.get_by_text(re.compile(rf"^{side.capitalize()} · line \d+$")).inner_text().split()[-1]
-        assert sample_rows[int(line)][side] == expected[side]
+        assert sample_rows[int(line)][side].startswith(start)
     shown = [float(number) for number in pin.get_by_test_id("stMetricValue").all_inner_texts()[:2]]
     assert shown == pytest.approx(
         [float(expected[name].replace("\u2212", "-")) for name in expected if name.startswith("cosine")], abs=0.0095

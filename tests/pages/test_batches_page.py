@@ -475,3 +475,14 @@ def test_only_a_document_that_is_labeled_positive_is_called_so(
     app = open_page("batches", dataset=dataset, **options)
     assert not app.exception
     assert f"Cosine of {name}" in [metric.label for metric in app.metric]
+
+
+@pytest.mark.parametrize(
+    ("sent", "cell"),
+    [([1, 2], (1, 2)), ([3, 0], None), ([-1, 0], None), (None, None), ("ab", None), ([1], None), ([0.5, 1], None)],
+)
+def test_only_a_cell_of_the_matrix_can_be_clicked(
+    monkeypatch: pytest.MonkeyPatch, sent: object, cell: tuple[int, int] | None
+) -> None:
+    monkeypatch.setattr(batch_view.st, "session_state", {"matrix": {"cell": sent}})
+    assert batch_view.clicked_cell("matrix", 3) == cell

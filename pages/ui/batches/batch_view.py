@@ -235,9 +235,11 @@ def draw_cells(
 
 
 def clicked_cell(key: str, size: int) -> tuple[int, int] | None:
-    """Return row and column of the clicked cell of the matrix with this key; None if its `size` is smaller."""
-    row, column = st.session_state[key].get("cell") or (size, size)
-    return (int(row), int(column)) if 0 <= row < size and 0 <= column < size else None
+    """Return row and column of the clicked cell of the matrix with this key; None if they are not below `size`."""
+    match st.session_state[key].get("cell"):  # a client can send anything
+        case [int(row), int(column)] if 0 <= row < size and 0 <= column < size:
+            return row, column
+    return None
 
 
 def _pin_clicked(key: str, batch: BatchView, rows: np.ndarray) -> None:
