@@ -117,14 +117,14 @@ def test_back_and_forward_show_the_choices_that_a_page_had_when_it_was_left(visi
     address = visit.page.url
     visit.page.get_by_test_id("stSidebarNav").get_by_role("link", name="Lessons", exact=True).click()
     visit.wait("How does contrastive learning work?")
-    slider = visit.page.get_by_test_id("stMain").get_by_role("slider").first
+    question = visit.page.get_by_text("Choose an answer to see")
     visit.page.go_back()
     visit.wait("Which negatives does a batch contain")
     expect(visit.page).to_have_url(address)
     expect(seed).to_have_value("7")
     visit.page.go_forward()
     visit.wait("How does contrastive learning work?")
-    expect(slider).to_be_visible()
+    expect(question).to_be_visible()
 
 
 def check_selection(visit: Visit, name: str, dataset: str) -> None:
