@@ -9,7 +9,7 @@ page_layout.setup_page(
 
 lesson = view.select()
 view.heading(lesson)
-question, figure = view.cells(lesson)
+question, figure = view.question_and_figure(lesson)
 with question:
     is_open = view.question(lesson) or view.is_known(lesson)
     if is_open:

@@ -78,7 +78,7 @@ def heading(lesson: Lesson) -> None:
     st.markdown(f"**{_escaped(_texts(lesson.slug)['claim'])}**")
 
 
-def cells(lesson: Lesson) -> tuple[DeltaGenerator, DeltaGenerator]:
+def question_and_figure(lesson: Lesson) -> tuple[DeltaGenerator, DeltaGenerator]:
     """Return the places of the question and the figure: side by side, unless the figure is wide or not drawn yet."""
     has_figure = not lesson.figure_after_guess or st.session_state.get(key(lesson, "guess")) is not None
     if isinstance(lesson, LabLesson) or not (has_figure or is_known(lesson)):
