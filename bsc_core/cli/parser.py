@@ -105,6 +105,9 @@ def _add_training(commands: Any) -> None:
         help="train nothing; predict detectable differences and processor time from stored findings",
     )
     command.add_argument("--seeds", type=_at_least_one, metavar="N", help="number of seeds (default: the claim's)")
+    command.add_argument(
+        "--processes", type=_at_least_one, default=1, metavar="N", help="train runs in N processes (default: 1)"
+    )
     command.add_argument("--publish", action="store_true", help="also store the findings in the package")
     command.add_argument("--report", metavar="FILE.md", help="write the stored findings into a document")
 

@@ -208,7 +208,15 @@ def reproduce(arguments: argparse.Namespace) -> Outcome:
         raise InputError(
             "--form full needs --data FOLDER, the folder that contains the datasets; --form small uses sample data"
         )
-    return 0, {"findings": [_reproduce(claim, arguments) for claim in select_claims(arguments.names)]}
+    claims = [_with_seeds(claim, arguments) for claim in select_claims(arguments.names)]
+    if arguments.processes > 1:
+        from bsc_core.reproduction.runs import train_in_processes
+
+        store, data = run_store(arguments), _data_folder(arguments)
+        train_in_processes(
+            claims, store, execute, form=arguments.form, data=data, processes=arguments.processes, log=say
+        )
+    return 0, {"findings": [_reproduce(claim, arguments) for claim in claims]}
 
 
 def _plan(claim: Claim, arguments: argparse.Namespace) -> Report:
@@ -223,17 +231,25 @@ def _plan(claim: Claim, arguments: argparse.Namespace) -> Report:
     return plan_power(finding, arguments.seeds)
 
 
+def _with_seeds(claim: Claim, arguments: argparse.Namespace) -> Claim:
+    if arguments.seeds and arguments.form == "full":
+        return claim.model_copy(update={"seeds": tuple(range(arguments.seeds))})
+    return claim
+
+
+def _data_folder(arguments: argparse.Namespace) -> Path | None:
+    return None if arguments.data is None else Path(arguments.data)
+
+
 def _reproduce(claim: Claim, arguments: argparse.Namespace) -> Report:
     from bsc_core.reproduction import findings
 
-    if arguments.seeds and arguments.form == "full":
-        claim = claim.model_copy(update={"seeds": tuple(range(arguments.seeds))})
     finding = findings.reproduce(
         claim,
         run_store(arguments),
         execute,
         form=arguments.form,
-        data=None if arguments.data is None else Path(arguments.data),
+        data=_data_folder(arguments),
         log=say,
     )
     if arguments.publish:

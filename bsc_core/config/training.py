@@ -76,8 +76,9 @@ class TrainingConfig(Section):
     """Weight alpha of the trained weights in the model that is evaluated and saved: (1 - alpha) * start + alpha *
     trained, where start are the weights before training (WiSE-FT, Wortsman et al. 2021). 1 or none: the trained model.
     The lower alpha, the closer the model is to the initial encoder."""
-    save_total_limit: int = Field(2, ge=1, title="Checkpoints to keep")
-    """Number of checkpoints that are kept; older checkpoints are deleted."""
+    save_total_limit: int = Field(2, ge=0, title="Checkpoints to keep")
+    """Number of checkpoints that are kept; older checkpoints are deleted. 0: none is saved, so an interrupted run
+    starts again from the beginning."""
     report_to: tuple[Literal["trackio", "mlflow", "tensorboard", "wandb"], ...] = ()
     """Experiment trackers to which every step and evaluation is reported; their packages must be installed."""
     save_steps: int | None = Field(None, ge=1)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,6 +13,12 @@ from bsc_core.errors import ConfigError
 from bsc_core.reproduction.subsets import Subset
 
 CLAIM_FILES = Path(__file__).parent / "claims"
+WEAK_SUFFIX = "_weak"
+"""End of the names of claims that are repeated from a weak start."""
+WEAK_NOTE = (
+    "The runs start from the bundled encoder with random weights in the upper three of its six layers and in its "
+    "pooler (encoder.reinit_layers), since the paper starts from a model that was not trained for sentence similarity."
+)
 UNTRAINED = "untrained"
 """Arm of every claim: the encoder before training, on the data of the arm it is compared with."""
 FormName = Literal["full", "small"]
@@ -66,7 +72,8 @@ class Claim(_Record):
     paper: key of PAPERS; table: where the paper reports it; claim: the claim as a sentence. values: config sections
     shared by all arms. subsets: the data by name. metrics: displayed for every arm. metrics_source: key of
     METRICS_SOURCES. seeds: of the full form. budget: training budget that is equal for all arms. note: remarks on the
-    result. extra_data: datasets that only the metrics source reads, by name.
+    result. extra_data: datasets that only the metrics source reads, by name. repeats: name of the claim that this one
+    repeats from a weak start; empty: it starts from the bundled encoder.
     """
 
     name: str
@@ -84,6 +91,7 @@ class Claim(_Record):
     note: str = ""
     metrics_source: Literal["run", "nli", "polarity"] = "run"
     extra_data: dict[str, Subset] = {}
+    repeats: str = ""
 
     def settings_hash(self) -> str:
         """Return the SHA-256 of the data, arms with their titles, hyperparameters and statements.
@@ -124,23 +132,66 @@ def read_claims(path: Path) -> tuple[str, dict[str, Claim]]:
     """Return the citation of a paper and its claims by name, in the order of the file.
 
     A claim has the fields of its task and those of its entry, which override them; the entry lists names of the task's
-    arms and subsets (by default all subsets).
+    arms and subsets (by default all subsets). A task with a table `weak` has each of its claims twice: a second claim,
+    with the suffix WEAK_SUFFIX, repeats the first from a weak start.
 
     Raises:
         ValueError: the file does not follow the schema, or names an unknown task, arm or subset.
     """
     file = tomllib.loads(path.read_text(encoding="utf-8"))
-    return file["citation"], {entry["name"]: _claim(file, entry, path) for entry in file["claims"]}
+    claims: dict[str, Claim] = {}
+    for entry in file["claims"]:
+        try:
+            task = dict(file["tasks"][entry["task"]])
+            weak = task.pop("weak", None)
+            claims[entry["name"]] = _claim(file, task, entry)
+            if weak is not None:
+                repeated = _claim(file, _with_weak_start(task, weak), entry)
+                changes = {
+                    "name": f"{repeated.name}{WEAK_SUFFIX}",
+                    "repeats": repeated.name,
+                    "title": f"{repeated.title}, from a weak start",
+                    "note": f"{repeated.note} {WEAK_NOTE}".strip(),
+                }
+                claims[changes["name"]] = repeated.model_copy(update=changes)
+        except KeyError as error:
+            raise ValueError(f"{path}: claim {entry['name']} names {error}, which is not in the file") from None
+    return file["citation"], claims
 
 
-def _claim(file: Mapping[str, Any], entry: dict[str, Any], path: Path) -> Claim:
-    try:
-        task = file["tasks"][entry.pop("task")]
-        arms = {name: task["arms"][name] for name in entry["arms"]}
-        subsets = {name: task["subsets"][name] for name in entry.get("subsets", task["subsets"])}
-    except KeyError as error:
-        raise ValueError(f"{path}: claim {entry['name']} names {error}, which is not in the file") from None
-    return Claim.model_validate({**task, **entry, "paper": file["paper"], "arms": arms, "subsets": subsets})
+def _claim(file: Mapping[str, Any], task: Mapping[str, Any], entry: Mapping[str, Any]) -> Claim:
+    arms = {name: task["arms"][name] for name in entry["arms"]}
+    subsets = {name: task["subsets"][name] for name in entry.get("subsets", task["subsets"])}
+    fields = {key: value for key, value in entry.items() if key != "task"}
+    return Claim.model_validate({**task, **fields, "paper": file["paper"], "arms": arms, "subsets": subsets})
+
+
+def _with_weak_start(task: Mapping[str, Any], weak: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task with the fields of its table `weak`.
+
+    Its subsets replace those of the task; the sections in `values` and, by arm, in `arms` override single settings.
+    """
+    arms = {
+        name: {**arm, "values": merge_sections([arm.get("values", {}), weak.get("arms", {}).get(name, {})])}
+        for name, arm in task["arms"].items()
+    }
+    return {
+        **task,
+        **{key: weak[key] for key in ("budget", "seeds") if key in weak},
+        "subsets": {**task["subsets"], **weak.get("subsets", {})},
+        "values": merge_sections([task["values"], weak["values"]]),
+        "arms": arms,
+    }
+
+
+def merge_sections(layers: Sequence[Mapping[str, Mapping[str, Any]]]) -> Sections:
+    """Merge config sections key by key; later layers win, and a `loss` with a name replaces the earlier `loss`."""
+    merged: Sections = {}
+    for layer in layers:
+        for section, values in layer.items():
+            base = {} if section == "loss" and "name" in values else merged.get(section, {})
+            merged[section] = {**base, **values}
+    return merged
 
 
 _FILES = {

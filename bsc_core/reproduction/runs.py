@@ -5,16 +5,18 @@ The id of a run is a function of its settings and data, so an interrupted reprod
 
 import hashlib
 import json
+import multiprocessing
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bsc_core.config import make_config
 from bsc_core.errors import ConfigError, RunError
-from bsc_core.reproduction.claims import Claim, FormName, Sections
+from bsc_core.reproduction.claims import Claim, FormName, Sections, merge_sections
 from bsc_core.reproduction.metrics.nli import EXTRA_DATA_FILE
 from bsc_core.reproduction.subsets import prepare_subset
 from bsc_core.runs import GROUP, Run, RunStore
@@ -25,7 +27,7 @@ COST_FILE = "cost"
 """The file of a run with its `processor_seconds`, which do not depend on other work on the machine."""
 SMALL_SEEDS = (0, 1)
 SMALL: Sections = {
-    "encoder": {"name": "static"},
+    "encoder": {"name": "static", "reinit_layers": 0},
     "batching": {"clusters": 8},
     "training": {"max_steps": 3, "batch_size": 8, "learning_rate": 1e-3, "precision": "fp32"},
 }
@@ -100,14 +102,52 @@ def _run_id(claim: Claim, arm: str, values: dict[str, Any], *, after: str | None
     return f"{folder}-{config.loss.name}-{config.batching.strategy}-s{config.training.seed}-{digest}"
 
 
-def merge_sections(layers: Sequence[Mapping[str, Mapping[str, Any]]]) -> Sections:
-    """Merge config sections key by key; later layers win, and a `loss` with a name replaces the earlier `loss`."""
-    merged: Sections = {}
-    for layer in layers:
-        for section, values in layer.items():
-            base = {} if section == "loss" and "name" in values else merged.get(section, {})
-            merged[section] = {**base, **values}
-    return merged
+def train_in_processes(
+    claims: Sequence[Claim],
+    store: RunStore,
+    train: Train,
+    *,
+    form: FormName,
+    data: Path | None,
+    processes: int,
+    log: Callable[[str], object] = lambda line: None,
+) -> None:
+    """Train the runs of several claims in parallel processes, each run once.
+
+    Claims and seeds keep their order. A run that starts from the model of another one follows it in its process.
+
+    Args:
+        claims: What to reproduce.
+        store: The runs folder.
+        train: Trains one queued run; a function that can be pickled.
+        form: Full or small.
+        data: The folder of datasets; not used by the small form.
+        processes: Number of processes.
+        log: Takes a line for each finished run without successors.
+
+    Raises:
+        PathError: A dataset is missing.
+        RunError: A run did not finish; runs that had not begun are not trained.
+    """
+    chains: dict[str, dict[str, PlannedRun]] = {}  # by the id of the first run
+    first: dict[str, str] = {}
+    for claim in claims:
+        for one in plan_runs(claim, form, data=data, runs=store.root):
+            first[one.id] = one.id if one.after is None else first[one.after]
+            chains.setdefault(first[one.id], {})[one.id] = one
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(_train_chain, [*chain.values()], store, train): name for name, chain in chains.items()}
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                log(f"{done} of {len(futures)} done: {futures[future]}")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _train_chain(chain: Sequence[PlannedRun], store: RunStore, train: Train) -> None:
+    for planned in chain:
+        train_planned(planned, store, train)
 
 
 def train_planned(planned: PlannedRun, store: RunStore, train: Train) -> Run:

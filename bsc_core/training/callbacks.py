@@ -328,7 +328,7 @@ class StopOnRequest(Callback):
 class SaveCheckpoints(Callback):
     """Saves a checkpoint after each epoch, every `training.save_steps` steps, and where training is stopped.
 
-    Add it after the callbacks that stop training.
+    It saves none if `training.save_total_limit` is 0. Add it after the callbacks that stop training.
     """
 
     def __init__(self, config: RunConfig, data: TrainingData, best: SaveBest, log: RunLogger) -> None:
@@ -336,8 +336,8 @@ class SaveCheckpoints(Callback):
 
     def on_step_end(self, trainer: Trainer, report: StepReport) -> None:
         """Save a checkpoint if it is due."""
-        every = self.config.training.save_steps
-        if not (report.ends_epoch or (every and report.step % every == 0) or trainer.ending):
+        every, keep = self.config.training.save_steps, self.config.training.save_total_limit
+        if not keep or not (report.ends_epoch or (every and report.step % every == 0) or trainer.ending):
             return
         if not report.ends_epoch:  # after an epoch, `EvaluateEpochs` has checked
             trainer.check_finite(report.step)
@@ -346,7 +346,7 @@ class SaveCheckpoints(Callback):
                 self.log.run.checkpoints_folder,
                 trainer,
                 report,
-                keep=self.config.training.save_total_limit,
+                keep=keep,
                 best=(self.best.value, self.best.epoch),
                 config_fingerprint=fingerprint(self.config),
                 data=self.data.digest,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bsc_core.config import EncoderConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.data.io.tables import read_table
-from bsc_core.encoders import embed
+from bsc_core.encoders import embed, encode, load_encoder, tokenize
+from bsc_core.encoders.layers import reinit_layers
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.probes.ten_sentences import GOLD_PAIRS, TEN_SENTENCES, sentence_map
 from bsc_core.evaluation.stats.bootstrap import Interval, defined_resamples, mean_interval
@@ -160,14 +160,22 @@ def _clip(interval: Interval, metric: str) -> Interval:
 
 
 def _distinct(runs: Sequence[Run], when: When) -> list[tuple[Run, When]]:
-    """Return the runs to evaluate; before training all seeds are the same encoder, so the first run suffices."""
-    return [(run, when) for run in (runs[:1] if when == "before" else runs)]
+    """Return the runs to evaluate; before training, the first one suffices unless seeds start from random layers."""
+    same = when == "before" and not runs[0].config().encoder.reinit_layers
+    return [(run, when) for run in (runs[:1] if same else runs)]
 
 
-def _encoder(run: Run, when: When) -> EncoderConfig:
-    """Return the encoder of a run, or the one that it started from."""
-    config = run.config().encoder.model_copy(update={"lora": None})
-    return config if when == "before" else config.model_copy(update={"name": str(run.model_folder)})
+def _embed(run: Run, when: When, texts: TextTable) -> Vectors:
+    """Return (N, D) vectors of texts by the encoder of a run, or by the one that it started from."""
+    config = run.config()
+    encoder = config.encoder.model_copy(update={"lora": None})
+    if when == "after":
+        return embed(encoder.model_copy(update={"name": str(run.model_folder)}), texts)
+    if not encoder.reinit_layers:
+        return embed(encoder, texts)
+    model = load_encoder(encoder)
+    reinit_layers(model, encoder.reinit_layers, config.training.seed)
+    return encode(model, tokenize(model, texts, encoder.max_seq_length))
 
 
 def _cosines(run: Run, when: When, task: _Task) -> Numbers:
@@ -175,7 +183,7 @@ def _cosines(run: Run, when: When, task: _Task) -> Numbers:
 
     def compute() -> Numbers:
         texts, ids = TextTable.from_texts([*task.left, *task.right])
-        units = finite_unit_rows(embed(_encoder(run, when), texts))
+        units = finite_unit_rows(_embed(run, when, texts))
         left, right = np.split(ids, 2)
         cosines: Numbers = np.einsum("nd,nd->n", units[left], units[right]).astype(np.float64)
         return cosines
@@ -185,4 +193,4 @@ def _cosines(run: Run, when: When, task: _Task) -> Numbers:
 
 def _ten(run: Run, when: When) -> Vectors:
     """Return (10, D) vectors of the ten sentences, cached in the run folder."""
-    return cached_array(run, f"measured/ten-{when}", lambda: embed(_encoder(run, when), TextTable(TEN_SENTENCES)))
+    return cached_array(run, f"measured/ten-{when}", lambda: _embed(run, when, TextTable(TEN_SENTENCES)))
