@@ -58,7 +58,7 @@ with display.show_errors():
         selection.draw_texts(data, selected, f"{formatting.plural(len(selected), 'text')} selected")
         pair_matrix.draw(data, selected, clicked)
     elif several:
-        selection.draw_texts(data, changed, "Texts whose neighbors changed most")
+        selection.draw_texts(data, changed, selection.changed_title(data, rows))
     else:
         st.caption("Draw a lasso on the map, or search for words, to list texts with their nearest neighbors.")
     if text_id is not None:

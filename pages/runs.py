@@ -23,12 +23,15 @@ with display.show_errors():
         page_layout.empty_state(text, button, "train", key="runs.first", dataset=data_cache.SAMPLE)
         trash.draw_trash()
         st.stop()
+    result = st.container()
     group, runs, selected = table.select(all_runs)
     queue.draw(all_runs, expanded=not (group or selected))
     trash.draw_trash()
 
     if group and not selected:
-        sweep.draw(group, runs)
+        with result:
+            sweep.draw_result(group, runs)
+        sweep.draw_details(group, runs)
         table.draw_compare_button(runs)
     elif not selected:
         st.caption("Select a run to see its curves, or several to compare them.")

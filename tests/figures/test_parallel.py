@@ -86,17 +86,21 @@ def test_a_section_is_formatted_as_its_name_and_a_list_as_its_entries() -> None:
 
 def test_the_curve_of_the_best_run_is_on_top() -> None:
     result: dict[str, curves.Points] = {"a": [{"step": 1, "value": 2.0}], "b": [{"step": 1, "value": 1.0}]}
-    spec = parallel.sweep_curves(result, title="t", value="loss", across="step", top="b").to_dict()
+    names = {"a": "Seed 1", "b": "Seed 2"}
+    spec = parallel.sweep_curves(result, names, title="t", value="loss", across="step", top="b").to_dict()
     assert [layer["transform"][0]["filter"] for layer in spec["layer"]] == ["!datum.best", "datum.best"]
     values = spec["data"]["values"]
     assert {one["run"]: one["best"] for one in values} == {"a": False, "b": True}
+    assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["Seed 1", "Seed 2"]
 
 
-def test_a_run_has_the_color_of_its_page_in_both_figures() -> None:
+def test_runs_have_different_colors_which_are_the_same_in_both_figures() -> None:
     shown = {one["run"]: one["color"] for one in points(parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict())}
-    assert shown == {run: theme.run_colors([run])[0] for run in SETTINGS}
+    assert shown == dict(zip(SETTINGS, theme.run_colors(list(SETTINGS)), strict=True))
+    assert len(set(shown.values())) == len(SETTINGS)
     result: dict[str, curves.Points] = {run: [{"step": 1, "value": 2.0}] for run in SETTINGS}
-    spec = parallel.sweep_curves(result, title="t", value="loss", across="step", top="b").to_dict()
+    names = {run: run for run in SETTINGS}
+    spec = parallel.sweep_curves(result, names, title="t", value="loss", across="step", top="b").to_dict()
     assert {one["run"]: one["color"] for one in spec["data"]["values"]} == shown
 
 

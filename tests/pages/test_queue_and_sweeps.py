@@ -158,7 +158,7 @@ def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:
 def test_the_best_setting_is_a_config_to_train_with(sweep: list[Run]) -> None:
     app = open_tab("Best setting")
     assert "temperature = 0.5" in page_text(app)
-    assert "loss.temperature 0.5: MRR 0.800 over 2 seeds" in page_text(app)
+    assert "Temperature 0.5: MRR 0.800 over 2 seeds" in page_text(app)
     click(app, f"runs.best.train.{GROUP}")
     assert app.session_state["sent_settings"]["loss"]["temperature"] == 0.5
 
@@ -177,7 +177,7 @@ def add_results(run: Run, trained: Run, loss_of_mrr: float, *, other_data: bool 
     run.update_status(metric_best=float(queries["mrr"].mean()))
 
 
-NO_CLEAR_BEST = "No clear best setting: loss.temperature 0.5 (highest mean) against loss.temperature 0.05"
+NO_CLEAR_BEST = "No clear best setting: Temperature 0.5 (highest mean) against Temperature 0.05"
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_the_best_setting_is_compared_with_the_next_one(
         add_results(run, trained, loss_of_mrr, other_data=other_data and loss_of_mrr > 0)
     for name in ("Settings", "Best setting"):
         assert sentence in page_text(open_tab(name))
-    assert "loss.temperature 0.5: MRR 1.000 [1.000, 1.000] over 2 seeds" in page_text(open_tab("Best setting"))
+    assert "Temperature 0.5: MRR 1.000 [1.000, 1.000] over 2 seeds" in page_text(open_tab("Best setting"))
     rows = open_tab("Settings").dataframe[-1].value.to_dict("records")
     for row in rows:
         low, high = (float(end) for end in row["95% interval"].strip("[]").split(", "))

@@ -5,7 +5,7 @@ thick line on top of the others.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -18,6 +18,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 OTHERS_OPACITY = 0.55
 HEIGHT = 320
+MAX_NAMED = 10  # runs in the legend of curves
 MANY_POINTS = 64  # number of distinct values above which curves have no point markers
 FEW = 8  # number of values up to which each has a tick
 LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
@@ -70,9 +71,9 @@ def parallel(settings: Settings, results: Mapping[str, float | None], *, metric:
     names = list(next(iter(settings.values()), {}))
     axes = [axis(name, {run: chosen.get(name) for run, chosen in settings.items()}) for name in names]
     axes.append(result_axis(formatting.metric_name(metric), results))
-    top = best(results)
+    top, colors = best(results), _colors(settings)
     points = [
-        {"run": run, "axis": one.name, "position": one.positions[run], "best": run == top, "color": _color(run)}
+        {"run": run, "axis": one.name, "position": one.positions[run], "best": run == top, "color": colors[run]}
         | {"value": format_value(chosen[one.name]) if one.name in chosen else formatting.metric(results.get(run))}
         for run, chosen in settings.items()
         for one in axes
@@ -103,28 +104,44 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
 
 
 def sweep_curves(
-    points: Mapping[str, curves.Points], *, title: str, value: str, across: str, top: str | None
+    points: Mapping[str, curves.Points],
+    names: Mapping[str, str],
+    *,
+    title: str,
+    value: str,
+    across: str,
+    top: str | None,
 ) -> alt.LayerChart:
-    """Plot the curves of many runs, with the best run as a thick line on top.
+    """Plot the curves of many runs, with the best run as a thick line on top, and a legend of at most MAX_NAMED runs.
 
     Args:
         points: run to points, as returned by `curves.series`.
+        names: run to its name in the legend and the tooltip.
         title: chart title.
         value: y-axis title.
         across: key of the x values.
         top: name of the best run; None without one.
     """
+    colors = _colors(points)
     table = [
-        {"run": run, "best": run == top, "color": _color(run), **point}
+        {"run": run, "name": names[run], "best": run == top, "color": colors[run], **point}
         for run, curve in points.items()
         for point in curve
     ]
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220, symbolType="stroke")
+    scale = alt.Scale(domain=[names[run] for run in points], range=list(colors.values()))
+    color = alt.Color("name:N", scale=scale, legend=legend) if len(points) <= MAX_NAMED else COLOR
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
         y=alt.Y("value:Q", title=value, axis=alt.Axis(format=",~r", tickCount=5), scale=alt.Scale(zero=False)),
         detail="run:N",
-        color=COLOR,
-        tooltip=[alt.Tooltip("run:N"), alt.Tooltip(f"{across}:Q"), alt.Tooltip("value:Q", title=value, format=".5~g")],
+        color=color,
+        tooltip=[
+            "run:N",
+            alt.Tooltip("name:N", title="setting"),
+            alt.Tooltip(f"{across}:Q"),
+            alt.Tooltip("value:Q", title=value, format=".5~g"),
+        ],
     )
     dots = len({point["value"] for point in table}) <= MANY_POINTS
     layers = [
@@ -183,8 +200,9 @@ def _rules(axes: Sequence[Axis]) -> alt.Chart:
     return rules.encode(**_xy(names), y2="end:Q")
 
 
-def _color(run: str) -> str:
-    return theme.run_colors([run])[0]
+def _colors(runs: Iterable[str]) -> dict[str, str]:
+    ids = list(runs)
+    return dict(zip(ids, theme.run_colors(ids), strict=True))
 
 
 def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[alt.Chart]:

@@ -11,8 +11,7 @@ import numpy as np
 
 from bsc_core.data.dataset import TextTable
 from bsc_core.data.io.tables import read_table
-from bsc_core.encoders import embed, encode, load_encoder, tokenize
-from bsc_core.encoders.layers import reinit_layers
+from bsc_core.encoders import embed
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.probes.ten_sentences import GOLD_PAIRS, TEN_SENTENCES, sentence_map
 from bsc_core.evaluation.stats.bootstrap import Interval, defined_resamples, mean_interval
@@ -173,6 +172,9 @@ def _embed(run: Run, when: When, texts: TextTable) -> Vectors:
         return embed(encoder.model_copy(update={"name": str(run.model_folder)}), texts)
     if not encoder.reinit_layers:
         return embed(encoder, texts)
+    from bsc_core.encoders import encode, load_encoder, tokenize  # import torch, which pages with findings do not need
+    from bsc_core.encoders.layers import reinit_layers
+
     model = load_encoder(encoder)
     reinit_layers(model, encoder.reinit_layers, config.training.seed)
     return encode(model, tokenize(model, texts, encoder.max_seq_length))

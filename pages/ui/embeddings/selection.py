@@ -16,7 +16,7 @@ from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 MAX_FIND = 200  # characters of the words to find, which a link may also contain
 TEXT_WIDTH = 250  # pixels of a column with texts
 MAX_LISTED = 200
-MAX_COMPARED = 400
+MAX_COMPARISONS = 50_000_000  # pairs of texts whose cosines the two models compute
 MAX_CHANGED = 20
 NEIGHBORS = 10
 NO_TEXTS = np.empty(0, dtype=np.int32)
@@ -91,11 +91,25 @@ def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
     return np.array(found if wanted else [], dtype=np.int32)
 
 
+def compared_texts(data: MapData, rows: np.ndarray) -> np.ndarray:
+    """Return the texts among `rows` whose neighbors are compared: all, or a sample in a large dataset."""
+    count = len(data.dataset.texts) if data.common_texts is None else len(data.common_texts)
+    sample: np.ndarray = rows[sample_rows(len(rows), MAX_COMPARISONS // max(1, count), seed=SEED)]
+    return sample
+
+
 @turns.cached(max_entries=16, show_spinner="Comparing neighbors …", hash_funcs=CACHE_KEY)
 def most_changed_texts(data: MapData, rows: np.ndarray) -> np.ndarray:
-    """Return the texts whose neighbors differ most between the first and the last model, of a sample of `rows`."""
-    sample = rows[sample_rows(len(rows), MAX_COMPARED, seed=SEED)]
-    return sample[np.argsort(shared_neighbors(data, sample), kind="stable")[:MAX_CHANGED]]
+    """Return the texts whose neighbors differ most between the first and the last model, see `compared_texts`."""
+    compared = compared_texts(data, rows)
+    return compared[np.argsort(shared_neighbors(data, compared), kind="stable")[:MAX_CHANGED]]
+
+
+def changed_title(data: MapData, rows: np.ndarray) -> str:
+    """Return the title of the table of `most_changed_texts`."""
+    count = len(compared_texts(data, rows))
+    sample = f", of a sample of {count:,}" if count < len(rows) else ""
+    return f"Texts whose neighbors changed most{sample}"
 
 
 def shared_neighbors(data: MapData, ids: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig
+from bsc_core.data.decisions import decided_rows
 from bsc_core.formatting import count, plural
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import DataShape, shape_of, suitable_losses
@@ -66,15 +67,16 @@ class DataSummary:
 
 
 def summarize_data(data: DatasetSplits) -> DataSummary:
-    """Count the rows of each split."""
+    """Count the rows of each split, those of training after the decisions on pairs."""
+    train = decided_rows(data.train)
     return DataSummary(
-        train=len(data.train),
+        train=len(train),
         dev=len(data.dev),
         dev_queries=len(data.dev.distinct_queries),
         corpus=len(data.corpus.document) if data.corpus is not None else 0,
-        train_queries=len(data.train.distinct_queries),
-        train_files=1 if data.train.source is None else len(np.unique(data.train.source)),
-        shape=shape_of(data.train),
+        train_queries=len(train.distinct_queries),
+        train_files=1 if train.source is None else len(np.unique(train.source)),
+        shape=shape_of(train),
     )
 
 
@@ -159,8 +161,8 @@ def loss_sentence(loss: Any) -> str:
     """Describe the loss section in one sentence."""
     name, temperature, normalization = LOSS_NAMES[loss.name], "", NORMALIZATIONS.get(getattr(loss, "normalization", ""))
     if hasattr(loss, "temperature"):
-        kind = "learned, initially" if loss.learn_temperature else "fixed at"
-        temperature = f"temperature {kind} {loss.temperature:g}"
+        kind = "learned, initially " if loss.learn_temperature else ""
+        temperature = f"temperature {kind}{loss.temperature:g}"
         if getattr(loss, "temperature_end", None) is not None:
             temperature = f"temperature from {loss.temperature:g} to {loss.temperature_end:g}"
     match loss.name:

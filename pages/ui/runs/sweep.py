@@ -23,16 +23,26 @@ Summary = Mapping[str, Any]
 Cell = Mapping[str, Any]  # one setting of a summary
 
 
-def draw(group: str, runs: list[Run]) -> None:
-    """Draw the group, live while one of its runs is active."""
-    table.draw_live(lambda: _draw(group, runs), runs)
+def draw_result(group: str, runs: list[Run]) -> None:
+    """Draw how many runs of the group are done and whether one setting is best, live while one of them is active."""
+    table.draw_live(lambda: _draw_result(group, runs), runs)
 
 
-def _draw(group: str, runs: list[Run]) -> None:
+def _draw_result(group: str, runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         summary = jobs.group_summary(runs)
         st.header(headline(group, summary), anchor=False)
         _draw_best_against_next(runs, summary)
+
+
+def draw_details(group: str, runs: list[Run]) -> None:
+    """Draw the figures and tables of the group, live while one of its runs is active."""
+    table.draw_live(lambda: _draw_details(group, runs), runs)
+
+
+def _draw_details(group: str, runs: list[Run]) -> None:
+    with display.show_errors(stop=False):
+        summary = jobs.group_summary(runs)
         tabs = {
             "Parallel coordinates": _draw_axes,
             "Curves": _draw_curves,
@@ -74,22 +84,31 @@ def run_values(summary: Summary) -> tuple[dict[str, dict[str, Any]], dict[str, f
     return values, results
 
 
+def run_names(summary: Summary) -> dict[str, str]:
+    """Return, by run id, the name of the run's setting, with the seed where a setting has several."""
+    names = {}
+    for cell in summary["settings"]:
+        for run_id, seed in zip(cell["runs"], cell["seeds"], strict=True):
+            names[run_id] = setting_name(cell) + (f", seed {seed}" if len(cell["runs"]) > 1 else "")
+    return names
+
+
 def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
     """Draw the dev metric by epoch and the loss by step of all runs, the best one highlighted."""
     rows = {run.id: table.metric_rows(run) for run in runs}
-    metric, best_run = summary["metric"], summary["best_run"]
+    metric, best_run, names = summary["metric"], summary["best_run"], run_names(summary)
     left, right = display.columns(2)
     best = f"best run {data_cache.short_id(best_run)}" if best_run else "no run is done"
     with left:
         losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
-        figure = parallel.sweep_curves(losses, title=f"Loss; {best}", value="loss", across="step", top=best_run)
+        figure = parallel.sweep_curves(losses, names, title=f"Loss; {best}", value="loss", across="step", top=best_run)
         display.figure(figure, alt=f"Loss by step of {len(rows)} runs", name=f"sweep.loss.{group}")
     if metric:
         with right:
             values = {run_id: curves.evaluations(lines, metric) for run_id, lines in rows.items()}
             name = formatting.metric_name(metric)
             title = f"{name} on dev; {best}"
-            figure = parallel.sweep_curves(values, title=title, value=name, across="epoch", top=best_run)
+            figure = parallel.sweep_curves(values, names, title=title, value=name, across="epoch", top=best_run)
             display.figure(figure, alt=f"{name} by epoch of {len(rows)} runs", name=f"sweep.dev.{group}")
 
 
@@ -152,7 +171,7 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     with st.container(horizontal=True):
         display.config_download(text, key=f"runs.best.toml.{group}")
         about, icon = "Opens the New run page with this config.", ":material/arrow_forward:"
-        if st.button("Train with this setting", key=f"runs.best.train.{group}", type="primary", icon=icon, help=about):
+        if st.button("Train with this setting", key=f"runs.best.train.{group}", icon=icon, help=about):
             actions.start_from_config(config)
 
 
@@ -213,6 +232,8 @@ def cell_setting(cell: Cell, runs: list[Run]) -> Setting:
 
 
 def setting_name(cell: Cell) -> str:
-    """Return `loss.temperature 0.05, training.batch_size 32`."""
-    values = [f"{key} {parallel.format_value(value)}" for key, value in cell["setting"].items()]
+    """Return `Temperature 0.05, Batch size 32`."""
+    values = [
+        f"{formatting.setting_name(key)} {parallel.format_value(value)}" for key, value in cell["setting"].items()
+    ]
     return ", ".join(values) or "the only setting"

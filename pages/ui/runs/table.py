@@ -148,7 +148,10 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
             "Run": st.column_config.TextColumn(width=240),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(
-                width=110, color=theme.REFERENCE, help="The dev metric before training and after each epoch."
+                width=110,
+                color=theme.REFERENCE,
+                help="The dev metric before training and after each epoch, on one scale for all runs.",
+                **_common_range(runs, rows),
             ),
         },
     )
@@ -157,6 +160,13 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         st.caption(f"Equal in all {len(runs):,} runs: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
+
+
+def _common_range(runs: list[Run], rows: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the range of the curves of runs with the same metric; empty if metrics differ or no value does."""
+    values = [value for row in rows for value in row["Dev by epoch"]]
+    metrics = {run.status().metric_name for run, row in zip(runs, rows, strict=True) if row["Dev by epoch"]}
+    return {"y_min": min(values), "y_max": max(values)} if len(metrics) == 1 and len(set(values)) > 1 else {}
 
 
 def _with_selected_run_visible(runs: list[Run], selected: list[str]) -> list[Run]:
