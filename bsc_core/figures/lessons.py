@@ -49,6 +49,7 @@ def metrics_figure(
     baseline: tuple[str, Sequence[float]] | None = None,
     logarithmic: bool = False,
     height: int = 280,
+    has_legend: bool = True,
 ) -> alt.LayerChart:
     """Plot metrics (output of `metric_table`) over a setting, with a vertical rule at its selected value.
 
@@ -63,6 +64,7 @@ def metrics_figure(
         baseline: Name in the legend of a dashed gray line, and its value for each value of the setting.
         logarithmic: Whether the x-axis is logarithmic.
         height: Height in pixels.
+        has_legend: Whether a legend names the metrics, as the tooltip does.
     """
     scale = alt.Scale(type="log" if logarithmic else "linear", nice=False)
     settings = list(dict.fromkeys(table["setting"]))
@@ -94,7 +96,7 @@ def metrics_figure(
     legend = alt.Legend(
         orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0, **columns
     )
-    channels = theme.series("metric", names, colors, legend)
+    channels = theme.series("metric", names, colors, legend if has_legend else None)
     layers: list[alt.Chart] = []
     if (table["low"] < table["high"]).any():
         band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=value), y2="high:Q")

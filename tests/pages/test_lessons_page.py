@@ -104,11 +104,22 @@ def test_the_control_of_a_figure_is_locked_until_a_guess(open_lessons: Callable[
 @pytest.mark.parametrize("slug", LESSONS)
 def test_the_findings_of_a_lesson_are_linked_after_the_guess(open_lessons: Callable[..., AppTest], slug: str) -> None:
     app = open_lessons(lesson=slug, guess="1")
-    results = [read_findings()[name]["verdict"] for name in LESSONS[slug].findings]
-    verdicts = [f"Result of its test on real data: **{result}**" for result in results]
     captions = [caption.value for caption in app.caption]
-    assert [any(verdict in caption for caption in captions) for verdict in verdicts] == [True] * len(verdicts)
-    assert all(any(f"findings.claim={name}" in caption for caption in captions) for name in LESSONS[slug].findings)
+    for finding in LESSONS[slug].findings:
+        name, _, arms = finding.partition(": ")
+        result = read_findings()[name]
+        tested = [one for one in result["statements"] if [one["better"], one["worse"]] == arms.split()]
+        verdicts = {one["verdict"] for one in tested} if arms else {result["verdict"]}
+        (caption,) = [caption for caption in captions if f"findings.claim={name}" in caption]
+        assert f"Result of its test on real data: **{', '.join(verdicts)}**" in caption
+        assert len(verdicts) == 1
+
+
+def test_another_lesson_does_not_take_the_value_of_a_control(open_lessons: Callable[..., AppTest]) -> None:
+    app = open_lessons(lesson="in-batch-negatives", at="4")
+    click(app, "lessons.in-batch-negatives.Next lesson")
+    assert "at" not in app.query_params
+    assert app.select_slider[0].disabled
 
 
 def test_next_and_previous_go_through_all_lessons(open_lessons: Callable[..., AppTest]) -> None:

@@ -20,9 +20,10 @@ class Lesson:
     """One claim, one control, one question with an answer.
 
     claim, move, question, options, answer: texts whose {placeholders} `facts` fills; they contain no literal numbers.
-    correct: index of the right option. link: URL parameters that open the same batch in the loss lab.
-    figure_after_guess: whether the figure shows the answer. findings: names of the claims on the Findings page that
-    test on real data what the lesson explains.
+    correct: index of the right option. terms: names of the glossary. link: URL parameters that open the same batch in
+    the loss lab; empty where it lacks the control. figure_after_guess: whether the figure shows the answer. findings:
+    the claims on the Findings page that test on real data what the lesson explains, such as `scl_mix`, or the
+    statements of a claim on two arms, such as `margins: triplet_5 triplet_10`.
     """
 
     slug: str
@@ -33,7 +34,8 @@ class Lesson:
     options: tuple[str, ...]
     correct: int
     answer: str
-    link: Mapping[str, str]
+    terms: tuple[str, ...]
+    link: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     figure_after_guess: bool = field(default=False, kw_only=True)
     findings: tuple[str, ...] = field(default=(), kw_only=True)
 
@@ -64,7 +66,7 @@ class LabLesson(Lesson):
 
 
 def _lesson(slug: str, table: dict[str, Any]) -> Lesson:
-    table |= {name: tuple(table[name]) for name in ("options", "findings") if name in table}
+    table |= {name: tuple(table[name]) for name in ("options", "findings", "terms") if name in table}
     if "preset" not in table:
         return Lesson(slug, **table)
     shown: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}

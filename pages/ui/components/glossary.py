@@ -54,11 +54,12 @@ def help_text(name: str) -> str:
 
 
 def popover(*names: str) -> None:
-    """Draw a button that opens these terms with their definitions."""
+    """Draw a button that opens these terms with their definitions and equations."""
     with st.popover("Glossary", icon=":material/help:"):
         for name in names:
-            title = CATALOG[name].title if name in CATALOG else formatting.metric_name(name)
-            st.markdown(f"**{title}**. {help_text(name)}")
+            title = CATALOG[name].title if name in CATALOG else formatting.metric_name(name).replace("_", " ")
+            equation = f"\n\n$${TERMS[name].equation}$$" if TERMS[name].equation else ""
+            st.markdown(f"**{title[:1].upper()}{title[1:]}**. {TERMS[name].definition}{equation}")
 
 
 def metric_help(metric: str) -> str:

@@ -52,6 +52,7 @@ LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
+LOW = 250  # height in pixels of each of two figures
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
@@ -145,12 +146,13 @@ def _picture(name: str, chart: Any, alt: str, data: pd.DataFrame | None = None) 
 
 
 def _show(pictures: Sequence[Picture], caption: str) -> None:
-    """Draw one or two figures side by side and the caption."""
-    cells = display.columns(len(pictures), min_width=320) if len(pictures) > 1 else [st.container()]
+    """Draw the caption, and one figure or two lower ones, so that all are visible while the control moves."""
+    st.caption(caption)
+    cells = display.columns(len(pictures), min_width=270) if len(pictures) > 1 else [st.container()]
+    low = {"height": LOW} if len(pictures) > 1 else {}
     for cell, picture in zip(cells, pictures, strict=True):
         with cell:
-            display.figure(picture.spec, name=picture.name, alt=picture.alt, data=picture.data)
-    st.caption(caption)
+            display.figure({**picture.spec, **low}, name=picture.name, alt=picture.alt, data=picture.data)
 
 
 computed_once = st.cache_data(max_entries=256, show_spinner=False)
@@ -203,8 +205,8 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])}; the {len(shares)} negatives count as {effective:.1f} equal ones (the "
-        f"exponential of the entropy of their shares). Absolute gradients of the batch sum to {total:.1f}."
+        f"{formatting.percent(shares[0])}; the {len(shares)} negatives together count like {effective:.1f} with equal "
+        f"shares. Absolute gradients of the batch sum to {total:.1f}."
     )
 
 
@@ -382,7 +384,14 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     table = figures.metric_table(STRENGTHS, _by_query(shares[:, 0]))
     title, axis = "Share of the hardest negative in the gradient on the negatives", "hardness strength"
     figure = figures.metrics_figure(
-        table, strength, title=title, axis=axis, value="share of the gradient", value_format="%", height=320
+        table,
+        strength,
+        title=title,
+        axis=axis,
+        value="share of the gradient",
+        value_format="%",
+        height=320,
+        has_legend=False,
     )
     means = shares[STRENGTHS.index(strength)].mean(axis=1)
     texts = [f"{name} {formatting.percent(share)}" for name, share in zip(RANKS, means, strict=True)]
@@ -391,7 +400,7 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     of_temperature = [probabilities(temperature=equal_temperature(one), symmetric=False)[0] for one in STRENGTHS]
     means_by_kind = {
         "with weights": [float(probabilities(**weighted(one))[0].mean()) for one in STRENGTHS],
-        "temperature with the same shares": [float(one.mean()) for one in of_temperature],
+        "with temperature": [float(one.mean()) for one in of_temperature],
     }
     table = figures.metric_table(STRENGTHS, means_by_kind)
     title = "Mean probability of the positive"
@@ -456,13 +465,14 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
         table = figures.metric_table(PRIORS, _by_query(values))
         title = f"Gradient on the {name} of each query"
         figure = figures.metrics_figure(
-            table, prior, title=title, axis="debiased prior", value="gradient × pairs × temperature", baseline=baseline
+            table, prior, title=title, axis="debiased prior", value="gradient", baseline=baseline, has_legend=False
         )
         pictures.append(_picture(f"debiased.{name}", figure, f"{title} by prior.", table))
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "Without a prior, gradient × pairs × temperature is one minus the probability of the positive."
+        "Gradients are multiplied by the number of pairs and the temperature; without a prior, they are one minus the "
+        "probability of the positive."
     )
 
 

@@ -8,12 +8,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.lab.lessons import LESSONS, LabLesson, Lesson
 from pages.ui.components import display, glossary, page_layout, url
+from pages.ui.lessons.figures import PARAMETERS as FIGURE_PARAMETERS
 from pages.ui.lessons.figures import ROW, VALUE
 
 PAGE = "lessons"
 PARAMETERS = ("lesson", "done", "guess", "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
-TERMS = ("bsc", "temperature", "symmetric", "effective_negatives", "gradient", "false_negative", "mu", "mix", "mrr")
 
 
 def key(lesson: Lesson, name: str) -> str:
@@ -56,25 +56,26 @@ def select() -> Lesson:
     selected = st.pills(
         f"Lessons, {len(done)} of {len(slugs)} done",
         slugs,
-        format_func=lambda slug: (
-            f"{':material/check: ' if slug in done else ''}{slugs.index(slug) + 1}. {LESSONS[slug].title}"
-        ),
+        format_func=lambda slug: f"{slugs.index(slug) + 1}{' :material/check:' if slug in done else ''}",
         key=f"{PAGE}.cards",
         required=True,
-        on_change=_open_selected,
+        help="\n".join(f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS.values(), 1)),
+        on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]
 
 
-def _open_selected() -> None:
-    _state()["lesson"] = st.session_state[f"{PAGE}.cards"]
+def _open(slug: str) -> None:
+    """Open a lesson; the values of the controls of the one before leave the URL."""
+    _state()["lesson"] = slug
+    display.write_url({}, FIGURE_PARAMETERS)
 
 
 def heading(lesson: Lesson) -> None:
     """Draw the title and the claim with its numbers."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.header(f"{list(LESSONS).index(lesson.slug) + 1}. {lesson.title}", anchor=False, width="content")
-        glossary.popover(*TERMS)
+        glossary.popover(*lesson.terms)
     st.markdown(f"**{_escaped(_texts(lesson.slug)['claim'])}**")
 
 
@@ -83,7 +84,7 @@ def question_and_figure(lesson: Lesson) -> tuple[DeltaGenerator, DeltaGenerator]
     has_figure = not lesson.figure_after_guess or st.session_state.get(key(lesson, "guess")) is not None
     if isinstance(lesson, LabLesson) or not (has_figure or is_known(lesson)):
         return st.container(), st.container()
-    question, figure = display.columns(2, min_width=440)
+    question, figure = st.columns([2, 3])
     return question, figure
 
 
@@ -138,19 +139,24 @@ def _draw_findings(lesson: Lesson) -> None:
 
 
 @st.cache_data(show_spinner=False)
-def _finding_sentences(names: tuple[str, ...]) -> dict[str, str]:
-    """Return a sentence with claim and result by finding; all sessions share it."""
-    if not names:
+def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
+    """Return a sentence with claim, or statements, and result by the name of the claim; all sessions share it."""
+    if not findings:
         return {}
     from bsc_core.reproduction.catalog import CLAIMS  # takes a second, and only a guess needs it
     from bsc_core.reproduction.findings import read_findings
 
-    findings = read_findings()
-    return {
-        name: f"{CLAIMS[name].title}. Claim: “{CLAIMS[name].claim}” "
-        f"Result of its test on real data: **{findings[name]['verdict']}**."
-        for name in names
-    }
+    results, sentences = read_findings(), {}
+    for entry in findings:
+        name, _, arms = entry.partition(": ")
+        if arms:
+            statements = [one for one in results[name]["statements"] if arms.split() == [one["better"], one["worse"]]]
+            about = f"Statement: “{'; '.join(one['text'] for one in statements)}.”"
+            verdict = ", ".join(dict.fromkeys(one["verdict"] for one in statements))
+        else:
+            about, verdict = f"Claim: “{CLAIMS[name].claim}”", results[name]["verdict"]
+        sentences[name] = f"{CLAIMS[name].title}. {about} Result of its test on real data: **{verdict}**."
+    return sentences
 
 
 def navigation(lesson: Lesson) -> None:
@@ -161,7 +167,7 @@ def navigation(lesson: Lesson) -> None:
 
     def open_button(label: str, target: int, **options: Any) -> None:
         target_slug = slugs[target] if 0 <= target < len(slugs) else None
-        options |= {"on_click": _state().update, "kwargs": {"lesson": target_slug}, "disabled": target_slug is None}
+        options |= {"on_click": _open, "args": (target_slug,), "disabled": target_slug is None}
         bar.button(label, key=key(lesson, label), **options)
 
     open_button("Previous", index - 1, icon=":material/arrow_back:")
@@ -169,7 +175,7 @@ def navigation(lesson: Lesson) -> None:
     if not is_last:
         open_button("Next lesson", index + 1, type="primary")
     kind: Any = "primary" if is_last else "secondary"
-    if bar.button("Open in the loss lab", key=key(lesson, "own"), icon=":material/science:", type=kind):
+    if lesson.link and bar.button("Open in the loss lab", key=key(lesson, "own"), icon=":material/science:", type=kind):
         page_layout.switch_page("learn", **lesson.link)
 
 

@@ -20,9 +20,9 @@ const NUMBERS = {
 };
 const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshold", "mask_margin", "hardness_strength", "decoupled",
   "debiased_prior"];
-const [MIN_TAU, MAX_TAU, SLIDER_STEPS] = [0.01, 10, 1000];
+const [MIN_TAU, MAX_TAU, SLIDER_STEPS, QUIET_MS] = [0.01, 10, 1000, 250];
 const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
-const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(3));
+const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(4));
 
 class Board {
   // onChange(settings, isDone) is called on every change of a control; isDone: the control was released.
@@ -96,8 +96,17 @@ class Board {
       this.isDragging = !isDone;
       this.set({ temperature: fromSlider(slider.value) }, isDone);
     };
+    let timer = 0; // of the last value, since a held key changes the slider many times a second
+    const release = () => {
+      if (timer) slide(true);
+      clearTimeout(timer);
+      timer = 0;
+    };
     const slider = element("input", { type: "range", min: 0, max: SLIDER_STEPS, "aria-label": LABELS.temperature,
-      oninput: () => slide(false), onchange: () => slide(true) });
+      oninput: () => slide(false), onblur: release, onchange: () => {
+        clearTimeout(timer);
+        timer = setTimeout(release, QUIET_MS);
+      } });
     this.updaters.temperature = (value) => {
       if (!this.isDragging) slider.value = toSlider(value);
       slider.setAttribute("aria-valuetext", value);
