@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -165,6 +166,7 @@ def marks(dataset: str) -> Path:
 def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, tiny_encoder: Path) -> None:
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     collisions = shown_collisions(app)
+    assert pinned_cell(app) is not None
     app.button(key="batches.mark").click().run()
     assert not app.exception
     (mark,) = read_decisions(marks)
@@ -176,6 +178,7 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     ]
     assert set(mark.pair) < {element.value for element in app.text}, "the marked pair is no longer pinned"
     assert "This pair is not in the batch above" in page_text(app)
+    assert pinned_cell(app) is None, "a cell of another pair is outlined"
     app.button(key="batches.unmark").click().run()
     assert read_decisions(marks) == []
     app.button(key="batches.mark").click().run()
@@ -187,6 +190,12 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     app.run()
     assert not app.exception
     assert shown_collisions(app) == collisions
+
+
+def pinned_cell(app: AppTest) -> list[int] | None:
+    """Return row and column of the outlined cell of the matrix."""
+    (matrix,) = (json.loads(one.proto.json) for one in app.get("bidi_component") if '"pinned"' in one.proto.json)
+    return matrix["pinned"]
 
 
 def counted_collisions(dataset: str, encoder: Path) -> int:

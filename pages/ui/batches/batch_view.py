@@ -191,7 +191,7 @@ def draw_matrix(batch: BatchView) -> None:
         pin = (max(0, pin[0]), max(0, pin[0]))
     key = f"batches.cells.{batch.strategy}.{batch.number}.{first}.{len(batch.rows)}"
     on_pin = partial(_pin_clicked, key, batch, rows)
-    draw_cells(cells, batch.dataset, pinned=pin or (0, 0), name=f"batch-{batch.number + 1}", key=key, on_pin=on_pin)
+    draw_cells(cells, batch.dataset, pinned=pin, name=f"batch-{batch.number + 1}", key=key, on_pin=on_pin)
 
 
 def _window(batch: BatchView) -> tuple[int, int]:
