@@ -15,19 +15,20 @@ context = page_layout.setup_page(
     "Batches", "Which negatives does a batch contain, and how hard are they?", parameters=PARAMETERS
 )
 
-with display.show_errors():
-    source = load_source(context)
-    settings = plan_controls.select_settings(source)
-    pairs, requests = settings.training_rows(source), settings.requests(source)
-    stats = plans.plan_stats(source, pairs, requests)
-    if not stats:
-        st.stop()
-    vectors = plans.load_vectors(source, pairs)
+with st.container():  # keeps the position of the matrix below, and so its focus and zoom, when spinners are drawn here
+    with display.show_errors():
+        source = load_source(context)
+        settings = plan_controls.select_settings(source)
+        pairs, requests = settings.training_rows(source), settings.requests(source)
+        stats = plans.plan_stats(source, pairs, requests)
+        if not stats:
+            st.stop()
+        vectors = plans.load_vectors(source, pairs)
 
-plan_figures.draw(source, pairs, requests, stats)
+    plan_figures.draw(source, pairs, requests, stats)
 
-strategy = plan_controls.select_strategy(list(stats))
-batch = batch_view.select_batch(strategy, stats[strategy], pairs, vectors, source)
+    strategy = plan_controls.select_strategy(list(stats))
+    batch = batch_view.select_batch(strategy, stats[strategy], pairs, vectors, source)
 left, right = display.columns(2)
 with left:
     batch_view.draw_matrix(batch)

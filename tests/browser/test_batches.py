@@ -139,6 +139,13 @@ def test_a_large_batch_is_drawn_zoomed_and_pinned_with_keys(visitor, server):
     canvas.press("Enter")
     expect(pin).not_to_have_text(before)
     visit.wait()
+    after = pin.text_content()
+    matrix_of(visit)
+    page.keyboard.press("ArrowUp")  # the new canvas has the focus
+    page.keyboard.press("Enter")
+    expect(pin).not_to_have_text(after)
+    visit.wait()
+    expect(page.get_by_text(re.compile(r"^pairs \d+ to \d+ of 500$")).first).to_be_visible()
     page.get_by_role("button", name="Show the whole batch").click()
     expect(page.get_by_text("500 pairs", exact=True).first).to_be_visible()
     visit.wait()

@@ -1,4 +1,5 @@
-// Shared by the heatmap and the scatter plot: a bar of buttons, a focusable canvas, a legend and a tooltip.
+// Shared by the heatmap and the scatter plot: a bar of buttons, a focusable canvas, a legend and a tooltip. A new canvas
+// has the focus if the previous one had it.
 const SHAPES = { // of marks, from -1 to 1
   circle: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", diamond: "M0-1.1L1.1 0L0 1.1L-1.1 0Z", "triangle-up": "M0-1L1.1 .9H-1.1Z",
   cross: "M-.4-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z",
@@ -8,7 +9,9 @@ function canvasFrame(root, label) {
   const canvas = element("canvas", { tabindex: 0, role: "img", "aria-label": label });
   const [bar, legend, tip] = ["bar", "legend", "tip"].map((name) => element("div", { class: name }));
   tip.setAttribute("role", "status"); // also for a cell that is selected with the arrow keys
+  const hadFocus = root.getRootNode().activeElement?.matches("canvas");
   root.replaceChildren(bar, canvas, legend, tip);
+  if (hadFocus) canvas.focus({ preventScroll: true });
   return { bar, canvas, legend, tip };
 }
 

@@ -4,7 +4,7 @@ const MIN_MARK_CELL = 4; // CSS pixels of a cell from which its mark is a shape 
 const NARROW = 900, TOUCH_CELL = 24; // CSS pixels: a window whose view is zoomed in, and the least side of its cells
 const OUTLINE = "#1B2530", STEPS = [1, 2, 5, 10, 20, 50, 100, 200]; // between two numbers of an axis
 const LEFT = 46, BOTTOM = 42, TICKS = 10; // CSS pixels of the axes, and the most numbers on one
-const views = new WeakMap(); // root -> zoom and pinned cell, which survive a rerun of the page
+const views = new WeakMap(); // root -> zoom, pinned cell and that of the arrow keys, which survive a rerun of the page
 
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".batch");
@@ -13,9 +13,11 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const paths = marks.map((mark) => mark && new Path2D(SHAPES[mark[1]]));
   const previous = views.get(root);
   const view = previous?.cosines === data.cosines ? previous : { x: 0, y: 0, span: size, cosines: data.cosines };
+  const isMoved = String(view.pinned) !== String(data.pinned);
   view.pinned = data.pinned;
   views.set(root, view);
-  let focused = data.pinned ? [...data.pinned] : [0, 0], hovered = null, drag = null, side = 0; // side: of the matrix
+  if (isMoved || !view.focused) view.focused = data.pinned ?? [0, 0];
+  let hovered = null, drag = null, side = 0; // side: of the matrix
 
   const { bar, canvas, legend, tip } = canvasFrame(root, data.label);
   barButton(bar, "+", data.pinned ? "Zoom in on the pinned pair" : "Zoom in", () => zoom(0.5));
@@ -147,7 +149,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   }
 
   function pin(cell) {
-    view.pinned = focused = cell;
+    view.pinned = view.focused = cell;
     draw();
     setTriggerValue("cell", cell);
   }
@@ -179,15 +181,15 @@ export default function ({ data, parentElement, setTriggerValue }) {
   };
   canvas.onkeydown = (event) => {
     const step = ARROWS[event.key];
-    if (event.key === "Enter") pin(focused);
-    else if (event.key === "+") zoom(0.5, focused);
-    else if (event.key === "-") zoom(2, focused);
+    if (event.key === "Enter") pin(view.focused);
+    else if (event.key === "+") zoom(0.5, view.focused);
+    else if (event.key === "-") zoom(2, view.focused);
     else if (step) {
-      const [row, column] = (focused = hovered = focused.map((index, axis) => clamp(index + step[axis], 0, size - 1)));
+      const [row, column] = (view.focused = hovered = view.focused.map((index, axis) => clamp(index + step[axis], 0, size - 1)));
       const isVisible = (index, start) => index >= start && index < start + view.span;
-      if (!isVisible(row, view.y) || !isVisible(column, view.x)) zoom(1, focused);
+      if (!isVisible(row, view.y) || !isVisible(column, view.x)) zoom(1, view.focused);
       const pixelsPerCell = side / view.span;
-      showCell(focused, LEFT + (column - view.x) * pixelsPerCell, (row - view.y) * pixelsPerCell);
+      showCell(view.focused, LEFT + (column - view.x) * pixelsPerCell, (row - view.y) * pixelsPerCell);
       draw();
     } else return;
     event.preventDefault();
