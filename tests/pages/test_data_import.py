@@ -100,15 +100,25 @@ def test_a_negative_and_a_class_column_can_be_mapped(runs: RunStore, tmp_path: P
     assert train.class_names == ("other", "same")
 
 
+def test_columns_without_a_known_name_are_selected_by_their_values(runs: RunStore, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [f"{n},news,the first headline {n},another headline {n},{n % 11 / 2}" for n in range(100, 130)]
+    path.write_text("id,genre,Headline A,Headline B,gold rating (0-5)\n" + "\n".join(rows), encoding="utf-8")
+    app = import_paths(path)
+    assert table_with(app, "role")["role"].tolist() == ["not used", "not used", "query", "document", "label"]
+    assert "columns with the longest texts are selected, and gold rating (0-5), a column" in page_text(app)
+    app.selectbox(key="data.new.query").select("genre").run()
+    assert "longest texts" not in page_text(app)
+    assert "**Column mapping**" in page_text(app)
+
+
 def test_a_column_of_zeros_and_ones_without_a_known_name_is_reported_until_it_is_the_label(
     runs: RunStore, tmp_path: Path
 ) -> None:
     path = tmp_path / "pairs.csv"
     rows = [f"what is {n},it is {n},{n % 2},{n}" for n in range(20)]
-    path.write_text("Left,Right,is_same,row\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    path.write_text("query,answer,is_same,row\n" + "\n".join(rows) + "\n", encoding="utf-8")
     app = import_paths(path)
-    assert "the header does not name both texts of a pair" in page_text(app)
-    assert "columns = {" not in page_text(app)
     warning = "looks like a label and is not used"
     assert [warning in box.value and "is\\_same" in box.value for box in app.warning] == [True]
     app.selectbox(key="data.new.label").select("is_same").run()

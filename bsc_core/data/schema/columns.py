@@ -81,17 +81,41 @@ def guess_text_columns(names: Sequence[str]) -> tuple[ColumnNames | None, Column
     return query, _joined(known, DOCUMENT_PARTS) or _first(known, DOCUMENT)
 
 
-def columns_in_order(names: Sequence[str], examples: Examples) -> list[str]:
-    """Return the columns that are no text of a pair by their names, those that may be one first.
+def columns_by_texts(names: Sequence[str], examples: Examples) -> list[str]:
+    """Return the columns that are no text of a pair by their names, those that may be one first, in their order.
 
-    A text contains not only numbers, and its column is not named as another role.
+    A text contains not only numbers, and its column is not named as another role. If there are more such columns than
+    texts without one, those with the longest texts come first, and those with a single distinct text last.
     """
-    known = _by_plain_name(names)
-    texts = {name for one in guess_text_columns(names) for name in as_names(one or ())}
+    known, guessed = _by_plain_name(names), guess_text_columns(names)
+    texts = {name for one in guessed for name in as_names(one or ())}
     of_roles = (*LABEL, *CORPUS_ID, "classlabel", *(name for wanted in OTHER_ROLES.values() for name in wanted))
     roles = {known[name] for name in of_roles if name in known}
     others = [name for name in names if name not in texts]
-    return sorted(others, key=lambda name: name in roles or all(map(is_number, examples.get(name, ()))))
+    no_texts = {name for name in others if name in roles or all(map(is_number, examples.get(name, ())))}
+    constant = {name for name in others if len(set(examples.get(name, ()))) <= 1}
+    by_length = sorted(others, key=lambda name: (name in no_texts, name in constant, _length(examples.get(name, ()))))
+    longest = by_length[: guessed.count(None)]
+    return sorted(others, key=lambda name: (name not in longest, name in no_texts))
+
+
+def _length(cells: Sequence[str]) -> tuple[int, int]:
+    """Return minus the number of words and of characters of the cells; an id can be long and is one word."""
+    return -sum(len(cell.split()) for cell in cells), -sum(map(len, cells))
+
+
+def label_by_values(names: Sequence[str], examples: Examples) -> str | None:
+    """Return the first of the columns with the numbers of a scale, and not one for each row; None without one."""
+    return next((name for name in names if _are_graded(examples.get(name, ()))), None)
+
+
+def _are_graded(cells: Sequence[str]) -> bool:
+    """Whether cells are numbers that repeat or have fractions, as labels do, in contrast to ids."""
+    if not cells or not all(map(is_number, cells)):
+        return False
+    different = {float(cell) for cell in cells}
+    has_fractions = any(not value.is_integer() for value in different)
+    return len(different) > 1 and (has_fractions or 2 * len(different) <= len(cells))
 
 
 def guess_corpus_columns(names: Sequence[str], examples: Examples | None = None) -> CorpusColumns:

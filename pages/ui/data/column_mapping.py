@@ -9,15 +9,19 @@ import streamlit as st
 
 from bsc_core.config import ColumnNames, Columns, DataConfig, SentenceColumns
 from bsc_core.data import Table, guess_columns
-from bsc_core.data.schema.columns import as_names, columns_in_order, guess_text_columns, is_number
+from bsc_core.data.schema.columns import as_names, columns_by_texts, guess_text_columns, is_number, label_by_values
 from bsc_core.errors import ColumnError
 from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
 from pages.ui.data import uploads
 
 NONE = "— none —"
-IN_ORDER = "**Check the column mapping**: the header does not name both texts of a pair, so the first columns are used"
+BY_VALUES = (
+    "**Check the column mapping**: the header does not name both texts of a pair, so the columns with the longest "
+    "texts are selected"
+)
 GUESSED = "**Check the column mapping**, which was guessed from the header"
+GIVEN = "**Column mapping**"
 NEW = "data.new"  # widget key of the form of a new dataset
 IMPORTS = "data.imports"  # session key: part of the keys of the import form
 MAX_LABELS = 11  # different values of a column that looks like a label
@@ -53,10 +57,10 @@ def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     """Draw the guessed columns with examples, a select box for each role, and the button that saves them."""
     table = data_cache.table(values["train"])
     guess, title = _start(table, values.get("columns"))
-    st.markdown(title)
     listed = st.container()
     selected = select_columns(table, guess, ROLES, required=("query", "document"), key=key)
     with listed:
+        st.markdown(title if guess.model_copy(update=selected) == guess else GIVEN)
         columns_table(table, guess.model_copy(update=selected), key=f"{key}.table")
     numbers = _label_numbers(values, key) if selected["label"] is not None else {}
     for column in unused_labels(table, selected):
@@ -95,19 +99,25 @@ def select_columns(
 def _start(table: Table, columns: dict[str, Any] | None) -> tuple[Columns, str]:
     """Return the columns that are selected at first, and a title that says where they come from."""
     if columns:
-        return Columns.model_validate(columns), "**Column mapping**"
+        return Columns.model_validate(columns), GIVEN
     query, document = guess_text_columns(table.names)
-    title, examples = GUESSED, table.examples(20)
-    others = columns_in_order(table.names, examples)
+    title, examples = GUESSED, table.examples(EXAMPLE_ROWS)
+    others = columns_by_texts(table.names, examples)
     if 0 < [query, document].count(None) <= len(others):
-        query, document, title = query or others.pop(0), document or others.pop(0), IN_ORDER
+        query, document, title = query or others.pop(0), document or others.pop(0), BY_VALUES
     try:
-        return guess_columns(table.names, examples, query=query, document=document), title
+        guess = guess_columns(table.names, examples, query=query, document=document)
     except ColumnError as error:
         if query is None or document is None:
             raise
         st.text(f"{error}.")
         return Columns(query=query, document=document), title
+    used = {name for names in guess.model_dump(exclude_none=True).values() for name in as_names(names)}
+    label = label_by_values([name for name in others if name not in used], examples) if title == BY_VALUES else None
+    if guess.label is None and guess.class_label is None and label is not None:
+        title += f", and {display.escaped(label)}, a column of a few numbers, as label"
+        return guess.model_copy(update={"label": label}), title
+    return guess, title
 
 
 def unused_labels(table: Table, selected: Mapping[str, ColumnNames | None]) -> list[str]:
