@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from conftest import WIDE
 from playwright.sync_api import expect
 
 from bsc_core.data.decisions import Decision, as_text, read_decisions
 from tests.helpers.waiting import wait_until
 
+PHONE = {"width": 390, "height": 844}
 KINDS = {"p": "positive", "d": "drop", "n": "true_negative"}
 
 
@@ -18,7 +20,9 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
     visit.open("batches", encoder="static", **{"batches.strategies": "nearest"})
     page, path = visit.page, private_server.store.root / "false_negatives" / "sample.tsv"
     card = page.get_by_role("group", name="Pair to decide.")
-    card.focus()
+    page.get_by_role("link", name="Decide the likely false negatives by keyboard").click()
+    expect(card).to_be_focused()
+    expect(card).to_be_in_viewport()
     keys = ["p", "d", "n", "d"] * 5
     expected = {}
     for number, key in enumerate(keys):
@@ -36,6 +40,12 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
     card.press("ArrowRight")
     page.get_by_role("button", name="Drop").click()
     wait_until(lambda: decided(path) == expected, lambda: str(decided(path)))
+
+    page.set_viewport_size(PHONE)
+    expect(visit.by_key("batches.groups.frame")).to_be_visible()
+    main = page.get_by_test_id("stMain")
+    wait_until(lambda: main.evaluate("main => main.scrollWidth") <= PHONE["width"], "the page scrolls sideways")
+    page.set_viewport_size(WIDE)
 
     page.reload()
     visit.wait("Which negatives does a batch contain")

@@ -7,6 +7,12 @@ const CHOICES = [
 ];
 const nameOf = (kind) => CHOICES.find((choice) => choice.kind === kind)?.name ?? "Not decided";
 const states = new WeakMap(); // root -> position, decisions and history, which survive a rerun of the page
+let shown = null; // the card of the page
+
+// The link to the triage gives the card the focus, after the browser has followed it, so that the keys work at once.
+document.addEventListener("click", ({ target }) => {
+  if (target.closest("a[href$='#triage']")) setTimeout(() => shown?.focus({ preventScroll: true }));
+});
 
 export default function ({ data, parentElement, setStateValue }) {
   const root = parentElement.querySelector(".triage");
@@ -35,6 +41,7 @@ export default function ({ data, parentElement, setStateValue }) {
   const card = element("div", { class: "card", tabindex: 0, role: "group",
     "aria-label": "Pair to decide. Keys: P positive, D drop, N true negative, U undo, J next, K previous." },
     reasons, element("div", { class: "texts" }, ...texts.map((one) => one.box)));
+  shown = card;
   const hint = element("p", { class: "hint" }, "Click the card, or press Tab to reach it, to decide with the keys.");
   root.replaceChildren(element("div", { class: "head" }, progress, bar), card,
     element("div", { class: "buttons" }, ...buttons, element("span", { class: "gap" }), ...moves), hint);

@@ -41,7 +41,7 @@ STYLE = (
     " { min-height: 2.5rem; }"
     "h1 .stMarkdownColoredText"
     " { font-size: 1.125rem; font-weight: 400; padding-left: 0.5rem; color: light-dark(#59606B, #A3A9B2) !important; }"
-    "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { overflow-x: auto; } }"
+    "@media (max-width: 640px) { [data-testid='stVegaLiteChart'] { max-width: 100%; overflow-x: auto; } }"
     "@media (max-width: 640px) { .st-key-lessons-cards [role='radiogroup'] { flex-wrap: nowrap; overflow-x: auto; }"
     " .st-key-lessons-cards button { flex: none; } }"
     "[data-testid='stBottomBlockContainer']"
