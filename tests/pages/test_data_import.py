@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from bsc_core.errors import FileFormatError, PathError
 from bsc_core.runs import RunStore
@@ -110,6 +111,31 @@ def test_columns_without_a_known_name_are_selected_by_their_values(runs: RunStor
     app.selectbox(key="data.new.query").select("genre").run()
     assert "longest texts" not in page_text(app)
     assert "**Column mapping**" in page_text(app)
+
+
+def test_the_scale_of_the_labels_is_that_of_the_column_and_its_error_names_the_fields(
+    runs: RunStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "graded.csv"
+    rows = [f"what is {n},it is {n},{n % 9 / 2 + 0.5},{n % 2}" for n in range(40)]
+    path.write_text("query,answer,grade,same\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    app = import_paths(path)
+    assert label_scale(app) == (0, 5)
+    assert "are set to 0 and 5, the range of the labels in the file" in page_text(app)
+    app.selectbox(key="data.new.label").select("same").run()
+    assert label_scale(app) == (0, 1)
+    app.selectbox(key="data.new.label").select("grade").run()
+    app.number_input(key="data.new.label_max").set_value(1).run()
+    assert "are set to" not in page_text(app)
+    click(app, "data.new.use")
+    assert "set Minimum label and Maximum label to the file's scale" in page_text(app)
+    app.number_input(key="data.new.label_max").set_value(5).run()
+    click(app, "data.new.use")
+    assert (added_dataset().data.label_min, added_dataset().data.label_max) == (0, 5)
+
+
+def label_scale(app: AppTest) -> tuple[float, float]:
+    return app.number_input(key="data.new.label_min").value, app.number_input(key="data.new.label_max").value
 
 
 def test_a_column_of_zeros_and_ones_without_a_known_name_is_reported_until_it_is_the_label(

@@ -1,6 +1,8 @@
 """Columns of a dataset: the guess from the header, example values, and their correction."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import streamlit as st
 from bsc_core.config import ColumnNames, Columns, DataConfig, SentenceColumns
 from bsc_core.data import Table, guess_columns
 from bsc_core.data.schema.columns import as_names, columns_by_texts, guess_text_columns, is_number, label_by_values
-from bsc_core.errors import ColumnError
+from bsc_core.errors import BscError, ColumnError
 from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.components.glossary import help_text
 from pages.ui.data import uploads
@@ -26,6 +28,7 @@ NEW = "data.new"  # widget key of the form of a new dataset
 IMPORTS = "data.imports"  # session key: part of the keys of the import form
 MAX_LABELS = 11  # different values of a column that looks like a label
 EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
+SCALE = ("label_min", "label_max")
 ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
 
 
@@ -62,7 +65,7 @@ def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     with listed:
         st.markdown(title if guess.model_copy(update=selected) == guess else GIVEN)
         columns_table(table, guess.model_copy(update=selected), key=f"{key}.table")
-    numbers = _label_numbers(values, key) if selected["label"] is not None else {}
+    numbers = _label_numbers(table, selected["label"], values, key) if selected["label"] is not None else {}
     for column in unused_labels(table, selected):
         st.warning(
             f"Column {display.escaped(column)} looks like a label and is not used, so every pair counts as positive. "
@@ -70,11 +73,26 @@ def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
             icon=":material/warning:",
         )
     name = st.text_input("Name", label, key=f"{key}.name", max_chars=60)
-    if st.button("Import data" if key == NEW else "Save columns", key=f"{key}.use", type="primary"):
+    with page_layout.action_bar() if key == NEW else st.container():
+        is_clicked = st.button("Import data" if key == NEW else "Save columns", key=f"{key}.use", type="primary")
+    if is_clicked:
         columns = Columns.model_validate(selected)
-        data = uploads.validate({**values, **numbers, "columns": columns.model_dump()})
-        data_cache.load_splits(data)  # an error shows here, not on the next page
+        with _errors_with_titles():
+            data = uploads.validate({**values, **numbers, "columns": columns.model_dump()})
+            data_cache.load_splits(data)  # an error shows here, not on the next page
         open_dataset(folder, name or label, data)
+
+
+@contextmanager
+def _errors_with_titles() -> Iterator[None]:
+    """Raise errors about the scale of the labels with the names of the fields on the page."""
+    try:
+        yield
+    except BscError as error:
+        message = str(error)
+        for name in SCALE:
+            message = message.replace(name, str(DataConfig.model_fields[name].title))
+        raise type(error)(message) from None
 
 
 def select_columns(
@@ -129,18 +147,39 @@ def unused_labels(table: Table, selected: Mapping[str, ColumnNames | None]) -> l
     return [name for name, cells in values.items() if 1 < len(cells) <= MAX_LABELS and all(map(is_number, cells))]
 
 
-def _label_numbers(values: dict[str, Any], key: str) -> dict[str, float]:
-    fields = DataConfig.model_fields
-    names = ("label_min", "label_max", "threshold")
-    return {
-        name: cell.number_input(
-            str(fields[name].title),
-            value=float(values.get(name, fields[name].default)),
-            key=f"{key}.{name}",
-            help=help_text("threshold") if name == "threshold" else fields[name].description,
-        )
-        for cell, name in zip(display.columns(3, min_width=150), names, strict=True)
+def _label_numbers(table: Table, column: Any, values: dict[str, Any], key: str) -> dict[str, float]:
+    """Draw the fields of the scale of the labels and the threshold; a scale beyond 0 to 1 is that of the column."""
+    fields, scale = DataConfig.model_fields, _scale(table.columns[column])
+    keys, shown = [f"{key}.{name}" for name in SCALE], (values["train"], column)
+    saved = [float(values.get(name, fields[name].default)) for name in SCALE]
+    is_saved = SCALE[0] in values and column == (values.get("columns") or {}).get("label")
+    if st.session_state.get(f"{key}.scale") != shown or keys[0] not in st.session_state:
+        st.session_state[f"{key}.scale"] = shown
+        st.session_state.update(zip(keys, saved if is_saved or scale is None else scale, strict=True))
+    cells = display.columns(3, min_width=150)
+    numbers = {
+        name: cell.number_input(str(fields[name].title), key=f"{key}.{name}", help=fields[name].description)
+        for cell, name in zip(cells, SCALE, strict=False)
     }
+    numbers["threshold"] = cells[2].number_input(
+        str(fields["threshold"].title),
+        value=float(values.get("threshold", fields["threshold"].default)),
+        key=f"{key}.threshold",
+        help=help_text("threshold"),
+    )
+    if scale is not None and not is_saved and tuple(numbers[name] for name in SCALE) == scale:
+        low, high = scale
+        st.caption(
+            f"The minimum and maximum label are set to {low:g} and {high:g}, the range of the labels in the file."
+        )
+    return numbers
+
+
+def _scale(cells: Sequence[str]) -> tuple[float, float] | None:
+    """Return the smallest and the largest label, rounded outwards; None if they are in 0 to 1 or all the same."""
+    labels = [float(cell) for cell in cells if is_number(cell)]
+    low, high = (math.floor(min(labels)), math.ceil(max(labels))) if labels else (0, 1)
+    return (float(low), float(high)) if low < high and (low < 0 or high > 1) else None
 
 
 def open_dataset(folder: Path, label: str, data: DataConfig) -> None:
