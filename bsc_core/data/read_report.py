@@ -30,6 +30,7 @@ class ReadReport:
     """The outcome of reading one file; rows_read == rows_valid + len(rejected).
 
     unit: "line" counts the lines of a text file, whose header is line 1; "row" counts rows from 1.
+    separator: Name of the separator of the columns, where the ending of the file stands for another one.
     """
 
     source: str
@@ -39,6 +40,7 @@ class ReadReport:
     columns: Columns | CorpusColumns | SentenceColumns
     guessed: bool
     unit: Literal["line", "row"] = "line"
+    separator: str = ""
 
     @classmethod
     def complete(cls, source: str, rows: int) -> ReadReport:
@@ -47,11 +49,13 @@ class ReadReport:
 
     def summary(self) -> str:
         """Return a sentence: rows read, rows rejected, and the first rejections with their reasons."""
+        read = f"{self.source}: {self.rows_read:,} rows read"
+        read += f" (separated by {self.separator})" if self.separator else ""
         if not self.rejected:
-            return f"{self.source}: {self.rows_read:,} rows read, none rejected"
+            return f"{read}, none rejected"
         shown = "; ".join(rejection.sentence(self.unit) for rejection in self.rejected[:MAX_LISTED])
         more = f"; and {len(self.rejected) - MAX_LISTED:,} more" if len(self.rejected) > MAX_LISTED else ""
-        return f"{self.source}: {self.rows_read:,} rows read, {len(self.rejected):,} rejected ({shown}{more})"
+        return f"{read}, {len(self.rejected):,} rejected ({shown}{more})"
 
 
 def rejected_rows(reports: Sequence[ReadReport], limit: int = 20) -> list[str]:

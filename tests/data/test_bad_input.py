@@ -60,7 +60,7 @@ UNUSABLE_FILES = {
     ),
     "commas in a tsv": ("pairs.tsv", GOOD, r"the header has commas but no tabs; .*\.csv for commas"),
     "tabs in a csv": ("pairs.csv", "query\tdocument\na\tb\n", "the header has tabs but no commas"),
-    "semicolons": ("pairs.csv", "query;document\na;b\n", "the header has semicolons but no commas"),
+    "semicolons in a tsv": ("pairs.tsv", "query;document\na;b\n", "the header has semicolons but no tabs"),
     "a quote that never closes": ("pairs.csv", 'query,document\na,b\n"c,d\n', "starts at line 3 has unmatched quot"),
     "rows without quotes": (
         "pairs.tsv",
@@ -94,6 +94,17 @@ def test_an_unusable_file_is_refused_in_one_sentence_by_both_readers(write, monk
     with pytest.raises(FileFormatError) as in_chunks:
         list(ChunkedPairs(path))
     assert str(in_chunks.value) == str(caught.value)
+
+
+def test_semicolons_separate_the_columns_of_a_csv_file_if_only_these_divide_its_header(write):
+    path = write("excel.csv", '\n"query, in short";document;label\n"a;b";c, d;1\ne;f;0\n')
+    pairs = read_pairs(path, {"query": "query, in short", "document": "document", "label": "label"})
+    assert pairs.texts.take(pairs.query) == ["a;b", "e"]
+    assert pairs.texts.take(pairs.document) == ["c, d", "f"]
+    assert pairs.line.tolist() == [3, 4]
+    assert pairs.report.summary() == f"{path}: 2 rows read (separated by semicolons), none rejected"
+    commas = read_pairs(write("commas.csv", "query,document;x\na;b,c\n"), {"query": "query", "document": "document;x"})
+    assert (commas.texts.take(commas.query), commas.report.separator) == (["a;b"], "")
 
 
 @pytest.mark.parametrize(

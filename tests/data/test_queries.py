@@ -76,7 +76,7 @@ def test_empty_queries_are_rejected_with_their_lines(write):
         ("own.csv", "query\n \n", DataError, "none of its rows"),
         ("own.txt", " \n\n", FileFormatError, "empty"),
         ("own.xlsx", "PK\x03\x04", FileFormatError, "save the table as"),
-        ("own.csv", "query;document\na;b\n", FileFormatError, "semicolons"),
+        ("own.tsv", "query;document\na;b\n", FileFormatError, "semicolons"),
         ("own.jsonl", '[{"query": "a"}]', FileFormatError, "one JSON array"),
     ],
 )

@@ -53,9 +53,18 @@ def test_an_unreadable_file_is_an_error_with_its_reason(
 
 
 def test_an_error_names_an_uploaded_file_as_the_user_did(runs: RunStore) -> None:
-    path = uploads.save_file("my pairs.csv", b"query;document\na;b\n")
+    path = uploads.save_file("my pairs.tsv", b"query;document\na;b\n")
     (message,) = (element.value for element in import_paths(path).text)
     assert message.startswith(f"{path.name}: the header has semicolons")
+
+
+def test_the_separator_of_a_file_with_semicolons_is_reported(runs: RunStore, tmp_path: Path) -> None:
+    path = tmp_path / "excel.csv"
+    path.write_text("query;document\n" + "".join(f"ask {n};say {n}\n" for n in range(20)), encoding="utf-8")
+    click(import_paths(path), "data.new.use")
+    assert "excel.csv: the columns are separated by semicolons." in page_text(
+        open_page("data", dataset=added_dataset().key)
+    )
 
 
 def test_a_path_outside_the_allowed_folders_is_refused(

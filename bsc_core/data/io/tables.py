@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,6 +70,7 @@ class Table:
         roles: The column of each role where the source itself names them, as shards do.
         not_read: Columns of the file so far that are not in `names`.
         named: Columns of classes whose names the file gives.
+        separator: Name of the separator of the columns, where the ending of the file stands for another one.
     """
 
     source: str
@@ -82,6 +83,7 @@ class Table:
     roles: Mapping[str, str] | None = None
     not_read: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
+    separator: str = ""
 
     def __len__(self) -> int:
         return len(self.line)
@@ -255,7 +257,9 @@ def _text_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pr
 def _delimited_chunks(
     lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int
 ) -> Iterator[Table]:
-    parsed = _delimited_rows(lines, source.name, DELIMITERS[source.format])
+    lines, delimiter = _with_delimiter(lines, DELIMITERS[source.format])
+    parsed = _delimited_rows(lines, source.name, delimiter)
+    separator = "" if delimiter == DELIMITERS[source.format] else SEPARATOR_NAMES[delimiter]
     names = next(parsed, None)
     if names is None:
         raise FileFormatError(f"{source.name}: the file is empty; it needs a header and at least one row")
@@ -265,7 +269,8 @@ def _delimited_chunks(
     for numbers, values, rejected in _chunks(_counted(parsed, lambda: len(chosen), source), rows):
         empty = False
         cells = {names[number]: [fields[number] for fields in values] for number in chosen}
-        yield Table(source.name, tuple(cells), cells, numbers, rejected, not_read=frozenset(names).difference(cells))
+        not_read = frozenset(names).difference(cells)
+        yield Table(source.name, tuple(cells), cells, numbers, rejected, not_read=not_read, separator=separator)
     if empty:
         raise FileFormatError(f"{source.name}: it has no rows; add rows")
 
@@ -476,6 +481,29 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
             f"{source}: the row that starts at line {start} has unmatched quotation marks ({error}); "
             'put a field that begins with " in quotes and write "" for each " in it'
         ) from None
+
+
+def _with_delimiter(lines: Iterable[str], delimiter: str) -> tuple[Iterable[str], str]:
+    """Return the lines and what separates their columns: for commas, semicolons if only these divide the header."""
+    rest, blank, header = iter(lines), 0, ""
+    if delimiter != DELIMITERS["csv"]:
+        return rest, delimiter
+    for header in rest:
+        if header.strip():
+            break
+        blank += 1
+    else:
+        return repeat("\n", blank), delimiter
+    by_commas, by_semicolons = (_column_count(header, one) for one in (delimiter, ";"))
+    return chain(repeat("\n", blank), [header], rest), ";" if by_commas == 1 < by_semicolons else delimiter
+
+
+def _column_count(header: str, delimiter: str) -> int:
+    """Return the number of columns of a header outside quotes; 0 if it is invalid."""
+    try:
+        return len(next(csv.reader([header], delimiter=delimiter), ()))
+    except csv.Error:
+        return 0
 
 
 def _recorded(lines: Iterable[str], record: list[str]) -> Iterator[str]:

@@ -157,7 +157,8 @@ class RowChecks:
         rows_read, rows_valid = len(table) + len(table.rejected), len(table) - len(self._faults)
         if not rows_valid:
             raise no_valid_row(table.source, rows_read, rejected[0].sentence(table.unit))
-        return ReadReport(table.source, rows_read, rows_valid, rejected, roles, guessed, table.unit)
+        unit, separator = table.unit, table.separator
+        return ReadReport(table.source, rows_read, rows_valid, rejected, roles, guessed, unit, separator)
 
 
 def check_scale(threshold: float, limits: Limits) -> None:

@@ -96,6 +96,11 @@ def source(data: DatasetSplits) -> None:
         for report in data.reports
     ]
     st.dataframe(files, hide_index=True, key="data.files", alt="Files with rows read, used and rejected")
+    for report in data.reports:
+        if report.separator:
+            st.caption(
+                f"{display.escaped(_file_name(report.source))}: the columns are separated by {report.separator}."
+            )
     rejected = [
         {
             "file": _file_name(report.source),
