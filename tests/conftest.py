@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: spinning th
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the test processes use the cores; a run sets its own number of threads
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("NUMBA_NUM_THREADS", "1")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests run on the CPU; set it to 0 for `-k gpu`
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # child processes import compiled modules
 os.environ |= {  # Ray reads these once in a process

@@ -95,7 +95,7 @@ def test_early_stopping_without_evaluations_is_refused(small_config, tmp_path):
         conduct(config, tmp_path)
 
 
-@pytest.mark.parametrize("kept", [1, 3])
+@pytest.mark.parametrize("kept", [0, 1, 3])
 def test_save_total_limit_checkpoints_remain(small_config, tmp_path, kept):
     config = with_changes(small_config, training={"max_steps": 6, "save_steps": 1, "save_total_limit": kept})
     _, run = conduct(config, tmp_path)

@@ -60,7 +60,7 @@ def small_static(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -
 def one_small_seed(small_static: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the small form train one seed from the encoder that trains in no time."""
     monkeypatch.setattr(runs, "SMALL_SEEDS", (0,))
-    monkeypatch.setitem(runs.SMALL, "encoder", {"name": str(small_static)})
+    monkeypatch.setitem(runs.SMALL, "encoder", runs.SMALL["encoder"] | {"name": str(small_static)})
 
 
 @pytest.fixture(scope="session")

@@ -63,3 +63,26 @@ def test_unknown_names_and_keys_are_errors(tmp_path: Path, old: str, new: str, m
     assert old in FILE
     with pytest.raises((ValueError, ValidationError), match=message):
         read(tmp_path, FILE.replace(old, new))
+
+
+def test_a_task_with_a_weak_start_has_each_claim_twice(tmp_path: Path) -> None:
+    weak = """
+[tasks.stsb.weak]
+budget = "8 steps"
+seeds = [0, 1, 2]
+values.encoder.reinit_layers = 3
+values.training.max_steps = 8
+subsets.all = { folder = "stsb", parts = { train = { split = "train" }, dev = { split = "dev" } } }
+arms.mse.training.max_steps = 4
+
+[[claims]]
+"""
+    claims = read(tmp_path, FILE.replace("\n[[claims]]\n", weak))
+    first, second = claims["better"], claims["better_weak"]
+    assert (first.repeats, second.repeats) == ("", "better")
+    assert first.values == {"training": {"max_steps": 2}}
+    assert second.values == {"encoder": {"reinit_layers": 3}, "training": {"max_steps": 8}}
+    assert second.arms["mse"].values == {"loss": {"name": "mse"}, "training": {"max_steps": 4}}
+    assert second.subsets["all"].parts["dev"].rows is None
+    assert (second.budget, second.seeds, second.statements) == ("8 steps", (0, 1, 2), first.statements)
+    assert first.settings_hash() != second.settings_hash()

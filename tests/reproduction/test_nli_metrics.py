@@ -19,6 +19,7 @@ from bsc_core.reproduction.metrics import nli
 from bsc_core.reproduction.metrics.nli import NLIMetrics
 from bsc_core.reproduction.metrics.source import bootstrap_weights
 from bsc_core.runs import Run, RunStore
+from tests.helpers.configs import with_changes
 
 METRICS = NLIMetrics()
 WHENS = ("after", "after")
@@ -99,6 +100,16 @@ def test_before_training_the_initial_encoder_embeds_once(make_run, encoders_used
     runs = [make_run("a", 0), make_run("b", 1)]
     METRICS.intervals(runs, "test", "before", ["stsb"])
     assert encoders_used == ["bundled"]
+
+
+def test_before_training_random_layers_are_those_of_each_seed(make_run, tiny_encoder: Path) -> None:
+    runs = [make_run("a", 0), make_run("b", 1)]
+    for run in runs:
+        encoder = {"name": str(tiny_encoder), "reinit_layers": 1}
+        run.write_json("config", with_changes(run.config(), encoder=encoder).model_dump(mode="json"))
+    METRICS.intervals(runs, "test", "before", ["ten_auc"])
+    first, second = (run.array("measured/ten-before") for run in runs)
+    assert not np.allclose(first, second)
 
 
 def test_the_metrics_of_the_ten_sentences_are_those_of_their_map(make_run, encoders_used: list[str]) -> None:

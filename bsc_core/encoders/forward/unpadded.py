@@ -1,4 +1,4 @@
-"""Inputs and attention for concatenated instead of padded texts (`encoder.unpadded`; not yet verified on a GPU).
+"""Inputs and attention for concatenated instead of padded texts (`encoder.unpadded`; its speed on a GPU is unknown).
 
 A micro-batch is one row of T tokens with the bounds of its texts, the layout that sentence-transformers uses for
 FlashAttention; its pooling reads the bounds. Attention is torch's: on a GPU, fused kernels for texts of different

@@ -64,10 +64,14 @@ class ClaimCard:
 
 
 def read() -> list[ClaimCard]:
-    """Return a card for every claim by paper; a result in this runs folder takes precedence over the shipped one."""
+    """Return a card for every claim by paper; a result in this runs folder takes precedence over the shipped one.
+
+    A claim that repeats another one from a weak start has a card once it has a result.
+    """
     shipped, local = read_findings(), read_findings(rerun.folder())
     local = {name: finding for name, finding in local.items() if finding["form"] == "full"}
     cards = [ClaimCard(claim, local.get(name) or shipped.get(name), name in local) for name, claim in CLAIMS.items()]
+    cards = [card for card in cards if card.finding or not card.claim.repeats]
     return sorted(cards, key=lambda card: list(PAPER_NAMES).index(card.claim.paper))
 
 
@@ -108,7 +112,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     if st.session_state[FIRST] not in [card.claim.name for card in matching[:ROWS_WITH_CARD]]:
         matching.sort(key=lambda card: card.claim.name != st.session_state[FIRST])
     names = [card.claim.name for card in matching]
-    if linked and linked not in CLAIMS:
+    if linked and linked not in names and linked not in [card.claim.name for card in cards]:
         url.report(CLAIM, f"The claim {url.shorten(linked)} was not found; select one in the table.")
     selected = [names.index(linked)] if linked in names else []
     key = f"findings.table.{paper}.{'.'.join(verdicts)}.{url.revision()}"
