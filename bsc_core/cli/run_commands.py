@@ -208,13 +208,13 @@ def reproduce(arguments: argparse.Namespace) -> Outcome:
         raise InputError(
             "--form full needs --data FOLDER, the folder that contains the datasets; --form small uses sample data"
         )
-    claims = [_with_seeds(claim, arguments) for claim in select_claims(arguments.names)]
+    claims: Iterable[Claim] = [_with_seeds(claim, arguments) for claim in select_claims(arguments.names)]
     if arguments.processes > 1:
         from bsc_core.reproduction.runs import train_in_processes
 
         store, data = run_store(arguments), _data_folder(arguments)
-        train_in_processes(
-            claims, store, execute, form=arguments.form, data=data, processes=arguments.processes, log=say
+        claims = train_in_processes(
+            [*claims], store, execute, form=arguments.form, data=data, processes=arguments.processes
         )
     return 0, {"findings": [_reproduce(claim, arguments) for claim in claims]}
 

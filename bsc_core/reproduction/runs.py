@@ -8,7 +8,7 @@ import json
 import multiprocessing
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,11 +110,11 @@ def train_in_processes(
     form: FormName,
     data: Path | None,
     processes: int,
-    log: Callable[[str], object] = lambda line: None,
-) -> None:
-    """Train the runs of several claims in parallel processes, each run once.
+) -> Iterator[Claim]:
+    """Train the runs of several claims in parallel processes, each run once, and yield each claim when they are done.
 
-    Claims and seeds keep their order. A run that starts from the model of another one follows it in its process.
+    Claims and seeds are begun in their order. A run that starts from the model of another one follows it in its
+    process.
 
     Args:
         claims: What to reproduce.
@@ -123,7 +123,6 @@ def train_in_processes(
         form: Full or small.
         data: The folder of datasets; not used by the small form.
         processes: Number of processes.
-        log: Takes a line for each finished run without successors.
 
     Raises:
         PathError: A dataset is missing.
@@ -131,16 +130,22 @@ def train_in_processes(
     """
     chains: dict[str, dict[str, PlannedRun]] = {}  # by the id of the first run
     first: dict[str, str] = {}
+    missing: list[set[str]] = []  # for each claim, the first runs of its chains
     for claim in claims:
-        for one in plan_runs(claim, form, data=data, runs=store.root):
+        planned = plan_runs(claim, form, data=data, runs=store.root)
+        for one in planned:
             first[one.id] = one.id if one.after is None else first[one.after]
             chains.setdefault(first[one.id], {})[one.id] = one
+        missing.append({first[one.id] for one in planned})
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = {pool.submit(_train_chain, [*chain.values()], store, train): name for name, chain in chains.items()}
         try:
-            for done, future in enumerate(as_completed(futures), start=1):
+            for future in as_completed(futures):
                 future.result()
-                log(f"{done} of {len(futures)} done: {futures[future]}")
+                for claim, names in zip(claims, missing, strict=True):
+                    if names == {futures[future]}:
+                        yield claim
+                    names.discard(futures[future])
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -1,12 +1,14 @@
 """Reproduction of a claim: runs are trained once, resumed after an interruption, and compared."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
 
-from bsc_core.cli.run_commands import execute
 from bsc_core.errors import ConfigError, InputError, RunError
 from bsc_core.jobs.worker import perform as work
 from bsc_core.jobs.worker import run_pipeline
@@ -14,7 +16,7 @@ from bsc_core.reproduction.catalog import CLAIMS
 from bsc_core.reproduction.claims import PAPERS, UNTRAINED, Arm, Claim
 from bsc_core.reproduction.findings import reproduce
 from bsc_core.reproduction.progress import read_progress
-from bsc_core.reproduction.runs import Train, merge_sections, plan_runs, train_in_processes
+from bsc_core.reproduction.runs import Train, merge_sections, plan_runs
 from bsc_core.reproduction.verdicts import VERDICTS, claim_verdict
 from bsc_core.runs import Run, RunStore
 
@@ -110,13 +112,16 @@ def test_finished_runs_are_not_trained_again(turns: Claim, store: RunStore, find
     assert again["statements"] == finding["statements"]
 
 
-def test_parallel_processes_train_every_run(turns: Claim, tmp_path: Path) -> None:
-    store, counting, lines = RunStore(tmp_path), Counting(), []
-    train_in_processes([turns, turns], store, execute, form="small", data=None, processes=2, log=lines.append)
-    assert [line.partition(":")[0] for line in lines] == [f"{done} of 4 done" for done in range(1, 5)]
-    reproduce(turns, store, counting, form="small")
-    assert counting.ids == []
-    assert len(store.list()) == 6
+def test_parallel_processes_train_every_run(tmp_path: Path) -> None:
+    options = ["--form", "small", "--processes", "2", "--runs", str(tmp_path), "--json"]
+    command = [sys.executable, "-m", "bsc_core.cli", "reproduce", "negatives_cqa_a", "negatives_cqa_a_weak", *options]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    findings = {one["name"]: one for one in json.loads(done.stdout)["findings"]}
+    store, counting = RunStore(tmp_path), Counting()
+    for name, finding in findings.items():
+        assert reproduce(CLAIMS[name], store, counting, form="small")["statements"] == finding["statements"]
+    assert list(map(len, (findings, store.list(), counting.ids))) == [2, 8, 0]
 
 
 def test_claims_share_their_runs(turns: Claim, store: RunStore, finding: dict[str, Any]) -> None:
