@@ -16,7 +16,7 @@ from bsc_core.data.load import load_evaluation_splits
 from bsc_core.data.read_report import rejected_rows
 from bsc_core.encoders import embed, load_encoder, tokenize
 from bsc_core.encoders.compiled import compile_encoder
-from bsc_core.encoders.layers import freeze_layers, reinit_layers
+from bsc_core.encoders.layers import freeze_layers, load_initial_encoder
 from bsc_core.encoders.lora import add_lora, check_lora, load_lora_state
 from bsc_core.encoders.merging import MergeWithStart
 from bsc_core.errors import CheckpointError, ConfigError
@@ -244,9 +244,7 @@ def load_model(config: RunConfig, store: RunStore, resume: Checkpoint | None = N
     """
     encoder = config.encoder
     if resume is None:
-        model = load_encoder(store.resolve_encoder(encoder))
-        if encoder.reinit_layers:
-            reinit_layers(model, encoder.reinit_layers, config.training.seed)
+        model = load_initial_encoder(store.resolve_encoder(encoder), config.training.seed)
     else:
         model = load_encoder(encoder.model_copy(update={"name": str(resume.model_folder)}))
     if encoder.lora is not None:

@@ -44,7 +44,7 @@ class EncoderConfig(Section):
     """Number of lower transformer layers that, like the embedding layer, are not trained; 0: all layers are trained. A
     step takes less time and memory, and the model stays closer to the initial encoder."""
     unpadded: bool = Field(False, title="No padding")
-    """Padding-free attention on a GPU; its speed has not been measured on a GPU."""
+    """Padding-free attention on a GPU; its speed has not been measured yet."""
 
     @property
     def has_prompts(self) -> bool:

@@ -12,10 +12,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from bsc_core.config import EncoderConfig
+from bsc_core.encoders.registry import load_encoder
 from bsc_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+def load_initial_encoder(encoder: EncoderConfig, seed: int) -> SentenceTransformer:
+    """Load the encoder that a run with this seed starts from, with random upper layers where the config says so.
+
+    Raises:
+        InputError: The encoder cannot be loaded, or has fewer layers.
+    """
+    model = load_encoder(encoder)
+    if encoder.reinit_layers:
+        reinit_layers(model, encoder.reinit_layers, seed)
+    return model
 
 
 def reinit_layers(model: SentenceTransformer, count: int, seed: int) -> None:

@@ -14,6 +14,12 @@ from pages.ui.data import uploads
 from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, row_count, table_with
 
 
+def import_rows(path: Path, header: str, rows: list[str]) -> AppTest:
+    """Write a file of rows and open it in the import form."""
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return import_paths(path)
+
+
 def test_guessed_columns_are_shown_with_examples_and_can_be_changed(runs: RunStore, pairs_file: Path) -> None:
     app = import_paths(pairs_file)
     assert "guessed from the header" in page_text(app)
@@ -97,8 +103,7 @@ def test_an_upload_cannot_leave_its_folder(runs: RunStore) -> None:
 def test_a_negative_and_a_class_column_can_be_mapped(runs: RunStore, tmp_path: Path) -> None:
     rows = [f"what is {n},it is {n},it is not {n},{'same' if n % 2 else 'other'}" for n in range(20)]
     path = tmp_path / "triplets.csv"
-    path.write_text("ask,right,wrong,kind\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    app = import_paths(path)
+    app = import_rows(path, "ask,right,wrong,kind", rows)
     for role, column in (("query", "ask"), ("document", "right"), ("negative", "wrong"), ("class_label", "kind")):
         app.selectbox(key=f"data.new.{role}").select(column).run()
     click(app, "data.new.use")
@@ -113,8 +118,7 @@ def test_a_negative_and_a_class_column_can_be_mapped(runs: RunStore, tmp_path: P
 def test_columns_without_a_known_name_are_selected_by_their_values(runs: RunStore, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     rows = [f"{n},news,the first headline {n},another headline {n},{n % 11 / 2}" for n in range(100, 130)]
-    path.write_text("id,genre,Headline A,Headline B,gold rating (0-5)\n" + "\n".join(rows), encoding="utf-8")
-    app = import_paths(path)
+    app = import_rows(path, "id,genre,Headline A,Headline B,gold rating (0-5)", rows)
     assert table_with(app, "role")["role"].tolist() == ["not used", "not used", "query", "document", "label"]
     assert "columns with the longest texts are selected, and gold rating (0-5), a column" in page_text(app)
     app.selectbox(key="data.new.query").select("genre").run()
@@ -127,8 +131,7 @@ def test_the_scale_of_the_labels_is_that_of_the_column_and_its_error_names_the_f
 ) -> None:
     path = tmp_path / "graded.csv"
     rows = [f"what is {n},it is {n},{n % 9 / 2 + 0.5},{n % 2}" for n in range(40)]
-    path.write_text("query,answer,grade,same\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    app = import_paths(path)
+    app = import_rows(path, "query,answer,grade,same", rows)
     assert label_scale(app) == (0, 5)
     assert "are set to 0 and 5, the range of the labels in the file" in page_text(app)
     app.selectbox(key="data.new.label").select("same").run()
@@ -152,8 +155,7 @@ def test_a_column_of_zeros_and_ones_without_a_known_name_is_reported_until_it_is
 ) -> None:
     path = tmp_path / "pairs.csv"
     rows = [f"what is {n},it is {n},{n % 2},{n}" for n in range(20)]
-    path.write_text("query,answer,is_same,row\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    app = import_paths(path)
+    app = import_rows(path, "query,answer,is_same,row", rows)
     warning = "looks like a label and is not used"
     assert [warning in box.value and "is\\_same" in box.value for box in app.warning] == [True]
     app.selectbox(key="data.new.label").select("is_same").run()

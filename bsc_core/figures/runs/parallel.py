@@ -18,7 +18,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 
 OTHERS_OPACITY = 0.55
 HEIGHT = 320
-MAX_NAMED = 10  # runs in the legend of curves
+MAX_NAMED = 10  # most runs that a legend of curves names
 MANY_POINTS = 64  # number of distinct values above which curves have no point markers
 FEW = 8  # number of values up to which each has a tick
 LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic

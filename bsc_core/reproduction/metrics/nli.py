@@ -172,11 +172,10 @@ def _embed(run: Run, when: When, texts: TextTable) -> Vectors:
         return embed(encoder.model_copy(update={"name": str(run.model_folder)}), texts)
     if not encoder.reinit_layers:
         return embed(encoder, texts)
-    from bsc_core.encoders import encode, load_encoder, tokenize  # import torch, which pages with findings do not need
-    from bsc_core.encoders.layers import reinit_layers
+    from bsc_core.encoders import encode, tokenize  # import torch, which pages with findings do not need
+    from bsc_core.encoders.layers import load_initial_encoder
 
-    model = load_encoder(encoder)
-    reinit_layers(model, encoder.reinit_layers, config.training.seed)
+    model = load_initial_encoder(encoder, config.training.seed)
     return encode(model, tokenize(model, texts, encoder.max_seq_length))
 
 

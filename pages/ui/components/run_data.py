@@ -215,10 +215,7 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
 
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
 def _encoder(config_json: str, source: str, layers: int, seed: int) -> Any:
-    from bsc_core.encoders import load_encoder
-    from bsc_core.encoders.layers import reinit_layers
+    from bsc_core.encoders.layers import load_initial_encoder
 
-    encoder = load_encoder(EncoderConfig.model_validate_json(config_json))
-    if layers:
-        reinit_layers(encoder, layers, seed)
-    return encoder
+    config = EncoderConfig.model_validate_json(config_json)
+    return load_initial_encoder(config.model_copy(update={"reinit_layers": layers}), seed)

@@ -112,7 +112,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     if st.session_state[FIRST] not in [card.claim.name for card in matching[:ROWS_WITH_CARD]]:
         matching.sort(key=lambda card: card.claim.name != st.session_state[FIRST])
     names = [card.claim.name for card in matching]
-    if linked and linked not in names and linked not in [card.claim.name for card in cards]:
+    if linked and linked not in [card.claim.name for card in cards]:
         url.report(CLAIM, f"The claim {url.shorten(linked)} was not found; select one in the table.")
     selected = [names.index(linked)] if linked in names else []
     key = f"findings.table.{paper}.{'.'.join(verdicts)}.{url.revision()}"

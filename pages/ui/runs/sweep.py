@@ -84,7 +84,7 @@ def run_values(summary: Summary) -> tuple[dict[str, dict[str, Any]], dict[str, f
     return values, results
 
 
-def run_names(summary: Summary) -> dict[str, str]:
+def setting_names(summary: Summary) -> dict[str, str]:
     """Return, by run id, the name of the run's setting, with the seed where a setting has several."""
     names = {}
     for cell in summary["settings"]:
@@ -96,7 +96,7 @@ def run_names(summary: Summary) -> dict[str, str]:
 def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
     """Draw the dev metric by epoch and the loss by step of all runs, the best one highlighted."""
     rows = {run.id: table.metric_rows(run) for run in runs}
-    metric, best_run, names = summary["metric"], summary["best_run"], run_names(summary)
+    metric, best_run, names = summary["metric"], summary["best_run"], setting_names(summary)
     left, right = display.columns(2)
     best = f"best run {data_cache.short_id(best_run)}" if best_run else "no run is done"
     with left:

@@ -150,7 +150,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
             "Dev by epoch": st.column_config.LineChartColumn(
                 width=110,
                 color=theme.REFERENCE,
-                help="The dev metric before training and after each epoch, on one scale for all runs.",
+                help="The dev metric before training and after each epoch. Runs with one metric share a scale.",
                 **_common_range(runs, rows),
             ),
         },
