@@ -17,5 +17,6 @@ with question:
 with figure:
     if is_open or not lesson.figure_after_guess:
         figures.draw(lesson, view.key(lesson, "picture"), locked=not is_open)
+view.recap()
 view.navigation(lesson)
 view.write_link()

@@ -17,7 +17,7 @@ PAIR_COLORS = {"positive": theme.POSITIVE, "false negative": theme.FALSE_NEGATIV
 NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
 MAX_MARKED = 30  # points up to which lines have markers
-SHORT_NAME = 10  # characters of a name in a legend
+SHORT_NAME = 8  # characters of a name in a legend
 MAX_TICKS = 10  # values of a logarithmic setting up to which each has a tick
 
 
@@ -49,7 +49,7 @@ def metrics_figure(
     baseline: tuple[str, Sequence[float]] | None = None,
     logarithmic: bool = False,
     height: int = 280,
-    has_legend: bool = True,
+    together: str | None = None,
 ) -> alt.LayerChart:
     """Plot metrics (output of `metric_table`) over a setting, with a vertical rule at its selected value.
 
@@ -64,10 +64,11 @@ def metrics_figure(
         baseline: Name in the legend of a dashed gray line, and its value for each value of the setting.
         logarithmic: Whether the x-axis is logarithmic.
         height: Height in pixels.
-        has_legend: Whether a legend names the metrics, as the tooltip does.
+        together: Name in the legend of all metrics, drawn in one color; None gives each its own name and color.
     """
     scale = alt.Scale(type="log" if logarithmic else "linear", nice=False)
     settings = list(dict.fromkeys(table["setting"]))
+    table = table.assign(series=table["metric"] if together is None else together)
     ticks = {}
     if logarithmic and len(settings) <= MAX_TICKS:
         ticks = {"axis": alt.Axis(values=settings, format="~g")}
@@ -85,7 +86,7 @@ def metrics_figure(
         y=alt.Y("value:Q", title=value, axis=y_axis, scale=alt.Scale(domainMin=least, **most)),
         tooltip=["metric:N", alt.Tooltip("setting:Q", title=axis), alt.Tooltip("value:Q", format=".3f")],
     )
-    names = list(dict.fromkeys(table["metric"]))
+    names = list(dict.fromkeys(table["metric"])) if together is None else [together]
     colors = [
         PAIR_COLORS.get(name, color) for name, color in zip(names, theme.cycle(METRIC_COLORS, len(names)), strict=True)
     ]
@@ -96,19 +97,19 @@ def metrics_figure(
     legend = alt.Legend(
         orient="top", title=None, symbolType="stroke", symbolOpacity=1, symbolSize=500, labelLimit=0, **columns
     )
-    channels = theme.series("metric", names, colors, legend if has_legend else None)
+    channels = theme.series("series", names, colors, legend)
     layers: list[alt.Chart] = []
     if (table["low"] < table["high"]).any():
         band = alt.Chart(table).mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title=value), y2="high:Q")
         layers.append(band.encode(color=channels["color"]))
-    layers.append(base.mark_line(strokeWidth=2.5).encode(**channels))
+    layers.append(base.mark_line(strokeWidth=2.5).encode(**channels, detail="metric:N"))
     at = base.transform_filter(alt.datum.setting == selected)
     layers.append(at.mark_point(filled=True, size=140, opacity=1).encode(color=channels["color"]))
     if len(settings) <= MAX_MARKED:
         layers.append(base.mark_point(filled=True, size=45).encode(color=channels["color"]))
     if baseline is not None:
         name, values = baseline
-        points = pd.DataFrame({"setting": settings, "value": values, "metric": name})
+        points = pd.DataFrame({"setting": settings, "value": values, "metric": name, "series": name})
         line = alt.Chart(points).encode(
             x=x, y=alt.Y("value:Q", title=value), tooltip=["metric:N", alt.Tooltip("value:Q", format=".3f")]
         )

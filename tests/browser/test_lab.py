@@ -336,12 +336,25 @@ def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     expect(page.locator(".board").get_by_role("combobox", name="Normalization")).to_have_value("none")
 
 
+def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -> None:
+    visit.open("lessons", lesson="symmetrization")
+    page, asked = visit.page, "p (query given document)"
+    card, pair = page.locator(".card"), page.locator(".panel.similarity .cell[data-cell='1,1']")
+    pair.click()
+    expect(card).to_contain_text("p (document given query)")
+    expect(card).not_to_contain_text(asked)
+    page.get_by_text("A clearly lower one").click()
+    expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
+    pair.click()
+    expect(card).to_contain_text(asked)
+
+
 @pytest.mark.parametrize(
     ("slug", "control", "words", "setting"),
     [
         ("mask-margin", "Mask margin", "At a margin of 0.05: false negatives: 6 of 10 removed", "mask=self"),
         ("hardness-weights", "Hardness strength", "At a strength of 1: hardest negative", "hardness_strength=10"),
-        ("matryoshka", "Dimensions", "MRR with the first 128 of 384 dimensions", None),
+        ("matryoshka", "Dimensions", "MRR with the first 8 of 384 dimensions", None),
         ("debiased", "Prior", "At a prior of 0.005: 6 of 6 queries", "debiased_prior=0.05"),
     ],
 )

@@ -53,6 +53,14 @@ def test_repetitions_are_a_band_and_the_baseline_is_dashed() -> None:
     assert json.loads(dashes) == {"domain": ["MRR", "untrained"], "range": [[1, 0], [6, 4]]}
 
 
+def test_metrics_drawn_together_have_one_name_and_color_and_stay_separate_lines() -> None:
+    table = lessons.metric_table([0.0, 1.0], {"query 1": [0.1, 0.2], "query 2": [0.3, 0.1]})
+    figure = drawn(lessons.metrics_figure(table, 0, title="t", axis="x", value="y", together="each query"))
+    lines = [layer for layer in figure["layer"] if layer["mark"]["type"] == "line"]
+    assert lines[0]["encoding"]["color"]["scale"]["domain"] == ["each query"]
+    assert lines[0]["encoding"]["detail"]["field"] == "metric"
+
+
 def _has_dashes(layer: dict) -> bool:
     return "strokeDash" in layer.get("encoding", {})
 

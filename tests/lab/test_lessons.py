@@ -86,6 +86,8 @@ def test_every_number_of_a_lesson_is_computed_and_used(slug: str) -> None:
     assert all("nan" not in text for text in facts.values())
     assert all("{" not in text for text in lesson.sentences().values())
     assert 0 <= lesson.correct < len(lesson.options)
+    wrong = [bool(reply) for reply in lesson.replies]  # one reply for each wrong option
+    assert wrong == [number != lesson.correct for number in range(len(lesson.options))]
 
 
 @pytest.mark.parametrize("slug", LESSONS)
@@ -342,6 +344,8 @@ def test_a_prior_ends_the_gradient_of_the_most_probable_positives_first() -> Non
     softmax = pulls(0.0)[0]
     by_prior = np.stack([pulls(prior)[1] for prior in PRIORS])  # (priors, B)
     ended = by_prior == 0
+    on_positives = np.stack([pulls(prior)[0] for prior in PRIORS])
+    assert on_positives[ended].max() < 0.01 < on_positives[~ended].min()
     assert (np.diff(ended.astype(int), axis=0) >= 0).all()  # once at the bound, always
     ends = [PRIORS[int(column.argmax())] for column in ended.T]
     assert [ends[row] for row in np.argsort(softmax)] == sorted(ends)

@@ -39,11 +39,12 @@ def test_a_lesson_opens_by_its_link_and_shows_its_answer_after_a_guess(
     wrong = (correct + 1) % len(LESSONS[slug].options)
     guess.set_value(wrong).run()
     assert texts["answer"] in lesson_text(app)
-    assert "Not correct." in lesson_text(app)
-    assert app.query_params["done"] in (slug, [slug])
+    assert f"Not correct. {texts[f'reply {wrong}']}" in lesson_text(app)
+    assert all(app.query_params[name] in (slug, [slug]) for name in ("done", "missed"))
     assert app.query_params["guess"] in (str(wrong + 1), [str(wrong + 1)])
     app.radio(key=f"lessons.{slug}.guess").set_value(correct).run()
     assert ": Correct." in lesson_text(app)
+    assert "0 right at the first guess" in app.get("button_group")[0].proto.label
 
 
 def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_lessons: Callable[..., AppTest]) -> None:
@@ -59,7 +60,7 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
         ("in-batch-negatives", {"at": "16"}, "At batch size 16: 15 negatives for each query, 240 negative pairs"),
         ("temperature", {"at": "0.01", "row": "3"}, "At temperature 0.01, the hardest negative gets"),
         ("duplicates", {"at": "excluded"}, "The false negative (the right answer of the other pair) is excluded"),
-        ("batch-order", {"at": "nearest"}, "Order nearest: the hardest negative of"),
+        ("batch-order", {"at": "nearest"}, "(the dashed line): 49% in nearest order"),
         ("mask-margin", {"at": "0.15"}, "At a margin of 0.15: false negatives: 9 of 10 removed"),
         ("hardness-weights", {"at": "10"}, "At a strength of 10: hardest negative 77%"),
         ("matryoshka", {"at": "16"}, "MRR with the first 16 of 384 dimensions"),
@@ -137,6 +138,13 @@ def test_progress_is_in_the_link(open_lessons: Callable[..., AppTest]) -> None:
     app = open_lessons(lesson="margins", done="temperature,duplicates,nonsense", at="1")
     assert f"2 of {len(LESSONS)} done" in app.get("button_group")[0].proto.label
     assert "At a margin of 1:" in lesson_text(app)
+    assert "All lessons done" not in lesson_text(app)
+
+
+def test_all_lessons_end_with_their_right_answers(open_lessons: Callable[..., AppTest]) -> None:
+    text = lesson_text(open_lessons(lesson="debiased", done=",".join(LESSONS), missed="margins,nonsense"))
+    assert f"All lessons done, {len(LESSONS) - 1} of {len(LESSONS)} right at the first guess" in text
+    assert all(lesson.sentences()[f"option {lesson.correct}"] in text for lesson in LESSONS.values())
 
 
 def test_an_unknown_lesson_is_an_error_and_the_first_one_opens(open_lessons: Callable[..., AppTest]) -> None:

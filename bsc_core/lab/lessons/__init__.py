@@ -20,10 +20,11 @@ class Lesson:
     """One claim, one control, one question with an answer.
 
     claim, move, question, options, answer: texts whose {placeholders} `facts` fills; they contain no literal numbers.
-    correct: index of the right option. terms: names of the glossary. link: URL parameters that open the same batch in
-    the loss lab; empty where it lacks the control. figure_after_guess: whether the figure shows the answer. findings:
-    the claims on the Findings page that test on real data what the lesson explains, such as `scl_mix`, or the
-    statements of a claim on two arms, such as `margins: triplet_5 triplet_10`.
+    correct: index of the right option. replies: for each option, why it is wrong; empty for the right one. terms: names
+    of the glossary. link: URL parameters that open the same batch in the loss lab; empty where it lacks the control.
+    figure_after_guess: whether the figure shows the answer. findings: the claims on the Findings page that test on real
+    data what the lesson explains, such as `scl_mix`, or the statements of a claim on two arms, such as `margins:
+    triplet_5 triplet_10`.
     """
 
     slug: str
@@ -33,6 +34,7 @@ class Lesson:
     question: str
     options: tuple[str, ...]
     correct: int
+    replies: tuple[str, ...]
     answer: str
     terms: tuple[str, ...]
     link: Mapping[str, str] = field(default_factory=dict, kw_only=True)
@@ -44,10 +46,11 @@ class Lesson:
         return FACTS[self.slug]()
 
     def sentences(self) -> dict[str, str]:
-        """Return claim, move, question and answer with their numbers, and the options as `option 0` and so on."""
+        """Return the texts with their numbers by name; options and replies as `option 0`, `reply 0` and so on."""
         facts = dict(self.facts())
         texts = {name: getattr(self, name) for name in ("claim", "move", "question", "answer")}
         texts |= {f"option {number}": option for number, option in enumerate(self.options)}
+        texts |= {f"reply {number}": reply for number, reply in enumerate(self.replies)}
         return {name: text.format(**facts) for name, text in texts.items()}
 
 
@@ -66,7 +69,7 @@ class LabLesson(Lesson):
 
 
 def _lesson(slug: str, table: dict[str, Any]) -> Lesson:
-    table |= {name: tuple(table[name]) for name in ("options", "findings", "terms") if name in table}
+    table |= {name: tuple(table[name]) for name in ("options", "replies", "findings", "terms") if name in table}
     if "preset" not in table:
         return Lesson(slug, **table)
     shown: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}

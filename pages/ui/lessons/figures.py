@@ -14,7 +14,7 @@ from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.lessons import LabLesson, Lesson
 from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
-from bsc_core.lab.lessons.facts import HARD_LEVEL, decimal, gradient_mass, hard_share, typical_query
+from bsc_core.lab.lessons.facts import CUT, HARD_LEVEL, decimal, gradient_mass, hard_share, typical_query
 from bsc_core.lab.lessons.margins import DISTANCES, GRID, LENGTH, MARGINS, active_share, margin_batch, triplet_loss
 from bsc_core.lab.lessons.negatives import (
     MASK_MARGINS,
@@ -52,7 +52,7 @@ LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
-LOW = 250  # height in pixels of each of two figures
+LOW = 270  # height in pixels of each of two figures
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
@@ -206,7 +206,7 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
         f"{formatting.percent(shares[0])}; the {len(shares)} negatives together count like {effective:.1f} with equal "
-        f"shares. Absolute gradients of the batch sum to {total:.1f}."
+        f"shares. The absolute gradients of all cells of the batch sum to {total:.1f}."
     )
 
 
@@ -220,7 +220,7 @@ def _batch_order(key: str) -> None:
 def _gradients() -> Picture:
     batches = {"six easily confused": "confusable", "six different topics": "easy"}
     sums = [gradient_mass(preset_batch(name)) for name in batches.values()]
-    title = "Gradients of two batches of six questions"
+    title = "Gradients of two batches"
     figure = figures.sums_figure(list(batches), sums, title=title, axis="sum of the absolute gradients")
     texts = [f"{name} {one:.2f}" for name, one in zip(batches, sums, strict=True)]
     return _picture("order.gradients", figure, f"{title}: {', '.join(texts)}.")
@@ -232,11 +232,8 @@ def _hardness(selected: str) -> tuple[list[Picture], str]:
     level = float(hardness["edges"][HARD_LEVEL])
     shown = list(ORDERS)[1:] if selected == "both" else [selected]
     table = plan_figures.histogram_table(hardness["edges"], {name: hardness["shares"][name] for name in shown})
-    sentences = " ".join(
-        f"Order {name}: the hardest negative of {formatting.percent(hard_share(name))} of the queries has a cosine of "
-        f"at least {level:g}, the dashed line."
-        for name in shown
-    )
+    shares = ", ".join(f"{formatting.percent(hard_share(name))} in {name} order" for name in shown)
+    sentences = f"Queries whose hardest negative has a cosine of at least {level:g} (the dashed line): {shares}."
     figure = plan_figures.hardness_figure(table, height=300, threshold=level)
     figure = figure.properties(title="Hardest negative of each query")
     alt = f"Histogram of the cosine to the hardest negative in a batch. {sentences}"
@@ -274,8 +271,8 @@ def _combined_loss(key: str) -> None:
 def _sums(mu: float) -> tuple[list[Picture], str]:
     pictures, captions = [], []
     for held_out, metric, name, title in (
-        (True, "mrr", "MRR", "MRR on held-out questions"),
-        (False, "spearman", "rank correlation", "Rank correlation with the training grades"),
+        (True, "mrr", "MRR", "Held-out questions"),
+        (False, "spearman", "rank correlation", "Training grades"),
     ):
         values = [[getattr(one, metric) for one in graded_results(value, held_out=held_out)] for value in MUS]
         table = figures.metric_table(list(MUS), {name: values})
@@ -332,27 +329,27 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         untrained_lines.append(untrained)
         accuracy, nearest = (formatting.percent(_mean(seeds, metric)) for metric in ("accuracy", "nearest"))
         sentences.append(
-            f"{name} rows: {accuracy} of the classes correct, the entailed hypothesis is the nearest for {nearest} of "
-            f"the premises (untrained {formatting.percent(untrained)})"
+            f"{name} rows: {accuracy} of the classes correct, entailed hypothesis nearest for {nearest} of the "
+            f"premises (untrained {formatting.percent(untrained)})"
         )
     table = figures.metric_table(list(MIXES), lines)
     figure = figures.metrics_figure(
         table,
         mix,
-        title="Premises whose nearest hypothesis is the entailed one",
+        title="Entailed hypothesis is nearest",
         axis="weight of the contrastive loss",
         value="share of the premises",
         value_format="%",
-        baseline=("untrained, held-out", [untrained_lines[-1]] * len(MIXES)),
+        baseline=("untrained", [untrained_lines[-1]] * len(MIXES)),
     )
     shares = _picture("classes.nearest", figure, "Share of premises by the weight of the contrastive loss.", table)
     first = class_results(mix, held_out=False)[0]
-    title = "Cosine of hypotheses to their premise, training rows"
+    title = "Cosine to the premise"
     figure = figures.classes_figure(first.cosines, first.classes, NLI, title=title)
     classes = _picture("classes.training", figure, "Cosine of premise and hypothesis by class, with the means.")
     return [shares, classes], (
-        f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; bands: their range. The cosines are those of the "
-        f"first seed; a thick bar is the mean of a class. {TRAINED}"
+        f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; bands: their range. Dashed: untrained, held-out. "
+        f"Cosines: training rows of the first seed, and the mean of each class. {TRAINED}"
     )
 
 
@@ -369,7 +366,7 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     figure = figures.limit_figure(values, margin, title=title, axis="margin from which the mask removes it")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
         f"At a margin of {margin:g}: {'; '.join(names.values())}. The judge is the encoder itself. A false negative is "
-        "the right answer to the same question in other words; the hard negative is the most similar wrong document."
+        "a right answer with another wording; the hard negative is the most similar wrong document."
     )
 
 
@@ -382,7 +379,7 @@ def _hardness_weights(key: str) -> None:
 def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     shares = np.stack([shares_by_rank(value) for value in STRENGTHS])  # (strengths, 3, B)
     table = figures.metric_table(STRENGTHS, _by_query(shares[:, 0]))
-    title, axis = "Share of the hardest negative in the gradient on the negatives", "hardness strength"
+    title, axis = "Share of the hardest negative", "hardness strength"
     figure = figures.metrics_figure(
         table,
         strength,
@@ -391,7 +388,7 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
         value="share of the gradient",
         value_format="%",
         height=320,
-        has_legend=False,
+        together="each query",
     )
     means = shares[STRENGTHS.index(strength)].mean(axis=1)
     texts = [f"{name} {formatting.percent(share)}" for name, share in zip(RANKS, means, strict=True)]
@@ -403,7 +400,7 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
         "with temperature": [float(one.mean()) for one in of_temperature],
     }
     table = figures.metric_table(STRENGTHS, means_by_kind)
-    title = "Mean probability of the positive"
+    title = "Probability of the positive"
     figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability")
     return [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)], (
         f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
@@ -418,7 +415,7 @@ def _by_query(values: np.ndarray) -> dict[str, list[float]]:
 
 def _matryoshka(key: str) -> None:
     options = [float(number) for number in DIMENSIONS]
-    _show(*_cut_vectors(int(_slider("Dimensions", options, key, options[-1]))))
+    _show(*_cut_vectors(int(_slider("Dimensions", options, key, float(CUT)))))
 
 
 @computed_once
@@ -435,7 +432,7 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
         figure = figures.metrics_figure(
             table,
             dimensions,
-            title=f"MRR of the first dimensions, {side} questions",
+            title=f"{side.capitalize()} questions",
             axis="dimensions",
             value="MRR",
             baseline=("untrained", mrr["untrained"][:, 0].tolist()),
@@ -459,13 +456,13 @@ def _debiased(key: str) -> None:
 @computed_once
 def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     positives, negatives = (np.stack([pulls(value)[side] for value in PRIORS]) for side in (0, 1))  # (priors, B)
-    decoupled = ("decoupled, without a prior", [float(pulls(0.0, decoupled=True)[0].mean())] * len(PRIORS))
+    decoupled = ("decoupled", [float(pulls(0.0, decoupled=True)[0].mean())] * len(PRIORS))
     pictures = []
     for name, values, baseline in (("negatives", negatives, None), ("positive", positives, decoupled)):
         table = figures.metric_table(PRIORS, _by_query(values))
-        title = f"Gradient on the {name} of each query"
+        title = f"Gradient on the {name}"
         figure = figures.metrics_figure(
-            table, prior, title=title, axis="debiased prior", value="gradient", baseline=baseline, has_legend=False
+            table, prior, title=title, axis="debiased prior", value="gradient", baseline=baseline, together="each query"
         )
         pictures.append(_picture(f"debiased.{name}", figure, f"{title} by prior.", table))
     remaining = negatives[PRIORS.index(prior)] > 0

@@ -12,7 +12,7 @@ from pages.ui.lessons.figures import PARAMETERS as FIGURE_PARAMETERS
 from pages.ui.lessons.figures import ROW, VALUE
 
 PAGE = "lessons"
-PARAMETERS = ("lesson", "done", "guess", "answer")  # `answer` is of an earlier version
+PARAMETERS = ("lesson", "done", "missed", "guess", "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
 
 
@@ -22,14 +22,14 @@ def key(lesson: Lesson, name: str) -> str:
 
 
 def _state() -> dict[str, Any]:
-    """Return the open lesson and the finished ones of this session."""
-    state: dict[str, Any] = st.session_state.setdefault(f"{PAGE}.state", {"lesson": FIRST, "done": []})
+    """Return the open lesson, the finished ones, and those of them whose first guess was wrong."""
+    state: dict[str, Any] = st.session_state.setdefault(f"{PAGE}.state", {"lesson": FIRST, "done": [], "missed": []})
     return state
 
 
 def _read_link() -> None:
     """Apply the URL parameters of a link; an unknown lesson is reported and the first one opened."""
-    linked = {name: st.query_params[name] for name in PARAMETERS[:3] if name in st.query_params}
+    linked = {name: st.query_params[name] for name in PARAMETERS[:4] if name in st.query_params}
     if st.query_params.get("answer") == "1":  # a link of an earlier version, with the answer shown
         linked["guess"] = str(LESSONS[linked["lesson"]].correct + 1) if linked.get("lesson") in LESSONS else ""
     if (not linked and not url.is_history_navigation()) or linked == st.session_state.get(f"{PAGE}.written"):
@@ -40,7 +40,8 @@ def _read_link() -> None:
         url.check("lesson", LESSONS)
         slug = FIRST
     state["lesson"] = slug
-    state["done"] = [name for name in LESSONS if name in linked.get("done", "").split(",")]
+    for name in ("done", "missed"):
+        state[name] = [one for one in LESSONS if one in linked.get(name, "").split(",")]
     guess = linked.get("guess", "")
     numbers = [str(number + 1) for number in range(len(LESSONS[slug].options))]
     url.check("guess", numbers)
@@ -51,15 +52,18 @@ def select() -> Lesson:
     """Draw the list of lessons and return the selected one."""
     _read_link()
     state = _state()
-    slugs, done = list(LESSONS), state["done"]
+    slugs, done, missed = list(LESSONS), state["done"], state["missed"]
+    marks = {slug: f" :material/{'close' if slug in missed else 'check'}:" for slug in done}
+    right = f", {len(done) - len(missed)} right at the first guess" if done else ""
     st.session_state[f"{PAGE}.cards"] = state["lesson"]
     selected = st.pills(
-        f"Lessons, {len(done)} of {len(slugs)} done",
+        f"Lessons, {len(done)} of {len(slugs)} done{right}",
         slugs,
-        format_func=lambda slug: f"{slugs.index(slug) + 1}{' :material/check:' if slug in done else ''}",
+        format_func=lambda slug: f"{slugs.index(slug) + 1}{marks.get(slug, '')}",
         key=f"{PAGE}.cards",
         required=True,
-        help="\n".join(f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS.values(), 1)),
+        help="\n".join(f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS.values(), 1))
+        + "\n\nThe address of this page contains your progress.",
         on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]
@@ -121,11 +125,15 @@ def question(lesson: Lesson) -> bool:
             follows = " and the figure" if lesson.figure_after_guess else " and to change the figure"
             st.caption(f"Choose an answer to see the explanation{'' if is_known(lesson) else follows}.")
             return False
-        verdict = ":material/check_circle: Correct." if guess == lesson.correct else ":material/cancel: Not correct."
-        st.markdown(f"{verdict} {_escaped(texts['answer'])}")
+        is_right = guess == lesson.correct
+        if not is_right:
+            st.markdown(f":material/cancel: Not correct. {_escaped(texts[f'reply {guess}'])}")
+        st.markdown(f"{':material/check_circle: Correct. ' if is_right else ''}{_escaped(texts['answer'])}")
         _draw_findings(lesson)
         if lesson.slug not in _state()["done"]:
             _state()["done"].append(lesson.slug)
+            if not is_right:
+                _state()["missed"].append(lesson.slug)
             write_link()
             st.rerun()  # updates the count above
     return True
@@ -159,6 +167,28 @@ def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
     return sentences
 
 
+def recap() -> None:
+    """Draw the right answers of all lessons, once all are done, and the pages to go on with."""
+    state = _state()
+    if len(state["done"]) < len(LESSONS):
+        return
+    right = len(LESSONS) - len(state["missed"])
+    with st.container(border=True):
+        st.subheader(f"All lessons done, {right} of {len(LESSONS)} right at the first guess", anchor=False)
+        st.markdown("Train an encoder on your data, or look for right answers among the negatives of its batches:")
+        with st.container(horizontal=True):
+            page_layout.next_step_button("New run", "train", key=f"{PAGE}.train", primary=False)
+            page_layout.next_step_button("Batches", "batches", key=f"{PAGE}.batches", primary=False)
+        with st.expander("Questions and right answers"):
+            for number, (slug, lesson) in enumerate(LESSONS.items(), 1):
+                texts = _texts(slug)
+                mark = " :material/close:" if slug in state["missed"] else ""
+                st.markdown(
+                    f"**{number}. {lesson.title}**{mark}  \n{_escaped(texts['question'])}  \n"
+                    f"*{_escaped(texts[f'option {lesson.correct}'])}*"
+                )
+
+
 def navigation(lesson: Lesson) -> None:
     """Draw the buttons for the previous and next lesson, and for the lesson's settings in the loss lab."""
     slugs = list(LESSONS)
@@ -181,9 +211,9 @@ def navigation(lesson: Lesson) -> None:
 
 def write_link() -> None:
     """Write the open lesson, the finished ones and the guess into the URL."""
-    slug, done = _state()["lesson"], _state()["done"]
+    slug = _state()["lesson"]
     values = {"lesson": slug}
-    values |= {"done": ",".join(done)} if done else {}
+    values |= {name: ",".join(_state()[name]) for name in ("done", "missed") if _state()[name]}
     guess = st.session_state.get(key(LESSONS[slug], "guess"))
     values |= {} if guess is None else {"guess": str(guess + 1)}
     display.write_url(values, PARAMETERS)

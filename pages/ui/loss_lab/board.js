@@ -41,14 +41,16 @@ class Board {
     this.sum = element("p", { class: "sum", "aria-live": "polite", title: "L0: each query ranks the documents. "
       + "L1: each document ranks the queries. Effective negatives: number of negatives that matter in a row, on average." });
     this.root = element("div", { class: "board" }, ...(name ? [element("h2", {}, `Setting ${name}`)] : []), this.buildControls(),
-      this.buildPanels(), this.sum);
+      this.sum, this.buildPanels());
   }
 
   buildControls() {
     const { controls } = this.lab, hasMore = controls.length > MORE.length; // a lesson shows all of its few controls
     const [shown, more] = [false, true].map((isMore) =>
       controls.filter((name) => (hasMore && MORE.includes(name)) === isMore).map((name) => this.control(name)));
-    const details = more.length ? [element("details", {}, element("summary", {}, "More"), element("div", { class: "fields" }, ...more))] : [];
+    const { settings, compare, defaults } = this.lab;
+    const open = MORE.some((field) => [settings, compare].some((values) => values && values[field] !== defaults[field]));
+    const details = more.length ? [element("details", { open }, element("summary", {}, "More"), element("div", { class: "fields" }, ...more))] : [];
     return element("div", { class: "controls" }, ...shown, ...details);
   }
 
@@ -134,7 +136,7 @@ class Board {
     const marks = this.changedMarks();
     const isCosine = this.settings.normalization === "l2", isRows = this.anchors === "rows";
     this.anchorButton.textContent = isRows ? "Show documents as anchors" : "Show queries as anchors";
-    this.anchorButton.hidden = !columns || !this.lab.controls.length; // a lesson has no controls before the guess
+    this.anchorButton.hidden = !columns || this.lab.isLocked;
     const paint = (panel, options) => panel?.paint({ marks: marks?.rows, ...options });
     paint(this.panels.similarity, {
       values: similarity, unit: isCosine ? "cosine" : "dot product", describe: (value) => `similarity ${number(value)}`,
@@ -186,8 +188,9 @@ class Board {
     Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });
   }
 
-  // The formula of a cell with its numbers.
+  // The formula of a cell with its numbers; empty while the lab is locked.
   formula([i, j]) {
+    if (this.lab.isLocked) return "";
     const { rows, columns, gradient, count, weight } = this.result;
     const term = ({ positives, probability, counted }, a, b) => {
       const positiveCount = positives[a].filter(Boolean).length;
@@ -214,7 +217,7 @@ class Board {
     return [
       `s = ${number(similarity[i][j])}`, `s/τ = ${number(logits[i][j], 1)}`,
       `p (document given query) = ${probability(rows, i, j)}`,
-      ...(columns ? [`p (query given document) = ${probability(columns, j, i)}`] : []),
+      ...(columns && !this.lab.isLocked ? [`p (query given document) = ${probability(columns, j, i)}`] : []),
       ...(bumps && i !== j && rows.candidates[i][j] ? [`hardness weight: × ${number(Math.exp(bumps[i][j]), 1)}`] : []),
     ];
   }

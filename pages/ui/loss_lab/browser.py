@@ -63,6 +63,7 @@ def lab_component(
     data = {
         "batch": packed_batch(batch),
         **asdict(state),
+        "defaults": asdict(LabSettings()),
         "controls": list(controls),
         "help": {name: TERMS[name].definition.replace("`", "") for name in controls},
         "panels": list(panels),

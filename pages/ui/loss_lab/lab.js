@@ -41,6 +41,11 @@ class Lab {
     this.highlight();
   }
 
+  // Whether the lab shows only one direction: a lesson has no controls before the guess, which the other one would answer.
+  get isLocked() {
+    return !this.controls.length;
+  }
+
   get isDragging() {
     return this.boards.some((board) => board.isDragging);
   }
