@@ -40,7 +40,7 @@ from bsc_core.training.checkpoint import Checkpoint, load_resume_state
 from bsc_core.training.data import PairStream, TrainingData, is_streamed, select_training_rows, with_copied_decisions
 from bsc_core.training.embeddings import Embeddings
 from bsc_core.training.estimate import measured_speed
-from bsc_core.training.loop.device import seed_everything, set_threads
+from bsc_core.training.loop.device import device_name, seed_everything, set_threads
 from bsc_core.training.loop.distributed import Distributed
 from bsc_core.training.loop.optim import layer_rates
 from bsc_core.training.loop.trainer import Trainer
@@ -190,7 +190,7 @@ def summarize(
         "decisions": applied_sentence(splits.train),
         "texts": len(splits.texts),
         "precision": trainer.precision,
-        "device": str(trainer.accelerator.device),
+        "device": device_name(trainer.accelerator.device),
         **summary,
         **measured_speed(summary, splits, run.folder),
     }

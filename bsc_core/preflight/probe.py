@@ -30,7 +30,7 @@ from bsc_core.runs import RunStore
 from bsc_core.training.callbacks import OnStep
 from bsc_core.training.checkpoint import save_checkpoint
 from bsc_core.training.data import TrainingData
-from bsc_core.training.loop.device import peak_memory_bytes, seed_everything, set_threads
+from bsc_core.training.loop.device import device_name, peak_memory_bytes, seed_everything, set_threads
 from bsc_core.training.loop.trainer import StepReport, Trainer
 from bsc_core.training.sampler import CustomSampler
 from bsc_core.types import Ids
@@ -122,7 +122,7 @@ def measure(config: RunConfig, steps: int, store: RunStore, on_progress: OnProgr
         memory_free_bytes=free,
         disk_bytes=disk,
         disk_free_bytes=disk_free,
-        device=str(device),
+        device=device_name(device),
         precision=trainer.precision,
         loss=last.loss,
         warnings=(*notes, *run_warnings(config, data, tokens.lengths, batches, space=space, store=store)),

@@ -240,7 +240,8 @@ def _finding(claim: Claim, planned: Sequence[PlannedRun], runs: Mapping[str, lis
         "verdict": claim_verdict(verdicts),
         "reason": summarize_verdicts(verdicts),
         "date": datetime.now(UTC).date().isoformat(),
-        "command": f"bsc reproduce {claim.name}" + (" --form small" if form == "small" else " --data DATA"),
+        "command": f"bsc reproduce {claim.name} "
+        + ("--form small" if form == "small" else f"--data DATA --seeds {len(claim.seeds)}"),
         "device": ", ".join(dict.fromkeys(result["device"] for result in results)),
         "precision": ", ".join(dict.fromkeys(result["precision"] for result in results)),
         "seconds": round(sum(_processor_seconds(run) for run in all_runs), 1),

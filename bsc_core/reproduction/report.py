@@ -75,16 +75,24 @@ def report_files(findings: Mapping[str, Finding]) -> dict[str, str]:
 
 
 def summary_lines(findings: Mapping[str, Finding]) -> list[str]:
-    """Return the lines of a table of all claims and one of the recommended settings, with links to their pages."""
+    """Return the lines of a table of all claims and one of the recommended settings, with links to their pages.
+
+    A claim and its repetition from a weak start share a line.
+    """
+    weak = {claim.repeats: findings[name] for name, claim in CLAIMS.items() if claim.repeats and name in findings}
     claims, recommended, end = [], [], ("CPU minutes", "details")
     for finding in _ordered(findings):
+        if finding["name"] in CLAIMS and CLAIMS[finding["name"]].repeats:
+            continue
         verdict, cost_and_link = f"**{finding['verdict']}**", (f"{finding['seconds'] / 60:.1f}", _link(finding))
         if finding["name"] in RECOMMENDED_SETTINGS:
             recommended.append([*_recommended_cells(finding), verdict, *cost_and_link])
         else:
-            claims.append([finding["claim"], verdict, finding["reason"], *cost_and_link])
+            other = weak.get(finding["name"])
+            repeated = f"**{other['verdict']}**: {other['reason']} {_link(other)}" if other else ""
+            claims.append([finding["claim"], verdict, finding["reason"], *cost_and_link, repeated])
     lines = [
-        *_table(["claim", "verdict", "statements", *end], claims),
+        *_table(["claim", "verdict", "statements", *end, "from a weak start"], claims),
         "",
         "Recommended settings, each compared with the untrained encoder on rows that were not used to select it:",
         "",

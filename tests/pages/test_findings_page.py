@@ -106,6 +106,22 @@ def test_every_claim_is_a_row_with_its_verdict_and_reason(visit: Callable[..., A
             assert re.fullmatch(rf"(Of \d+ statements?, )?{re.escape(row['Why'])}", reason)
 
 
+def test_a_claim_and_its_repetition_from_a_weak_start_share_a_row_and_a_card(
+    finding: dict[str, Any], runs: RunStore
+) -> None:
+    weak = finding | {"name": f"{NAME}_weak", "title": "from the weak start", "verdict": "ruled out"}
+    write_finding(weak, runs.root / "findings")
+    app = open_page("findings", **{"findings.claim": NAME})
+    rows = claims_table(app).set_index("Claim")
+    assert rows.loc[CLAIMS[NAME].title, ["Verdict", "From a weak start"]].tolist() == ["contradicted", "ruled out"]
+    assert len(rows) == len(CLAIMS)
+    assert app.header[0].value == CLAIMS[NAME].title
+    app.get("button_group")[-1].set_value("weak start").run()
+    assert app.header[0].value == ALL_CLAIMS[f"{NAME}_weak"].title
+    linked = open_page("findings", **{"findings.claim": f"{NAME}_weak"})
+    assert linked.header[0].value == ALL_CLAIMS[f"{NAME}_weak"].title
+
+
 def test_the_table_without_a_selection_draws_no_figure(runs: RunStore) -> None:
     app = open_page("findings")
     assert not app.get("vega_lite_chart")

@@ -51,6 +51,11 @@ def cpu_gains_from_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinf
     return any(flag in flags for flag in BF16_FLAGS)
 
 
+def device_name(device: torch.device) -> str:
+    """Return the name of a GPU, such as `NVIDIA H100 80GB HBM3`, or the type of another device, such as `cpu`."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+
+
 def resolve_precision(wanted: Literal["auto", "fp32", "bf16", "fp16"], device: torch.device) -> Precision:
     """Return the precision that `auto` selects on this device.
 

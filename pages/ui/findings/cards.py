@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -39,23 +39,43 @@ BADGES = {  # verdict -> color and icon
 }
 CLAIM = "findings.claim"  # session key and URL parameter: name of the claim in detail
 FIRST = "findings.first"  # session key: name of the claim whose link opened the page
-PARAMETERS = (CLAIM, *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")), *rerun.PARAMETERS)
-WIDTHS = {"Paper": 110, "Verdict": 145, "Claim": 380, "Why": 400}  # pixels
+START = "findings.start"  # session key and URL parameter: one of STARTS
+STARTS = ("bundled encoder", "weak start")
+PARAMETERS = (
+    *(CLAIM, START),
+    *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")),
+    *rerun.PARAMETERS,
+)
+WIDTHS = {"Paper": 110, "Verdict": 145, "From a weak start": 145, "Claim": 330, "Why": 330}  # pixels
+WEAK_START = (
+    "A weak start: the upper three of the six layers of the bundled encoder have random weights, since the models of "
+    "the papers were not trained for similarity either. The runs train on all rows, as long as in the paper."
+)
 ROW_HEIGHT = 28  # pixels
 ROWS_WITH_CARD = 4  # rows of the table above a card, whose figure is on the same screen
 
 
 @dataclass(frozen=True)
 class ClaimCard:
-    """A claim and its result. local: the result is from this runs folder, not the one shipped with the app."""
+    """A claim and its result.
+
+    local: the result is from this runs folder, not the one shipped with the app. weak: the card of the same claim from
+    a weak start; None without a result.
+    """
 
     claim: Claim
     finding: dict[str, Any] | None
     local: bool
+    weak: "ClaimCard | None" = None
 
     @property
     def verdict(self) -> str:
         return self.finding["verdict"] if self.finding else "not run yet"
+
+    @property
+    def verdicts(self) -> list[str]:
+        """The verdicts from the bundled encoder and, with a result, from a weak start."""
+        return [self.verdict, *([self.weak.verdict] if self.weak else [])]
 
     @property
     def is_preset(self) -> bool:
@@ -64,14 +84,12 @@ class ClaimCard:
 
 
 def read() -> list[ClaimCard]:
-    """Return a card for every claim by paper; a result in this runs folder takes precedence over the shipped one.
-
-    A claim that repeats another one from a weak start has a card once it has a result.
-    """
+    """Return a card for every claim by paper; a result in this runs folder takes precedence over the shipped one."""
     shipped, local = read_findings(), read_findings(rerun.folder())
     local = {name: finding for name, finding in local.items() if finding["form"] == "full"}
-    cards = [ClaimCard(claim, local.get(name) or shipped.get(name), name in local) for name, claim in CLAIMS.items()]
-    cards = [card for card in cards if card.finding or not card.claim.repeats]
+    every = [ClaimCard(claim, local.get(name) or shipped.get(name), name in local) for name, claim in CLAIMS.items()]
+    weak = {card.claim.repeats: card for card in every if card.claim.repeats and card.finding}
+    cards = [replace(card, weak=weak.get(card.claim.name)) for card in every if not card.claim.repeats]
     return sorted(cards, key=lambda card: list(PAPER_NAMES).index(card.claim.paper))
 
 
@@ -83,13 +101,17 @@ def summary(cards: list[ClaimCard]) -> None:
         if counts:
             by_verdict = ", ".join(f"{counts[name]} {name}" for name in BADGES if counts[name])
             sentences.append(f"**{formatting.plural(counts.total(), noun)}**: {by_verdict}.")
-    st.markdown(" ".join(sentences))
+    counts = Counter(card.weak.verdict for card in cards if card.weak)
+    if counts:
+        by_verdict = ", ".join(f"{counts[name]} {name}" for name in BADGES if counts[name])
+        sentences.append(f"**{counts.total()} from a weak start** as well: {by_verdict}.")
+    st.markdown(" ".join(sentences), help=WEAK_START)
 
 
 def select(cards: list[ClaimCard]) -> ClaimCard | None:
     """Draw the filters and the table of the claims that match them; return the claim selected there or in the URL."""
     papers = [name for name in PAPER_NAMES if name == ALL or any(card.claim.paper == name for card in cards)]
-    present = [name for name in BADGES if any(card.verdict == name for card in cards)]
+    present = [name for name in BADGES if any(name in card.verdicts for card in cards)]
     with st.container(horizontal=True, gap="medium"):
         paper = st.segmented_control(
             "Paper",
@@ -104,9 +126,14 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
             "Verdict", present, selection_mode="multi", width="content", **url.bound("findings.verdict", present)
         )
     matching = [
-        card for card in cards if paper in (ALL, card.claim.paper) and (not verdicts or card.verdict in verdicts)
+        card
+        for card in cards
+        if paper in (ALL, card.claim.paper) and (not verdicts or not set(verdicts).isdisjoint(card.verdicts))
     ]
     linked = st.query_params.get(CLAIM)
+    if linked in CLAIMS and CLAIMS[linked].repeats:
+        linked = CLAIMS[linked].repeats
+        st.session_state[START] = STARTS[1]
     if page_layout.arrived():  # the row of a link is among the visible ones
         st.session_state[FIRST] = linked
     if st.session_state[FIRST] not in [card.claim.name for card in matching[:ROWS_WITH_CARD]]:
@@ -144,11 +171,19 @@ def summary_row(card: ClaimCard) -> dict[str, str]:
     """Return a row of the table: paper, verdict, claim and the reason of the verdict."""
     reason = card.finding["reason"] if card.finding else "There is no result of the full experiment yet."
     reason = re.sub(r"^Of \d+ statements?, ", "", reason)  # the number of each verdict is enough
-    return {"Paper": PAPER_NAMES[card.claim.paper], "Verdict": card.verdict, "Claim": card.claim.title, "Why": reason}
+    return {
+        "Paper": PAPER_NAMES[card.claim.paper],
+        "Verdict": card.verdict,
+        "From a weak start": card.weak.verdict if card.weak else "",
+        "Claim": card.claim.title,
+        "Why": reason,
+    }
 
 
 def draw(card: ClaimCard, bar: DeltaGenerator) -> None:
     """Draw the verdict, claim, intervals and details of a card, and in the bar the button that runs the claim."""
+    if card.weak and _start() == STARTS[1]:
+        card = card.weak
     claim, finding = card.claim, card.finding
     with st.container(border=True, key=f"findings.card.{claim.name}"):
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -162,6 +197,11 @@ def draw(card: ClaimCard, bar: DeltaGenerator) -> None:
         else:
             _result(card, finding)
         rerun.draw(claim, finding, bar, primary=not card.is_preset)
+
+
+def _start() -> str:
+    options = url.bound(START, STARTS)
+    return st.segmented_control("Start", STARTS, default=STARTS[0], required=True, help=WEAK_START, **options)
 
 
 def _result(card: ClaimCard, finding: dict[str, Any]) -> None:
