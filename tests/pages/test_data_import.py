@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.errors import FileFormatError, PathError
 from bsc_core.runs import RunStore
 from pages.ui.components import data_cache, users
-from pages.ui.data import uploads
+from pages.ui.data import column_mapping, uploads
 from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, row_count, table_with
 
 
@@ -133,17 +133,53 @@ def test_the_scale_of_the_labels_is_that_of_the_column_and_its_error_names_the_f
     rows = [f"what is {n},it is {n},{n % 9 / 2 + 0.5},{n % 2}" for n in range(40)]
     app = import_rows(path, "query,answer,grade,same", rows)
     assert label_scale(app) == (0, 5)
-    assert "are set to 0 and 5, the range of the labels in the file" in page_text(app)
+    assert "0 and 5, the range of the labels in the file. 16 of 40 pairs are positive" in app.warning[0].value
     app.selectbox(key="data.new.label").select("same").run()
     assert label_scale(app) == (0, 1)
     app.selectbox(key="data.new.label").select("grade").run()
     app.number_input(key="data.new.label_max").set_value(1).run()
-    assert "are set to" not in page_text(app)
+    assert not app.warning
     click(app, "data.new.use")
     assert "set Minimum label and Maximum label to the file's scale" in page_text(app)
     app.number_input(key="data.new.label_max").set_value(5).run()
     click(app, "data.new.use")
     assert (added_dataset().data.label_min, added_dataset().data.label_max) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("header", "labels", "scale"),
+    [
+        ("premise,hypothesis,label", "012", None),  # classes
+        ("premise,hypothesis,label", ["0", "1", "2", "-1"], None),
+        ("query,document,label", ["0", "1", "-1"], None),  # rows without a label
+        ("query,document,label", ["0", "1"] * 20 + ["11"], None),  # an error
+        ("query,document,label", ["0", "1", "5"] * 20 + ["55"], None),
+        ("query,document,label", "012", (0, 2)),
+        ("query,document,label", "12345", (1, 5)),
+        ("premise,hypothesis,label", ["0.5", "1", "3.5"], (0, 4)),
+    ],
+)
+def test_only_grades_set_the_scale_of_the_labels(
+    header: str, labels: list[str], scale: tuple[float, float] | None
+) -> None:
+    assert column_mapping.common_scale([list(map(float, labels))], header.split(",")) == scale
+
+
+def test_a_file_with_labels_in_0_to_1_keeps_the_scale_of_others_from_being_set() -> None:
+    assert column_mapping.common_scale([[0, 2, 5], [1, 4, 5]], ["query", "document"]) == (0, 5)
+    assert column_mapping.common_scale([[0, 2, 5], [0, 1, 1]], ["query", "document"]) is None
+    assert column_mapping.common_scale([[0, 2, 5], []], ["query", "document"]) is None
+
+
+def test_class_numbers_of_nli_are_no_scale_and_rows_outside_of_it_are_rejected(runs: RunStore, tmp_path: Path) -> None:
+    rows = [f"what is {n},it is {n},{n % 3}" for n in range(40)]
+    app = import_rows(tmp_path / "snli.csv", "premise,hypothesis,label", rows)
+    assert label_scale(app) == (0, 1)
+    assert "Column label looks like class numbers" in app.warning[0].value
+    click(app, "data.new.use")
+    assert data_cache.dataset_splits(added_dataset().key).train.report.rejected[0].reason == (
+        "the label 2 is outside 0 to 1"
+    )
 
 
 def label_scale(app: AppTest) -> tuple[float, float]:

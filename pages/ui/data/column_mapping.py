@@ -29,6 +29,8 @@ IMPORTS = "data.imports"  # session key: part of the keys of the import form
 MAX_LABELS = 11  # different values of a column that looks like a label
 EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
 SCALE = ("label_min", "label_max")
+NLI_TEXTS = {"premise", "hypothesis"}  # columns whose whole-number labels are classes
+MIN_UPPER_HALF = 0.05  # of the labels; with fewer, the largest ones may be errors
 ROLES = ("query", "document", "label", "query_id", "document_id", "split", "negative", "class_label")
 
 
@@ -148,14 +150,16 @@ def unused_labels(table: Table, selected: Mapping[str, ColumnNames | None]) -> l
 
 
 def _label_numbers(table: Table, column: Any, values: dict[str, Any], key: str) -> dict[str, float]:
-    """Draw the fields of the scale of the labels and the threshold; a scale beyond 0 to 1 is that of the column."""
-    fields, scale = DataConfig.model_fields, _scale(table.columns[column])
-    keys, shown = [f"{key}.{name}" for name in SCALE], (values["train"], column)
+    """Draw the fields of the scale of the labels and the threshold; see `common_scale` for what they contain first."""
+    fields, keys = DataConfig.model_fields, [f"{key}.{name}" for name in SCALE]
+    shown = (values["train"], column)
     saved = [float(values.get(name, fields[name].default)) for name in SCALE]
     is_saved = SCALE[0] in values and column == (values.get("columns") or {}).get("label")
+    labels = [] if is_saved else [_labels(path, column) for path in (values["train"], *values.get("mix", ()))]
+    scale = common_scale(labels, table.names)
     if st.session_state.get(f"{key}.scale") != shown or keys[0] not in st.session_state:
         st.session_state[f"{key}.scale"] = shown
-        st.session_state.update(zip(keys, saved if is_saved or scale is None else scale, strict=True))
+        st.session_state.update(zip(keys, saved if scale is None else scale, strict=True))
     cells = display.columns(3, min_width=150)
     numbers = {
         name: cell.number_input(str(fields[name].title), key=f"{key}.{name}", help=fields[name].description)
@@ -167,19 +171,57 @@ def _label_numbers(table: Table, column: Any, values: dict[str, Any], key: str) 
         key=f"{key}.threshold",
         help=help_text("threshold"),
     )
-    if scale is not None and not is_saved and tuple(numbers[name] for name in SCALE) == scale:
+    if scale is not None and tuple(numbers[name] for name in SCALE) == scale:
         low, high = scale
-        st.caption(
-            f"The minimum and maximum label are set to {low:g} and {high:g}, the range of the labels in the file."
+        limit, cells = low + numbers["threshold"] * (high - low), [label for file in labels for label in file]
+        st.warning(
+            f"The minimum and maximum label are set to {low:g} and {high:g}, the range of the labels in the file. "
+            f"{sum(label > limit for label in cells):,} of {len(cells):,} pairs are positive (label above {limit:g}).",
+            icon=":material/warning:",
+        )
+    elif _are_classes(labels, table.names):
+        st.warning(
+            f"Column {display.escaped(column)} looks like class numbers, not like a scale. Select it as the class, or "
+            "write the names entailment, neutral and contradiction into the file, so that only entailed pairs are "
+            "positive.",
+            icon=":material/warning:",
         )
     return numbers
 
 
-def _scale(cells: Sequence[str]) -> tuple[float, float] | None:
-    """Return the smallest and the largest label, rounded outwards; None if they are in 0 to 1 or all the same."""
-    labels = [float(cell) for cell in cells if is_number(cell)]
-    low, high = (math.floor(min(labels)), math.ceil(max(labels))) if labels else (0, 1)
-    return (float(low), float(high)) if low < high and (low < 0 or high > 1) else None
+def _labels(path: str, column: str) -> list[float]:
+    """Return the numbers in the column of the labels of a file; none if it has no such column."""
+    return data_cache.shared_value(
+        "labels",
+        (path, column, data_cache.file_stamps(path)),
+        lambda: [float(cell) for cell in data_cache.table(path).columns.get(column, ()) if is_number(cell)],
+    )
+
+
+def common_scale(labels: Sequence[Sequence[float]], names: Sequence[str]) -> tuple[float, float] | None:
+    """Return the smallest and the largest label, rounded outwards, if they are clearly the ends of a scale, else None.
+
+    They are not if a file has no label above 1, or any below 0, which marks rows without a label; if the labels are
+    numbers of NLI classes; or if few labels are in the upper half, since the largest ones may be errors.
+
+    Args:
+        labels: The labels of each file.
+        names: The columns of the first file.
+    """
+    every = [label for file in labels for label in file]
+    is_beyond = all(file and min(file) >= 0 and max(file) > 1 for file in labels)
+    if not every or not is_beyond or _are_classes(labels, names):
+        return None
+    low, high = float(math.floor(min(every))), float(math.ceil(max(every)))
+    in_upper_half = sum(label > (low + high) / 2 for label in every)
+    return (low, high) if low < high and in_upper_half >= MIN_UPPER_HALF * len(every) else None
+
+
+def _are_classes(labels: Sequence[Sequence[float]], names: Sequence[str]) -> bool:
+    """Whether labels of premises and hypotheses are whole numbers beyond 0 and 1."""
+    every = {label for file in labels for label in file}
+    is_nli = any(name.strip().lower() in NLI_TEXTS for name in names)
+    return is_nli and not every <= {0, 1} and all(label.is_integer() for label in every)
 
 
 def open_dataset(folder: Path, label: str, data: DataConfig) -> None:
