@@ -257,12 +257,18 @@ def _finish(data: DatasetSplits, config: DataConfig) -> DatasetSplits:
 
 
 def merge_keys(pairs: Sequence[PairDataset], corpus: Corpus) -> tuple[list[PairDataset], Corpus]:
-    """Give the documents of one text the same key, that of the first, so that each copy of a gold document is gold."""
+    """Give the documents of one text the same key, so that each copy of a gold document is gold.
+
+    It is that of the first of them with a key; documents and pairs with an empty key have none.
+    """
     if corpus.key is None:
         return list(pairs), corpus
     first: dict[int, str] = {}
-    keys = tuple(first.setdefault(text, key) for text, key in zip(corpus.document.tolist(), corpus.key, strict=True))
-    new_key = dict(zip(corpus.key, keys, strict=True))
+    for text, key in zip(corpus.document.tolist(), corpus.key, strict=True):
+        if key:
+            first.setdefault(text, key)
+    keys = tuple(first.get(text, "") for text in corpus.document.tolist())
+    new_key = {key: new for key, new in zip(corpus.key, keys, strict=True) if key}
     moved = [
         part
         if part.document_key is None

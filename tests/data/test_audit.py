@@ -74,6 +74,12 @@ def test_positives_missing_from_the_corpus_are_reported_by_id(findings_of):
     assert findings["dev", "Positive documents of dev that are not in the corpus"].rows.tolist() == [1]
 
 
+def test_positives_without_an_id_are_missing_from_the_corpus_by_text(findings_of):
+    rows = ["a,x,7,train", "b,y,,dev", "c,z,,dev"]
+    findings = findings_of(rows, corpus=["1,y", ",w"], header="query,document,doc_id,split")
+    assert findings["dev", "Positive documents of dev that are not in the corpus"].rows.tolist() == [1]
+
+
 def test_no_positives_is_an_error_and_comes_first(findings_of):
     findings = findings_of(["a,x,0.5,train", "b,y,0,train", "c,z,1,dev", "c,w,1,dev"])
     first = next(iter(findings.values()))

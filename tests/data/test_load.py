@@ -250,9 +250,9 @@ def test_texts_have_no_spaces_at_their_ends(write):
 
 
 def test_of_documents_with_one_id_the_first_is_read(write):
-    path = write("corpus.csv", "doc_id,text\n1,a\n2,b\n1,c\n2,b\n")
+    path = write("corpus.csv", "doc_id,text\n1,a\n2,b\n1,c\n2,b\n,d\n,e\n")
     corpus = read_corpus(path)
-    assert corpus.texts.take(corpus.document) == ["a", "b", "b"]
+    assert corpus.texts.take(corpus.document) == ["a", "b", "b", "d", "e"]
     assert [(one.line, one.field) for one in corpus.report.rejected] == [(4, "doc_id")]
 
 

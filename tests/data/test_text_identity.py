@@ -57,6 +57,15 @@ def test_without_keys_every_copy_is_right_too(write):
     assert retrieval_task(data.dev, data.corpus).relevant(0).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("corpus", ["5,y\n,Y!\n1,x\n,z\n", ",Y!\n5,y\n1,x\n,z\n"])
+def test_a_pair_without_a_document_id_is_not_given_that_of_another_document(write, corpus):
+    pairs = write("pairs.csv", "query,document,doc_id,split\na,x,,train\nb,y,5,dev\nc,z,,dev\nd,w,,train\n")
+    corpus = write("corpus.csv", f"id,text\n{corpus}")
+    data = load_data(DataConfig(train=pairs, corpus=corpus, text_identity="normalized"))
+    task = retrieval_task(data.dev, data.corpus)
+    assert [task.relevant(0).tolist(), task.relevant(1).tolist()] == [[0, 1], [3]]
+
+
 def test_sentences_of_one_text_have_one_group(write):
     train = write("classes.csv", "text,class_label\nGood!,a\ngood,a\nbad,b\nworse,b\nfine,a\nawful,b\n")
     config = DataConfig(train=train, text_identity="normalized", examples=ExamplesConfig(encoder="static"))

@@ -95,11 +95,11 @@ class RowChecks:
         return texts
 
     def reject_repeated(self, column: str, texts: Sequence[str]) -> None:
-        """Reject each row with the id of an earlier one and another text."""
+        """Reject each row with the id of an earlier one and another text; an empty cell is no id."""
         first: dict[str, str] = {}
         for row in self.rows.tolist():
             key = self.table.columns[column][row].strip()
-            if first.setdefault(key, texts[row]) != texts[row]:
+            if key and first.setdefault(key, texts[row]) != texts[row]:
                 self.reject(row, column, "the id occurs before with another text")
 
     def labels(self, column: str, limits: Limits) -> npt.NDArray[np.float32]:

@@ -190,11 +190,11 @@ def _positives_not_in_corpus(data: DatasetSplits) -> Iterator[AuditFinding]:
     if data.corpus is None:
         return
     for split, dataset in data.splits.items():
+        known = np.isin(dataset.document, data.corpus.document)
         if dataset.document_key is not None and data.corpus.key is not None:
             keys = frozenset(data.corpus.key)  # np.isin compares all pairs of objects
-            known = np.fromiter((key in keys for key in dataset.document_key), dtype=bool, count=len(dataset))
-        else:
-            known = np.isin(dataset.document, data.corpus.document)
+            for row, key in enumerate(dataset.document_key):
+                known[row] = key in keys if key else known[row]  # without an id, the text counts
         rows = np.flatnonzero(dataset.positive & ~known)
         if split != "train" and len(rows):
             yield _finding("positives_not_in_corpus", rows, split)
