@@ -77,6 +77,11 @@ UNUSABLE_FILES = {
         'query\tdocument\ta\nb\t"c d\te\nf\tg\th\ni\tj"\tk\tl\n',
         "starts at line 2 has unmatched quotation marks .the next one is in line 4",
     ),
+    "rows without quotes, of tabs in quotes": (
+        "pairs.tsv",
+        'query\tdocument\n"a\t""b\nc"\td\n',
+        "starts at line 2 has unmatched quotation marks .the next one is in line 3",
+    ),
     "text after a closing quote": ("pairs.csv", 'query,document\n"c"d,e\n', "line 2 has unmatched quotation marks"),
     "a name twice": ("pairs.csv", "query,document,query\na,b,c\n", "names query more than once; rename one"),
 }

@@ -29,6 +29,7 @@ from bsc_core.evaluation.evaluator import split_digest
 from bsc_core.evaluation.retrieval.rank import retrieval_task
 
 AWKWARD = ('a "quoted" query', "two\tcolumns\nand lines")
+TABLE = "id\tname\tage\tcity\tzip\n" * 3 + "How do I sum a column?"  # each line has the tabs of a row of decisions
 OLD_LINE_ENDING = ("a\rother query", "d")
 
 
@@ -50,6 +51,13 @@ def test_decisions_are_added_once_changed_and_undone(tmp_path: Path) -> None:
     undo_decisions(path, [("q", "d")])
     assert read_decisions(path) == []
     assert [file.name for file in path.parent.iterdir()] == ["data.tsv"]
+
+
+def test_a_decision_about_a_table_of_tabs_leaves_the_file_readable(tmp_path: Path) -> None:
+    path = tmp_path / "data.tsv"
+    add_decisions(path, [Decision("q", "d")])
+    add_decisions(path, [Decision(TABLE, "d", who="Ada")])
+    assert [one.pair for one in read_decisions(path)] == [("q", "d"), (TABLE, "d")]
 
 
 def test_a_file_of_an_earlier_version_has_dropped_pairs(write, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from bsc_core.data import read_corpus, read_pairs, read_table
+from bsc_core.errors import FileFormatError
+from bsc_core.files import rows_as_tsv
 
 NASTY = [
     "null", "NA", "nan", "None", "", "-", '"', '""', 'say "hi"', "a\tb", "a,b", "a\nb", "a\r\nb", "a\rb", "nel\x85",
@@ -66,6 +68,15 @@ def test_every_cell_is_read_as_it_was_written(tmp_path, ending, rows):
     table = read_table(path)
     assert list(zip(table.columns["query"], table.columns["document"], strict=True)) == rows
     assert not table.rejected
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(TEXT, TEXT | st.sampled_from(["a\tb\nc\td", '"a\tb"\n"c\td"'])), min_size=1, max_size=4))
+def test_every_cell_of_an_exported_row_is_read_as_it_was_written(tmp_path, rows):
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(rows_as_tsv([("query", "document"), *rows]).encode())
+    table = read_table(path)
+    assert list(zip(table.columns["query"], table.columns["document"], strict=True)) == rows
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -134,6 +145,14 @@ def test_several_columns_make_one_text(write):
     pairs = read_pairs(path, columns={"query": ["title", "body"], "document": "answer"})
     assert pairs.texts.take(pairs.query) == ["A long story", "only body"]
     assert pairs.report.rejected[0].field == "title + body"
+
+
+def test_marks_in_a_file_of_one_column_do_not_merge_its_lines(write):
+    message = "starts at line 3 has unmatched .* put every text and the header in quotes"
+    with pytest.raises(FileFormatError, match=message):
+        read_corpus(write("corpus.tsv", 'text\nfirst\n"to be\nor not\nto be"\n'))
+    quoted = read_corpus(write("quoted.tsv", '"text"\n"first"\n\n"to be\nor not"\n"say ""hi"""\n'))
+    assert quoted.texts.texts == ("first", "to be\nor not", 'say "hi"')
 
 
 def test_a_corpus_has_its_ids_and_repeats(write):

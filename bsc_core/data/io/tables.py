@@ -457,13 +457,15 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
     reader = csv.reader(_recorded(lines, of_row), delimiter=delimiter, strict=True)
     start = 1
     names: tuple[str, ...] = ()
+    all_quoted = True  # whether all rows so far begin with a quotation mark
     try:
         for fields in reader:
+            all_quoted = all_quoted and (not fields or of_row[0].startswith('"'))
             if not names:
                 if len(fields) > 1 or any(field.strip() for field in fields):
                     names = _header(fields, source, delimiter)
                     yield names
-            elif len(of_row) > 1 and _is_unquoted(of_row, len(names), delimiter):
+            elif len(of_row) > 1 and delimiter == "\t" and _is_unquoted(of_row, fields, len(names), all_quoted):
                 raise csv.Error(f"the next one is in line {reader.line_num}")
             elif len(fields) == len(names):
                 yield start, fields
@@ -477,9 +479,10 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
                 f"{source}: the row that starts at line {start} has a field of more than {limit:,} characters; close "
                 f"its quotation mark if one is missing, divide its text, or set {MAX_LINE_MB} (megabytes)"
             ) from None
+        what = "every text and the header" if len(names) == 1 else 'a field that begins with "'
         raise FileFormatError(
             f"{source}: the row that starts at line {start} has unmatched quotation marks ({error}); "
-            'put a field that begins with " in quotes and write "" for each " in it'
+            f'put {what} in quotes and write "" for each " in it'
         ) from None
 
 
@@ -513,13 +516,15 @@ def _recorded(lines: Iterable[str], record: list[str]) -> Iterator[str]:
         yield line
 
 
-def _is_unquoted(lines: Sequence[str], width: int, delimiter: str) -> bool:
-    """Return whether the lines of one row are probably several rows, in texts of which quotation marks occur.
+def _is_unquoted(lines: Sequence[str], fields: Sequence[str], width: int, all_quoted: bool) -> bool:
+    """Return whether the lines of one row of a .tsv are probably several rows, in which quotation marks are text.
 
-    So it is if at least two lines have all the fields of a row, and not all those of the first line are quoted.
+    So it is if at least two lines have all the fields of a row, and not all fields of the row are quoted. With a single
+    column, any line has all the fields, and a row is quoted if all rows before are.
     """
-    several = delimiter == "\t" and sum(line.count(delimiter) == width - 1 for line in lines) > 1
-    return several and not all(field.startswith('"') for field in lines[0].split(delimiter))
+    several = sum(line.count("\t") == width - 1 for line in lines) > 1
+    quoted = "\t".join('"' + field.replace('"', '""') + '"' for field in fields)
+    return several and not (all_quoted if width == 1 else "".join(lines).rstrip("\r\n") == quoted)
 
 
 def _json_rows(lines: Iterable[str], source: str, names: set[str]) -> Iterator[Any]:
