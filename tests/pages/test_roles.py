@@ -523,6 +523,47 @@ def test_a_shared_run_gives_no_access_to_the_files_of_its_dataset(
             uploads.register(uploads.folder_for(other), "other", uploads.validate({"train": other}))
 
 
+@pytest.mark.parametrize("owner", [ADA, EVA])
+def test_copies_of_a_dataset_are_not_read_after_its_files_are_no_longer_shared(
+    sign_in: SignIn, runs: RunStore, tmp_path: Path, owner: User
+) -> None:
+    sign_in(owner)
+    path = tmp_path / "customers.tsv"  # a file of the server
+    path.write_text(PAIRS, encoding="utf-8")
+    path = uploads.save_file("pairs.tsv", PAIRS.encode()) if owner is EVA else path
+    data = uploads.validate({"train": str(path)})
+    folder = runs.uploads_folder / uploads.register(uploads.folder_for(path, "shared"), "pairs", data)
+    write_dataset_access(folder, dataset_access(folder).model_copy(update={"shared_with": ("ben",)}))
+    sign_in(BEN)
+    changed = data.model_copy(update={"dev_size": 0.4})
+    copy = saved_dataset_key(changed)
+    write_dataset_access(runs.uploads_folder / copy, Access(owner="ben", shared_with=(EVERYONE,)))
+    assert data_cache.data_config(copy) == changed
+    sign_in(STUDENT)
+    with pytest.raises(InputError, match="does not exist"):
+        data_cache.data_config(copy)
+    write_dataset_access(folder, dataset_access(folder).model_copy(update={"shared_with": ()}))
+    sign_in(BEN)
+    assert set(data_cache.datasets()) == set(data_cache.SAMPLES)
+    with pytest.raises(InputError, match="is not shared with you"):
+        uploads.check_files(data)
+    with pytest.raises(InputError, match="is not shared with you"):
+        uploads.register(uploads.folder_for(path), "again", data)
+    sign_in(owner)
+    assert folder.name in data_cache.datasets()
+
+
+def test_a_generated_dataset_is_shared_without_the_upload_that_it_is_from(sign_in: SignIn, runs: RunStore) -> None:
+    sign_in(EVA)
+    path = uploads.save_file("pairs.tsv", PAIRS.encode())
+    upload = uploads.register(path.parent, "pairs", uploads.validate({"train": str(path)}))
+    generated = uploads.register(uploads.folder_for(path, "x"), "generated", uploads.validate({"train": str(path)}))
+    write_dataset_access(runs.uploads_folder / generated, Access(owner="eva", shared_with=("ben",)))
+    sign_in(BEN)
+    assert generated in data_cache.datasets()
+    assert upload not in data_cache.datasets()
+
+
 def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: RunStore) -> None:
     keys = {}
     for user in (BEN, EVA):

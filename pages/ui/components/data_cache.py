@@ -23,11 +23,13 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import DataConfig, EncoderConfig, ExamplesConfig
+from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import InputError
 from bsc_core.files import FileStamp, file_stamp, read_regular
+from bsc_core.paths import sample_data_folder
 from bsc_core.runs import RunStore, parent_run_id
-from bsc_core.users import UserRuns, dataset_access
+from bsc_core.users import Access, UserRuns, dataset_access
 from pages.ui.components import display, turns, users
 
 if TYPE_CHECKING:
@@ -68,7 +70,10 @@ def short_id(run_id: str) -> str:
 
 
 def datasets() -> dict[str, DatasetChoice]:
-    """Return the datasets by key: sample data first, then uploads, newest first."""
+    """Return the datasets that the user may read, by key: sample data first, then uploads, newest first.
+
+    A copy of a dataset of another user is not among them if its files are no longer shared.
+    """
     choices = {
         SAMPLE: DatasetChoice(SAMPLE, "Sample questions and answers", _with_filters(SAMPLE, sample_config())),
         SAMPLE_NLI: DatasetChoice(SAMPLE_NLI, "Sample NLI", _with_filters(SAMPLE_NLI, sample_nli_config())),
@@ -76,15 +81,41 @@ def datasets() -> dict[str, DatasetChoice]:
     files = sorted(
         run_store().uploads_folder.glob("*/dataset.json"), key=lambda path: path.stat().st_mtime, reverse=True
     )
-    user = users.current_user()
+    user, owners = users.current_user(), {}
     for path in files:
         access = dataset_access(path.parent)
         if access.may_read(user):
             key = path.parent.name
             with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # a damaged one is not offered
                 label, data = _read_dataset(path, file_stamp(path))
-                choices[key] = DatasetChoice(key, label, data, access.may_change(user))
-    return choices
+                choices[key], owners[key] = DatasetChoice(key, label, data, access.may_change(user)), access.owner
+    if user.is_owner:
+        return choices
+    # The owner of a file shares it by each dataset with it; a dataset of another user does not share it.
+    shared = {
+        file
+        for key, owner in owners.items()
+        for file in choices[key].data.files
+        if owner is None or owner == _file_access(file).owner
+    }
+    return {
+        key: choice
+        for key, choice in choices.items()
+        if all(file in shared or may_read_file(file) or is_hub_id(file) for file in choice.data.files)
+    }
+
+
+def may_read_file(path: str) -> bool:
+    """Whether a file is sample data, or an uploaded one whose upload belongs to the user or is shared with them."""
+    user = users.current_user()
+    return user.is_owner or Path(path).parent == sample_data_folder() or _file_access(path).may_read(user)
+
+
+def _file_access(path: str) -> Access:
+    """Return the owner of an uploaded file and who may read it; any other file belongs to the owner of the app."""
+    folder = Path(path).parent
+    is_uploaded = folder.parent == run_store().uploads_folder and ".." not in Path(path).parts
+    return dataset_access(folder) if is_uploaded else Access()
 
 
 def dataset_labels(choices: Mapping[str, DatasetChoice]) -> dict[str, str]:

@@ -14,8 +14,7 @@ from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.io.tables import read_chunks
 from bsc_core.errors import BscError, ConfigError, FileFormatError, InputError, PathError
 from bsc_core.files import MAX_BYTES, as_json, atomic_write, read_regular
-from bsc_core.paths import check_path, sample_data_folder
-from bsc_core.users import dataset_access
+from bsc_core.paths import check_path
 from pages.ui.components import data_cache, users
 
 SUFFIXES = ("csv", "tsv", "jsonl", "parquet", "gz")
@@ -184,18 +183,13 @@ def check_files(data: DataConfig) -> None:
     Raises:
         InputError: The user may not read a file.
     """
-    user, uploaded = users.current_user(), data_cache.run_store().uploads_folder
-    if user.is_owner:
+    if users.current_user().is_owner:
         return
     seen = {path for choice in data_cache.datasets().values() for path in choice.data.files}
     for path in data.files:
         if is_hub_id(path):
             users.check_source(path)
-            continue
-        folder = Path(path).parent
-        is_uploaded = folder.parent == uploaded and ".." not in Path(path).parts
-        is_readable = is_uploaded and dataset_access(folder).may_read(user)
-        if not (path in seen or is_readable or folder == sample_data_folder()):
+        elif path not in seen and not data_cache.may_read_file(path):
             raise InputError(f"{Path(path).name} is not shared with you; ask the owner of its dataset to share that")
 
 
