@@ -135,7 +135,7 @@ def add_decisions(path: Path | str, decisions: Sequence[Decision]) -> None:
     A decision without a time gets the present one.
 
     Raises:
-        InputError: As `read_decisions`, or the file has other columns.
+        InputError: As `read_decisions`, or the file has other columns or none of decisions.
     """
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with _writing:
@@ -306,14 +306,21 @@ def decisions_sentence(decisions: Sequence[Decision]) -> str:
 
 
 def _existing(path: Path | str) -> list[Decision]:
-    """Return the decisions of a file that will be changed. Raises DataError for a table with other columns."""
+    """Return the decisions of a file that will be changed. Raises DataError if it may be another table of pairs."""
     if not Path(path).is_file():
         return []
-    if not _is_header_only(Path(path)) and (others := set(read_table(path).columns) - set(HEADER)):
-        raise DataError(
-            f"{path}: has the column {min(others)!r}, so it is not a file of decisions and is not changed; choose "
-            "another file for data.false_negatives"
-        )
+    if not _is_header_only(Path(path)):
+        names = set(read_table(path).columns)
+        if others := names - set(HEADER):
+            raise DataError(
+                f"{path}: has the column {min(others)!r}, so it is not a file of decisions and is not changed; choose "
+                "another file for data.false_negatives"
+            )
+        if "decision" not in names:
+            raise DataError(
+                f"{path}: has no column 'decision', so it is not changed; if its rows are decisions, add this column "
+                "with the value drop, else choose another file for data.false_negatives"
+            )
     return read_decisions(path)
 
 

@@ -185,11 +185,18 @@ def test_a_carriage_return_in_a_text_moves_no_decision_to_another_pair(tmp_path:
     assert [one.pair for one in read_decisions(path)] == [OLD_LINE_ENDING, ("q", "d")]
 
 
-def test_a_table_with_other_columns_is_not_changed(write, tmp_path: Path) -> None:
-    content, path = "query\tdocument\tlabel\na\tb\t1\n", tmp_path / "pairs.tsv"
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("query\tdocument\tlabel\na\tb\t1\n", "has the column 'label', so it is not a file of decisions"),
+        ("query\tdocument\na\tb\na\tb\n", "has no column 'decision', so it is not changed"),  # training pairs
+    ],
+)
+def test_a_table_of_pairs_is_not_changed(write, tmp_path: Path, content: str, reason: str) -> None:
+    path = tmp_path / "pairs.tsv"
     write("pairs.tsv", content)
     for change in (lambda: add_decisions(path, [Decision("q", "d")]), lambda: undo_decisions(path, [("a", "b")])):
-        with pytest.raises(DataError, match="has the column 'label', so it is not a file of decisions"):
+        with pytest.raises(DataError, match=reason):
             change()
     assert path.read_text() == content
 
