@@ -239,3 +239,23 @@ def test_an_error_of_a_form_names_its_fields_by_their_titles(message: str, shown
     with pytest.raises(ConfigError) as raised, config_form.titles_in_errors("data.negatives", ("count", "range_max")):
         raise ConfigError(message)
     assert str(raised.value) == shown
+
+
+@pytest.mark.parametrize("section", ["encoder", "second_opinion", "examples"])
+def test_rows_are_generated_again_after_a_model_folder_is_saved_again(
+    positives: str, tmp_path: Path, section: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    data = data_cache.data_config(positives)
+    config = (
+        data.model_copy(update={"examples": ExamplesConfig(encoder=str(model))})
+        if section == "examples"
+        else data.model_copy(update={"negatives": NegativesConfig(method="window", **{section: str(model)})})
+    )
+    read: list[object] = []
+    monkeypatch.setattr(data_cache, "_read", lambda config, seed: read.append(config) or len(read))
+    for number in (1, 1, 2):
+        if number == 2:
+            (model / "model.safetensors").write_bytes(b"other weights")
+        assert data_cache.load_splits(config) == number

@@ -251,8 +251,13 @@ def source_splits(key: str, *, filtered: bool = False) -> DatasetSplits:
 
 
 def data_stamps(data: DataConfig) -> FileStamps:
-    """Return the stamps of the files of a dataset, without its marked false negatives."""
-    return file_stamps(*data.files)
+    """Return the stamps of the files of a dataset and of the model folders from which its rows are generated.
+
+    The file of marked false negatives is not included.
+    """
+    sections = [section for section in (data.negatives, data.examples) if section is not None]
+    models = [getattr(section, name, None) for section in sections for name in ("encoder", "second_opinion")]
+    return file_stamps(*data.files, *models)
 
 
 def file_stamps(*paths: Path | str | None) -> FileStamps:
