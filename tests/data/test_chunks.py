@@ -128,6 +128,20 @@ def test_both_readers_reject_the_same_classes(tmp_path, monkeypatch):
     assert tuple(chunks.first_rejections) == expected
 
 
+def test_a_number_among_class_names_is_refused_in_a_later_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 2)
+    path = tmp_path / "rows.tsv"
+    header, named = "query\tdocument\tclass_label\n", "a\tb\tfire\nc\td\t-1\n"
+    path.write_text(header + named * 2 + "e\tf\t911\n", encoding="utf-8")
+    assert read_pairs(path).report.rows_valid == 1
+    with pytest.raises(DataError, match="column 'class_label' has a number in line 6 after rows with class names"):
+        list(ChunkedPairs(path))
+    path.write_text(header + "a\tb\t-\nc\td\t-1\ne\tf\t911\n", encoding="utf-8")
+    chunks = ChunkedPairs(path)
+    assert [len(chunk) for chunk in chunks] == [0, 1]
+    assert tuple(chunks.first_rejections) == read_pairs(path).report.rejected
+
+
 def test_a_saved_dataset_is_read_in_chunks(tmp_path):
     datasets = pytest.importorskip("datasets")
     rows = {"query": ["a", "b", "c"], "document": ["x", "", "z"], "note": ["", "", ""]}

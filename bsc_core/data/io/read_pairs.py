@@ -26,9 +26,9 @@ from bsc_core.data.io.validation import (
     no_valid_row,
 )
 from bsc_core.data.read_report import Rejection
-from bsc_core.data.schema.classes import NLI, are_numbered, entailment_labels, read_classes
+from bsc_core.data.schema.classes import NLI, UNLABELED, are_numbered, entailment_labels, read_classes
 from bsc_core.data.schema.columns import as_names, guess_corpus_columns, guess_sentence_columns
-from bsc_core.errors import ColumnError
+from bsc_core.errors import ColumnError, DataError
 from bsc_core.types import Indices
 
 MAX_REJECTIONS = 20  # rejected rows that a chunked reader stores
@@ -162,7 +162,8 @@ class PairChunk:
 class ChunkedPairs:
     """Iterator over a file of pairs in chunks, in the memory of one chunk; it validates rows as `read_pairs` does.
 
-    Raises the errors of `read_pairs`: for the file and its columns on creation, for its rows after the last chunk.
+    Raises the errors of `read_pairs`: for the file and its columns on creation, for its rows after the last chunk. A
+    file whose classes have names in one chunk and a number in a later one is an error, too.
 
     Attributes:
         path: The file.
@@ -193,8 +194,7 @@ class ChunkedPairs:
         self._head = head
         self.roles, self.guessed = map_pair_columns(head, self.columns)
         self.unit = head.unit
-        column = self.roles.class_label
-        self._numbered = column is not None and are_numbered(head.columns[column])
+        self._numbered: bool | None = None  # whether the classes are numbers; None before the first class
         self._labeled = self._outside = 0
         self._outside_range: list[float] = []
 
@@ -248,6 +248,7 @@ class ChunkedPairs:
         checks = RowChecks(table)
         sides, labels = checks.pairs(self.roles, self.limits)
         if self.roles.class_label is not None:
+            self._check_classes(table, self.roles.class_label)
             checks.classes(self.roles.class_label, numbered=self._numbered)
         self._count(checks)
         rows = checks.rows
@@ -257,6 +258,21 @@ class ChunkedPairs:
             None if labels is None else labels[rows],
             {role: list(column) for role, column in cells.items() if column is not None},
         )
+
+    def _check_classes(self, table: Table, column: str) -> None:
+        """Raise DataError if classes are numbered after a chunk with class names, which `read_pairs` would reject."""
+        classes = {cell.strip() for cell in table.columns[column]}.difference(UNLABELED)
+        numbers = {name for name in classes if are_numbered([name])}
+        if numbers and self._numbered is False:
+            line = next(
+                line for line, cell in zip(table.line, table.columns[column], strict=True) if cell.strip() in numbers
+            )
+            raise DataError(
+                f"{self.path}: column {column!r} has a number in {table.unit} {line:,} after rows with class names; "
+                "number all classes, or name all of them with words"
+            )
+        if self._numbered is None and classes:
+            self._numbered = bool(numbers)
 
     def _count(self, checks: RowChecks) -> None:
         rejected = checks.rejected
