@@ -9,7 +9,7 @@ from bsc_core.data.io.validation import RowChecks, no_valid_row
 from bsc_core.data.read_report import Rejection
 from bsc_core.data.schema.classes import NLI, UNLABELED
 from bsc_core.data.schema.columns import guess_query_columns, is_class_column, is_number
-from bsc_core.errors import InputError
+from bsc_core.errors import DataError, InputError
 from bsc_core.paths import check_path
 
 POSITIVE_ABOVE, ENTAILMENT = 0.5, "entailment"
@@ -43,13 +43,14 @@ def read_queries(path: Path | str) -> QuerySet:
     """Read queries from a .txt file, one per line, or from a table with a query and optionally a document column.
 
     A query in several rows has the documents of all of them. In a file of labeled pairs, documents with a label of at
-    most 0.5, or with another class than entailment, which is 0 in a column class_label, are not relevant.
+    most 0.5, or with another class than entailment, which is 0 in a column class_label, are not relevant. Labels are in
+    0 to 1: a file with a larger one has another scale, or numbers its classes.
 
     Raises:
         PathError: The path cannot be read.
         FileFormatError: The file is unusable.
         ColumnError: The query column cannot be guessed.
-        DataError: No row is left.
+        DataError: No row is left, or a label is above 1.
         InputError: There are more than MAX_QUERIES queries, they have more than MAX_CHARACTERS characters, or a .txt
             file has more than MAX_TEXT_BYTES bytes.
     """
@@ -69,9 +70,16 @@ def read_queries(path: Path | str) -> QuerySet:
 
 def _is_relevant(checks: RowChecks, row: int, column: str) -> bool:
     """Return whether a label is above 0.5 or the class of entailment; reject the row if it is neither."""
-    label = checks.table.columns[column][row].strip()
+    table, label = checks.table, checks.table.columns[column][row].strip()
     if is_number(label):
-        return float(label) == NLI.index(ENTAILMENT) if is_class_column(column) else float(label) > POSITIVE_ABOVE
+        if is_class_column(column):
+            return float(label) == NLI.index(ENTAILMENT)
+        if float(label) > 1:
+            raise DataError(
+                f"{table.source}: the label {label[:40]} in {table.unit} {table.line[row]} is above 1; scale the "
+                "labels to 0 to 1, or name the column class_label if its numbers are classes of NLI"
+            )
+        return float(label) > POSITIVE_ABOVE
     if label not in UNLABELED and label.lower() not in NLI:
         checks.reject(row, column, f"the label {label[:40]!r} is neither a number nor a class of NLI")
     return label.lower() == ENTAILMENT

@@ -13,6 +13,7 @@ from bsc_core.config import DataConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
 from bsc_core.data.dataset import DatasetSplits, share_texts
 from bsc_core.data.io.export import as_parquet, as_tsv, exported_columns
+from bsc_core.data.schema.classes import NLI
 
 AWKWARD = ["a\ttab", 'a "quote"', "two\nlines", "old\rline ending", "NA", " ünïcode 漢 ", "=1+1"]
 
@@ -38,6 +39,18 @@ def test_an_exported_file_reads_back_to_the_same_rows(tmp_path: Path, suffix: st
     assert exported.train.label is not None
     np.testing.assert_allclose(read.label, exported.train.label, atol=1e-6)
     np.testing.assert_array_equal(read.query_group, exported.train.query_group)
+
+
+def test_the_classes_of_an_exported_file_are_recognized(tmp_path: Path) -> None:
+    path = tmp_path / "nli.tsv"
+    rows = "".join(f"premise {n}\thypothesis {n}\t{NLI[n % 3]}\n" for n in range(9))
+    path.write_text(f"premise\thypothesis\tlabel\n{rows}", encoding="utf-8")
+    exported = load_data(DataConfig(train=str(path)), seed=0)
+    path.write_bytes(as_tsv(exported_columns(exported)))
+    again = load_data(DataConfig(train=str(path)), seed=0).train
+    assert again.class_names == NLI
+    assert again.classes is not None
+    assert again.classes.tolist() == exported.train.classes.tolist()
 
 
 def test_the_split_column_restores_the_splits(tmp_path: Path) -> None:

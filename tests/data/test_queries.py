@@ -53,6 +53,12 @@ def test_documents_with_a_negative_label_are_not_relevant(write, header, labels)
     assert queries.gold == (("boil",), ())
 
 
+def test_labels_of_another_scale_are_refused(write):
+    rows = "".join(f"bake\tdocument {rating}\t{rating}\n" for rating in range(1, 6))
+    with pytest.raises(DataError, match="the label 2 in line 3 is above 1; scale the labels to 0 to 1"):
+        read_queries(write("rated.tsv", f"query\tdocument\trating\n{rows}"))
+
+
 def test_queries_with_a_label_that_cannot_be_used_are_rejected(write):
     queries = read_queries(write("pairs.tsv", "query\tdocument\tlabel\na\tx\trelevant\nb\ty\tnan\nc\tz\t1\n"))
     assert queries.texts == ("c",)

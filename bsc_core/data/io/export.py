@@ -14,7 +14,7 @@ from bsc_core.files import rows_as_tsv
 def exported_columns(
     data: DatasetSplits, splits: Sequence[str] = ("train", "dev", "test"), *, rows: int | None = None
 ) -> dict[str, list[Any]]:
-    """Return (N,) cells by column: split, query_id, query, document and optionally negative, label, class, doc_id.
+    """Return (N,) cells by column: the split, the query id, the texts, the label, the class and the document id.
 
     A query id is the split's name and the number of the query in it. Missing splits are skipped, and a column that some
     split lacks is left out, but for labels: pairs without labels are positive, so their label is 1.
@@ -64,7 +64,7 @@ def _columns(name: str, split: PairDataset) -> dict[str, list[Any]]:
         columns["label"] = [round(float(label), 6) for label in split.label]
     if split.classes is not None:
         names = split.class_names
-        columns["class"] = [names[number] if names else number for number in split.classes.tolist()]
+        columns["class_label"] = [names[number] if names else number for number in split.classes.tolist()]
     if split.document_key is not None:
         columns["doc_id"] = list(split.document_key)
     return columns
