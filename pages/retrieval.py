@@ -25,7 +25,7 @@ with display.show_errors():
     if len(splits) > 1:
         split = st.segmented_control("Queries", splits, default=split, required=True, **url.bound(search.SPLIT, splits))
     searched = search.search_split(data, models, split)
-    shown = metric_cards.draw(models, split)
+    shown = metric_cards.draw(searched)
     search.draw_results(searched, query)
     parts = {
         "Errors": lambda: errors.draw(searched, split),

@@ -74,7 +74,7 @@ def test_one_query_has_metrics_but_no_significance(run_on: Callable[..., Run]) -
 
     columns = {"query": "query", "document": "document", "label": "label", "query_id": "query_id", "split": "split"}
     app = open_every_tab(run_on(one_dev_query, columns=columns))
-    labels = [label for label in metric_cards.RANKED.values() if label != "MAP"]  # equal to MRR here
+    labels = [f"{label}, candidates" for label in metric_cards.RANKED.values() if label != "MAP"]  # equal to MRR here
     assert [card.label for card in app.metric] == labels
     assert "Not tested: one query" in page_text(app)
 

@@ -84,11 +84,23 @@ def test_the_cards_agree_with_the_run(visit: Callable[..., AppTest], finished: R
     metrics = finished.read_json("evaluation/after")["dev"]
     cards = {card.label: card.value for card in app.metric}
     names = {name: label for name, label in metric_cards.RANKED.items() if name != "map"}  # equal to MRR in these data
-    assert cards == {label: formatting.metric(metrics[name]) for name, label in names.items() if name in metrics}
+    assert cards == {f"{label}, candidates": formatting.metric(metrics[name]) for name, label in names.items()}
     [chart] = app.get("plotly_chart")
     names = [note["text"] for note in json.loads(chart.proto.spec)["layout"]["annotations"]]
     assert names == ["<b>Before training</b>", "<b>After training</b>"]
     assert "The model on the right does not rank a relevant document first for" in page_text(app)
+
+
+def test_metrics_of_candidates_are_named_so_and_those_of_a_search_are_not(
+    finished: Run, search: search_ui.Search, tiny_encoder: Path
+) -> None:
+    app = open_page("retrieval", run=finished.id)
+    assert f"errors below rank all {len(search.task.corpus)} documents." in page_text(app)
+    assert {card.label.partition(", ")[2] for card in app.metric} == {"candidates"}
+
+    app = open_page("retrieval", encoder=str(tiny_encoder))  # sample data have a corpus
+    assert "candidates" not in page_text(app) + "".join(card.label for card in app.metric)
+    assert len(app.metric)
 
 
 def test_a_query_of_the_data_needs_no_model(finished: Run, search: search_ui.Search) -> None:
@@ -142,12 +154,11 @@ def test_the_examples_are_the_largest_win_and_the_largest_loss(search: search_ui
     after = before.copy()
     after[0], after[1], after[2] = 1, 6, 0  # halved, tripled, and not in the corpus
     results = [replace(one, first_rank=ranks) for one, ranks in zip(search.results, (before, after), strict=True)]
-    queries = [search.text(query) for query in search.task.query]
     examples = search_ui.example_queries(replace(search, results=(results[0], results[1])))
-    assert examples == {"Largest win": queries[0], "Largest loss": queries[2]}
-    assert search_ui.example_queries(replace(search, results=(results[0], results[0]))).popitem()[1] == queries[0]
+    assert examples == {"Largest win": 0, "Largest loss": 2}
+    assert search_ui.example_queries(replace(search, results=(results[0], results[0]))).popitem()[1] == 0
     worst = search_ui.example_queries(replace(search, models=search.models[:1] * 2, results=(results[1], results[1])))
-    assert list(worst.values()) == [queries[2]]
+    assert list(worst.values()) == [2]
 
 
 def test_a_run_on_the_same_texts_can_be_selected(finished: Run, runs: RunStore) -> None:

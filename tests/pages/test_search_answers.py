@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bsc_core import neighbors
+from bsc_core.config import DataConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.data.queries import parse_queries
 from bsc_core.encoders import encode, load_encoder, tokenize
@@ -17,11 +19,12 @@ from bsc_core.encoders.layers import reinit_layers
 from bsc_core.evaluation.retrieval import rank
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import top_k
-from bsc_core.runs import Run
-from pages.ui.components import run_data
+from bsc_core.runs import Run, RunStore
+from pages.ui.components import data_cache, run_data
+from pages.ui.data import uploads
 from pages.ui.retrieval import custom_queries
 from pages.ui.retrieval import search as search_ui
-from tests.helpers.pages import prepare_page
+from tests.helpers.pages import page_text, prepare_page
 
 
 def searched(run: Run, split: str = "dev", **parts: object) -> search_ui.Search:
@@ -72,6 +75,30 @@ def test_results_have_exact_ranks_in_both_lists(finished: Run) -> None:
         assert [hit.score for hit in hits] == ranking[1][0, : search_ui.TOP].tolist()
         assert [hit.other_rank for hit in hits] == [order.index(hit.document) + 1 for hit in hits]
         assert [hit.gold for hit in hits] == [hit.document in task.relevant(1) for hit in hits]
+
+
+def test_queries_with_similar_or_equal_texts_have_their_own_relevant_documents(
+    runs: RunStore, tiny_encoder: Path
+) -> None:
+    rows = ["query_id\tquery\tdocument\tsplit", "train\twhat is soup\ta warm meal\ttrain"]
+    rows += ["upper\tWhat does Book sell\ta song\tdev", "lower\twhat does book sell\ta train ticket\tdev"]
+    rows += ["first\thow to bake\tbread in the rain\tdev", "second\thow to bake\tsalt in the garden\tdev"]
+    file = uploads.save_file("pairs.tsv", "\n".join(rows).encode())
+    columns = {"query_id": "query_id", "query": "query", "document": "document", "split": "split"}
+    key = uploads.register(file.parent, "pairs.tsv", DataConfig(train=str(file), columns=columns))
+    model = run_data.EncoderModel(key, str(tiny_encoder), "tiny")
+    search = search_ui.search_split(data_cache.dataset_splits(key), (model, model), "dev")
+
+    def relevant(query: str, position: int | None = None) -> set[str]:
+        results = search_ui.answer(search, query, position)
+        return {search.text(search.task.corpus[document]) for document in results.relevant}
+
+    assert relevant("what does book sell") == {"a train ticket"}
+    assert relevant("What does Book  sell") == relevant("WHAT DOES BOOK SELL") == {"a song"}
+    assert relevant("how to bake") == {"bread in the rain", "salt in the garden"}
+    assert [relevant("how to bake", position) for position in (2, 3)] == [{"bread in the rain"}, {"salt in the garden"}]
+    app = prepare_page("retrieval", dataset=key, encoder=str(tiny_encoder), **{"retrieval.query": "how to bake"}).run()
+    assert "2 queries have this text" in page_text(app)
 
 
 def test_the_same_query_is_searched_once(finished: Run, passes: list[int]) -> None:

@@ -9,10 +9,10 @@ from bsc_core import formatting
 from bsc_core.errors import BscError
 from bsc_core.evaluation import Comparison, Interval, QueryValues, compare_queries, query_intervals
 from bsc_core.evaluation.comparison import compare_results
-from bsc_core.evaluation.evaluator import EvalResult
+from bsc_core.evaluation.evaluator import EvalResult, searches_corpus
 from pages.ui.comparison.metrics_table import format_interval, format_p, format_range
 from pages.ui.components import display, glossary, run_data, turns
-from pages.ui.retrieval.search import ModelPair
+from pages.ui.retrieval.search import ModelPair, Search
 
 RANKED = {"has_positive@1": "HasPositive@1", "has_positive@5": "HasPositive@5", "mrr": "MRR", "map": "MAP"}
 SCORED = {"spearman": "Spearman", "auc": "AUC", "average_precision": "Average precision", "f1": "F1"}
@@ -28,12 +28,24 @@ class MetricCard:
     comparison: Comparison | None
 
 
-def draw(models: ModelPair, split: str) -> dict[str, str]:
-    """Draw the ranking metrics of two models or, if there are none, the pair metrics; return the names drawn."""
-    for names in (RANKED, SCORED):
-        cards = without_equal_map(model_cards(models, split, names))
+def draw(search: Search) -> dict[str, str]:
+    """Draw the ranking metrics of two models or, if there are none, the pair metrics; return the names drawn.
+
+    Labeled data without a corpus are evaluated on the candidates of each query, which the names say.
+    """
+    models = search.models
+    of_candidates = not searches_corpus(search.dataset, search.data.corpus)
+    ranked = {metric: f"{label}, candidates" for metric, label in RANKED.items()} if of_candidates else RANKED
+    for names in (ranked, SCORED):
+        cards = without_equal_map(model_cards(models, search.split, names))
         if cards:
-            draw_cards(cards, names, single=models[0] == models[1])
+            draw_cards(cards, names, single=search.single)
+            if of_candidates and names is ranked:
+                documents = formatting.plural(len(search.task.corpus), "document")
+                st.caption(
+                    "These metrics rank the candidates of each query, which are its documents in the data. The search "
+                    f"and the errors below rank all {documents}."
+                )
             return names
     reason = "No metric is defined: rankings need relevant documents, correlations labels that are not all equal."
     st.caption(reason if all(map(_is_evaluated, models)) else "The metrics of a run appear here when it is done.")

@@ -85,7 +85,7 @@ class Results:
     left: list[ranks.Hit]
     right: list[ranks.Hit]
     relevant: frozenset[int]  # corpus positions
-    known: bool  # whether the query is in the data
+    queries: int  # number of queries in the data with this text
 
 
 def query_box(cell: DeltaGenerator) -> str:
@@ -211,23 +211,22 @@ def _search_split(data: DatasetSplits, models: ModelPair, split: str) -> Search:
     return Search(data, split, task, models, (first, second))
 
 
-def example_queries(search: Search) -> dict[str, str]:
-    """Return up to two queries by their title: the largest win and the largest loss of the right model.
+def example_queries(search: Search) -> dict[str, int]:
+    """Return positions of up to two queries by their title: the largest win and the largest loss of the right model.
 
     Without wins and losses, as with a single model, the query whose relevant document has the largest rank. Changes of
     ranks are compared as ratios.
     """
-    queries = search.task.query
     not_found = len(search.task.corpus) + 1
     first, last = (np.where(one.first_rank > 0, one.first_rank, not_found) for one in search.results)
     gain = np.log(first) - np.log(last)
     examples = {}
     if len(gain) and gain.max() > 0:
-        examples["Largest win"] = search.text(queries[int(gain.argmax())])
+        examples["Largest win"] = int(gain.argmax())
     if len(gain) and gain.min() < 0:
-        examples["Largest loss"] = search.text(queries[int(gain.argmin())])
+        examples["Largest loss"] = int(gain.argmin())
     if len(gain) and not examples:
-        examples["Example: the query with the worst rank"] = search.text(queries[int(last.argmax())])
+        examples["Example: the query with the worst rank"] = int(last.argmax())
     return examples
 
 
@@ -239,17 +238,18 @@ def draw_results(search: Search, query: str) -> None:
         st.caption(display.escaped(_summary(results, single=search.single)))
     elif not examples:
         st.caption(f"No {search.split} pair is positive, so there is no example query. Type a query above.")
-    for title, example in {} if query.strip() else examples.items():
+    for title, position in {} if query.strip() else examples.items():
+        example = search.text(search.task.query[position])
         left, right = display.columns(2, min_width=300)
         with left:
-            display.plain_text(f"{title}{_rank_change(search, example)}", example)
+            display.plain_text(f"{title}{_rank_change(search, position)}", example)
             key = f"retrieval.example.{title}"
             st.button(f"All {TOP} results", key=key, type="tertiary", on_click=search_for, args=(example,))
         with right:
-            relevant = search.task.relevant(_position(search, example))
+            relevant = search.task.relevant(position)
             text = search.text(search.task.corpus[relevant[0]]) if len(relevant) else "not in the corpus"
             display.plain_text("★ Relevant document", text)
-        _draw_query(search, example, f"answers.{title}", TOP_OF_EXAMPLE)
+        _draw_query(search, example, f"answers.{title}", TOP_OF_EXAMPLE, position)
     if examples and not query.strip():
         dotted = "" if search.single else DOTTED
         st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{dotted}")
@@ -258,23 +258,15 @@ def draw_results(search: Search, query: str) -> None:
         st.caption(f"{missing.get(next(iter(examples)), 'No query changed its rank')} on the right.")
 
 
-def _position(search: Search, example: str) -> int:
-    """Return the position in the task of a query of the data."""
-    position = _query_position(search, example)
-    assert position is not None
-    return position
-
-
-def _rank_change(search: Search, query: str) -> str:
+def _rank_change(search: Search, position: int) -> str:
     """Return `: rank 3 → 61`, the ranks of the relevant document with both models."""
-    position = _position(search, query)
     ranks_ = [str(int(one.first_rank[position])) if one.first_rank[position] else "none" for one in search.results]
     return f": rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
 
 
-def _draw_query(search: Search, query: str, name: str, top: int) -> Results:
+def _draw_query(search: Search, query: str, name: str, top: int, position: int | None = None) -> Results:
     """Draw the first `top` documents of both models side by side, or a table of those of a single model."""
-    results, names = answer(search, query), model_names(search)
+    results, names = answer(search, query, position), model_names(search)
     if search.single:
         rows = [
             {"Rank": rank, "Cosine": f"{hit.score:.3f}", "Relevant": "★" if hit.gold else "", "Document": hit.text}
@@ -313,29 +305,51 @@ def list_text(hits: Sequence[ranks.Hit]) -> str:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=CACHE_KEY)
-def answer(search: Search, query: str) -> Results:
-    """Return the results of both models for a query of the data or a typed one, cached across sessions."""
-    task, position = search.task, _query_position(search, query)
+def answer(search: Search, query: str, position: int | None = None) -> Results:
+    """Return the results of both models for a query, cached across sessions.
+
+    Args:
+        search: The search.
+        query: Text of a query of the data, or a typed one.
+        position: Position of the query in the task; None for every query with this text.
+    """
+    task = search.task
+    positions = query_positions(search, query) if position is None else [position]
     left, right = search.models
-    vectors = _query_vector(search, left, query, position), _query_vector(search, right, query, position)
+    text_id = int(task.query[positions[0]]) if positions else None
+    vectors = _query_vector(left, query, text_id), _query_vector(right, query, text_id)
     corpora = TextRows(left.vectors(), task.corpus), TextRows(right.vectors(), task.corpus)
-    relevant = frozenset(() if position is None else task.relevant(position).tolist())
+    relevant = frozenset(document for one in positions for document in task.relevant(one).tolist())
     hits = [_hits(search, one, relevant) for one in compare_answers(vectors, corpora, top=TOP)]
-    return Results(*hits, relevant, known=position is not None)
+    return Results(*hits, relevant, len(positions))
 
 
-def _query_position(search: Search, query: str) -> int | None:
-    """Return the position of a query in the task, ignoring case; None if it is not in the data."""
-    wanted = " ".join(query.split()).casefold()
-    for position, text_id in enumerate(search.task.query.tolist()):
-        if " ".join(search.text(text_id).split()).casefold() == wanted:
-            return position
-    return None
+def query_positions(search: Search, query: str) -> list[int]:
+    """Return the positions in the task of the queries with a text; if none has it, ignore spaces, then case.
+
+    Several queries of the data can have the same text, with different ids.
+    """
+    text_ids = search.task.query
+    for normalize in (str, _single_spaced, _case_folded):
+        wanted = normalize(query)
+        match = next((one for one in text_ids.tolist() if normalize(search.text(one)) == wanted), None)
+        if match is not None:
+            positions: list[int] = np.flatnonzero(text_ids == match).tolist()
+            return positions
+    return []
 
 
-def _query_vector(search: Search, model: run_data.AnyModel, query: str, position: int | None) -> np.ndarray:
-    if position is not None:
-        return np.asarray(model.vectors()[search.task.query[position]])
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _case_folded(text: str) -> str:
+    return _single_spaced(text).casefold()
+
+
+def _query_vector(model: run_data.AnyModel, query: str, text_id: int | None) -> np.ndarray:
+    if text_id is not None:
+        return np.asarray(model.vectors()[text_id])
     return np.asarray(run_data.encode_queries(model, [query])[0])
 
 
@@ -349,7 +363,7 @@ def _hits(search: Search, answer: Answer, relevant: frozenset[int]) -> list[rank
 
 def _summary(results: Results, *, single: bool = False) -> str:
     dotted = "" if single else DOTTED
-    if not results.known:
+    if not results.queries:
         return f"This query is not in the dataset, so its relevant documents are unknown.{dotted}"
     if not results.relevant:
         return "The relevant document of this query is not in the corpus."
@@ -358,7 +372,9 @@ def _summary(results: Results, *, single: bool = False) -> str:
         rank = next((rank for rank, hit in enumerate(hits, 1) if hit.gold), None)
         place = f"rank {rank}" if rank else f"not in the top {len(hits)}"
         positions.append(place if single else f"{place} {side}")
-    return f"★ relevant document: {', '.join(positions[:1] if single else positions)}.{dotted}"
+    several = f" {results.queries} queries have this text; ★: a document relevant to any of them."
+    shown = ", ".join(positions[:1] if single else positions)
+    return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{dotted}"
 
 
 def _rows(results: Results, names: tuple[str, str]) -> list[dict[str, Any]]:
