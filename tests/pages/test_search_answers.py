@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from bsc_core import neighbors
-from bsc_core.config import DataConfig
+from bsc_core.config import DataConfig, EncoderConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.data.queries import parse_queries
 from bsc_core.encoders import encode, load_encoder, tokenize
@@ -20,9 +21,9 @@ from bsc_core.evaluation.retrieval import rank
 from bsc_core.figures.evaluation import ranks
 from bsc_core.neighbors import top_k
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import data_cache, run_data
+from pages.ui.components import data_cache, display, run_data
 from pages.ui.data import uploads
-from pages.ui.retrieval import custom_queries
+from pages.ui.retrieval import custom_queries, errors
 from pages.ui.retrieval import search as search_ui
 from tests.helpers.pages import page_text, prepare_page
 
@@ -59,6 +60,30 @@ def test_queries_before_training_are_encoded_with_the_random_layers_of_the_run(f
     found = run_data.encode_queries(run_data.Model(finished, "before"), ["how do i bake bread"])
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert np.abs(found - before).max() > 0.01
+
+
+def test_queries_are_encoded_with_the_saved_model_after_its_folder_has_changed(
+    runs: RunStore, tiny_encoder: Path, tmp_path: Path
+) -> None:
+    folder, texts = shutil.copytree(tiny_encoder, tmp_path / "model"), ["how do i bake bread"]
+    encoder = run_data.EncoderModel("sample", str(folder), "model")
+    before = run_data.encode_queries(encoder, texts)
+    model = load_encoder(EncoderConfig(name=str(tiny_encoder)))
+    reinit_layers(model, 1, seed=1)
+    shutil.rmtree(folder)
+    model.save(str(folder))
+    after = run_data.encode_queries(encoder, texts)
+    np.testing.assert_allclose(after, encode(model, tokenize(model, texts, 256)), rtol=1e-5, atol=1e-6)
+    assert np.abs(after - before).max() > 0.01
+
+
+def test_the_model_of_a_run_with_prompts_is_refused_for_texts_without_sides(finished: Run) -> None:
+    config = finished.config().model_dump(mode="json")
+    config["encoder"]["query_prompt"] = "question: "
+    finished.write_json("config", config)
+    app = prepare_page("retrieval", encoder=f"run:{finished.id}").run()
+    assert not app.metric
+    assert "has prompts of queries and documents" in page_text(app)
 
 
 def test_results_have_exact_ranks_in_both_lists(finished: Run) -> None:
@@ -99,6 +124,34 @@ def test_queries_with_similar_or_equal_texts_have_their_own_relevant_documents(
     assert [relevant("how to bake", position) for position in (2, 3)] == [{"bread in the rain"}, {"salt in the garden"}]
     app = prepare_page("retrieval", dataset=key, encoder=str(tiny_encoder), **{"retrieval.query": "how to bake"}).run()
     assert "2 queries have this text" in page_text(app)
+
+
+def test_a_long_query_of_the_errors_is_saved_and_searched_for_as_a_whole(runs: RunStore, tiny_encoder: Path) -> None:
+    long = " ".join(["how do i bake bread in the garden"] * 80)
+    rows = ["query\tdocument\tsplit", "what is soup\ta warm meal\ttrain", f"{long}\tsalt\tdev", "bread\tbread\tdev"]
+    file = uploads.save_file("long.tsv", "\n".join(rows).encode())
+    columns = {"query": "query", "document": "document", "split": "split"}
+    key = uploads.register(file.parent, "long.tsv", DataConfig(train=str(file), columns=columns))
+    app = prepare_page("retrieval", dataset=key, encoder=str(tiny_encoder)).run()
+    model = run_data.EncoderModel(key, str(tiny_encoder), "tiny")
+    search = search_ui.search_split(data_cache.dataset_splits(key), (model, model), "dev")
+    [row] = errors.error_rows(search)
+    assert row["Query"] == long
+    assert long in display.table_csv([row]).decode()
+
+    app.text_input(key=search_ui.QUERY).set_value(row["Query"]).run()
+    assert "★ relevant document: rank 2." in page_text(app)
+    assert "too long for the link" in page_text(app)
+    assert search_ui.QUERY not in app.query_params
+    app.text_input(key=search_ui.QUERY).set_value("").run()
+    assert "★ relevant document" not in page_text(app)
+
+
+def test_a_saved_table_with_very_many_characters_has_its_texts_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"Query": "word " * 1000, "Rank": number} for number in range(3)]
+    assert display.table_csv(rows).count(b"word") == 3000
+    monkeypatch.setattr(display, "MAX_CSV", 10_000)
+    assert display.table_csv(rows).count(b"word") == 3 * display.MAX_CELL // len("word ")
 
 
 def test_the_same_query_is_searched_once(finished: Run, passes: list[int]) -> None:

@@ -122,7 +122,7 @@ def _row(
     if data is None:
         return {"Row": row + 1, **values}
     part = data.splits[view.split]
-    query, document = (display.cell(data.texts[int(column[row])]) for column in (part.query, part.document))
+    query, document = (data.texts[int(column[row])] for column in (part.query, part.document))
     if changes.first_cosine is None or changes.second_cosine is None:
         relevant = document if part.positive[row] else _relevant_document(data, view.split, row)
         return {"Query": query, "Relevant document": relevant, **values}
@@ -138,7 +138,7 @@ def _relevant_document(data: DatasetSplits, split: str, row: int) -> str:
     """Return the first relevant document of a row's query."""
     part = data.splits[split]
     rows = np.flatnonzero((part.query_group == part.query_group[row]) & part.positive)
-    return display.cell(data.texts[int(part.document[rows[0]])]) if len(rows) else "none"
+    return data.texts[int(part.document[rows[0]])] if len(rows) else "none"
 
 
 def _data(setting: Setting) -> DatasetSplits | None:
@@ -160,5 +160,4 @@ def _top_documents(setting: Setting, split: str, rows: np.ndarray) -> list[str]:
         data = run_data.load_splits(run)
     except BscError:
         return []
-    found = data.texts.take(first_documents(vectors, data.splits[split], data.corpus, rows))
-    return [display.cell(text) for text in found]
+    return data.texts.take(first_documents(vectors, data.splits[split], data.corpus, rows))

@@ -377,13 +377,22 @@ def vectors_key(encoder: EncoderConfig, texts_digest: str) -> tuple[str, str, in
 
 
 def encoder_config(encoder: str) -> EncoderConfig:
-    """Return how an encoder is loaded; `run:<id>` is the model that the run saved."""
+    """Return how an encoder is loaded; `run:<id>` is the model that the run saved.
+
+    Raises:
+        InputError: The run has prompts, which need the sides of its texts; those of a dataset have none.
+    """
     users.check_encoder(encoder)
     run_id = parent_run_id(encoder)
     if run_id is None:
         return EncoderConfig(name=encoder)
-    length = run_store().get(run_id).config().encoder.max_seq_length
-    return run_store().resolve_encoder(EncoderConfig(name=encoder, max_seq_length=length))
+    trained = run_store().get(run_id).config().encoder
+    if trained.has_prompts:
+        raise InputError(
+            f"{encoder} has prompts of queries and documents, which are applied to the data of its run only; select "
+            "this run in the bar at the top, or evaluate its model on other data with `bsc evaluate`"
+        )
+    return run_store().resolve_encoder(EncoderConfig(name=encoder, max_seq_length=trained.max_seq_length))
 
 
 def _confirm_download(encoder: str) -> None:

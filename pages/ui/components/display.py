@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
 _students_build: dict[str, Lock] = {}  # by the name of the link
 MAX_CELL = 2_000  # characters of a text in a table
+MAX_CSV = 50_000_000  # characters of a table that is saved with whole texts: many rows can have the same long text
 TEXT_ROW, TEXT_LINES = 86, 4  # pixels and lines of text of a table row
 CHARACTER, CELL_PADDING = 7, 16  # pixels: mean width in a table, and space on both sides of a cell
 MENU = "figure_menu"  # start of the keys of the menus of figures
@@ -151,12 +152,24 @@ def columns(number: int, *, min_width: int = 400, border: bool = False) -> list[
 def csv_button(data: Table | Callable[[], Table], *, name: str, key: str) -> None:
     """Draw a small button that saves a table as CSV. The file, and a table given as a call, is built on click."""
 
-    def csv() -> bytes:
-        import pandas as pd
+    download(
+        "Data (CSV)",
+        lambda: table_csv(data() if callable(data) else data),
+        file_name=f"{name}.csv",
+        mime="text/csv",
+        key=key,
+    )
 
-        return pd.DataFrame(data() if callable(data) else data).to_csv(index=False, lineterminator="\r\n").encode()
 
-    download("Data (CSV)", csv, file_name=f"{name}.csv", mime="text/csv", key=key)
+def table_csv(table: Table) -> bytes:
+    """Return a table as CSV, with whole texts unless these have more than MAX_CSV characters together."""
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame):
+        characters = sum(len(value) for row in table for value in row.values() if isinstance(value, str))
+        if characters > MAX_CSV:
+            table = [{name: cell(v) if isinstance(v, str) else v for name, v in row.items()} for row in table]
+    return pd.DataFrame(table).to_csv(index=False, lineterminator="\r\n").encode()
 
 
 def cell(text: str) -> str:

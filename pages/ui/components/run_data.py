@@ -203,7 +203,8 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
     layers, seed = 0, 0
     if isinstance(model, Model) and model.part == "before":  # its random layers are not stored
         layers, seed = config.reinit_layers, model.run.config().training.seed
-    encoder = _encoder(config.model_dump_json(include=set(LOADING)), _source(model), layers, seed)
+    stamps = data_cache.file_stamps(config.name)
+    encoder = _encoder(config.model_dump_json(include=set(LOADING)), _source(model), stamps, layers, seed)
     side: Literal["query"] | None = "query" if config.has_prompts else None
     parts = []
     for start in range(0, len(texts), QUERIES_AT_ONCE):
@@ -214,7 +215,8 @@ def encode_queries(model: AnyModel, texts: list[str]) -> np.ndarray:
 
 
 @st.cache_resource(max_entries=3, show_spinner="Loading the model; the first time takes about 10 s …")
-def _encoder(config_json: str, source: str, layers: int, seed: int) -> Any:
+def _encoder(config_json: str, source: str, stamps: data_cache.FileStamps, layers: int, seed: int) -> Any:
+    """Return a model, loaded again when a file of its folder changes."""
     from bsc_core.encoders.layers import load_initial_encoder
 
     config = EncoderConfig.model_validate_json(config_json)

@@ -15,9 +15,8 @@ from bsc_core.neighbors import TextRows, top_k
 from pages.ui.components import display, run_data, url, users
 from pages.ui.data import uploads
 from pages.ui.retrieval import errors, metric_cards
-from pages.ui.retrieval.search import CACHE_KEY, LINES, TOP, Search
+from pages.ui.retrieval.search import CACHE_KEY, LINES, MAX_IN_URL, TOP, Search
 
-MAX_IN_URL = 1500  # characters of pasted queries
 STUDENT_CHARACTERS = 20_000  # of pasted queries
 SUFFIXES = ["csv", "tsv", "jsonl", "txt", "gz", "parquet"]
 WIDTHS = {"Query": 240, "Top document, left": 240, "Top document, right": 240, "Shared": 80, "Rank left": 80}
@@ -144,8 +143,8 @@ def answer_rows(search: Search, queries: QuerySet, answers: Answers) -> list[dic
     """Return a table row per query: top documents, overlap, and ranks of the relevant document."""
     rows = []
     for number, query in enumerate(queries.texts):
-        first = [display.cell(search.text(search.task.corpus[position])) for position in answers.first[:, number]]
-        row = {"Query": display.cell(query), "Top document, left": first[0], "Top document, right": first[1]}
+        first = [search.text(search.task.corpus[position]) for position in answers.first[:, number]]
+        row = {"Query": query, "Top document, left": first[0], "Top document, right": first[1]}
         row["Shared"] = f"{answers.shared[number] * answers.listed:.0f} of {answers.listed}"
         if queries.with_gold:
             known = bool(queries.gold[number])

@@ -15,7 +15,7 @@ WIDTHS = {"Query": 196, "Relevant document": 196, "Top document": 196, "Cause": 
 
 
 def error_rows(search: Search) -> list[dict[str, Any]]:
-    """Return a table row per error of the right model, the worst first."""
+    """Return a table row with the whole texts per error of the right model, the worst first."""
     return [_row(search, failure) for failure in _failures(search)]
 
 
@@ -29,9 +29,9 @@ def _row(search: Search, failure: Failure) -> dict[str, Any]:
     corpus, cosine = search.task.corpus, failure.gold_cosine
     query, first, gold = search.task.query[failure.query], corpus[failure.first], failure.gold
     return {
-        "Query": display.cell(search.text(query)),
-        "Relevant document": "not in the corpus" if gold is None else display.cell(search.text(corpus[gold])),
-        "Top document": display.cell(search.text(first)),
+        "Query": search.text(query),
+        "Relevant document": "not in the corpus" if gold is None else search.text(corpus[gold]),
+        "Top document": search.text(first),
         "Cause": failure.cause.value,
         "Rank left": rank_text(search.results[0].first_rank[failure.query]),
         "Rank right": rank_text(failure.rank),

@@ -23,7 +23,8 @@ from pages.ui.components import data_cache, display, page_layout, run_data, turn
 TOP, TOP_OF_EXAMPLE = 10, 4
 WIDE_ROW = 48  # pixels: height of a table row with two lines of text
 QUERY, SPLIT, PART = "retrieval.query", "retrieval.split", "retrieval.part"
-SAVED_QUERY = "retrieval.query.saved"  # session key
+SAVED_QUERY, LONG_QUERY = "retrieval.query.saved", "retrieval.query.long"  # session keys
+MAX_IN_URL = 1500  # characters of a query, or of pasted queries
 SECOND = "second"
 LINES = "retrieval.own.lines"  # pasted queries
 PARAMETERS = (
@@ -96,9 +97,12 @@ def query_box(cell: DeltaGenerator) -> str:
     """
     if page_layout.arrived() and QUERY not in st.query_params:
         search_for(st.session_state.get(SAVED_QUERY, ""))
-    query = st.session_state[QUERY] = st.session_state[SAVED_QUERY] = st.query_params.get(QUERY, "")
+    query = st.query_params.get(QUERY) or st.session_state.get(LONG_QUERY, "")
+    st.session_state[QUERY] = st.session_state[SAVED_QUERY] = query
     hint = "Type a query, or select an error below"
     cell.text_input("Search", type="search", placeholder=hint, key=QUERY, on_change=_query_changed)
+    if query and QUERY not in st.query_params:
+        st.caption("This query is too long for the link; it opens the page without it.")
     return query
 
 
@@ -109,8 +113,10 @@ def _query_changed() -> None:
 
 
 def search_for(query: str) -> None:
-    """Write a query into the URL, from where the search box reads it; call it in a callback."""
-    display.write_url({QUERY: query} if query else {}, [QUERY])
+    """Write a query into the URL, from where the search box reads it, unless it is too long; call it in a callback."""
+    is_long = len(query) > MAX_IN_URL
+    st.session_state[LONG_QUERY] = query if is_long else ""
+    display.write_url({QUERY: query} if query and not is_long else {}, [QUERY])
 
 
 def select_models(run: Run, cells: Sequence[DeltaGenerator]) -> ModelPair | None:
