@@ -67,6 +67,20 @@ def test_a_summary_has_mean_deviation_and_best_of_each_setting(group):
     assert (summary["best_run"], summary["best_setting"]) == ("group-003", {"loss.temperature": 0.05})
 
 
+def test_runs_with_different_main_metrics_are_compared_by_one_of_them(group):
+    dev = [{"mrr": 0.4, "spearman": 0.1}, {"mrr": 0.5}, {"mrr": 0.6, "spearman": 0.9}, {"mrr": None, "spearman": 0.8}]
+    for run, name, metrics in zip(group, ("spearman", "mrr", "spearman", "spearman"), dev, strict=True):
+        run.update_status(metric_name=name, metric_best=metrics[name], state="done")
+        run.write_evaluation("after", {"dev": metrics})
+    summary = group_summary(group)
+    assert (summary["metric"], summary["main_metrics"]) == ("spearman", ["spearman", "mrr"])
+    assert [cell["values"] for cell in summary["settings"]] == [[0.9, 0.8], [0.1, None]]
+    group[2].write_evaluation("after", {"dev": {"mrr": 0.6}})
+    summary = group_summary(group)
+    assert (summary["metric"], summary["best_run"]) == ("mrr", "group-003")
+    assert [cell["values"] for cell in summary["settings"]] == [[0.6, None], [0.4, 0.5]]
+
+
 def test_unfinished_runs_are_not_in_the_mean(group):
     finish(group[0], 0.5)
     group[1].update_status(metric_name="mrr", metric_best=0.9, state="running")

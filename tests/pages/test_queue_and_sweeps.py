@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core import formatting, jobs
 from bsc_core.evaluation import compare
 from bsc_core.jobs import Queue, launch, launch_group
 from bsc_core.runs import Run, RunStore
@@ -153,6 +154,18 @@ def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:
     reported = [(row["loss.temperature"], row["MRR, mean"], row["Std. dev."], row["Best"]) for row in table]
     assert reported == [("0.5", "0.800", "one run", "0.800"), ("0.05", "0.650", "0.071", "0.700")]
     assert [(row["Runs"], row["Seeds"]) for row in table] == [(2, "0, 1"), (2, "0, 1")]
+
+
+def test_runs_with_different_main_metrics_are_compared_by_one_of_them(sweep: list[Run], trained: Run) -> None:
+    assert "main metrics" not in page_text(open_page("runs", group=GROUP))
+    dev = trained.evaluation("after")["dev"]
+    for run, name in zip(sweep, ("spearman", "mrr", "mrr"), strict=False):
+        shutil.copytree(trained.folder / "evaluation", run.folder / "evaluation")
+        run.update_status(metric_name=name, metric_best=dev[name])
+    app = open_tab("Settings")
+    assert "The main metrics of the runs differ" in page_text(app)
+    table, name = app.dataframe[-1].value, formatting.metric_name(jobs.group_summary(sweep)["metric"])
+    assert set(table[f"{name}, mean"]) == {formatting.metric(dev[{"MRR": "mrr", "Spearman": "spearman"}[name]])}
 
 
 def test_the_best_setting_is_a_config_to_train_with(sweep: list[Run]) -> None:

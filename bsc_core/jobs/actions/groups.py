@@ -70,8 +70,10 @@ def differing_keys(configs: Sequence[RunConfig]) -> list[str]:
 def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
     """Summarize a group: its settings, best mean over seeds first.
 
-    A value is the best main metric on dev of a finished run; higher is better. `deviation` is the sample standard
-    deviation, None for fewer than two values. A run that was resumed is represented by the run that resumes it.
+    A value is the best main metric on dev of a finished run; higher is better. If the main metrics of the runs differ,
+    it is one of them (`metric`) for the saved model, or None where that is undefined; `main_metrics` has all.
+    `deviation` is the sample standard deviation, None for fewer than two values. A run that was resumed is represented
+    by the run that resumes it.
     """
     statuses = {run.id: run.status() for run in runs}
     resumed = {status.resumed_from for status in statuses.values()}
@@ -79,13 +81,20 @@ def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
     by_setting: dict[str, list[Run]] = {}
     for run in runs:
         by_setting.setdefault(repr(_about(run)["setting"]), []).append(run)
-    settings = [_summary(group) for group in by_setting.values()]
+    metrics = list(dict.fromkeys(status.metric_name for status in statuses.values() if status.metric_name))
+    values = {run.id: statuses[run.id].metric_best for run in runs if statuses[run.id].state == "done"}
+    if len(metrics) > 1:
+        results = {run.id: run.evaluation("after").get("dev") or {} for run in runs if run.id in values}
+        metrics.sort(key=lambda name: -sum(dev.get(name) is not None for dev in results.values()))  # stable
+        values = {run_id: dev.get(metrics[0]) for run_id, dev in results.items()}
+    settings = [_summary(group, values) for group in by_setting.values()]
     settings.sort(key=lambda summary: (summary["mean"] is None, -(summary["mean"] or 0.0)))
     evaluated = [summary for summary in settings if summary["best"] is not None]
     best = max(evaluated, key=lambda summary: summary["best"], default=None)
     return {
         "group": next((statuses[run.id].group for run in runs), None),
-        "metric": next((status.metric_name for status in statuses.values() if status.metric_name), None),
+        "metric": metrics[0] if metrics else None,
+        "main_metrics": metrics,
         "runs": len(runs),
         "done": sum(statuses[run.id].state == "done" for run in runs),
         "states": dict(Counter(statuses[run.id].state for run in runs)),
@@ -96,16 +105,15 @@ def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def _summary(runs: Sequence[Run]) -> dict[str, Any]:
-    statuses = [run.status() for run in runs]
-    values = [status.metric_best if status.state == "done" else None for status in statuses]
+def _summary(runs: Sequence[Run], value_of: Mapping[str, float | None]) -> dict[str, Any]:
+    values = [value_of.get(run.id) for run in runs]
     known = [value for value in values if value is not None]
     best = max(known, default=None)
     return {
         "setting": _about(runs[0])["setting"],
         "runs": [run.id for run in runs],
         "seeds": [_about(run)["seed"] for run in runs],
-        "states": [status.state for status in statuses],
+        "states": [run.status().state for run in runs],
         "values": values,
         "mean": statistics.fmean(known) if known else None,
         "deviation": statistics.stdev(known) if len(known) > 1 else None,

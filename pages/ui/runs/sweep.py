@@ -32,6 +32,11 @@ def _draw_result(group: str, runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         summary = jobs.group_summary(runs)
         st.header(headline(group, summary), anchor=False)
+        if len(metrics := [formatting.metric_name(name) for name in summary["main_metrics"]]) > 1:
+            st.caption(
+                f"The main metrics of the runs differ: {', '.join(metrics)}. All runs are compared by the {metrics[0]} "
+                "of their saved model on dev."
+            )
         _draw_best_against_next(runs, summary)
 
 
@@ -138,7 +143,7 @@ def setting_rows(summary: Summary, intervals_: list[str]) -> list[dict[str, Any]
         | {
             "Runs": len(cell["runs"]),
             "Seeds": parallel.format_value(cell["seeds"]),
-            f"{metric}, mean": _metric(cell["mean"], "not done"),
+            f"{metric}, mean": _metric(cell["mean"], "undefined" if "done" in cell["states"] else "not done"),
             "95% interval": interval,
             "Std. dev.": _metric(cell["deviation"], "one run" if cell["mean"] is not None else ""),
             "Best": _metric(cell["best"], ""),
