@@ -16,6 +16,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
+from bsc_core.config import DataConfig
+from bsc_core.data import load_data
 from bsc_core.evaluation.retrieval import search_errors
 from bsc_core.figures.evaluation.maps import pack
 from bsc_core.neighbors import nearest_others
@@ -181,6 +183,19 @@ def test_topics_come_from_columns_without_a_role(finished: Run) -> None:
     topics = text_attributes.topics(data)
     assert list(topics) == ["topic"]
     assert set(topics["topic"]) <= {"soup", "bread", "salt"}
+
+
+def test_topics_of_several_files_are_those_of_each_row(tmp_path: Path) -> None:
+    files = []
+    for name, topics in {"a": ("cats", "dogs"), "b": ("planes", "ships")}.items():
+        rows = [f"question {row} about {topics[row % 2]}\tanswer {row} about {topics[row % 2]}" for row in range(10)]
+        lines = ["query\tdocument\ttopic", *(f"{row}\t{row.rpartition(' ')[2]}" for row in rows)]
+        files.append(tmp_path / f"{name}.tsv")
+        files[-1].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = load_data(DataConfig(train=str(files[0]), mix=(str(files[1]),)))
+    topics = text_attributes.topics(data)["topic"]
+    assert set(topics) == {"cats", "dogs", "planes", "ships"}
+    assert all(text.endswith(topic) for text, topic in zip(data.texts.texts, topics, strict=True))
 
 
 def test_sides_labels_and_splits_agree_with_the_rows(finished: Run) -> None:

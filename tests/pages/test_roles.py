@@ -564,6 +564,19 @@ def test_a_generated_dataset_is_shared_without_the_upload_that_it_is_from(sign_i
     assert upload not in data_cache.datasets()
 
 
+def test_columns_of_a_data_file_are_no_colors_for_users_who_may_not_read_it(
+    sign_in: SignIn, runs: RunStore, finished: Run
+) -> None:
+    own(finished, BEN, EVERYONE)
+    offered = {}
+    for user in (ADA, STUDENT):
+        sign_in(user)
+        app = open_page("embeddings", run=finished.id)
+        offered[user.name] = app.selectbox(key="embeddings.color").options
+    assert set(offered[ADA.name]) - set(offered[STUDENT.name]) == {"Topic"}
+    assert "Side" in offered[STUDENT.name]
+
+
 def test_a_dataset_belongs_to_the_user_who_imported_it(sign_in: SignIn, runs: RunStore) -> None:
     keys = {}
     for user in (BEN, EVA):

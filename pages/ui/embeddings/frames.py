@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
+from bsc_core.config import DataConfig
 from bsc_core.data.load import DatasetSplits
-from bsc_core.errors import BscError
+from bsc_core.errors import BscError, InputError
 from bsc_core.files import atomic_write
 from bsc_core.neighbors import nearest_others, unit_rows
 from bsc_core.paths import cache_folder
 from bsc_core.projection import VectorFile, sample_rows, sample_texts
 from bsc_core.runs import EPOCH_TEXTS, RESULT, Run, epoch_array, saved_epochs
 from pages.ui.components import data_cache, page_layout, run_data
+from pages.ui.data import uploads
 
 MAX_FRAMES = 8  # of an animated map, unless more are selected
 SEED = 0
@@ -64,6 +66,7 @@ class MapData:
     available: tuple[Frame, ...]
     frames: tuple[Frame, ...]  # those that are shown, in order
     folder: Path  # cache folder of the maps
+    may_read_files: bool  # whether the user may see all columns of the data files
 
     @property
     def ends(self) -> list[Frame]:
@@ -110,7 +113,8 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
         names = data_cache.run_names(one.id for one in same)
         others = [frame for other in same for frame in _frame_of_other_run(other, names[other.id])]
         ends = tuple(one for one in frames if one.key in run_data.PARTS)
-        return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, maps_folder(run))
+        may_read = _may_read_files(run.config().data)
+        return MapData(run.id, run_data.load_splits(run), (*frames, *others), ends, maps_folder(run), may_read)
     splits = data_cache.dataset_splits(context.dataset_key)
     vectors = data_cache.vectors(context.dataset_key, context.encoder)
     digest = hashlib.sha256(np.ascontiguousarray(vectors).tobytes()).hexdigest()
@@ -119,7 +123,16 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
     if not path.is_file():
         atomic_write(path, lambda file: np.save(file, vectors, allow_pickle=False))
     only = Frame("before", f"Untrained: {context.encoder}", VectorFile(path))
-    return MapData(folder.name, splits, (only,), (only,), folder)
+    return MapData(folder.name, splits, (only,), (only,), folder, True)
+
+
+def _may_read_files(data: DataConfig) -> bool:
+    """Return whether the user may read the data files of a run, of which they see the pairs."""
+    try:
+        uploads.check_files(data)
+    except InputError:
+        return False
+    return True
 
 
 def maps_folder(run: Run) -> Path:

@@ -56,7 +56,7 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
             required=True,
             **url.bound("embeddings.way", LAYOUTS.values()),
         )
-    colors = {name: name.capitalize() for name in _text_colorings(data.dataset)}
+    colors = {name: name.capitalize() for name in _text_colorings(data.dataset, data.may_read_files)}
     colors |= {SEARCH_RESULT: "Search result"} if data.dataset.dev.positive.any() else {}
     row.selectbox(
         "Color by",
@@ -119,15 +119,15 @@ def _files_key(data: DatasetSplits) -> tuple[Any, ...]:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={DatasetSplits: _files_key})
-def _text_colorings(data: DatasetSplits) -> dict[str, maps.Coloring]:
+def _text_colorings(data: DatasetSplits, with_columns: bool) -> dict[str, maps.Coloring]:
     """Return the colorings that need no model."""
-    return text_attributes.colorings(data)
+    return text_attributes.colorings(data, with_columns=with_columns)
 
 
 def color_texts(data: MapData, name: str, rows: np.ndarray) -> list[maps.Coloring]:
     """Return the colors of the texts `rows`: one coloring for all maps, or one per model if they differ."""
     if name != SEARCH_RESULT:
-        colorings = [_text_colorings(data.dataset)[name]]
+        colorings = [_text_colorings(data.dataset, data.may_read_files)[name]]
     else:
         colorings = [_search_results(data.dataset, one, data.common_texts) for one in data.frames]
     return [maps.Coloring([one.values[row] for row in rows.tolist()], one.colors) for one in colorings]

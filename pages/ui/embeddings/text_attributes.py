@@ -8,12 +8,14 @@ import numpy as np
 from bsc_core import formatting
 from bsc_core.data.io.tables import read_table
 from bsc_core.data.load import DatasetSplits
+from bsc_core.data.read_report import ReadReport
 from bsc_core.errors import BscError
 from bsc_core.evaluation.retrieval import search_errors
 from bsc_core.figures import theme
 from bsc_core.figures.evaluation import maps
 
 MAX_TOPICS = 40
+Columns = dict[str, dict[int, str]]  # name -> line in the file -> cell
 ERRORS = {
     search_errors.FIRST: theme.POSITIVE,
     search_errors.IN_TOP_10: theme.CATEGORIES[5],
@@ -23,12 +25,17 @@ ERRORS = {
 }
 
 
-def colorings(data: DatasetSplits) -> dict[str, maps.Coloring]:
-    """Return the colorings of all U texts: side, label, split, group, and every file column with few values."""
+def colorings(data: DatasetSplits, *, with_columns: bool) -> dict[str, maps.Coloring]:
+    """Return the colorings of all U texts: side, label, split and group.
+
+    Args:
+        data: The texts and rows.
+        with_columns: Whether to include the file columns with few values that are not part of the pairs.
+    """
     result = {"side": maps.coloring(sides(data), maps.SIDES)}
     if data.train.label is not None:
         result["label"] = maps.coloring(labels(data), maps.LABELS)
-    for name, values in topics(data).items():
+    for name, values in (topics(data) if with_columns else {}).items():
         result[name] = maps.coloring(values)
     result["split"] = maps.coloring(splits(data))
     result["group"] = maps.coloring(groups(data))
@@ -91,22 +98,35 @@ def errors(data: DatasetSplits, vectors: np.ndarray, ids: np.ndarray | None) -> 
 
 
 def topics(data: DatasetSplits) -> dict[str, list[str]]:
-    """Return the unused file columns with few values, such as a topic: column -> value of each text."""
+    """Return the unused file columns with few values, such as a topic: column -> value of each text.
+
+    A text of a file without the column, or without a row of a file, has the value `none`.
+    """
+    tables: dict[str, Columns] = {}
     values: dict[str, list[str]] = {}
     for part in data.splits.values():
-        try:
-            table = read_table(part.report.source)
-        except BscError:  # the file was moved after the run; its topics are optional
-            continue
-        position = {line: row for row, line in enumerate(table.line)}
-        for column in _unused_columns(table.columns, part.report.columns.model_dump()):
-            names = values.setdefault(column, ["none"] * len(data.texts))
-            for query, document, line in zip(part.query, part.document, part.line, strict=True):
-                if int(line) in position:
-                    names[query] = names[document] = table.columns[column][position[int(line)]]
-    return values
+        numbers = np.zeros(len(part), dtype=np.int32) if part.source is None else part.source
+        for number, report in enumerate((part.report, *data.mix_reports)):
+            rows = np.flatnonzero(numbers == number).tolist()
+            if rows and report.source not in tables:
+                tables[report.source] = _unused_columns(report)
+            for column, cells in tables.get(report.source, {}).items() if rows else ():
+                names = values.setdefault(column, ["none"] * len(data.texts))
+                for row in rows:
+                    if (cell := cells.get(int(part.line[row]))) is not None:
+                        names[part.query[row]] = names[part.document[row]] = cell
+    cells_of = {name: [one[name].values() for one in tables.values() if name in one] for name in values}
+    return {name: values[name] for name, cells in cells_of.items() if 2 <= len(set().union(*cells)) <= MAX_TOPICS}
 
 
-def _unused_columns(columns: dict[str, list[str]], roles: dict[str, str | tuple[str, ...] | None]) -> list[str]:
-    used = {name for role in roles.values() for name in ([role] if isinstance(role, str) else role or ())}
-    return [name for name, cells in columns.items() if name not in used and 2 <= len(set(cells)) <= MAX_TOPICS]
+def _unused_columns(report: ReadReport) -> Columns:
+    """Return the columns of a file that are not part of the pairs, each as line -> cell; {} if it cannot be read."""
+    try:
+        table = read_table(report.source)
+    except BscError:  # the file was moved after the run; its topics are optional
+        return {}
+    roles = report.columns.model_dump().values()
+    used = {name for role in roles for name in ([role] if isinstance(role, str) else role or ())}
+    unused = {name: cells for name, cells in table.columns.items() if name not in used}
+    few = {name: cells for name, cells in unused.items() if len(set(cells)) <= MAX_TOPICS}
+    return {name: dict(zip(map(int, table.line), cells, strict=True)) for name, cells in few.items()}
