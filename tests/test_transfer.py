@@ -12,10 +12,14 @@ import numpy as np
 import pytest
 
 from bsc_core.cli import main
-from bsc_core.config import EncoderConfig
+from bsc_core.config import EncoderConfig, make_config
 from bsc_core.data import TextTable
+from bsc_core.encoders import encode, tokenize
+from bsc_core.encoders.layers import load_initial_encoder
 from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation import combine, polarity_task, probe, read_probe_task, read_sts, sts_result, transfer
+from bsc_core.neighbors import paired_cosines
+from bsc_core.runs import RunStore
 
 ENCODERS = (EncoderConfig(name="trained"), EncoderConfig(name="static"))
 DIMENSIONS = 6
@@ -195,3 +199,21 @@ def test_the_command_compares_with_the_given_baseline(folder: Path, capsys: pyte
     assert "untrained: bundled" in shown
     assert "tasks.CR.difference: " in shown
     assert "average.of: CR\n" in shown
+
+
+def test_the_baseline_of_a_run_has_the_random_layers_that_the_run_started_with(
+    folder: Path, tiny_encoder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = {"data": {"train": "pairs.tsv"}, "encoder": {"name": str(tiny_encoder), "reinit_layers": 1}}
+    run = RunStore(tmp_path / "runs").create(make_config(values | {"training": {"seed": 3}}), "start")
+    shutil.copytree(tiny_encoder, run.model_folder)
+    run.update_status(state="done")
+    assert main(["evaluate", "start", "--sts", str(folder), "--runs", str(tmp_path / "runs"), "--json"]) == 0
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["untrained"] == f"{tiny_encoder}, upper 1 layer re-initialized"
+
+    task, start = read_sts(folder / "stsb" / "pairs.tsv.gz", split="test"), run.config().encoder
+    model = load_initial_encoder(start, 3)
+    expected = encode(model, tokenize(model, task.texts, start.max_seq_length))
+    cosines = paired_cosines(expected[task.left], expected[task.right])
+    assert reported["tasks"]["stsb"]["untrained"] == pytest.approx(sts_result(cosines, task).weighted, abs=1e-4)

@@ -182,13 +182,14 @@ def _on_task(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | N
     from bsc_core.evaluation import transfer
 
     encoders = (encoder, _baseline(arguments, encoder, run))
+    seed = 0 if run is None else run.config().training.seed
     if arguments.classes:
-        return transfer.polarity_report(encoders, arguments.classes)
+        return transfer.polarity_report(encoders, arguments.classes, run_seed=seed)
     report, folder = (
         (transfer.probe_report, arguments.probes) if arguments.probes else (transfer.sts_report, arguments.sts)
     )
     names = [name.strip() for name in (arguments.tasks or "").split(",") if name.strip()]
-    return report(encoders, folder, tasks=names, say=say)
+    return report(encoders, folder, tasks=names, run_seed=seed, say=say)
 
 
 def _baseline(arguments: argparse.Namespace, encoder: EncoderConfig, run: Run | None) -> EncoderConfig:

@@ -71,13 +71,18 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
     """Load a sentence-transformers folder on the best available device, in evaluation mode.
 
     Raises:
-        ModelError: The folder is not such a model, or is not safe to load.
+        ModelError: The folder is not such a model, is not safe to load, or cuts its vectors.
         ConfigError: The model cannot read texts of that length.
     """
     check_folder(folder)  # before the imports, which take seconds
     from sentence_transformers import SentenceTransformer
 
     model = _load(SentenceTransformer, folder)
+    if model.truncate_dim is not None:
+        raise ModelError(
+            f"{folder}: the model cuts its vectors after {model.truncate_dim} dimensions (truncate_dim), which is not "
+            "supported; save it with truncate_dim = None"
+        )
     limit_length(model, max_seq_length)
     return model.eval()
 

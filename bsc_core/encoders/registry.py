@@ -70,11 +70,6 @@ def load_encoder(config: EncoderConfig) -> SentenceTransformer:
         ConfigError: The model cannot read texts of that length.
     """
     model = load_folder(encoder_folder(config.name), config.max_seq_length)
-    if model.truncate_dim is not None:
-        raise ModelError(
-            f"{config.name} cuts its vectors after {model.truncate_dim} dimensions (truncate_dim), which is not "
-            "supported; save it with truncate_dim = None"
-        )
     set_prompts(model, config)
     return model
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bsc_core import formatting
 from bsc_core.config import EncoderConfig
 from bsc_core.data import TextTable
 from bsc_core.data.io.tables import check_complete, read_table
@@ -44,7 +45,12 @@ STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sick")
 
 
 def probe_report(
-    encoders: Encoders, folder: Path | str, *, tasks: Sequence[str] = (), say: Say = lambda sentence: None
+    encoders: Encoders,
+    folder: Path | str,
+    *,
+    tasks: Sequence[str] = (),
+    run_seed: int = 0,
+    say: Say = lambda sentence: None,
 ) -> Report:
     """Evaluate an encoder and its baseline on SentEval's transfer tasks.
 
@@ -52,6 +58,7 @@ def probe_report(
         encoders: the encoder and the untrained baseline.
         folder: the folder with the task files.
         tasks: names from PROBE_TASKS; by default all tasks in the folder.
+        run_seed: seed of the run that started from the baseline, for its re-initialized layers.
         say: called with the progress.
 
     Returns:
@@ -66,7 +73,7 @@ def probe_report(
     for name in _available(files, tasks, Path(folder)):
         say(f"{name}: encoding and fitting")
         task = read_probe_task(name, folder)
-        after, before = (probe(task, vectors, seed=SEED) for vectors in _vectors(encoders, task.texts))
+        after, before = (probe(task, vectors, seed=SEED) for vectors in _vectors(encoders, task.texts, run_seed))
         result = compare(before.correct, after.correct, seed=SEED)
         reports[name] = _report(after.interval(seed=SEED), before.accuracy, result)
         reports[name] |= {"majority": after.majority, "measured": after.split, "rows": len(after.rows)}
@@ -75,7 +82,12 @@ def probe_report(
 
 
 def sts_report(
-    encoders: Encoders, folder: Path | str, *, tasks: Sequence[str] = (), say: Say = lambda sentence: None
+    encoders: Encoders,
+    folder: Path | str,
+    *,
+    tasks: Sequence[str] = (),
+    run_seed: int = 0,
+    say: Say = lambda sentence: None,
 ) -> Report:
     """Evaluate an encoder and its baseline on semantic textual similarity datasets.
 
@@ -89,7 +101,7 @@ def sts_report(
         say(f"{name}: encoding")
         splits = read_table(files[name]).columns.get("split", [])
         task = read_sts(files[name], split="test" if "test" in splits else None)
-        vectors = _vectors(encoders, task.texts)
+        vectors = _vectors(encoders, task.texts, run_seed)
         cosines = [paired_cosines(side[task.left], side[task.right]) for side in vectors]
         after, before = _bootstrap_spearman(cosines, task, seed=_task_seed(name, STS_TASKS))
         subsets = dict(sts_result(cosines[0], task).spearman)
@@ -99,7 +111,7 @@ def sts_report(
     return _header(encoders) | {"tasks": reports, "average": _average(values, list(reports))}
 
 
-def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Report:
+def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K, run_seed: int = 0) -> Report:
     """Evaluate polarity, semantic similarity and their balance, with the untrained encoder as the reference.
 
     The sentences of `test`, or else of `dev`, are queries; the pool is sampled from `train` with at most five sentences
@@ -109,6 +121,7 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
         encoders: the encoder and the untrained baseline.
         file: a file with the columns text, label and split; rows without a text or a label are left out.
         k: number of neighbors.
+        run_seed: seed of the run that started from the baseline, for its re-initialized layers.
 
     Returns:
         The results for uniform and for the paper's linear weights.
@@ -135,7 +148,7 @@ def polarity_report(encoders: Encoders, file: Path | str, *, k: int = K) -> Repo
         )
     pool = train[sample_pool(len(train), len(queries))]
     texts, ids = TextTable.from_texts([table.columns["text"][row] for row in (*queries, *pool)])
-    vectors = _vectors(encoders, texts)
+    vectors = _vectors(encoders, texts, run_seed)
     sides = [(side[ids[: len(queries)]], side[ids[len(queries) :]]) for side in vectors]
     classes = tuple([labels[row] for row in rows] for rows in (queries, pool))
     report: Report = {"queries": len(queries), "queries_from": split, "pool": len(pool), "k": k}
@@ -179,9 +192,19 @@ def _available(files: dict[str, Path], wanted: Sequence[str], folder: Path) -> l
     return available
 
 
-def _vectors(encoders: Encoders, texts: TextTable) -> tuple[Vectors, Vectors]:
-    after, before = (embed(encoder, texts) for encoder in encoders)
-    return after, before
+def _vectors(encoders: Encoders, texts: TextTable, run_seed: int) -> tuple[Vectors, Vectors]:
+    after, before = encoders
+    start = _start_vectors(before, texts, run_seed) if before.reinit_layers else embed(before, texts)
+    return embed(after, texts), start
+
+
+def _start_vectors(encoder: EncoderConfig, texts: TextTable, run_seed: int) -> Vectors:
+    """Return the vectors (U, D) of an encoder with re-initialized layers, which are not cached."""
+    from bsc_core.encoders import encode, tokenize
+    from bsc_core.encoders.layers import load_initial_encoder
+
+    model = load_initial_encoder(encoder, run_seed)
+    return encode(model, tokenize(model, texts, encoder.max_seq_length))
 
 
 def _bootstrap_spearman(cosines: Sequence[Numbers], task: StsTask, *, seed: int) -> list[BootstrapValue]:
@@ -224,7 +247,9 @@ def _space(after: Vectors, before: Vectors) -> Report:
 
 
 def _header(encoders: Encoders) -> Report:
-    return {"model": encoders[0].name, "untrained": encoders[1].name}
+    layers = encoders[1].reinit_layers
+    random = f", upper {formatting.plural(layers, 'layer')} re-initialized" if layers else ""
+    return {"model": encoders[0].name, "untrained": f"{encoders[1].name}{random}"}
 
 
 def _report(value: Interval, untrained: float, result: Comparison, *, of: str = "queries") -> Report:

@@ -262,5 +262,6 @@ def test_a_model_that_cuts_its_vectors_is_refused(tiny_encoder, tmp_path):
     from sentence_transformers import SentenceTransformer
 
     SentenceTransformer(str(tiny_encoder), truncate_dim=8, device="cpu").save(str(tmp_path / "cut"))
-    with pytest.raises(ModelError, match=r"cuts its vectors after 8 dimensions"):
-        load_encoder(EncoderConfig(name=str(tmp_path / "cut")))
+    for load in (load_encoder, lambda encoder: embed(encoder, TextTable(("one", "two")))):
+        with pytest.raises(ModelError, match=r"cuts its vectors after 8 dimensions"):
+            load(EncoderConfig(name=str(tmp_path / "cut")))

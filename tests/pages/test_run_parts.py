@@ -283,10 +283,14 @@ def test_the_dataset_of_a_config_is_created_once(runs: RunStore, trained: Run) -
 
 
 def test_training_from_a_run_starts_from_its_model(finished: Run) -> None:
+    config = finished.config().model_dump(mode="json")
+    config["encoder"]["reinit_layers"] = 1
+    finished.write_json("config", config)
     app = open_tab(open_page_in_app("runs", run=finished.id), finished, "Model")
     click(app, f"runs.chain.{finished.id}")
     assert app.session_state["sent_settings"]["encoder"]["name"] == f"run:{finished.id}"
     assert app.session_state["sent_settings"]["encoder"]["max_seq_length"] == finished.config().encoder.max_seq_length
+    assert app.session_state["sent_settings"]["encoder"]["reinit_layers"] == 0
 
 
 def test_live_updates_end_when_every_run_has_ended(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.config import LOSS_CONFIGS, LossConfig, RunConfig, make_config
+from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig, RunConfig, make_config
 from bsc_core.data import load_data
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.jobs.queue import Queue
@@ -192,6 +192,12 @@ def test_every_loss_has_a_sentence_a_name_and_a_glossary_entry(name: str) -> Non
         name in ("bsc", "combined", "supcon", "simcse", "mnrl", "sigmoid", "cosent", "angle")
     )
     assert ("in-batch negative" in text) == (name in ("bsc", "combined", "simcse", "mnrl", "sigmoid"))
+
+
+def test_random_layers_are_in_the_sentence_of_the_encoder() -> None:
+    assert "random" not in config_summary.encoder_sentence(EncoderConfig())
+    text = config_summary.encoder_sentence(EncoderConfig(reinit_layers=3))
+    assert text.endswith(", random weights in the upper 3 layers and the pooler")
 
 
 def test_the_treatment_of_the_negatives_is_in_the_sentence() -> None:

@@ -92,7 +92,9 @@ def encoder_sentence(encoder: EncoderConfig) -> str:
     """Describe the encoder section in one sentence."""
     lora = f", LoRA of rank {encoder.lora.rank}" if encoder.lora else ""
     prompts = ", with prompts" if encoder.has_prompts else ""
-    return f"Encoder: {encoder_name(encoder.name)}, texts up to {encoder.max_seq_length} tokens{prompts}{lora}"
+    layers = plural(encoder.reinit_layers, "layer")
+    random = f", random weights in the upper {layers} and the pooler" if encoder.reinit_layers else ""
+    return f"Encoder: {encoder_name(encoder.name)}, texts up to {encoder.max_seq_length} tokens{prompts}{lora}{random}"
 
 
 def encoder_name(name: str) -> str:

@@ -99,9 +99,9 @@ def start_from_config(config: RunConfig, run: Run | None = None) -> None:
 
 
 def train_from_model(run: Run) -> None:
-    """Open the New run page with the model of this run as the encoder."""
+    """Open the New run page with the model of this run as the encoder, none of whose layers is re-initialized."""
     config = run.config()
-    encoder = config.encoder.model_copy(update={"name": f"run:{run.id}"})
+    encoder = config.encoder.model_copy(update={"name": f"run:{run.id}", "reinit_layers": 0})
     page_layout.send_settings({"encoder": encoder.model_dump()})
     page_layout.switch_page("train", dataset=saved_dataset_key(config.data, run))
 
