@@ -54,6 +54,33 @@ def test_differing_keys_are_found_from_the_configs(store):
     ] * 2
 
 
+def settings_of(store: RunStore, *losses: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of the runs of a sweep over whole loss sections."""
+    sweep = SweepConfig(over={"loss": losses})
+    configs = sweep_configs({"data": {"train": "pairs.tsv"}}, sweep)
+    runs = launch_group(store, configs, "group", over=sweep.over, start=lambda store: None)
+    return [run.read_json("group")["setting"] for run in runs]
+
+
+def test_losses_with_different_names_are_settings_as_a_whole(store):
+    settings = settings_of(store, {"name": "bsc"}, {"name": "mse"})
+    assert [(list(setting), setting["loss"]["name"]) for setting in settings] == [(["loss"], "bsc"), (["loss"], "mse")]
+
+
+def test_losses_with_the_same_name_are_distinguished_by_their_settings(store):
+    cold, warm = {"name": "bsc", "temperature": 0.05}, {"name": "bsc", "temperature": 0.5}
+    assert settings_of(store, cold, warm, {"name": "mse"}) == [
+        {"loss.name": "bsc", "loss.temperature": 0.05},
+        {"loss.name": "bsc", "loss.temperature": 0.5},
+        {"loss.name": "mse", "loss.temperature": None},
+    ]
+
+
+def test_a_section_with_one_name_is_replaced_by_the_settings_that_differ(store):
+    cold, warm = {"name": "bsc", "temperature": 0.05}, {"name": "bsc", "temperature": 0.5}
+    assert settings_of(store, cold, warm) == [{"loss.temperature": 0.05}, {"loss.temperature": 0.5}]
+
+
 def test_a_summary_has_mean_deviation_and_best_of_each_setting(group):
     for run, value in zip(group, (0.5, 0.6, 0.9, 0.1), strict=True):
         finish(run, value)

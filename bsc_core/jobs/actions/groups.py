@@ -24,9 +24,11 @@ def group_members(
     Args:
         configs: Config of each run.
         group: Id of the group; the ids of its runs are `GROUP-001` and so on.
-        over: Keys in which the settings differ; empty: determined by comparing the configs.
+        over: Keys in which the settings differ; empty: determined by comparing the configs. A section, such as `loss`,
+            is replaced by the keys in which it differs if several of its values have the same name.
     """
     keys = [key for key in over if key != _SEED] or differing_keys(configs)
+    keys = [one for key in keys for one in _distinguishing_keys(key, configs)]
     width = max(3, len(str(len(configs))))
     for number, config in enumerate(configs, start=1):
         values = config.model_dump(mode="json")
@@ -65,6 +67,20 @@ def differing_keys(configs: Sequence[RunConfig]) -> list[str]:
     flat = [flatten(config) for config in configs]
     keys = dict.fromkeys(key for values in flat for key in values if key not in _EXCLUDED)
     return [key for key in keys if any(values.get(key) != flat[0].get(key) for values in flat)]
+
+
+def _distinguishing_keys(key: str, configs: Sequence[RunConfig]) -> list[str]:
+    """Return the key or, for a section with several values of the same name, the keys in which these differ."""
+    by_name: dict[Any, list[RunConfig]] = {}
+    for config in configs:
+        value = _value(config.model_dump(mode="json"), key)
+        if not isinstance(value, Mapping):
+            return [key]
+        by_name.setdefault(value.get("name"), []).append(config)
+    keys = [one for same in by_name.values() for one in differing_keys(same) if one.startswith(f"{key}.")]
+    if not keys:
+        return [key]
+    return list(dict.fromkeys([f"{key}.name"] * (len(by_name) > 1) + keys))
 
 
 def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
