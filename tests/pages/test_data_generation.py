@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -259,3 +260,17 @@ def test_rows_are_generated_again_after_a_model_folder_is_saved_again(
         if number == 2:
             (model / "model.safetensors").write_bytes(b"other weights")
         assert data_cache.load_splits(config) == number
+
+
+def test_the_preview_searches_again_after_a_decision(
+    positives: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decisions = tmp_path / "decisions.tsv"
+    atomic_write(decisions, "query\tdocument\tdecision\nwhat is river\tboat\tdrop\n")
+    config = data_cache.data_config(positives).model_copy(update={"false_negatives": str(decisions)})
+    monkeypatch.setattr(mining, "_new_search", lambda source, settings: SimpleNamespace(covers=lambda settings: True))
+    settings = NegativesConfig(method="window")
+    before = mining._search(config, settings)
+    assert mining._search(config, settings) is before
+    atomic_write(decisions, "query\tdocument\tdecision\nwhat is river\tboat\tpositive\n")
+    assert mining._search(config, settings) is not before

@@ -66,7 +66,8 @@ def _search(config: DataConfig, settings: NegativesConfig) -> MiningSearch | Non
     """
     source = config.model_copy(update={"negatives": None})
     models = (settings.encoder, settings.second_opinion)
-    cache_key = (source.model_dump_json(), models, data_cache.data_stamps(config))
+    stamps = data_cache.file_stamps(*config.files, config.false_negatives, *models)
+    cache_key = (source.model_dump_json(), models, stamps)
     search = _load_or_start(cache_key, source, settings)
     if search is None or search.covers(settings):
         return search
