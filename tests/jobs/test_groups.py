@@ -100,12 +100,13 @@ def test_runs_with_different_main_metrics_are_compared_by_one_of_them(group):
         run.update_status(metric_name=name, metric_best=metrics[name], state="done")
         run.write_evaluation("after", {"dev": metrics})
     summary = group_summary(group)
-    assert (summary["metric"], summary["main_metrics"]) == ("spearman", ["spearman", "mrr"])
-    assert [cell["values"] for cell in summary["settings"]] == [[0.9, 0.8], [0.1, None]]
-    group[2].write_evaluation("after", {"dev": {"mrr": 0.6}})
-    summary = group_summary(group)
-    assert (summary["metric"], summary["best_run"]) == ("mrr", "group-003")
+    assert (summary["metric"], summary["main_metrics"]) == ("mrr", ["mrr", "spearman"])
     assert [cell["values"] for cell in summary["settings"]] == [[0.6, None], [0.4, 0.5]]
+    assert group_summary(group[::-1])["metric"] == "mrr"
+    group[0].write_evaluation("after", {"dev": {"spearman": 0.1}})
+    summary = group_summary(group)
+    assert (summary["metric"], summary["best_run"]) == ("spearman", "group-003")
+    assert [cell["values"] for cell in summary["settings"]] == [[0.9, 0.8], [0.1, None]]
 
 
 def test_unfinished_runs_are_not_in_the_mean(group):

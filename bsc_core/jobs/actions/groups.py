@@ -87,7 +87,7 @@ def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
     """Summarize a group: its settings, best mean over seeds first.
 
     A value is the best main metric on dev of a finished run; higher is better. If the main metrics of the runs differ,
-    it is one of them (`metric`) for the saved model, or None where that is undefined; `main_metrics` has all.
+    it is that of them (`metric`) which most runs define, for the saved model, or None; `main_metrics` has all.
     `deviation` is the sample standard deviation, None for fewer than two values. A run that was resumed is represented
     by the run that resumes it.
     """
@@ -101,7 +101,7 @@ def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
     values = {run.id: statuses[run.id].metric_best for run in runs if statuses[run.id].state == "done"}
     if len(metrics) > 1:
         results = {run.id: run.evaluation("after").get("dev") or {} for run in runs if run.id in values}
-        metrics.sort(key=lambda name: -sum(dev.get(name) is not None for dev in results.values()))  # stable
+        metrics.sort(key=lambda name: (-sum(dev.get(name) is not None for dev in results.values()), name))
         values = {run_id: dev.get(metrics[0]) for run_id, dev in results.items()}
     settings = [_summary(group, values) for group in by_setting.values()]
     settings.sort(key=lambda summary: (summary["mean"] is None, -(summary["mean"] or 0.0)))
