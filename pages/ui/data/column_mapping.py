@@ -155,7 +155,7 @@ def _label_numbers(table: Table, column: Any, values: dict[str, Any], key: str) 
     shown = (values["train"], column)
     saved = [float(values.get(name, fields[name].default)) for name in SCALE]
     is_saved = SCALE[0] in values and column == (values.get("columns") or {}).get("label")
-    labels = [] if is_saved else [_labels(path, column) for path in (values["train"], *values.get("mix", ()))]
+    labels = [] if is_saved else _labels((values["train"], *values.get("mix", ())), column)
     scale = common_scale(labels, table.names)
     if st.session_state.get(f"{key}.scale") != shown or keys[0] not in st.session_state:
         st.session_state[f"{key}.scale"] = shown
@@ -189,13 +189,14 @@ def _label_numbers(table: Table, column: Any, values: dict[str, Any], key: str) 
     return numbers
 
 
-def _labels(path: str, column: str) -> list[float]:
-    """Return the numbers in the column of the labels of a file; none if it has no such column."""
-    return data_cache.shared_value(
-        "labels",
-        (path, column, data_cache.file_stamps(path)),
-        lambda: [float(cell) for cell in data_cache.table(path).columns.get(column, ()) if is_number(cell)],
-    )
+def _labels(paths: tuple[str, ...], column: str) -> list[list[float]]:
+    """Return the numbers in the column of the labels of each file; none if it has no such column."""
+
+    def read() -> list[list[float]]:
+        cells = [data_cache.table(path).columns.get(column, ()) for path in paths]
+        return [[float(cell) for cell in one if is_number(cell)] for one in cells]
+
+    return data_cache.shared_value("labels", (paths, column, data_cache.file_stamps(*paths)), read)
 
 
 def common_scale(labels: Sequence[Sequence[float]], names: Sequence[str]) -> tuple[float, float] | None:
