@@ -336,6 +336,14 @@ def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     expect(page.locator(".board").get_by_role("combobox", name="Normalization")).to_have_value("none")
 
 
+def test_additional_settings_are_open_only_if_a_link_changes_one(visit) -> None:
+    more = visit.page.locator(".board details")
+    visit.open("learn")
+    expect(more).to_have_js_property("open", False)
+    visit.open("learn", debiased_prior="0.05")
+    expect(more).to_have_js_property("open", True)
+
+
 def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -> None:
     visit.open("lessons", lesson="symmetrization")
     page, asked = visit.page, "p (query given document)"

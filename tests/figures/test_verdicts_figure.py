@@ -46,6 +46,14 @@ def test_colors_mean_verdicts_and_only_those_that_occur_are_in_the_legend():
     assert all(scale["range"] == [theme.VERDICTS["supported"], theme.VERDICTS["inconclusive"]] for scale in scales)
 
 
+def test_the_margin_of_an_expected_equality_is_a_band_around_zero():
+    same = ONE | {"expects": "same", "margin": 0.004}
+    spec, rows = drawn(verdicts.verdicts_figure(verdicts.statements_table([same, OTHER])))
+    assert [(row["margin_below"], row["margin"]) for row in rows] == [(-0.004, 0.004), (None, None)]
+    [band] = [layer for layer in spec["layer"] if layer["mark"]["type"] == "bar"]
+    assert (band["encoding"]["x"]["field"], band["encoding"]["x2"]["field"]) == ("margin_below", "margin")
+
+
 def test_metrics_of_one_statement_are_separate_rows():
     _, rows = drawn(verdicts.verdicts_figure(verdicts.statements_table([ONE, ONE | {"metric": "map"}])))
     assert {"a is above b (mrr)", "a is above b (map)"} <= {row["name"] for row in rows if "name" in row}

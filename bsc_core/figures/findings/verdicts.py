@@ -16,8 +16,8 @@ LINE_HEIGHT = 14
 NARROW = 560  # pixels of a figure below which labels are wrapped
 ROW_HEIGHT, ROW_HEIGHT_WRAPPED = 48, 60
 MARGIN_HEIGHT = 140  # pixels of title, legend and axis
-NUMBERS = ("difference", "low", "high", "paper", "p_holm")
-COLUMNS = ("text", "metric", "split", *NUMBERS[:4], "expects", "p_holm", "verdict")  # keys of a statement
+NUMBERS = ("difference", "low", "high", "paper", "margin", "p_holm")
+COLUMNS = ("text", "metric", "split", *NUMBERS[:5], "expects", "p_holm", "verdict")  # keys of a statement
 
 
 def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -26,8 +26,8 @@ def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     Returns:
         One row per statement. Columns: statement, metric, split, difference (`better` minus `worse`, in units of the
         metric), low and high (confidence interval; NaN without one), paper (difference in the paper; NaN if not
-        reported), expects, p (Holm-corrected over the statements), verdict and informational (not stated in the
-        paper).
+        reported), margin (of an expected equality, else NaN), expects, p (Holm-corrected over the statements), verdict
+        and informational (not stated in the paper).
     """
     table = pd.DataFrame(list(statements), columns=COLUMNS).astype(dict.fromkeys(NUMBERS, "float64"))
     table = table.rename(columns={"text": "statement", "p_holm": "p"})
@@ -37,11 +37,11 @@ def statements_table(statements: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
     """Plot the differences (output of `statements_table`) with confidence intervals, colored by verdict.
 
-    Diamonds are the paper's values.
+    Diamonds are the paper's values; a gray band is the margin within which two settings count as equal.
     """
     names = _names(table)
     lines = ["\n".join(textwrap.wrap(name, LINE_LENGTH, break_on_hyphens=False)) for name in names]
-    rows = table.assign(name=names, lines=lines)
+    rows = table.assign(name=names, lines=lines, margin_below=-table["margin"])
     row_height = ROW_HEIGHT_WRAPPED if lines != names else ROW_HEIGHT
     verdicts = {name: color for name, color in theme.VERDICTS.items() if name in set(table["verdict"])}
     color = alt.Color(
@@ -55,8 +55,9 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
     base = alt.Chart(rows).encode(
         y=alt.Y("name:N", title=None, sort=None, axis=None), tooltip=["statement:N", "verdict:N", *numbers, p_value]
     )
-    axis = alt.X("low:Q", title="difference in the metric", axis=alt.Axis(format="+.3f", tickCount=6, labelBound=True))
+    axis = {"title": "difference in the metric", "axis": alt.Axis(format="+.3f", tickCount=6, labelBound=True)}
     zero = base.mark_tick(orient="vertical", size=20, thickness=2, color=theme.REFERENCE).encode(x=alt.datum(0))
+    margins = base.transform_filter("isValid(datum.margin)").mark_bar(size=20, color=theme.REFERENCE, opacity=0.25)
     intervals = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
     points = base.mark_point(filled=True, size=90, opacity=1).encode(x="difference:Q", color=color)
     diamonds = base.transform_filter("isValid(datum.paper)").mark_point(
@@ -74,8 +75,9 @@ def verdicts_figure(table: pd.DataFrame) -> alt.LayerChart:
         lineBreak="\n",
     )
     return alt.layer(
+        margins.encode(x=alt.X("margin_below:Q", **axis), x2="margin:Q"),
         zero,
-        intervals.encode(x=axis, x2="high:Q", color=color),
+        intervals.encode(x=alt.X("low:Q", **axis), x2="high:Q", color=color),
         points,
         diamonds.encode(x="paper:Q"),
         labels.encode(x=alt.value(0)),
@@ -94,7 +96,7 @@ def caption(table: pd.DataFrame) -> str:
     """Return the caption of the figure: which side agrees with the claim, and why an interval does not decide."""
     sentences = []
     if table["expects"].nunique() == 1:
-        claimed = "within the margin" if (table["expects"] == "same").all() else "right of 0"
+        claimed = "within the margin, the gray band," if (table["expects"] == "same").all() else "right of 0"
         sentences.append(f"A difference {claimed} supports the paper.")
     if table["p"].notna().any():
         sentences.append(

@@ -315,7 +315,7 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
     elif kind != similarity.POSITIVE:
         about = "The loss ignores the pair, and new plans never put its rows in the same batch."
         if _label(pair.dataset, pair.query_row, pair.document_row) != UNLABELED:
-            st.caption("These texts are also a row of the data, which the mark removes.")
+            st.caption("This pair is also a row of the data; marking it removes that row.")
         st.button(
             "Mark as false negative",
             key="batches.mark",

@@ -51,7 +51,7 @@ def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
     rejected = sum(len(report.rejected) for report in data.reports)
     counts = Counter(finding.severity for finding in findings if not is_filtered(data, finding))
     counted = [formatting.plural(counts[name], noun) for name, noun in SEVERITIES.items() if counts[name]]
-    audit_detail = ", ".join(counted[1:]) or ("nothing else" if counted else "all checks passed")
+    audit_detail = ", ".join(counted[1:]) or ("no other findings" if counted else "all checks passed")
     if data.filtered:
         dropped = formatting.plural(sum(rows for _, rows in data.filtered), "row")
         audit_detail += f" · filters dropped {dropped}"

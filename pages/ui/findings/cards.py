@@ -46,7 +46,7 @@ PARAMETERS = (
     *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")),
     *rerun.PARAMETERS,
 )
-WIDTHS = {"Paper": 110, "Verdict": 145, "From a weak start": 145, "Claim": 330, "Why": 330}  # pixels
+WIDTHS = {"Paper": 110, "Claim": 300, "Verdict": 145, "Why": 240, "From a weak start": 300}  # pixels
 WEAK_START = (
     "A weak start: the upper three of the six layers of the bundled encoder have random weights, since the models of "
     "the papers were not trained for similarity either. The runs train on all rows, as long as in the paper."
@@ -168,16 +168,20 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
 
 
 def summary_row(card: ClaimCard) -> dict[str, str]:
-    """Return a row of the table: paper, verdict, claim and the reason of the verdict."""
-    reason = card.finding["reason"] if card.finding else "There is no result of the full experiment yet."
-    reason = re.sub(r"^Of \d+ statements?, ", "", reason)  # the number of each verdict is enough
+    """Return a row of the table: paper, claim, its verdict and the reason, and the result from a weak start."""
     return {
         "Paper": PAPER_NAMES[card.claim.paper],
-        "Verdict": card.verdict,
-        "From a weak start": card.weak.verdict if card.weak else "",
         "Claim": card.claim.title,
-        "Why": reason,
+        "Verdict": card.verdict,
+        "Why": _reason(card),
+        "From a weak start": f"{card.weak.verdict}: {_reason(card.weak)}" if card.weak else "",
     }
+
+
+def _reason(card: ClaimCard) -> str:
+    """Return how many statements have each verdict; the number of all statements is left out."""
+    reason = card.finding["reason"] if card.finding else "There is no result of the full experiment yet."
+    return re.sub(r"^Of \d+ statements?, ", "", reason)
 
 
 def draw(card: ClaimCard, bar: DeltaGenerator) -> None:

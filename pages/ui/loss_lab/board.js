@@ -49,8 +49,8 @@ class Board {
     const [shown, more] = [false, true].map((isMore) =>
       controls.filter((name) => (hasMore && MORE.includes(name)) === isMore).map((name) => this.control(name)));
     const { settings, compare, defaults } = this.lab;
-    const open = MORE.some((field) => [settings, compare].some((values) => values && values[field] !== defaults[field]));
-    const details = more.length ? [element("details", { open }, element("summary", {}, "More"), element("div", { class: "fields" }, ...more))] : [];
+    const isChanged = MORE.some((field) => [settings, compare].some((values) => values && values[field] !== defaults[field]));
+    const details = more.length ? [element("details", isChanged ? { open: "" } : {}, element("summary", {}, "More"), element("div", { class: "fields" }, ...more))] : [];
     return element("div", { class: "controls" }, ...shown, ...details);
   }
 
