@@ -15,6 +15,7 @@ from bsc_core.config.schema import RunConfig
 from bsc_core.config.section import Section, both_set, log_deprecations, note_deprecation, sections_in
 from bsc_core.errors import ConfigError, FileFormatError, PathError
 from bsc_core.files import read_regular
+from bsc_core.formatting import one_line
 
 HUB = "hf://"
 """Prefix of a dataset on the Hugging Face hub instead of a path."""
@@ -212,9 +213,10 @@ def _resolved(path: str, folder: Path) -> str:
 
 def _apply_override(values: dict[str, Any], override: str) -> None:
     key, separator, text = override.partition("=")
+    source = f"--set {one_line(override)}"
     if not separator or not all(key.strip().split(".")):
-        raise ConfigError(f"--set {override}: write it as section.key=value, such as loss.temperature=0.05")
-    put(values, key.strip(), parse_value(text.strip()), f"--set {override}")
+        raise ConfigError(f"{source}: write it as section.key=value, such as loss.temperature=0.05")
+    put(values, key.strip(), parse_value(text.strip()), source)
 
 
 def _resolve_key(key: str) -> tuple[str, list[type[Section]]]:

@@ -27,6 +27,7 @@ from bsc_core.config.reading import (
 from bsc_core.config.schema import RunConfig
 from bsc_core.config.section import Section, log_deprecations
 from bsc_core.errors import ConfigError
+from bsc_core.formatting import one_line
 
 CONFIRM_ABOVE = 100
 """Number of runs above which a sweep has to be confirmed."""
@@ -218,7 +219,8 @@ def _flatten(values: Mapping[str, Any], path: str = "") -> dict[str, tuple[Any, 
 def _parse(text: str) -> tuple[str, tuple[Any, ...]]:
     key, separator, listed = text.partition("=")
     if not separator or not listed.strip():
-        raise ConfigError(f"--over {text}: write it as section.key=value,value, such as loss.temperature=0.05,0.1")
+        advice = "write it as section.key=value,value, such as loss.temperature=0.05,0.1"
+        raise ConfigError(f"--over {one_line(text)}: {advice}")
     try:
         values = tomllib.loads(f"value = [{listed}]")["value"]
     except tomllib.TOMLDecodeError:  # bare words are strings

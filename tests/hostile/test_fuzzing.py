@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bsc_core.config import RunConfig, flatten, make_config, read_config, read_sweep, to_toml
@@ -141,6 +141,7 @@ TOML = to_toml(START)
 
 
 @given(content=damaged(TOML.encode()), overrides=st.lists(st.text(max_size=30), max_size=2))
+@example(content=b"", overrides=["\n"])
 @FILE
 def test_a_damaged_config_file_is_read_or_refused(content: bytes, overrides: list[str], tmp_path: Path) -> None:
     path = tmp_path / "config.toml"

@@ -135,8 +135,8 @@ def test_next_and_previous_go_through_all_lessons(open_lessons: Callable[..., Ap
 
 
 def test_progress_is_in_the_link(open_lessons: Callable[..., AppTest]) -> None:
-    app = open_lessons(lesson="margins", done="temperature,duplicates,nonsense", at="1")
-    assert f"2 of {len(LESSONS)} done" in app.get("button_group")[0].proto.label
+    app = open_lessons(lesson="margins", done="temperature,duplicates,nonsense", missed="duplicates,margins", at="1")
+    assert f"2 of {len(LESSONS)} done, 1 right at the first guess" in app.get("button_group")[0].proto.label
     assert "At a margin of 1:" in lesson_text(app)
     assert "All lessons done" not in lesson_text(app)
 

@@ -38,6 +38,7 @@ def test_a_renamed_lesson_opens_and_counts_as_done(runs: RunStore) -> None:
     assert app.session_state["lessons.state"] == {
         "lesson": "labeled-negatives",
         "done": ["labeled-negatives", "margins"],
+        "missed": [],
     }
 
 

@@ -40,8 +40,8 @@ def _read_link() -> None:
         url.check("lesson", LESSONS)
         slug = FIRST
     state["lesson"] = slug
-    for name in ("done", "missed"):
-        state[name] = [one for one in LESSONS if one in linked.get(name, "").split(",")]
+    state["done"] = [name for name in LESSONS if name in linked.get("done", "").split(",")]
+    state["missed"] = [name for name in state["done"] if name in linked.get("missed", "").split(",")]
     guess = linked.get("guess", "")
     numbers = [str(number + 1) for number in range(len(LESSONS[slug].options))]
     url.check("guess", numbers)
