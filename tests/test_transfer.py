@@ -14,7 +14,7 @@ import pytest
 from bsc_core.cli import main
 from bsc_core.config import EncoderConfig, make_config
 from bsc_core.data import TextTable
-from bsc_core.encoders import encode, tokenize
+from bsc_core.encoders import embedding_cache, encode, tokenize
 from bsc_core.encoders.layers import load_initial_encoder
 from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation import combine, polarity_task, probe, read_probe_task, read_sts, sts_result, transfer
@@ -44,7 +44,8 @@ def vectors_of(name: str, texts: TextTable) -> np.ndarray:
 
 @pytest.fixture(autouse=True)
 def encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "embed", lambda encoder, texts: vectors_of(encoder.name, texts))
+    for module in (transfer, embedding_cache):  # `embed_initial` calls the latter, except for random layers
+        monkeypatch.setattr(module, "embed", lambda encoder, texts: vectors_of(encoder.name, texts))
 
 
 @pytest.fixture

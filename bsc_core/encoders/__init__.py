@@ -6,14 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bsc_core.encoders.embedding_cache import cached_vectors, embed, get_or_compute, store_vectors
+    from bsc_core.encoders.embedding_cache import cached_vectors, embed, embed_initial, get_or_compute, store_vectors
     from bsc_core.encoders.encoding import encode, eval_mode
     from bsc_core.encoders.pretrained import model_card, save_model
     from bsc_core.encoders.registry import ENCODERS, check_encoder, encoder_folder, load_encoder
     from bsc_core.encoders.tokens import TokenTable, micro_batches, tokenize
 
 _NAMES = {
-    "embedding_cache": ("cached_vectors", "embed", "get_or_compute", "store_vectors"),
+    "embedding_cache": ("cached_vectors", "embed", "embed_initial", "get_or_compute", "store_vectors"),
     "encoding": ("encode", "eval_mode"),
     "pretrained": ("model_card", "save_model"),
     "registry": ("ENCODERS", "check_encoder", "encoder_folder", "load_encoder"),
@@ -27,6 +27,7 @@ __all__ = [
     "cached_vectors",
     "check_encoder",
     "embed",
+    "embed_initial",
     "encode",
     "encoder_folder",
     "eval_mode",

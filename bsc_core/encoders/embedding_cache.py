@@ -63,6 +63,27 @@ def embed(
     return get_or_compute(config, texts, encode_texts, is_stored=is_stored)
 
 
+def embed_initial(encoder: EncoderConfig, texts: TextTable, seed: int) -> Vectors:
+    """Return the vectors of all texts by the encoder that a run with this seed starts from.
+
+    Those of random layers are not cached.
+
+    Returns:
+        (U, D), row i for text i.
+
+    Raises:
+        ModelError, PathError, ConfigError: As `load_encoder`.
+    """
+    if not encoder.reinit_layers:
+        return embed(encoder, texts)
+    from bsc_core.encoders.encoding import encode
+    from bsc_core.encoders.layers import load_initial_encoder
+    from bsc_core.encoders.tokens import tokenize
+
+    model = load_initial_encoder(encoder, seed)
+    return encode(model, tokenize(model, texts, encoder.max_seq_length))
+
+
 def get_or_compute(
     config: EncoderConfig,
     texts: TextTable,

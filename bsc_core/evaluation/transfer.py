@@ -12,7 +12,7 @@ from bsc_core import formatting
 from bsc_core.config import EncoderConfig
 from bsc_core.data import TextTable
 from bsc_core.data.io.tables import check_complete, read_table
-from bsc_core.encoders import embed
+from bsc_core.encoders import embed, embed_initial
 from bsc_core.errors import ColumnError, DataError, PathError
 from bsc_core.evaluation.metrics.polarity import WEIGHTS, K, PolarityScores, polarity_task, sample_pool
 from bsc_core.evaluation.probes.probe import probe
@@ -194,17 +194,7 @@ def _available(files: dict[str, Path], wanted: Sequence[str], folder: Path) -> l
 
 def _vectors(encoders: Encoders, texts: TextTable, run_seed: int) -> tuple[Vectors, Vectors]:
     after, before = encoders
-    start = _start_vectors(before, texts, run_seed) if before.reinit_layers else embed(before, texts)
-    return embed(after, texts), start
-
-
-def _start_vectors(encoder: EncoderConfig, texts: TextTable, run_seed: int) -> Vectors:
-    """Return the vectors (U, D) of an encoder with re-initialized layers, which are not cached."""
-    from bsc_core.encoders import encode, tokenize
-    from bsc_core.encoders.layers import load_initial_encoder
-
-    model = load_initial_encoder(encoder, run_seed)
-    return encode(model, tokenize(model, texts, encoder.max_seq_length))
+    return embed(after, texts), embed_initial(before, texts, run_seed)
 
 
 def _bootstrap_spearman(cosines: Sequence[Numbers], task: StsTask, *, seed: int) -> list[BootstrapValue]:

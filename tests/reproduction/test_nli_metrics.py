@@ -11,6 +11,7 @@ from scipy.stats import spearmanr
 
 from bsc_core.config import EncoderConfig, make_config
 from bsc_core.data.dataset import TextTable
+from bsc_core.encoders import embedding_cache
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.probes.ten_sentences import TEN_SENTENCES, sentence_map
 from bsc_core.evaluation.stats.bootstrap import defined_resamples, mean_interval
@@ -40,7 +41,8 @@ def encoders_used(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(config.name)
         return vectors_of(config.name, texts)
 
-    monkeypatch.setattr(nli, "embed", embed)
+    for module in (nli, embedding_cache):  # `embed_initial` calls the latter, except for random layers
+        monkeypatch.setattr(module, "embed", embed)
     return names
 
 

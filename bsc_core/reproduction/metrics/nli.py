@@ -11,7 +11,7 @@ import numpy as np
 
 from bsc_core.data.dataset import TextTable
 from bsc_core.data.io.tables import read_table
-from bsc_core.encoders import embed
+from bsc_core.encoders import embed, embed_initial
 from bsc_core.errors import DataError, RunError
 from bsc_core.evaluation.probes.ten_sentences import GOLD_PAIRS, TEN_SENTENCES, sentence_map
 from bsc_core.evaluation.stats.bootstrap import Interval, defined_resamples, mean_interval
@@ -170,13 +170,7 @@ def _embed(run: Run, when: When, texts: TextTable) -> Vectors:
     encoder = config.encoder.model_copy(update={"lora": None})
     if when == "after":
         return embed(encoder.model_copy(update={"name": str(run.model_folder)}), texts)
-    if not encoder.reinit_layers:
-        return embed(encoder, texts)
-    from bsc_core.encoders import encode, tokenize  # import torch, which pages with findings do not need
-    from bsc_core.encoders.layers import load_initial_encoder
-
-    model = load_initial_encoder(encoder, config.training.seed)
-    return encode(model, tokenize(model, texts, encoder.max_seq_length))
+    return embed_initial(encoder, texts, config.training.seed)
 
 
 def _cosines(run: Run, when: When, task: _Task) -> Numbers:
