@@ -30,9 +30,11 @@ with display.show_errors():
     text_id = selection.selected_text(data, listed)
     marked = selected if text_id is None else np.array([text_id], dtype=np.int32)
 
-    layout = map_view.load_maps(data, rows, method)
     map_cell, side_cell = geometry.map_and_side_cells()
-    with map_cell:
+    map_slot, progress_slot = map_cell.container(), map_cell.container()
+    with progress_slot:
+        layout = map_view.load_maps(data, rows, method)
+    with map_slot:
         colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
         trails = listed if animated else selection.NO_TEXTS
         clicked = pair_matrix.load_pair(data, rows)

@@ -20,9 +20,9 @@ def intervals_table(rows: Sequence[tuple[str, float, float | None, float | None,
 def intervals_figure(
     table: pd.DataFrame, *, title: str, metric: str, colors: Sequence[str] = theme.RUNS
 ) -> alt.LayerChart:
-    """Plot settings (output of `intervals_table`) with their intervals, in order; the untrained encoder is gray.
+    """Plot settings (output of `intervals_table`) with their intervals, in order; the untrained encoder is gray and dashed.
 
-    A dashed line marks the untrained encoder.
+    A dashed line marks its value.
 
     Args:
         table: Output of `intervals_table`.
@@ -43,7 +43,9 @@ def intervals_figure(
     )
     axis = alt.Axis(format=".3~f", tickCount=6)
     x = alt.X("value:Q", title=metric, scale=alt.Scale(zero=False, nice=True), axis=axis)
-    spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3).encode(x="low:Q", x2="high:Q")
+    dash = alt.when(alt.datum.setting == UNTRAINED).then(alt.value(theme.BASELINE_DASH)).otherwise(alt.value([1, 0]))
+    spans = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=3)
+    spans = spans.encode(x="low:Q", x2="high:Q", strokeDash=dash)
     points = base.mark_point(filled=True, size=110, opacity=1).encode(x=x)
     untrained = alt.Chart(table).transform_filter(alt.datum.setting == UNTRAINED)
     baseline = untrained.mark_rule(color=theme.REFERENCE, strokeDash=list(theme.BASELINE_DASH)).encode(x=x)

@@ -63,26 +63,29 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
         st.markdown(f":green[:material/filter_alt:] **Filters, in this order:** {dropped}")
     problems = [finding for finding in findings if finding.severity != "info" or len(finding.rows)]
     notes = [finding for finding in findings if finding.severity == "info" and not len(finding.rows)]
-    for number, finding in enumerate(problems):
+    by_kind: dict[tuple[str, FilterName | None], list[AuditFinding]] = {}  # of all splits, since a filter fixes all
+    for finding in problems:
+        by_kind.setdefault((finding.code, finding.filter), []).append(finding)
+    for (code, name), of_kind in by_kind.items():
         with st.container(border=True):
             text, switch = display.columns(2, min_width=300)
             with text:
-                overview.finding_text(finding, filtered=overview.is_filtered(data, finding))
+                overview.finding_text(*of_kind, filtered=overview.is_filtered(data, of_kind[0]))
             with switch:
-                _switch(key, data, finding, number)
-            overview.finding_rows(rows, finding, number)
+                _switch(key, data, name, code)
+            for number, finding in enumerate(of_kind):
+                overview.finding_rows(rows, finding, f"{code}.{number}")
     if notes:
         with st.container(border=True):
             for finding in notes:
                 overview.finding_text(finding)
 
 
-def _switch(key: str, data: DatasetSplits, finding: AuditFinding, number: int) -> None:
-    """Draw the switch of a finding's filter; it is stored with the dataset, for all pages and later runs."""
-    name = finding.filter
+def _switch(key: str, data: DatasetSplits, name: FilterName | None, code: str) -> None:
+    """Draw the switch of the filter for findings with a code, if there is one; it is stored with the dataset, for all pages and later runs."""
     if name is None:
         return
-    widget, is_on = f"data.filter.{key}.{number}", name in data_cache.data_config(key).filters
+    widget, is_on = f"data.filter.{key}.{code}.{name}", name in data_cache.data_config(key).filters
     st.session_state[widget] = is_on
     effect, usable = _effect(key, data, name, is_on)
     may_change = data_cache.datasets()[key].may_change

@@ -163,28 +163,28 @@ def pairs_table(dataset: PairDataset, rows: range | list[int], *, key: str) -> N
     st.dataframe(table, hide_index=True, height=280, key=key, column_config={"label": label}, alt="Pairs of texts")
 
 
-def finding_text(finding: AuditFinding, *, filtered: bool = False) -> None:
-    """Draw what is wrong, why it matters, and what to do."""
-    severity = f"{ICONS[finding.severity]} **{SEVERITIES[finding.severity].capitalize()}**"
+def finding_text(*findings: AuditFinding, filtered: bool = False) -> None:
+    """Draw what is wrong, why it matters, and what to do, for findings of one kind, the most severe first."""
+    severity = f"{ICONS[findings[0].severity]} **{SEVERITIES[findings[0].severity].capitalize()}**"
     st.markdown(":green[:material/check_circle:] **Fixed**" if filtered else severity)
-    st.text(finding.title)
-    detail = finding.detail if finding.detail.endswith(".") else f"{finding.detail}."
-    st.text(f"{detail} {finding.suggestion}")
+    st.text("\n".join(finding.title for finding in findings))
+    details = [f"{finding.detail.rstrip('.')}. {finding.suggestion}" for finding in findings]
+    st.text("\n".join(dict.fromkeys(details)))
 
 
-def finding_rows(rows: DatasetSplits, finding: AuditFinding, number: int) -> None:
+def finding_rows(rows: DatasetSplits, finding: AuditFinding, name: str) -> None:
     """Draw the rows of a finding in an expander.
 
     Args:
         rows: The rows as read, which the finding's row numbers refer to.
         finding: The finding; without rows, nothing is drawn.
-        number: Number of the finding on the page, for the session keys.
+        name: Name of the finding on the page, for the session keys.
     """
     if not len(finding.rows):
         return
     label = f"{formatting.plural(len(finding.rows), 'row')} of {finding.split}"
-    with st.expander(label, key=f"data.finding.{number}"):
-        pairs_table(rows.splits[finding.split], finding.rows[:ROWS_SHOWN].tolist(), key=f"data.finding.{number}.rows")
+    with st.expander(label, key=f"data.finding.{name}"):
+        pairs_table(rows.splits[finding.split], finding.rows[:ROWS_SHOWN].tolist(), key=f"data.finding.{name}.rows")
 
 
 def shape(data: DatasetSplits) -> None:

@@ -113,7 +113,7 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
         text = expected.source
         if config.model_copy(update={"name": ""}) == recommended(sample_config()):
             seconds = formatting.duration(thumbnails()["run"]["seconds"] * factor)
-            text = f"About {seconds} on two CPU cores. The time on this machine is known after a preflight or a run."
+            text = f"About {seconds} on two CPU cores of another machine. A preflight or a first run measures it here."
         st.caption(f":material/timer: {text}")
         return
     of_all = ", all runs" if runs > 1 else ""

@@ -1,5 +1,7 @@
 // Maps side by side, or one animated map, on one canvas with one selection. Points are indices of texts from 0 to N - 1.
 const NEAR = 9, MARGIN = 14, TITLE = 24, GAP = 10, MIN_WIDTH = 250; // CSS pixels
+// Places of a label around its region, to the right in widths of the label and down in lines.
+const LABEL_PLACES = [0, -1, 1, -2, 2, -3, 3, -4, 4].flatMap((down) => [0, -1, 1].map((right) => [right, down]));
 const views = new WeakMap(); // root -> zoom, tool and frame, which survive a rerun of the page
 
 function viewOf(root, data) {
@@ -182,25 +184,59 @@ export default function ({ data, parentElement, setTriggerValue }) {
     }
   }
 
-  // Labels that would overlap a label before them are left out.
+  // Draws each label near its region where it covers the fewest points, with a line to the region if it is not there.
+  // Labels for which there is no place without another label are left out.
   function drawLabels(context, panel, color, style) {
-    const { scale, center, left, top, width, height } = panel, boxes = [];
+    const { scale, center, left, top, width, height } = panel, boxes = [], labels = data.labels[frameOf(panel)] ?? [];
+    const covered = labels.length ? pointCounts(panel) : null;
     context.textAlign = "center";
     context.lineJoin = "round";
-    context.lineWidth = 4;
-    context.strokeStyle = style.getPropertyValue("--st-background-color") || "#fff";
     context.fillStyle = color;
-    for (const [x, y, text] of data.labels[frameOf(panel)] ?? []) {
+    for (const [x, y, text] of labels) {
       const half = context.measureText(text).width / 2 + 4;
       const column = center[0] + (x - view.x) * scale, row = center[1] + (y - view.y) * scale;
       if (column < left || column > left + width || row < top || row > top + height) continue;
-      const middle = clamp(column, left + half, left + width - half), line = clamp(row, top + 10, top + height - 10);
-      if (boxes.some((box) => Math.abs(box.line - line) < 18 && Math.abs(box.middle - middle) < box.half + half)) continue;
-      boxes.push({ middle, line, half });
+      let best = null;
+      for (const [right, down] of LABEL_PLACES) {
+        const middle = clamp(column + right * (half + 10), left + half, left + width - half);
+        const line = clamp(row + down * 22, top + 10, top + height - 10);
+        if (boxes.some((box) => Math.abs(box.line - line) < 18 && Math.abs(box.middle - middle) < box.half + half)) continue;
+        const cost = covered(middle - half, line - 8, middle + half, line + 8) + Math.hypot(middle - column, line - row) / 8;
+        if (!best || cost < best.cost) best = { middle, line, half, cost };
+      }
+      if (!best) continue;
+      boxes.push(best);
+      const { middle, line } = best, end = [clamp(column, middle - half, middle + half), clamp(row, line - 9, line + 9)];
+      if (Math.hypot(column - end[0], row - end[1]) > 6) {
+        context.lineWidth = 1;
+        context.strokeStyle = color;
+        context.beginPath();
+        context.moveTo(column, row);
+        context.lineTo(...end);
+        context.stroke();
+      }
+      context.lineWidth = 4;
+      context.strokeStyle = style.getPropertyValue("--st-background-color") || "#fff";
       context.strokeText(text, middle, line);
       context.fillText(text, middle, line);
     }
     context.textAlign = "start";
+  }
+
+  // Returns a function that counts the points of a panel in a box, with an accuracy of 8 pixels.
+  function pointCounts({ xs, ys, left, top, width, height }) {
+    const columns = Math.ceil(width / 8), rows = Math.ceil(height / 8), counts = new Uint32Array(columns * rows);
+    for (let point = 0; point < N; point++) {
+      const column = Math.floor((xs[point] - left) / 8), row = Math.floor((ys[point] - top) / 8);
+      if (column >= 0 && column < columns && row >= 0 && row < rows) counts[row * columns + column]++;
+    }
+    return (x, y, endX, endY) => {
+      let sum = 0;
+      for (let row = Math.max(0, Math.floor((y - top) / 8)); row <= Math.min(rows - 1, (endY - top) / 8); row++)
+        for (let column = Math.max(0, Math.floor((x - left) / 8)); column <= Math.min(columns - 1, (endX - left) / 8); column++)
+          sum += counts[row * columns + column];
+      return sum;
+    };
   }
 
   function drawTrail(context, panel, point) {
