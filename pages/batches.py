@@ -17,8 +17,9 @@ context = page_layout.setup_page(
 
 with st.container():  # keeps the position of the matrix below, and so its focus and zoom, when spinners are drawn here
     with display.show_errors():
-        source = load_source(context)
-        settings = plan_controls.select_settings(source)
+        strategies_cell, row = st.container(), st.container(horizontal=True, vertical_alignment="bottom", gap="small")
+        source = load_source(context, row)
+        settings = plan_controls.select_settings(source, strategies_cell, row)
         pairs, requests = settings.training_rows(source), settings.requests(source)
         stats = plans.plan_stats(source, pairs, requests)
         if not stats:

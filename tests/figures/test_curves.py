@@ -56,6 +56,12 @@ def test_the_title_summarizes_the_curve(values: list[float], title: str) -> None
     assert curves.step_curve({"a": [steps(values)]}, "loss").to_dict()["title"] == title
 
 
+def test_the_title_has_means_of_the_loss_since_single_batches_differ() -> None:
+    values = [9.0, 3.0, *[5.0] * 16, 0.5, 2.5]
+    title = curves.step_curve({"a": [steps(values)]}, "loss").to_dict()["title"]
+    assert title == "The loss falls from 6.000 to 1.500, on average over a tenth of the steps"
+
+
 def test_the_first_run_is_solid_and_the_second_has_another_dash_pattern() -> None:
     spec = curves.step_curve({"a": [steps([2.0, 1.0])], "b": [steps([3.0, 2.0])]}, "loss").to_dict()
     scale = spec["layer"][0]["encoding"]["strokeDash"]["scale"]

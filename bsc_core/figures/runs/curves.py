@@ -60,6 +60,7 @@ class CurveView(NamedTuple):
     by_time: bool = False
 
 
+MEAN_STEPS = 20  # from this number of steps, the title has means instead of the noisy loss of single batches
 SECONDS = "seconds"
 AXES = {SECONDS: "training time (s)"}
 DEFAULT_VIEW = CurveView()
@@ -166,7 +167,7 @@ def best_and_last(curve: Points) -> BestAndLast | None:
 def step_curve(
     settings: Settings, field: str, view: CurveView = DEFAULT_VIEW, *, colors: Sequence[str] = theme.RUNS
 ) -> alt.LayerChart:
-    """Plot a field of STEP_FIELDS for each setting.
+    """Plot a field of STEP_FIELDS for each setting. The title says how a single curve changes; the loss on average.
 
     Args:
         settings: Setting name to the metric rows of each of its runs.
@@ -181,6 +182,9 @@ def step_curve(
     }
     last = [curve[-1]["value"] for curve in curves.values() if curve]
     title = _title(noun, curves, f"ends at {_join(last)}", unit_name)
+    values = [point["value"] for point in next(iter(curves.values()), [])]
+    if field == "loss" and len(curves) == 1 and len(values) >= MEAN_STEPS:
+        title = f"{_change(noun, _tenths(values))}, on average over a tenth of the steps"
     curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
     return lines(curves, title=title, value=axis, across=_x(curves, view, "step"), log_value=view.log, colors=colors)
 
@@ -369,15 +373,24 @@ def _title(noun: str, curves: Mapping[str, Points], summary: str, unit: str = ""
     if len(curves) > 1:
         return f"{noun} {summary}{unit}"
     (curve,) = curves.values()
-    values = [point["value"] for point in curve]
+    return _change(noun, [point["value"] for point in curve], unit)
+
+
+def _change(noun: str, values: Sequence[float], unit: str = "") -> str:
     first, last = _format(values[0]), _format(values[-1])
-    if len(curve) == 1:
+    if len(values) == 1:
         return f"{noun} is {last}{unit}"
     if {min(values), max(values)} != {values[0], values[-1]}:
         return f"{noun} goes from {first} to {last}{unit}"
     if first == last:
         return f"{noun} stays at {last}{unit}"
     return f"{noun} {'rises' if values[-1] > values[0] else 'falls'} from {first} to {last}{unit}"
+
+
+def _tenths(values: Sequence[float]) -> list[float]:
+    """Return the means of the first and of the last tenth of the values."""
+    tenth = max(1, len(values) // 10)
+    return [float(np.mean(part)) for part in (values[:tenth], values[-tenth:])]
 
 
 def _join(values: Sequence[float]) -> str:

@@ -20,9 +20,9 @@ def intervals_table(rows: Sequence[tuple[str, float, float | None, float | None,
 def intervals_figure(
     table: pd.DataFrame, *, title: str, metric: str, colors: Sequence[str] = theme.RUNS
 ) -> alt.LayerChart:
-    """Plot settings (output of `intervals_table`) with their intervals, in order; the untrained encoder is gray and dashed.
+    """Plot settings (output of `intervals_table`) with their intervals, in order.
 
-    A dashed line marks its value.
+    The untrained encoder is gray and dashed, with a dashed line at its value.
 
     Args:
         table: Output of `intervals_table`.

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.batching import STRATEGIES
 from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
@@ -108,10 +109,11 @@ class PlanSettings:
         return requests
 
 
-def select_settings(source: BatchSource) -> PlanSettings:
-    """Draw the controls, whose values the URL stores."""
-    default, names = BatchingConfig(), _select_strategies(source)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+def select_settings(source: BatchSource, strategies: DeltaGenerator, row: DeltaGenerator) -> PlanSettings:
+    """Draw the controls, whose values the URL stores: the choice of strategies, and a row with the others."""
+    with strategies:
+        default, names = BatchingConfig(), _select_strategies(source)
+    with row:
         group_size = _number_input("Group size", "group_size", (1, 64), default.group_size)
         batch_size = _number_input("Batch size", "batch_size", (2, MAX_BATCH_SIZE), TrainingConfig().batch_size)
         epoch = _number_input("Epoch", "epoch", (1, 100), 1)

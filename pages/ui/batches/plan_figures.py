@@ -72,13 +72,14 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
 
 def comparison_table(stats: StatsByName) -> pd.DataFrame:
     """Return a row per statistic and a column per strategy, as formatted text."""
+    has_groups = any(one.hardness.intact is not None for one in stats.values())
     lines: dict[str, Callable[[PlanStats], str]] = {
         CLOSER: lambda one: formatting.percent(one.hardness.closer_share),
         NEAREST: lambda one: formatting.metric(_median(one.hardness.hardest)),
         LIKELY: lambda one: formatting.count(int(one.hardness.batch_likely_false_negatives.sum())),
         COLLISIONS: _collisions,
         "groups of 2 or more rows": _groups,
-        INTACT: lambda one: formatting.percent(one.hardness.intact, why="no groups"),
+        **({INTACT: lambda one: formatting.percent(one.hardness.intact, why="no groups")} if has_groups else {}),
         "batches": lambda one: formatting.count(len(one.positions)),
     }
     values = {name: [line(one) for line in lines.values()] for name, one in stats.items()}

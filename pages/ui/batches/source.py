@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data import PairDataset, TextTable
@@ -50,11 +51,16 @@ def revise() -> None:
     st.session_state[REVISION] = st.session_state.get(REVISION, 0) + 1
 
 
-def load_source(context: page_layout.Context) -> BatchSource:
-    """Load the run of the context bar if it has vectors, else the dataset and encoder of the bar."""
+def load_source(context: page_layout.Context, cell: DeltaGenerator) -> BatchSource:
+    """Load the run of the context bar if it has vectors, else the dataset and encoder of the bar.
+
+    Args:
+        context: The selections of the bar.
+        cell: Where one of several models of a run is selected.
+    """
     run = data_cache.run_store().get(context.run_id) if context.run_id else None
     if run is not None and run_data.models(run):
-        return _run_source(run, context.dataset_key)
+        return _run_source(run, context.dataset_key, cell)
     if run is not None:
         st.caption("This run has no embeddings yet, so the dataset and encoder selected above are shown.")
     data = data_cache.dataset_splits(context.dataset_key)
@@ -72,7 +78,7 @@ def load_source(context: page_layout.Context) -> BatchSource:
     return BatchSource(data.train, vectors, key, config, {}, marked, None, mined)
 
 
-def _run_source(run: Run, dataset_key: str) -> BatchSource:
+def _run_source(run: Run, dataset_key: str, cell: DeltaGenerator) -> BatchSource:
     config, by_name = run.config(), {run_data.PARTS[model.part]: model for model in run_data.models(run)}
     train = select_training_rows(config, run_data.load_splits(run).train)
     marked = _false_negatives_file(run, dataset_key)
@@ -80,7 +86,7 @@ def _run_source(run: Run, dataset_key: str) -> BatchSource:
         train = with_decisions(train, read_decisions(marked), config.data.text_identity)
     models = {name: model.vectors() for name, model in by_name.items()}
     names = list(models)
-    name = st.segmented_control("Embeddings from", names, default=names[-1], required=True, **url.bound(PART, names))
+    name = cell.segmented_control("Embeddings from", names, default=names[-1], required=True, **url.bound(PART, names))
     name = name if name in models else names[-1]
     vectors = models[name]
     encoder, mined = by_name[name].encoder(), config.data.negatives is not None

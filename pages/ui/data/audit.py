@@ -82,7 +82,7 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
 
 
 def _switch(key: str, data: DatasetSplits, name: FilterName | None, code: str) -> None:
-    """Draw the switch of the filter for findings with a code, if there is one; it is stored with the dataset, for all pages and later runs."""
+    """Draw the switch of the filter for findings with a code, if there is one; all pages and later runs use it."""
     if name is None:
         return
     widget, is_on = f"data.filter.{key}.{code}.{name}", name in data_cache.data_config(key).filters

@@ -12,7 +12,8 @@ from pages.ui.lessons.figures import PARAMETERS as FIGURE_PARAMETERS
 from pages.ui.lessons.figures import ROW, VALUE
 
 PAGE = "lessons"
-PARAMETERS = ("lesson", "done", "missed", "guess", "answer")  # `answer` is of an earlier version
+STATE = ("lesson", "done", "missed", "guess")
+PARAMETERS = (*STATE, "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
 
 
@@ -29,7 +30,7 @@ def _state() -> dict[str, Any]:
 
 def _read_link() -> None:
     """Apply the URL parameters of a link; an unknown lesson is reported and the first one opened."""
-    linked = {name: st.query_params[name] for name in PARAMETERS[:4] if name in st.query_params}
+    linked = {name: st.query_params[name] for name in STATE if name in st.query_params}
     if st.query_params.get("answer") == "1":  # a link of an earlier version, with the answer shown
         linked["guess"] = str(LESSONS[linked["lesson"]].correct + 1) if linked.get("lesson") in LESSONS else ""
     if (not linked and not url.is_history_navigation()) or linked == st.session_state.get(f"{PAGE}.written"):
