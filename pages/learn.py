@@ -7,13 +7,11 @@ from bsc_core.lab.settings import explain_batch
 from pages.ui.components import display, page_layout
 from pages.ui.loss_lab import view
 
-context = page_layout.setup_page(
-    "Loss lab", "What does a loss compute from a batch?", bar=("dataset", "encoder"), parameters=PARAMETERS
-)
+page_layout.setup_page("Loss lab", "What does a loss compute from a batch?", bar=(), parameters=PARAMETERS)
 view.read_url()
 
 with display.show_errors():
-    batch = view.select_batch(context)
+    batch = view.select_batch()
 
 with display.figure_frame(
     "Every cell of the softmax", name="loss-lab", data=lambda: view.cells(batch, result), key="learn"

@@ -123,12 +123,13 @@ def shares_figure(
 ) -> alt.Chart:
     """Plot shares (N,) in [0, 1] as bars in the given order, each with its percentage."""
     x = alt.X("share:Q", title=axis, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    return _bars(names, shares, [f"{share:.0%}" for share in shares], x, title, height)
+    return _bars(names, shares, [f"{share:.0%}" for share in shares], x, title, height, color=theme.HARD_NEGATIVE)
 
 
 def sums_figure(names: Sequence[str], sums: Sequence[float], *, title: str, axis: str, height: int = 120) -> alt.Chart:
     """Plot sums (N,) as bars in the given order, each with its value."""
-    return _bars(names, sums, [f"{one:.2f}" for one in sums], alt.X("share:Q", title=axis), title, height)
+    x = alt.X("share:Q", title=axis)
+    return _bars(names, sums, [f"{one:.2f}" for one in sums], x, title, height, color=theme.SKY)
 
 
 def _bars(
@@ -138,11 +139,13 @@ def _bars(
     x: alt.X,
     title: str,
     height: int,
+    *,
+    color: str,
 ) -> alt.Chart:
     table = pd.DataFrame({"name": list(names), "share": values, "text": texts})
     base = alt.Chart(table).encode(y=alt.Y("name:N", title=None, sort=list(names), axis=alt.Axis(labelLimit=420)), x=x)
     bars, labels = (
-        base.mark_bar(color=theme.HARD_NEGATIVE),
+        base.mark_bar(color=color),
         base.mark_text(align="left", dx=4, color=theme.REFERENCE).encode(text="text:N"),
     )
     return alt.layer(bars, labels).properties(title=title, height=height)

@@ -24,7 +24,9 @@ Array = NDArray[np.float32]
 TOY_LOSSES = ("bsc", "mnrl", "mse", "pearson", "triplet", "contrastive", "online_contrastive")
 """The losses of pairs, in the lab's order; the browser trains with the same equations."""
 LEARNING_RATE = 0.03
-"""For points in the plane; in D dimensions, where Adam's steps are longer, it is divided by sqrt(D / 2)."""
+"""For points in the plane, and for a learned temperature."""
+RATE_OF_TEXTS = 0.01
+"""For vectors of texts, which then move slowly. It is divided by sqrt(D / 2): Adam's steps grow with the dimensions."""
 
 AXES_EVERY = 10
 """Steps between the states that determine the axes of the plane."""
@@ -108,7 +110,8 @@ def _train(
     torch.manual_seed(0)
     width = int(vectors_now().shape[1])
     loss = build_loss(config, dimensions=width).double()
-    groups: list[dict[str, Any]] = [{"params": parameters, "lr": LEARNING_RATE / math.sqrt(max(1.0, width / 2))}]
+    rate = RATE_OF_TEXTS / math.sqrt(width / 2) if width > 2 else LEARNING_RATE
+    groups: list[dict[str, Any]] = [{"params": parameters, "lr": rate}]
     if trained := list(loss.parameters()):
         groups.append({"params": trained})
     optimizer = torch.optim.Adam(groups, lr=LEARNING_RATE)

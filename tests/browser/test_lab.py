@@ -327,13 +327,35 @@ def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     board = page.locator(".board")
     before = shown(board, "probability")
     expect(board.get_by_role("combobox")).to_have_count(0)
-    page.get_by_text("Yes, its scores have a wider range").click()
+    page.get_by_text("No, its scores have a wider range").click()
     expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
     board.get_by_role("combobox", name="Normalization").select_option("l2")
     wait_until(lambda: not np.allclose(shown(board, "probability"), before, atol=0.01), "the loss has not changed")
     visit.click_button("Open in the loss lab")
     visit.wait("What does a loss compute")
     expect(page.locator(".board").get_by_role("combobox", name="Normalization")).to_have_value("none")
+
+
+def test_a_later_visit_without_a_link_continues_the_lessons(visit) -> None:
+    stored, page = "localStorage.getItem('bsc-lab-lessons')", visit.page
+    visit.open("lessons", done="temperature", missed="temperature", lesson="temperature")
+    wait_until(lambda: page.evaluate(stored), "the progress is not stored")
+    visit.open("lessons")
+    expect(page.get_by_text("1 of 14 done, 0 right at the first guess")).to_be_visible()
+    visit.open("lessons", done=",".join(LESSONS), lesson=list(LESSONS)[-1])
+    visit.click_button("Start over")
+    expect(page.get_by_text("0 of 14 done")).to_be_visible()
+    wait_until(lambda: not page.evaluate(stored), "the progress is still stored")
+
+
+def test_an_increase_of_the_probability_is_green(visit) -> None:
+    visit.open("learn", compare="1", b_temperature="0.02")
+    cells = visit.page.locator(".panel.change .cell")
+    expect(cells.first).to_have_attribute("aria-label", SOME_NUMBER)
+    values = cells.evaluate_all("cells => cells.map(cell => [cell.value, getComputedStyle(cell).backgroundColor])")
+    strong = [(value, [int(part) for part in color[4:-1].split(",")]) for value, color in values if abs(value) > 0.1]
+    assert {value > 0 for value, _ in strong} == {True, False}
+    assert all((green > red) == (value > 0) for value, (red, green, _) in strong)
 
 
 def test_additional_settings_are_open_only_if_a_link_changes_one(visit) -> None:
@@ -347,7 +369,7 @@ def test_additional_settings_are_open_only_if_a_link_changes_one(visit) -> None:
 def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -> None:
     visit.open("lessons", lesson="symmetrization")
     page, asked = visit.page, "p (query given document)"
-    card, pair = page.locator(".card"), page.locator(".panel.similarity .cell[data-cell='1,1']")
+    card, pair = page.locator(".card"), page.locator(".panel.probability .cell[data-cell='1,1']")
     pair.click()
     expect(card).to_contain_text("p (document given query)")
     expect(card).not_to_contain_text(asked)

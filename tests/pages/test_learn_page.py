@@ -58,8 +58,16 @@ def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:
 
     result = explain_batch(preset_batch("near_misses"), temperature=0.3)
     app = lab(preset="near_misses", temperature="0.3")
-    assert f"Effective negatives per query: {result.effective_negatives:.1f}" in page_text(app)
-    assert "At temperature 0.3" in page_text(app)
+    count = (
+        f"At temperature 0.3, the negatives of a query count like {result.effective_negatives:.1f} with equal shares"
+    )
+    assert count in page_text(app)
+
+
+def test_the_count_of_first_ranks_does_not_depend_on_hardness_weights(lab: Callable[..., AppTest]) -> None:
+    weights = {"hardness": "in_batch_negatives", "hardness_strength": "10", "symmetric": "0"}
+    for parameters in ({}, weights):
+        assert "5 of 6 queries rank a positive first" in page_text(lab(preset="confusable", **parameters))
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_the_findings_of_a_lesson_are_linked_after_the_guess(open_lessons: Calla
     app = open_lessons(lesson=slug, guess="1")
     captions = [caption.value for caption in app.caption]
     for finding in LESSONS[slug].findings:
-        name, _, arms = finding.partition(": ")
+        name, arms, *_ = [*finding.split(": ", 2), ""]
         result = read_findings()[name]
         tested = [one for one in result["statements"] if [one["better"], one["worse"]] == arms.split()]
         verdicts = {one["verdict"] for one in tested} if arms else {result["verdict"]}

@@ -19,12 +19,13 @@ from bsc_core.lab.settings import LabSettings
 class Lesson:
     """One claim, one control, one question with an answer.
 
-    claim, move, question, options, answer: texts whose {placeholders} `facts` fills; they contain no literal numbers.
+    claim, move, question, options, answer, practice: texts whose {placeholders} `facts` fills; they contain no literal
+    numbers. practice: what follows for a run.
     correct: index of the right option. replies: for each option, why it is wrong; empty for the right one. terms: names
     of the glossary. link: URL parameters that open the same batch in the loss lab; empty where it lacks the control.
     figure_after_guess: whether the figure shows the answer. findings: the claims on the Findings page that test on real
-    data what the lesson explains, such as `scl_mix`, or the statements of a claim on two arms, such as `margins:
-    triplet_5 triplet_10`.
+    data what the lesson explains, such as `scl_mix`, or a statement of a claim on two arms with a sentence, such as
+    `margins: triplet_5 triplet_10: Both are equally good.`.
     """
 
     slug: str
@@ -36,6 +37,7 @@ class Lesson:
     correct: int
     replies: tuple[str, ...]
     answer: str
+    practice: str
     terms: tuple[str, ...]
     link: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     figure_after_guess: bool = field(default=False, kw_only=True)
@@ -48,7 +50,7 @@ class Lesson:
     def sentences(self) -> dict[str, str]:
         """Return the texts with their numbers by name; options and replies as `option 0`, `reply 0` and so on."""
         facts = dict(self.facts())
-        texts = {name: getattr(self, name) for name in ("claim", "move", "question", "answer")}
+        texts = {name: getattr(self, name) for name in ("claim", "move", "question", "answer", "practice")}
         texts |= {f"option {number}": option for number, option in enumerate(self.options)}
         texts |= {f"reply {number}": reply for number, reply in enumerate(self.replies)}
         return {name: text.format(**facts) for name, text in texts.items()}

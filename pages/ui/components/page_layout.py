@@ -85,7 +85,7 @@ def setup_page(title: str, heading: str, *, bar: Sequence[str] = CONTEXT, parame
     st.session_state[ARRIVED] = st.session_state.get("context_page") != title
     st.session_state["context_page"] = title
     url.setup((*CONTEXT, *parameters), arrived=arrived())
-    return _bar(bar) if bar else saved_context()
+    return context_bar(bar) if bar else saved_context()
 
 
 def arrived() -> bool:
@@ -115,7 +115,8 @@ def saved_context() -> Context:
     return Context(context["dataset"], context["encoder"], run)
 
 
-def _bar(names: Sequence[str]) -> Context:
+def context_bar(names: Sequence[str]) -> Context:
+    """Draw the selections of the context bar with these names, of CONTEXT, and return the context."""
     runs = [NO_RUN, *(run.id for run in data_cache.run_store().list()[:MAX_RUNS])]
     choices = data_cache.datasets()
     options = {"dataset": list(choices), "encoder": list(ENCODERS), "run": runs}

@@ -47,7 +47,7 @@ from pages.ui.loss_lab.browser import lab_component
 from pages.ui.loss_lab.view import cells
 
 VALUE, ROW = "at", "row"
-TRAINED = "What is trained is a linear map of the encoder's vectors, on few texts; a run trains the encoder itself."
+TRAINED = "To be fast, only a linear map of the vectors is trained here, on few texts; a run trains the encoder."
 LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
@@ -173,7 +173,7 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     figure = figures.metrics_figure(
         table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=320
     )
-    sample = f"mean of {len(losses[size])} random batches; the band is their range"
+    sample = f"mean of {len(losses[size])} random batches of {SIZES[-1]} pairs; the band is their range"
     sample = "of the only batch of this size" if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     return [_picture("size", figure, alt, table)], (
@@ -205,8 +205,8 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])}; the {len(shares)} negatives together count like {effective:.1f} with equal "
-        f"shares. The absolute gradients of all cells of the batch sum to {total:.1f}."
+        f"{formatting.percent(shares[0])} of the gradient; the {len(shares)} negatives together count like "
+        f"{effective:.1f} with equal shares. In the entire batch, the absolute gradients sum to {total:.1f}."
     )
 
 
@@ -220,7 +220,7 @@ def _batch_order(key: str) -> None:
 def _gradients() -> Picture:
     batches = {"six easily confused": "confusable", "six different topics": "easy"}
     sums = [gradient_mass(preset_batch(name)) for name in batches.values()]
-    title = "Gradients of two batches"
+    title = "Gradients of the two batches of the question"
     figure = figures.sums_figure(list(batches), sums, title=title, axis="sum of the absolute gradients")
     texts = [f"{name} {one:.2f}" for name, one in zip(batches, sums, strict=True)]
     return _picture("order.gradients", figure, f"{title}: {', '.join(texts)}.")
@@ -252,7 +252,14 @@ def _paraphrases(treatment: str) -> tuple[list[Picture], str]:
     table = figures.metric_table(steps, lines)
     rises = result.other[:, -1].mean() > result.other[:, 0].mean()
     title = f"The false negative is {'pulled closer' if rises else 'pushed away'}"
-    figure = figures.metrics_figure(table, steps[-1], title=title, axis="step", value="cosine", lowest=-1.0, height=320)
+    other = paraphrase_results(excluded=treatment != "excluded").other.mean(axis=0).tolist()
+    baseline = (
+        "false negative, if it is a negative" if treatment == "excluded" else "false negative, if excluded",
+        other,
+    )
+    figure = figures.metrics_figure(
+        table, steps[-1], title=title, axis="step", value="cosine", lowest=-1.0, baseline=baseline
+    )
     alt = f"Cosine of a question to its positive and to the false negative, by step. {title}."
     means = [[decimal(values[:, step].mean(), 2) for step in (0, -1)] for values in (result.own, result.other)]
     ends = [" to ".join(values) for values in means]
@@ -329,8 +336,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         untrained_lines.append(untrained)
         accuracy, nearest = (formatting.percent(_mean(seeds, metric)) for metric in ("accuracy", "nearest"))
         sentences.append(
-            f"{name} rows: {accuracy} of the classes correct, entailed hypothesis nearest for {nearest} of the "
-            f"premises (untrained {formatting.percent(untrained)})"
+            f"{nearest} of the {name} premises (untrained {formatting.percent(untrained)}; {accuracy} right classes)"
         )
     table = figures.metric_table(list(MIXES), lines)
     figure = figures.metrics_figure(
@@ -348,8 +354,8 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
     figure = figures.classes_figure(first.cosines, first.classes, NLI, title=title)
     classes = _picture("classes.training", figure, "Cosine of premise and hypothesis by class, with the means.")
     return [shares, classes], (
-        f"At {mix:g}, {'; '.join(sentences)}. Means of {SEEDS} seeds; bands: their range. Dashed: untrained, held-out. "
-        f"Cosines: training rows of the first seed, and the mean of each class. {TRAINED}"
+        f"At {mix:g}, the entailed hypothesis is nearest for {' and '.join(sentences)}. Means of {SEEDS} seeds; bands: "
+        f"their range. Dashed: untrained, held-out. Cosines: training rows, first seed. {TRAINED}"
     )
 
 
@@ -365,8 +371,8 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     title = f"Negatives of {len(gaps)} queries; shaded: removed by the mask"
     figure = figures.limit_figure(values, margin, title=title, axis="margin from which the mask removes it")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
-        f"At a margin of {margin:g}: {'; '.join(names.values())}. The judge is the encoder itself. A false negative is "
-        "a right answer with another wording; the hard negative is the most similar wrong document."
+        f"At a margin of {margin:g}: {'; '.join(names.values())}. The mask uses the cosines of the encoder itself. A "
+        "false negative is a right answer with another wording; the hard negative is the most similar wrong document."
     )
 
 
@@ -378,7 +384,7 @@ def _hardness_weights(key: str) -> None:
 @computed_once
 def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     shares = np.stack([shares_by_rank(value) for value in STRENGTHS])  # (strengths, 3, B)
-    table = figures.metric_table(STRENGTHS, _by_query(shares[:, 0]))
+    table = figures.metric_table(STRENGTHS, _by_query(shares[:, 0], "confusable"))
     title, axis = "Share of the hardest negative", "hardness strength"
     figure = figures.metrics_figure(
         table,
@@ -396,8 +402,8 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     shares_picture = _picture("hardness", figure, f"{title}, of each query by strength.", table)
     of_temperature = [probabilities(temperature=equal_temperature(one), symmetric=False)[0] for one in STRENGTHS]
     means_by_kind = {
-        "with weights": [float(probabilities(**weighted(one))[0].mean()) for one in STRENGTHS],
-        "with temperature": [float(one.mean()) for one in of_temperature],
+        "weights": [float(probabilities(**weighted(one))[0].mean()) for one in STRENGTHS],
+        "temperature": [float(one.mean()) for one in of_temperature],
     }
     table = figures.metric_table(STRENGTHS, means_by_kind)
     title = "Probability of the positive"
@@ -408,9 +414,11 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     )
 
 
-def _by_query(values: np.ndarray) -> dict[str, list[float]]:
-    """Return the values of each query, a column of (N, B), by its name."""
-    return {f"query {row + 1}": column.tolist() for row, column in enumerate(values.T)}
+def _by_query(values: np.ndarray, preset: str) -> dict[str, list[float]]:
+    """Return the values of each query of a preset batch, a column of (N, B), by its number and text."""
+    texts = preset_batch(preset).query_texts
+    names = [f"query {row}: {formatting.shorten(text, 60)}" for row, text in enumerate(texts, 1)]
+    return {name: column.tolist() for name, column in zip(names, values.T, strict=True)}
 
 
 def _matryoshka(key: str) -> None:
@@ -459,7 +467,7 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     decoupled = ("decoupled", [float(pulls(0.0, decoupled=True)[0].mean())] * len(PRIORS))
     pictures = []
     for name, values, baseline in (("negatives", negatives, None), ("positive", positives, decoupled)):
-        table = figures.metric_table(PRIORS, _by_query(values))
+        table = figures.metric_table(PRIORS, _by_query(values, "easy"))
         title = f"Gradient on the {name}"
         figure = figures.metrics_figure(
             table, prior, title=title, axis="debiased prior", value="gradient", baseline=baseline, together="each query"

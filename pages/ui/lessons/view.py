@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.lab.lessons import LESSONS, LabLesson, Lesson
 from pages.ui.components import display, glossary, page_layout, url
+from pages.ui.components.browser.mount import lesson_progress
 from pages.ui.lessons.figures import PARAMETERS as FIGURE_PARAMETERS
 from pages.ui.lessons.figures import ROW, VALUE
 
@@ -15,6 +16,12 @@ PAGE = "lessons"
 STATE = ("lesson", "done", "missed", "guess")
 PARAMETERS = (*STATE, "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
+STORED = f"{PAGE}.stored"  # session key
+DATASETS = {  # of the claims that lessons cite
+    "PFCC-S": "tweets and the checked claims that they repeat",
+    "CQA-A": "questions and comments of a forum",
+    "STSb": "pairs of sentences with grades of similarity",
+}
 
 
 def key(lesson: Lesson, name: str) -> str:
@@ -49,10 +56,21 @@ def _read_link() -> None:
     st.session_state[key(LESSONS[slug], "guess")] = int(guess) - 1 if guess in numbers else None
 
 
+def _use_stored_progress() -> None:
+    """Continue with the progress that the browser has stored; what is not the name of a lesson is ignored."""
+    stored = st.session_state[STORED].get("stored")
+    names = {name: stored.get(name) for name in ("done", "missed")} if isinstance(stored, dict) else {}
+    if all(isinstance(one, list) for one in names.values()) and names:
+        done = [slug for slug in LESSONS if slug in names["done"]]
+        _state().update(done=done, missed=[slug for slug in done if slug in names["missed"]])
+
+
 def select() -> Lesson:
     """Draw the list of lessons and return the selected one."""
     _read_link()
     state = _state()
+    forget = state.pop("forget", False)
+    lesson_progress(state["done"], state["missed"], forget=forget, key=STORED, on_stored=_use_stored_progress)
     slugs, done, missed = list(LESSONS), state["done"], state["missed"]
     marks = {slug: f" :material/{'close' if slug in missed else 'check'}:" for slug in done}
     right = f", {len(done) - len(missed)} right at the first guess" if done else ""
@@ -64,7 +82,7 @@ def select() -> Lesson:
         key=f"{PAGE}.cards",
         required=True,
         help="\n".join(f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS.values(), 1))
-        + "\n\nThe address of this page contains your progress.",
+        + "\n\nThis browser and the address of this page keep your progress.",
         on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]
@@ -85,9 +103,9 @@ def heading(lesson: Lesson) -> None:
 
 
 def question_and_figure(lesson: Lesson) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Return the places of the question and the figure: side by side, unless the figure is wide or not drawn yet."""
+    """Return the places of the question and the figure: side by side, unless the figure is not drawn yet."""
     has_figure = not lesson.figure_after_guess or st.session_state.get(key(lesson, "guess")) is not None
-    if isinstance(lesson, LabLesson) or not (has_figure or is_known(lesson)):
+    if not (has_figure or is_known(lesson)):
         return st.container(), st.container()
     question, figure = st.columns([2, 3])
     return question, figure
@@ -130,6 +148,7 @@ def question(lesson: Lesson) -> bool:
         if not is_right:
             st.markdown(f":material/cancel: Not correct. {_escaped(texts[f'reply {guess}'])}")
         st.markdown(f"{':material/check_circle: Correct. ' if is_right else ''}{_escaped(texts['answer'])}")
+        st.markdown(f"**In a run:** {_escaped(texts['practice'])}")
         _draw_findings(lesson)
         if lesson.slug not in _state()["done"]:
             _state()["done"].append(lesson.slug)
@@ -157,21 +176,22 @@ def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
 
     results, sentences = read_findings(), {}
     for entry in findings:
-        name, _, arms = entry.partition(": ")
-        if arms:
+        name, *statement = entry.split(": ", 2)
+        claim, verdict = CLAIMS[name].claim, results[name]["verdict"]
+        if statement:
+            arms, claim = statement
             statements = [one for one in results[name]["statements"] if arms.split() == [one["better"], one["worse"]]]
-            about = f"Statement: “{'; '.join(one['text'] for one in statements)}.”"
             verdict = ", ".join(dict.fromkeys(one["verdict"] for one in statements))
-        else:
-            about, verdict = f"Claim: “{CLAIMS[name].claim}”", results[name]["verdict"]
-        sentences[name] = f"{CLAIMS[name].title}. {about} Result of its test on real data: **{verdict}**."
+        for dataset, about in DATASETS.items():
+            claim = claim.replace(dataset, f"{dataset} ({about})", 1)
+        sentences[name] = f"Claim: “{claim}” Result of its test on real data: **{verdict}**."
     return sentences
 
 
 def recap() -> None:
-    """Draw the right answers of all lessons, once all are done, and the pages to go on with."""
+    """Draw the right answers of all lessons and the next pages, below the lesson that was finished last."""
     state = _state()
-    if len(state["done"]) < len(LESSONS):
+    if len(state["done"]) < len(LESSONS) or state["lesson"] not in (state["done"][-1], list(LESSONS)[-1]):
         return
     right = len(LESSONS) - len(state["missed"])
     with st.container(border=True):
@@ -180,6 +200,7 @@ def recap() -> None:
         with st.container(horizontal=True):
             page_layout.next_step_button("New run", "train", key=f"{PAGE}.train", primary=False)
             page_layout.next_step_button("Batches", "batches", key=f"{PAGE}.batches", primary=False)
+            st.button("Start over", key=f"{PAGE}.restart", icon=":material/restart_alt:", on_click=_start_over)
         with st.expander("Questions and right answers"):
             for number, (slug, lesson) in enumerate(LESSONS.items(), 1):
                 texts = _texts(slug)
@@ -188,6 +209,13 @@ def recap() -> None:
                     f"**{number}. {lesson.title}**{mark}  \n{_escaped(texts['question'])}  \n"
                     f"*{_escaped(texts[f'option {lesson.correct}'])}*"
                 )
+
+
+def _start_over() -> None:
+    for lesson in LESSONS.values():
+        st.session_state[key(lesson, "guess")] = None
+        st.session_state.pop(key(lesson, "opened"), None)
+    _state().update(lesson=FIRST, done=[], missed=[], forget=True)
 
 
 def navigation(lesson: Lesson) -> None:

@@ -20,7 +20,7 @@ const NUMBERS = {
 };
 const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshold", "mask_margin", "hardness_strength", "decoupled",
   "debiased_prior"];
-const [MIN_TAU, MAX_TAU, SLIDER_STEPS, QUIET_MS] = [0.01, 10, 1000, 250];
+const [MIN_TAU, MAX_TAU, SLIDER_STEPS, QUIET_MS] = [0.01, 10, 300, 250]; // 100 steps from 0.1 to 1
 const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
 const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(4));
 
@@ -55,7 +55,8 @@ class Board {
   }
 
   buildPanels() {
-    const panels = Object.values(this.panels), root = element("div", { class: "panels" }, ...panels.map((panel) => panel.root));
+    const panels = Object.values(this.panels), name = panels.length === 2 ? "panels two" : "panels";
+    const root = element("div", { class: name }, ...panels.map((panel) => panel.root));
     root.style.setProperty("--size", this.lab.batch.queries.length);
     root.style.setProperty("--panels", panels.length);
     return root;
@@ -82,13 +83,15 @@ class Board {
   }
 
   numberControl(name, limits) {
+    const range = element("small", { role: "status" });
     const box = element("input", { type: "number", ...limits, onchange: () => {
-      const value = Number(box.value);
-      if (box.value !== "" && value >= limits.min && value <= limits.max) this.set({ [name]: value }, true);
+      const value = Number(box.value), isValid = box.value !== "" && value >= limits.min && value <= limits.max;
+      range.textContent = isValid ? "" : `from ${limits.min} to ${limits.max}`;
+      if (isValid) this.set({ [name]: value }, true);
       else box.value = this.settings[name];
     } });
     this.updaters[name] = (value) => { box.value = value; };
-    return element("label", { title: this.lab.help[name] }, LABELS[name], box);
+    return element("label", { title: this.lab.help[name] }, LABELS[name], box, range);
   }
 
   temperatureControl() {
@@ -143,12 +146,12 @@ class Board {
       title: isCosine ? "Cosine of each query and document" : "Dot product of each query and document",
     });
     paint(this.panels.softmax, {
-      values: isRows ? rows.probability : transpose(columns.probability), unit: "probability",
+      values: isRows ? rows.probability : transpose(columns.probability), unit: `each ${isRows ? "row" : "column"} sums to 1`,
       title: isRows ? "Probability of each document for a query" : "Probability of each query for a document",
       marks: marks?.[this.anchors], describe: (value) => `probability ${number(value)}`,
     });
     paint(this.panels.gradient, {
-      values: gradient, unit: "∂L/∂s", title: "Gradient: pull (green), push (orange)",
+      values: gradient, unit: columns ? "∂L/∂s of both directions" : "∂L/∂s; each row sums to 0", title: "Gradient: pull (green), push (orange)",
       describe: (value) => `gradient ${number(value)}`,
     });
     this.showSum();

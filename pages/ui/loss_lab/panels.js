@@ -20,7 +20,7 @@ const KINDS = {
   similarity: { scale: "cosine", range: (values) => symmetricRange(values, 1) },
   probability: { scale: "probability", range: () => [0, 1] },
   gradient: { scale: "gradient", range: (_, lab) => [-lab.gradientLimit, lab.gradientLimit] },
-  change: { scale: "gradient", range: (values) => symmetricRange(values, 1e-6) },
+  change: { scale: "gradient", range: (values) => symmetricRange(values, 1e-6).reverse() }, // an increase is green
 };
 // What the marks of a cell mean, by CSS class.
 const MARKS = {
@@ -86,7 +86,7 @@ class Panel {
   paint({ values, title, marks, describe, unit }) {
     const { scale, range } = KINDS[this.kind], shades = this.lab.shades[scale];
     const [low, high] = range(values, this.lab);
-    const cellDigits = this.kind === "gradient" && high < 0.1 ? 3 : 2;
+    const cellDigits = this.kind === "gradient" && high < 0.1 ? 3 : 2, limit = Math.abs(high);
     // Some users cannot distinguish green and orange, so cells that are too small for numbers show the sign.
     const hasNumbers = this.size <= 8, hasText = hasNumbers || scale === "gradient";
     const sign = (value) => (Number(value.toFixed(cellDigits)) === 0 ? "" : value > 0 ? "+" : "\u2212");
@@ -107,7 +107,7 @@ class Panel {
       if (this.lab.isDragging) return;
       cell.setAttribute("aria-label", [`${cellName(i, j)}: ${describe(value)}`, ...this.meanings(i, j)].join("; "));
     }));
-    const digits = high < 0.1 ? 3 : high < 10 ? 2 : 0;
+    const digits = limit < 0.1 ? 3 : limit < 10 ? 2 : 0;
     setText(this.low, number(low, digits));
     setText(this.high, number(high, digits));
     setText(this.unit, unit);

@@ -1,6 +1,6 @@
 // Toy training of the vectors of a batch: a copy of bsc_core/lab/toy_training.py, compared with it by a browser test.
 
-const LEARNING_RATE = 0.03, AXES_EVERY = 10, AXES_ROUNDS = 100, [BETA1, BETA2, EPSILON] = [0.9, 0.999, 1e-8];
+const LEARNING_RATE = 0.03, RATE_OF_TEXTS = 0.01, AXES_EVERY = 10, AXES_ROUNDS = 100, [BETA1, BETA2, EPSILON] = [0.9, 0.999, 1e-8];
 const [LOWEST_LOG_TEMPERATURE, HIGHEST_LOG_TEMPERATURE] = [Math.log(0.01), Math.log(100)];
 const CONSTANT = 1e-12;
 // MNRL is the batch softmax of the queries alone, over the mean of the positive pairs.
@@ -144,7 +144,7 @@ function trainPoints(batch, loss, steps = 100) {
   const vectors = [...batch.queries, ...batch.documents].map((row) => [...row]);
   const logTemperature = [[Math.log(loss.temperature ?? 1)]];
   const dimensions = vectors[0].length;
-  const stepVectors = adam(vectors, LEARNING_RATE / Math.sqrt(Math.max(1, dimensions / 2)));
+  const stepVectors = adam(vectors, dimensions > 2 ? RATE_OF_TEXTS / Math.sqrt(dimensions / 2) : LEARNING_RATE);
   const stepTemperature = adam(logTemperature, LEARNING_RATE);
   const trace = { points: [], moves: [], similarity: [], loss: [], temperature: loss.temperature ? [] : null, correct: [], gap: [] };
   for (let step = 0; step <= steps; step++) {

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig
+from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig, TripletLossConfig
 from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import LARGEST, SMALLEST, LabBatch, circle_batch
@@ -29,6 +29,15 @@ SOURCES = {
     "typed": "Typed texts",
 }
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
+HOW_TO_READ = """
+- A row is a query, a column a document. The cells on the diagonal are the pairs of the batch; all others are negatives.
+- The **first matrix** has the similarity of each query and document.
+- The **second matrix** has the softmax of each row: similarities are divided by the temperature and become
+  probabilities. A good encoder has probabilities near 1 on the diagonal.
+- The **third matrix** is what training does with each cell: green pulls the two texts together, orange pushes them
+  apart, and the color shows how strongly.
+- Point at a cell to see its texts and its formula. Lower the temperature to see the push move to the hardest negative.
+"""
 EXAMPLE = (
     ("How do I keep bread fresh?", "Store the loaf cut side down in a paper bag.", 1.0),
     ("Why is my bike so noisy?", "Clean the chain and put a drop of oil on each link.", 1.0),
@@ -63,7 +72,7 @@ def _update(**changes: Any) -> None:
     st.session_state["learn.link"] = replace(link(), **changes)
 
 
-def select_batch(context: page_layout.Context) -> LabBatch:
+def select_batch() -> LabBatch:
     """Draw the batch selection and return the batch.
 
     Raises:
@@ -83,7 +92,7 @@ def select_batch(context: page_layout.Context) -> LabBatch:
             case "typed":
                 return _typed()
             case _:
-                return _rows(context)
+                return _rows(page_layout.context_bar(("dataset", "encoder")))
 
 
 def _preset() -> LabBatch:
@@ -179,6 +188,8 @@ def lab(batch: LabBatch) -> LabState:
     with st.container(horizontal=True, vertical_alignment="center"):
         is_comparison = st.toggle("Compare two settings", start.compare is not None, key=_key("compare"))
         glossary.popover("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates")
+        with st.popover("How to read it", icon=":material/visibility:"):
+            st.markdown(HOW_TO_READ)
         if start.source == "preset":
             st.caption(PRESETS[start.preset].shows)
     pinned = start.pinned if start.pinned and max(start.pinned) < len(batch) else None
@@ -197,14 +208,16 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     anchors = result.row_positives.any(axis=1)
     if not anchors.any():
         return "No pair of this batch is positive, so the loss is 0."
-    best = np.take_along_axis(result.row_positives, first_largest(result.rows)[:, None], axis=1)[:, 0] & anchors
+    scores = np.where(result.rows > 0, result.similarity, -np.inf)  # weights and temperature do not change ranks
+    best = np.take_along_axis(result.row_positives, first_largest(scores)[:, None], axis=1)[:, 0] & anchors
     pull = np.abs(np.where(result.row_positives, 0.0, result.gradient))
     row, column = np.unravel_index(int(first_largest(pull.ravel())), pull.shape)
     strongest = f" The strongest push is on query {row + 1} and document {column + 1}." if pull.max() > 0 else ""
     among = " of the documents that the mask leaves" if settings.mask != "none" else ""
     return (
-        f"At temperature {settings.temperature:g}, {int(best.sum())} of {int(anchors.sum())} queries rank a positive "
-        f"first{among}. Effective negatives per query: {result.effective_negatives:.1f}." + strongest
+        f"{int(best.sum())} of {int(anchors.sum())} queries rank a positive first{among}. At temperature "
+        f"{settings.temperature:g}, the negatives of a query count like {result.effective_negatives:.1f} with equal "
+        f"shares.{strongest}"
     )
 
 
@@ -238,10 +251,12 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     is_clicked = button_bottom.button("Train 100 steps", icon=":material/play_arrow:", key=_key("watch"))
     if is_clicked or start.watch:
         _update(watch=name, second_loss=second, words=words)
-    if not link().watch:
+    if not link().watch and start.source != "circle":
         st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
         return
     losses = [_toy_loss(one, state.settings, learn) for one in (name, second) if one]
+    for margin in (loss.margin for loss in losses if isinstance(loss, TripletLossConfig)):
+        st.caption(f"Triplet loss: margin {margin:g}; the negative is the most similar other document.")
     columns = batch.query_texts, batch.document_texts, batch.queries.tobytes(), batch.labels.tobytes()
     key = f"{batch.title} {hash(columns)}"
     with turns.turn():

@@ -54,6 +54,7 @@ _CLICKS = mount("bsc_lab_clicks", "clicks", HERE / "history.js", HERE / "clicks.
 _MAP_SCRIPTS = ("canvas.js", "scatter_raster.js", "scatter_slider.js", "scatter.js")
 _MAP = mount("bsc_lab_text_map", "map", *(HERE / name for name in _MAP_SCRIPTS))
 _MENU = mount("bsc_lab_figure_menu", "menu", HERE / "figure_menu.js")
+_PROGRESS = mount("bsc_lab_lesson_progress", "progress", HERE / "lesson_progress.js")
 _HISTOGRAMS = mount("bsc_lab_histograms", "histograms", HERE / "histograms.js")
 
 
@@ -86,6 +87,24 @@ def figure_menu(frame: str, *, name: str, title: str, key: str) -> None:
 def acknowledge_clicks() -> None:
     """Show at once, before the server answers, that a click on a button or a search was received, on all pages."""
     _CLICKS(key="clicks")
+
+
+def lesson_progress(
+    done: list[str], missed: list[str], *, forget: bool, key: str, on_stored: Callable[[], None]
+) -> None:
+    """Keep the progress of the lessons in the browser; it has no visible element.
+
+    Without finished lessons, the progress that the browser has stored becomes `st.session_state[key]["stored"]`, a dict
+    with `done` and `missed`.
+
+    Args:
+        done: Names of the finished lessons.
+        missed: Those whose first guess was wrong.
+        forget: Whether to delete what the browser has stored.
+        key: Session key of the component.
+        on_stored: Called when there is a stored progress.
+    """
+    _PROGRESS(data={"done": done, "missed": missed, "forget": forget}, key=key, on_stored_change=on_stored)
 
 
 def matrix_canvas(data: dict[str, Any], *, key: str, on_pin: Callable[[], None]) -> None:
