@@ -827,10 +827,17 @@ def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:
         raise OSError(f"{key}: not a key ({error}); remove it") from None
 
 
-def new_run_id(config: RunConfig, *, now: float | None = None) -> str:
-    """Return a new run id, sortable by time: UTC date and time, name of the run, four random characters."""
+def new_run_id(config: RunConfig, *others: RunConfig, now: float | None = None) -> str:
+    """Return a new id of a run, or of a group of several configs, sortable by time.
+
+    It has the UTC date and time, the name, and four random characters. Without a name, it has the loss and the
+    strategy, of a group only if they are equal in all configs.
+    """
     stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%d-%H%M%S")
-    words = config.name or f"{config.loss.name}-{config.batching.strategy}"
+    configs = config, *others
+    losses, strategies = {one.loss.name for one in configs}, {one.batching.strategy for one in configs}
+    equal = [name for names in (losses, strategies) if len(names) == 1 for name in names]
+    words = config.name or "-".join(equal) or "sweep"
     slug = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:40].strip("-") or "run"
     return f"{stamp}-{slug}-{secrets.token_hex(2)}"
 

@@ -11,7 +11,7 @@ PARAMETERS = (
     *(*detail.PARAMETERS, *view.PARAMETERS),
 )
 
-page_layout.setup_page("Runs", "How is training going, and what did it change?", bar=("run",), parameters=PARAMETERS)
+page_layout.setup_page("Runs", "How is training going, and what did it change?", bar=(), parameters=PARAMETERS)
 trash.draw_undo_bar()
 
 with display.show_errors():
@@ -25,8 +25,9 @@ with display.show_errors():
         st.stop()
     result = st.container()
     group, runs, selected = table.select(all_runs)
-    queue.draw(all_runs, expanded=not (group or selected))
-    trash.draw_trash()
+    if not selected:
+        queue.draw(all_runs, expanded=not group)
+        trash.draw_trash()
 
     if group and not selected:
         with result:
@@ -53,3 +54,6 @@ with display.show_errors():
         if best := table.best_run(selected):
             with page_layout.action_bar():
                 page_layout.next_step_button("Search with the best run", "retrieval", key="runs.best", run=best.id)
+    if selected:
+        queue.draw(all_runs, expanded=False)
+        trash.draw_trash()

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bsc_core.config import DataConfig, RunConfig
+from bsc_core.config import DataConfig, MSELossConfig, RunConfig
 from bsc_core.errors import RunError, RunNotFoundError
 from bsc_core.files import to_jsonable
 from bsc_core.runs import Run, RunStatus, RunStore, new_run_id
@@ -90,6 +90,15 @@ def test_ids_sort_by_time_and_say_what_the_run_is() -> None:
     assert first.startswith("19700101-000000-bsc-nearest-")
     assert second.startswith("19700101-000001-gr-e-0-05-hard-")
     assert new_run_id(CONFIG, now=0.0) != first
+
+
+def test_the_id_of_a_group_has_what_is_equal_in_all_its_runs() -> None:
+    other = CONFIG.model_copy(update={"batching": CONFIG.batching.model_copy(update={"strategy": "random"})})
+    assert new_run_id(CONFIG, CONFIG, now=0.0).startswith("19700101-000000-bsc-nearest-")
+    assert new_run_id(CONFIG, other, now=0.0).startswith("19700101-000000-bsc-")
+    assert "nearest" not in new_run_id(CONFIG, other, now=0.0)
+    different = other.model_copy(update={"loss": MSELossConfig()})
+    assert new_run_id(CONFIG, different, now=0.0).startswith("19700101-000000-sweep-")
 
 
 def test_an_update_keeps_the_other_fields_of_a_status(run: Run) -> None:

@@ -140,7 +140,7 @@ def _group(
     from bsc_core.jobs.worker_ranks import is_distributed
     from bsc_core.runs import new_run_id
 
-    group = new_run_id(configs[0])
+    group = new_run_id(*configs)
     if detach:
         created = launch_group(store, configs, group, over=over, backend=backend)
         return 0, {"group": group, "runs": [run_report(run) for run in created]}

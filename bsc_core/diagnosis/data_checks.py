@@ -26,6 +26,7 @@ from bsc_core.types import Ids, Indices
 
 LEAKED_SHARE = 0.02  # a smaller share of pairs moves a metric in [0, 1] by at most 0.02, less than its usual interval
 OPPOSITE_LABELS = -0.2  # agreement (2 AUC - 1): hard negatives make it small, reversed labels clearly negative
+CLOSE_POSITIVES = 0.5  # advantage over random pairs (2 AUC - 1) with which pairs cannot be called dissimilar
 RANDOM_SHARE = 0.5  # half of the pairs random; a smaller estimate may be a harder train split
 CLEAR_SIGNAL = 0.3  # of the start encoder on dev, from which a missing signal on train is a contradiction
 NO_SIGNAL = 0.1  # agreement of random labels is below this in most samples of a hundred pairs of each kind
@@ -103,20 +104,29 @@ def label_direction(run: RunEvidence) -> Findings:
     if generated or not _has_both_kinds(run.train):  # hard negatives may be closer than positives
         return
     signal = run.label_signal(run.train)
-    if signal <= OPPOSITE_LABELS:
+    if signal > OPPOSITE_LABELS:
+        return
+    about = "agreement of training labels and cosines before training, -1 to 1"
+    evidence = (Evidence(about, signal, f"above {OPPOSITE_LABELS:g}"),)
+    closer = run.pair_signal(run.train)
+    if closer < CLOSE_POSITIVES:
         yield Finding(
             "label_direction",
             "error",
             "Training labels are high where texts are dissimilar; they are probably distances, or reversed.",
-            (
-                Evidence(
-                    "agreement of training labels and cosines before training, -1 to 1",
-                    signal,
-                    f"above {OPPOSITE_LABELS:g}",
-                ),
-            ),
+            evidence,
             "Reverse the labels in the file (highest label - label), so that 1 means similar.",
         )
+        return
+    about = "how clearly pairs with high labels are closer than random pairs, -1 to 1"
+    yield Finding(
+        "label_direction",
+        "info" if run.state == "better" else "warning",
+        "Training pairs with low labels are closer than those with high labels: either these negatives are meant to be "
+        "hard, or the labels are reversed.",
+        (*evidence, Evidence(about, closer, f"below {CLOSE_POSITIVES:g} for reversed labels of other texts")),
+        "Read some pairs of both kinds. Reverse the labels in the file only if high labels mean dissimilar texts.",
+    )
 
 
 def labels_random(run: RunEvidence) -> Findings:

@@ -13,7 +13,7 @@ from bsc_core.diagnosis.findings import Finding
 from bsc_core.diagnosis.run_evidence import RunEvidence, State
 from bsc_core.errors import BscError
 from bsc_core.evaluation import Comparison
-from bsc_core.formatting import metric, signed
+from bsc_core.formatting import metric, metric_name, signed
 from bsc_core.runs import Run
 
 CHECKS: dict[str, Callable[[RunEvidence], Iterator[Finding]]] = {
@@ -101,7 +101,8 @@ def _verdict(evidence: RunEvidence) -> tuple[State, str]:
         results = {split: evidence.compare(split) for split in dict.fromkeys((evidence.split, "dev"))}
     except BscError as error:
         return "unknown", f"Whether the run got worse is unknown: {error}."
-    parts = [f"{evidence.metric} on {split} {_change(evidence, split, result)}" for split, result in results.items()]
+    name = metric_name(evidence.metric)
+    parts = [f"{name} on {split} {_change(evidence, split, result)}" for split, result in results.items()]
     return evidence.state, f"{START[evidence.state]}: {'; '.join(parts)}."
 
 

@@ -31,6 +31,7 @@ VERDICTS = {
     "smaller than claimed": SKY,
     "inconclusive": REFERENCE,
 }
+GROUP_DIGITS = 3  # at the end of the id of a run of a group
 BASELINE_DASH = (6, 4)  # of a series in the color REFERENCE
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (2, 3), (12, 4), (8, 3, 2, 3))  # of the others; the first is solid
 
@@ -43,11 +44,14 @@ def cycle(values: Sequence[Any], number: int) -> list[Any]:
 def run_colors(run_ids: Sequence[str]) -> list[str]:
     """Return the color of each run of a figure, which depends on its id and so is the same in all figures.
 
-    Of two runs with the same color in one figure, that with the larger id (the newer one) takes the next free color.
+    The runs of a group, whose ids end with `-001`, `-002` and so on, have different colors. Of two runs with the same
+    color in one figure, that with the larger id (the newer one) takes the next free color.
     """
     colors: dict[str, str] = {}
     for run_id in sorted(set(run_ids)):
-        start = zlib.crc32(run_id.encode()) % len(RUNS)
+        name, _, number = run_id.rpartition("-")
+        in_group = len(number) == GROUP_DIGITS and number.isdecimal()
+        start = (zlib.crc32((name if in_group else run_id).encode()) + (int(number) if in_group else 0)) % len(RUNS)
         ordered = [*RUNS[start:], *RUNS[:start]]
         colors[run_id] = next((color for color in ordered if color not in colors.values()), ordered[0])
     return [colors[run_id] for run_id in run_ids]

@@ -112,7 +112,7 @@ def test_a_clean_run_has_no_finding(diagnosed: Callable[..., Diagnosis]) -> None
     diagnosis = diagnosed()
     assert codes(diagnosis) == []
     assert diagnosis.state == "better"
-    assert "The run got better: mrr on dev" in diagnosis.verdict
+    assert "The run got better: MRR on dev" in diagnosis.verdict
     assert list(diagnosis.skipped) == ["prompts", "forgetting"]
 
 
@@ -178,6 +178,22 @@ def test_a_fault_is_named_first(diagnosed: Callable[..., Diagnosis], code: str) 
     assert first.title.endswith(".")
     assert first.suggestion.endswith(".")
     assert json.dumps(diagnosis.as_report())
+
+
+def near_misses(encode: Vectors) -> Vectors:
+    """Vectors that are equal for a query and its near miss."""
+    return lambda texts: encode([text.replace("near", "query").replace("miss", "of many") for text in texts])
+
+
+@pytest.mark.parametrize(("after", "severity"), [(BETTER, "info"), (vectors(2.0), "warning")])
+def test_hard_negatives_are_not_taken_for_reversed_labels(
+    diagnosed: Callable[..., Diagnosis], after: Vectors, severity: str
+) -> None:
+    rows = [row for pair in TRAIN_ROWS for row in ((*pair[:2], 1.0), (pair[0], f"near {pair[0].split()[1]} miss", 0.0))]
+    diagnosis = diagnosed(train=rows, before=near_misses(START), after=near_misses(after), loss={"name": "bsc"})
+    (finding,) = [one for one in diagnosis.findings if one.code == "label_direction"]
+    assert finding.severity == severity
+    assert "meant to be hard" in finding.title
 
 
 def test_noise_is_no_alarm(diagnosed: Callable[..., Diagnosis]) -> None:
@@ -261,7 +277,7 @@ def test_the_command_reports_findings_in_order(
     assert report["findings"][0]["change"] == {"data.filters": ["drop_leaks"]}
     assert main(["diagnose", str(tmp_path / "runs" / "run")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("The run got better: mrr on dev")
+    assert lines[0].startswith("The run got better: MRR on dev")
     assert lines[1].startswith("1. error: 100% of the positive dev pairs are also training rows")
     assert lines[-1].startswith("not checked: forgetting: ")
 

@@ -35,3 +35,9 @@ def test_a_run_keeps_its_color_whatever_it_is_compared_with() -> None:
     for number in range(1, len(ids)):
         assert theme.run_colors([ids[0], ids[number]])[0] == theme.run_colors(ids[:1])[0]
     assert len(theme.run_colors([*ids, "20260109-run"])) == len(ids) + 1
+
+
+def test_the_runs_of_a_group_have_different_colors_in_every_figure() -> None:
+    ids = [f"20260101-000000-sweep-1a2b-{number:03d}" for number in range(1, len(theme.RUNS) + 1)]
+    assert len({theme.run_colors([run_id])[0] for run_id in ids}) == len(theme.RUNS)
+    assert theme.run_colors(ids) == [theme.run_colors([run_id])[0] for run_id in ids]

@@ -85,6 +85,25 @@ def test_seeds_count_as_one_setting_unless_separated(finished, another) -> None:
     assert len(tables(app, "Best")[0]) == 4
 
 
+def test_a_copy_of_a_run_is_no_further_seed(finished, another) -> None:
+    copies = [another("copy"), another("seed-1", noise=0.2, seed=1), another("warm", noise=0.3, learning_rate=0.5)]
+    (merged, other) = settings.group_by_setting([finished, *copies])
+    assert merged.name == "learning_rate 0.001 · 2 seeds"
+    assert [run.config().training.seed for run in merged.runs] == [0, 1]
+    assert len(settings.group_by_setting([finished, *copies], merge_seeds=False)) == 4
+    assert other.runs == (copies[-1],)
+
+
+def test_a_difference_has_the_same_interval_in_both_directions(finished, another) -> None:
+    first, second = settings.group_by_setting([finished, another("warm", noise=0.4, learning_rate=0.5)])
+    for metric in ("mrr", "spearman"):
+        there, back = (settings.compare_settings(*pair, "dev", metric) for pair in ((first, second), (second, first)))
+        assert not isinstance(there, str)
+        assert not isinstance(back, str)
+        assert back.difference == -there.difference
+        assert (back.p, back.wins, back.losses) == (there.p, there.losses, there.wins)
+
+
 def test_seeds_of_one_setting_are_compared_with_the_untrained_encoder(finished, another) -> None:
     another("seed-1", noise=0.2, seed=1)
     app = open_page("runs", run=finished.id, compare="seed-1")

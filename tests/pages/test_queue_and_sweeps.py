@@ -151,7 +151,7 @@ def open_tab(name: str) -> AppTest:
 
 def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:
     table = open_tab("Settings").dataframe[-1].value.to_dict("records")
-    reported = [(row["loss.temperature"], row["MRR, mean"], row["Std. dev."], row["Best"]) for row in table]
+    reported = [(row["Temperature"], row["MRR, mean"], row["Std. dev."], row["Best"]) for row in table]
     assert reported == [("0.5", "0.800", "one run", "0.800"), ("0.05", "0.650", "0.071", "0.700")]
     assert [(row["Runs"], row["Seeds"]) for row in table] == [(2, "0, 1"), (2, "0, 1")]
 

@@ -308,7 +308,7 @@ def test_live_updates_end_when_every_run_has_ended(finished: Run, monkeypatch: p
     other = Run(finished.folder.with_name("active"))
     mark_alive(other, state="running")
     app = open_page("runs", run=other.id)
-    assert requested == ["5s", "2s", "2s", "2s"]  # the sidebar, the table, the queue and the run
+    assert requested == ["5s", "2s", "2s", "2s"]  # the sidebar, the table, the run and the queue
     requested.clear()
     other.update_status(state="done")
     app.run()
@@ -316,7 +316,7 @@ def test_live_updates_end_when_every_run_has_ended(finished: Run, monkeypatch: p
     requested.clear()
     mark_alive(other, state="running")
     app.selectbox(key="run").select(finished.id).run()
-    assert requested == ["5s", "2s", "2s", None]  # the run that is shown has ended
+    assert requested == ["5s", "2s", None, "2s"]  # the run that is shown has ended
 
 
 def test_stop_in_two_tabs_stops_once(runs: RunStore, trained: Run) -> None:

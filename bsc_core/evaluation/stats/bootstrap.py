@@ -36,6 +36,10 @@ class Interval:
         """Whether 0 cannot be excluded; true without an interval."""
         return self.low is None or self.high is None or self.low <= 0 <= self.high
 
+    def __neg__(self) -> "Interval":
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return Interval(-self.value, low, high, self.level)
+
     def __str__(self) -> str:
         known = self.low is not None and self.high is not None
         return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]" if known else f"{self.value:.3f} [no interval]"

@@ -3,7 +3,7 @@
 # Q queries, S and T seeds of the two runs, B resamples
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,6 +44,12 @@ class Comparison:
     def significant(self) -> bool:
         """Whether p < 1 - level and the interval excludes 0."""
         return self.p is not None and self.p < 1 - self.difference.level and not self.difference.contains_zero
+
+    def mirrored(self) -> "Comparison":
+        """Return the difference first - second, with the same p-value."""
+        return replace(
+            self, difference=-self.difference, wins=self.losses, losses=self.wins, seeds=(self.seeds[1], self.seeds[0])
+        )
 
     def sentence(self, *, more: str = "better", less: str = "worse", of: str = "queries") -> str:
         """Describe the result in a sentence.

@@ -196,10 +196,12 @@ def metric_curve(
     *,
     split: str = "dev",
     colors: Sequence[str] = theme.RUNS,
+    verdict: str = "",
 ) -> alt.LayerChart:
     """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder. It is not smoothed.
 
-    With a single setting, a dashed line continues the value of the untrained encoder.
+    With a single setting, a dashed line continues the value of the untrained encoder. `verdict`, such as "not
+    significant", ends the title.
     """
     curves = {
         name: mean_curve([evaluations(rows, metric, split=split) for rows in runs], across="epoch")
@@ -210,6 +212,7 @@ def metric_curve(
     title = _title(f"{formatting.metric_name(metric)} on {split}", curves, summary)
     if len(curves) == len(results) == 1 and results[0].best > results[0].last:
         title += f"; its highest value is {_format(results[0].best)}, after epoch {results[0].best_epoch}"
+    title += f" ({verdict})" if verdict else ""
     across = _x(curves, view, "epoch")
     value = f"{formatting.metric_name(metric)} ({split})"
     first = next(iter(curves.values()))[:1] if len(curves) == 1 else []

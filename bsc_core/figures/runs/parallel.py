@@ -94,7 +94,7 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
     top, runs = best(results), formatting.plural(len(settings), "run")
     if top is None:
         return [f"{runs}, none evaluated yet"]
-    chosen = [f"{name.rpartition('.')[2]} {format_value(value)}" for name, value in settings[top].items()]
+    chosen = [f"{formatting.setting_name(name).lower()} {format_value(value)}" for name, value in settings[top].items()]
     evaluated = sum(value is not None for value in results.values())
     among = runs if evaluated == len(settings) else f"{evaluated:,} evaluated of {runs}"
     return [
@@ -188,7 +188,7 @@ def format_value(value: Any) -> str:
 def _xy(names: Sequence[str]) -> dict[str, alt.X | alt.Y]:
     axis = alt.Axis(title=None, orient="top", labelAngle=0, labelLimit=180, domain=False, ticks=False, labelPadding=10)
     return {
-        "x": alt.X("axis:N", sort=list(names), axis=axis, scale=alt.Scale(type="point", padding=0.4)),
+        "x": alt.X("axis:N", sort=list(names), axis=axis, scale=alt.Scale(type="point", padding=0.2)),
         "y": alt.Y("position:Q", axis=None, scale=alt.Scale(domain=[-0.08, 1.08], nice=False)),
     }
 

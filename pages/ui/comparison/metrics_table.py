@@ -50,7 +50,8 @@ def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
         return f"{metric}: evaluated on other data than {base}, so differences cannot be tested"
     if len(verdicts) > 1:
         number = sum(verdict.startswith("yes") for verdict in verdicts.values())
-        return f"{metric}: {number} of {len(verdicts)} settings differ significantly from {base}"
+        noun = "runs" if view.separate_seeds else "settings"
+        return f"{metric}: {number} of {len(verdicts)} {noun} differ significantly from {base}"
     (other,) = view.others
     verdict = verdicts[other.key]
     if not verdict.startswith("yes"):
@@ -89,7 +90,8 @@ def significance(comparison: Comparison | str, *, p: float | None = None, correc
 
 def format_p(p: float) -> str:
     """Format a p-value: `p = 0.003`, `p < 0.001`."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    digits = 4 if abs(p - ALPHA) < 0.005 else 2  # 0.0504 is not significant
+    return "p < 0.001" if p < 0.001 else f"p = {p:.{digits}g}"
 
 
 def format_difference(difference: Interval) -> str:
@@ -129,10 +131,12 @@ def draw_table(view: ComparisonView) -> None:
     )
     display.csv_button(rows, name="comparison", key="runs.compared.save")
     resampled = "seeds and queries" if any(len(one.runs) > 1 for one in view.evaluated) else "queries"
-    corrected = ", corrected for several settings (Holm)" if len(view.others) > 1 else ""
+    corrected = " The p-values of a row are corrected for several settings (Holm), not for several metrics." * (
+        len(view.others) > 1
+    )
     st.caption(
-        f"Brackets: 95% bootstrap intervals over {resampled}. Each row is a separate test{corrected}: of 20 metrics "
-        "without a true difference, one is expected to appear significant."
+        f"Brackets: 95% bootstrap intervals over {resampled}.{corrected} If no metric had a true difference, about one "
+        "of 20 would still appear significant."
     )
 
 

@@ -4,7 +4,7 @@ A setting is a run, or several runs that differ only in their seed. The URL stor
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,8 @@ from pages.ui.components import data_cache, display, glossary, run_data, turns, 
 from pages.ui.runs import table
 
 UNTRAINED_KEY = "untrained"
-IGNORED_KEYS = frozenset({"name", "training.seed", "training.seeds"})
+SEED = "training.seed"
+IGNORED_KEYS = frozenset({"name", SEED, "training.seeds"})
 MAX_KEYS_IN_NAME = 2
 MIN_DIMENSIONS = 8  # of truncated vectors
 MAX_VALUE_LENGTH = 28
@@ -108,7 +109,10 @@ def select_view(runs: list[Run]) -> ComparisonView:
     cells = iter(display.columns(4 if several_seeds else 3, min_width=170))
     merge_seeds = True
     if several_seeds:
-        about = "Runs that differ only in their seed can count as one setting, with an interval over seeds and queries."
+        about = (
+            "Runs that differ only in their seed can count as one setting, with an interval over seeds and queries. Of "
+            "several runs with one setting and seed, the first is used."
+        )
         with next(cells):
             merge_seeds = select("Seeds", SEED_MODES, SEEDS, about) != "apart"
     settings = group_by_setting(runs, merge_seeds=merge_seeds)
@@ -139,6 +143,8 @@ def select(label: str, names: Mapping[str, str], key: str, about: str | None = N
     """
     if st.session_state.get(key) not in names:
         st.session_state.pop(key, None)
+    else:
+        st.session_state[key] = st.session_state[key]  # the browser would keep the previous name of the option
     bound = url.bound(key, names.values())
     selected = st.selectbox(label, list(names), format_func=lambda one: names.get(one, one), help=about, **bound)
     return selected if selected in names else next(iter(names))
@@ -165,17 +171,22 @@ def _metrics(settings: Sequence[Setting], split: str) -> list[str]:
 
 
 def group_by_setting(runs: Sequence[Run], *, merge_seeds: bool = True) -> list[Setting]:
-    """Group runs into settings, in order; without `merge_seeds` every run is a setting."""
+    """Group runs into settings, in order; without `merge_seeds` every run is a setting.
+
+    Of several runs with one setting and one seed, a merged setting has the first: a copy is no further seed.
+    """
     configs = {run.id: flatten(run.config()) for run in runs}
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, dict[Any, Run]] = {}
     for run in runs:
         values = repr([(key, value) for key, value in configs[run.id].items() if key not in IGNORED_KEYS])
-        groups.setdefault(values if merge_seeds else run.id, []).append(run)
-    members = list(groups.values())
+        by_seed = groups.setdefault(values if merge_seeds else run.id, {})
+        by_seed.setdefault(configs[run.id][SEED], run)
+    members = [sorted(by_seed.values(), key=lambda run: run.id) for by_seed in groups.values()]
     run_names = [short_name(group[0]) for group in members]
     if len(set(run_names)) < len(run_names):
         run_names = [group[0].id for group in members]
-    names = _names([configs[group[0].id] for group in members], run_names)
+    ignored = IGNORED_KEYS if merge_seeds else IGNORED_KEYS - {SEED}
+    names = _names([configs[group[0].id] for group in members], run_names, ignored)
     return [
         Setting(group[0].id, f"{name} · {len(group)} seeds" if len(group) > 1 else name, tuple(group))
         for group, name in zip(members, names, strict=True)
@@ -187,9 +198,9 @@ def untrained_and_trained(run: Run) -> tuple[Setting, Setting]:
     return Setting(UNTRAINED_KEY, UNTRAINED, (run,), "before"), Setting(run.id, short_name(run), (run,))
 
 
-def _names(configs: Sequence[Mapping[str, Any]], run_names: Sequence[str]) -> list[str]:
+def _names(configs: Sequence[Mapping[str, Any]], run_names: Sequence[str], ignored: Collection[str]) -> list[str]:
     """Name settings by what differs, such as `temperature 0.05`, if that is short and unique; else by their runs."""
-    keys = dict.fromkeys(key for config in configs for key in config if key not in IGNORED_KEYS)
+    keys = dict.fromkeys(key for config in configs for key in config if key not in ignored)
     different = [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
     if not 0 < len(different) <= MAX_KEYS_IN_NAME:
         return list(run_names)
@@ -264,10 +275,15 @@ def _by_dimension(setting: Setting, split: str) -> list[dict[int, dict[str, floa
 
 
 def compare_settings(first: Setting, second: Setting, split: str, metric: str) -> Comparison | str:
-    """Compare the second setting with the first; return the reason as a sentence if that is not possible."""
+    """Compare the second setting with the first; return the reason as a sentence if that is not possible.
+
+    Resampling depends on the order of the two, so they are sorted: a difference has the same interval everywhere.
+    """
+    if second.key < first.key:
+        result = compare_settings(second, first, split, metric)
+        return result if isinstance(result, str) else result.mirrored()
     try:
-        sides = eval_results(first, split), eval_results(second, split)
-        return _compare(first, second, split, metric, sides)
+        return _compare(first, second, split, metric, (eval_results(first, split), eval_results(second, split)))
     except BscError as error:
         return str(error)
 

@@ -128,7 +128,7 @@ def best_and_last(view: ComparisonView) -> list[dict[str, str]]:
                     "Last": f"{formatting.metric(ends.last)} in epoch {ends.last_epoch}",
                     "Change since best": formatting.signed(ends.last - ends.best) if ends.last != ends.best else "none",
                     "Steps": ", ".join(dict.fromkeys(formatting.count(one.step) for one in statuses)),
-                    "Time": formatting.duration(sum(seconds)) if len(seconds) == len(statuses) else "",
+                    "Time": formatting.duration(sum(seconds) / len(seconds)) if len(seconds) == len(statuses) else "",
                 }
             )
     return rows

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from bsc_core.config import RunConfig
 from bsc_core.errors import BscError, InputError
-from bsc_core.runs import new_run_id
 from pages.ui.components import data_cache, display, page_layout
 
 
-def launch(key: str, clicked: bool, config: RunConfig, plan: str, start: Callable[[str], dict[str, str]]) -> None:
+def launch(
+    key: str, clicked: bool, new_id: Callable[[], str], plan: str, start: Callable[[str], dict[str, str]]
+) -> None:
     """Launch a plan after a click and open it on the Runs page, or show the error.
 
     A failed or repeated click on the same plan uses the same id. An InputError removes the id, since no run was
@@ -19,7 +19,7 @@ def launch(key: str, clicked: bool, config: RunConfig, plan: str, start: Callabl
     Args:
         key: Session key of the id.
         clicked: Whether the button was clicked; a run of the page without a click forgets a finished launch.
-        config: The config that names the run.
+        new_id: Returns a new id of the run, or of the group.
         plan: What is launched, as text; another plan gets another id.
         start: Launches the run with an id and returns the URL parameters that open it.
     """
@@ -28,14 +28,14 @@ def launch(key: str, clicked: bool, config: RunConfig, plan: str, start: Callabl
         if stored is not None and not stored["pending"]:
             del st.session_state[key]
         return
-    if stored is None or stored["plan"] != plan or (stored["pending"] and _has_finished(stored["id"])):
-        stored = {"plan": plan, "id": new_run_id(config)}
-    st.session_state[key] = {**stored, "pending": True}
     try:
+        if stored is None or stored["plan"] != plan or (stored["pending"] and _has_finished(stored["id"])):
+            stored = {"plan": plan, "id": new_id()}
+        st.session_state[key] = {**stored, "pending": True}
         target = start(stored["id"])
     except BscError as error:
         if isinstance(error, InputError):
-            del st.session_state[key]
+            st.session_state.pop(key, None)
         display.error_box(error)
         return
     st.session_state[key] = {**stored, "pending": False}

@@ -14,7 +14,7 @@ from bsc_core.config import RunConfig
 from bsc_core.errors import BscError
 from bsc_core.figures.batches import plans, softmax
 from bsc_core.lab.presets import thumbnails
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import Run, RunStore, new_run_id
 from pages.ui.components import data_cache, display, launch_once, page_layout, users
 
 RECENT_RUNS, SHOWN_RUNS = 50, 6
@@ -85,7 +85,7 @@ def launch(runs: RunStore, config: RunConfig) -> None:
             launch_job(runs, config, run_id)
         return {"dataset": data_cache.SAMPLE, "run": run_id}
 
-    launch_once.launch(RUN_ID, clicked, config, config.model_dump_json(), start)
+    launch_once.launch(RUN_ID, clicked, lambda: new_run_id(config), config.model_dump_json(), start)
 
 
 def _estimate(estimate: CostEstimate | None) -> None:

@@ -13,6 +13,7 @@ from bsc_core.data.decisions import applied_sentence
 from bsc_core.data.sample_data import sample_config
 from bsc_core.lab.presets import thumbnails
 from bsc_core.presets.catalog import recommended
+from bsc_core.runs import new_run_id
 from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, url, users
 from pages.ui.data import uploads
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
@@ -169,7 +170,13 @@ def draw_launch_button(config: RunConfig | None, sweep: SweepConfig | None) -> N
     )
     if config is not None:
         plan = config_toml(config, sweep)
-        launch_once.launch(LAUNCHED, clicked, config, plan, lambda run_id: launch(config, sweep, run_id))
+        launch_once.launch(
+            LAUNCHED,
+            clicked,
+            lambda: new_run_id(*run_configs(config, sweep)),
+            plan,
+            lambda run_id: launch(config, sweep, run_id),
+        )
 
 
 def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[str, str]:

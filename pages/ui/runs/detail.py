@@ -73,7 +73,7 @@ def status_line(status: RunStatus) -> str:
         parts.append(f"step {formatting.count(status.step)} of {formatting.count(status.steps)}")
     if status.epochs:
         parts.append(f"epoch {status.epoch} of {status.epochs}")
-    if status.eta_seconds and not status.is_finished:
+    if status.eta_seconds and status.state == "running":
         parts.append(f"{formatting.duration(status.eta_seconds)} left")
     if status.finished and status.started:
         parts.append(f"took {formatting.duration(status.finished - status.started)}")
@@ -93,12 +93,23 @@ def _draw_overview(run: Run, status: RunStatus) -> None:
             _draw_no_steps(status)
     with right:
         name = status.metric_name
-        if name and len(curves.evaluations(rows, name)) > 1:
-            figure = curves.metric_curve({run.id: [rows]}, name, colors=theme.run_colors([run.id]))
+        if name and curves.evaluations(rows, name):
+            verdict, colors = _verdict(run, name), theme.run_colors([run.id])
+            figure = curves.metric_curve({run.id: [rows]}, name, colors=colors, verdict=verdict)
             display.figure(figure, alt=f"{formatting.metric_name(name)} by epoch", name=f"dev.{run.id}")
     if applied := (run.read_json("result") or {}).get("decisions"):
         st.caption(f"{display.escaped(str(applied))}.")
     _draw_metrics(run)
+
+
+def _verdict(run: Run, metric: str) -> str:
+    """Return whether the saved model differs on dev from the start; empty before both are evaluated."""
+    if not run.evaluation("after"):
+        return ""
+    comparison = settings.compare_settings(*settings.untrained_and_trained(run), "dev", metric)
+    if isinstance(comparison, str) or comparison.p is None:
+        return ""
+    return "significant" if comparison.significant else "not significant"
 
 
 def _draw_metrics(run: Run) -> None:

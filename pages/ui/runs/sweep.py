@@ -71,6 +71,7 @@ def _draw_axes(group: str, runs: list[Run], summary: Summary) -> None:
         st.caption("The runs of this group were deleted.")
         return
     metric = summary["metric"] or "metric on dev"
+    values = {run: {formatting.setting_name(key): one for key, one in of_run.items()} for run, of_run in values.items()}
     figure = parallel.parallel(values, results, metric=metric)
     display.figure(figure, alt=" ".join(parallel.headline(values, results, metric=metric)), name=f"sweep.{group}")
 
@@ -139,7 +140,7 @@ def setting_rows(summary: Summary, intervals_: list[str]) -> list[dict[str, Any]
     """Return the settings as table rows, the best mean first, each with its interval."""
     metric = formatting.metric_name(summary["metric"] or "metric")
     return [
-        {key: parallel.format_value(value) for key, value in cell["setting"].items()}
+        {formatting.setting_name(key): parallel.format_value(value) for key, value in cell["setting"].items()}
         | {
             "Runs": len(cell["runs"]),
             "Seeds": parallel.format_value(cell["seeds"]),

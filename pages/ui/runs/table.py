@@ -24,7 +24,7 @@ UPDATE_INTERVAL = "2s"
 CURRENT_TABLE = "runs.table.current"  # the key of the table that the page shows
 CLICKED = "runs.table.clicked"  # the run whose row was clicked first
 MAX_STEPS = 20_000  # that curves are drawn from
-HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 300, 182, 38, 36  # pixels
+HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 300, 182, 38, 36  # pixels; the table keeps its height while it is clicked
 MAX_COMPARED = 24
 METRIC_ORDER = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
 NOT_METRICS = (
@@ -61,6 +61,8 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
         The selected group or None, its runs or all runs, and the selected runs, the run of the context bar first.
     """
     with st.container(horizontal=True):
+        with st.container():
+            page_layout.context_bar(("run",))
         group, runs = _select_group(all_runs)
         settings = run_settings.load_settings(runs)
         runs = run_settings.filter_runs(runs, settings)
@@ -126,7 +128,7 @@ def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
 def _draw_table(runs: list[Run], selected: list[str]) -> None:
     """Draw the table; its key depends on the listed runs, so that a new run does not move the selection."""
     _recover_lost_runs(runs)
-    runs = _with_selected_run_visible(runs, selected)
+    runs = _with_selected_runs_visible(runs, selected)
     ids = [run.id for run in runs]
     key = f"runs.table.{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
     settings = run_settings.load_settings(runs)
@@ -134,6 +136,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     rows = [table_row(run) | {name: settings[run.id].get(name, "") for name in differing} for run in runs]
     order = ["Run", "State", "Best on dev", "Dev by epoch", *differing, "Progress", "Step", "Time left", "Group", "Age"]
     st.session_state[CURRENT_TABLE] = key
+    is_clicked = bool(selected) and selected[0] == st.session_state.get(CLICKED)
     st.dataframe(
         rows,
         key=key,
@@ -141,7 +144,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         selection_mode="multi-row",
         selection_default={"selection": {"rows": [ids.index(run_id) for run_id in selected]}},
         hide_index=True,
-        height=min(HEIGHT if not selected else HEIGHT_WITH_RUN, HEADER + ROW * len(runs)),
+        height=min(HEIGHT if not selected or is_clicked else HEIGHT_WITH_RUN, HEADER + ROW * len(runs)),
         alt="Runs with state, metric on dev, settings that differ, progress, group and age",
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
@@ -156,7 +159,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         },
     )
     shared = run_settings.equal_settings(settings)
-    if shared and len(runs) > 1:
+    if shared and len(runs) > 1 and not selected:
         st.caption(f"Equal in all {len(runs):,} runs: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
@@ -169,13 +172,12 @@ def _common_range(runs: list[Run], rows: list[dict[str, Any]]) -> dict[str, floa
     return {"y_min": min(values), "y_max": max(values)} if len(metrics) == 1 and len(set(values)) > 1 else {}
 
 
-def _with_selected_run_visible(runs: list[Run], selected: list[str]) -> list[Run]:
-    """Move the run of the context bar to the top if its row is below the visible ones, unless it was clicked there."""
-    visible = (HEIGHT_WITH_RUN - HEADER) // ROW
-    first = selected[0] if selected else None
-    if first is None or first == st.session_state.get(CLICKED) or first in [run.id for run in runs[:visible]]:
+def _with_selected_runs_visible(runs: list[Run], selected: list[str]) -> list[Run]:
+    """Move the selected runs to the top if one is below the visible rows, unless they were clicked there."""
+    visible = [run.id for run in runs[: (HEIGHT_WITH_RUN - HEADER) // ROW]]
+    if not selected or selected[0] == st.session_state.get(CLICKED) or set(selected) <= set(visible):
         return runs
-    return sorted(runs, key=lambda run: run.id != first)
+    return sorted(runs, key=lambda run: run.id not in selected)
 
 
 def _is_useful(name: str, rows: list[dict[str, Any]]) -> bool:
@@ -252,7 +254,7 @@ def table_row(run: Run) -> dict[str, Any]:
     """Return one row of the table."""
     status = run.status()
     step = f"{formatting.count(status.step)} of {formatting.count(status.steps)}" if status.steps else ""
-    active = status.eta_seconds and not status.is_finished
+    active = status.eta_seconds and status.state == "running"
     state = f"{STATES[status.state].mark} {status.state}"
     values: list[float] = []
     try:
