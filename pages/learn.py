@@ -13,16 +13,20 @@ view.read_url()
 with display.show_errors():
     batch = view.select_batch()
 
-with display.figure_frame(
-    "Every cell of the softmax", name="loss-lab", data=lambda: view.cells(batch, result), key="learn"
-):
-    state = view.lab(batch)
-result = explain_batch(batch, state.settings)
-st.caption(view.summary(result, state.settings))
-
-st.header("Toy training", anchor=False)
-with display.show_errors(stop=False):
-    view.toy_training(batch, state)
+matrices, training = st.container(), st.container()
+if view.link().source == "circle":  # whose points can be dragged
+    matrices, training = training, matrices
+with matrices:
+    with display.figure_frame(
+        "Every cell of the softmax", name="loss-lab", data=lambda: view.cells(batch, result), key="learn"
+    ):
+        state = view.lab(batch)
+    result = explain_batch(batch, state.settings)
+    st.caption(view.summary(result, state.settings))
+with training:
+    st.header("Toy training", anchor=False)
+    with display.show_errors(stop=False):
+        view.toy_training(batch, state)
 
 view.write_link(state)
 view.next_steps(state)

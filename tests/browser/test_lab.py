@@ -265,7 +265,8 @@ def test_the_mask_of_a_guide_says_what_the_guide_computed_and_needs_an_example_b
     expect(visit.page.get_by_text("Only the example batches have vectors of a guide")).to_be_visible()
     mask = visit.page.locator(".board").get_by_role("combobox", name="False-negative mask")
     expect(mask).to_have_value("none")
-    assert mask.locator("option").all_inner_texts() == ["none", "self"]
+    values = mask.locator("option").evaluate_all("options => options.map(option => option.value)")
+    assert values == ["none", "self"]
 
 
 def test_a_link_opens_two_settings_and_their_differences(visit) -> None:

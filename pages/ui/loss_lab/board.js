@@ -6,13 +6,16 @@ const LABELS = {
   average: "Averaged over", threshold: "Positive if label exceeds", mask: "False-negative mask", mask_margin: "Mask margin",
   hardness: "Hardness weights", hardness_strength: "Weight strength", decoupled: "Decoupled", debiased_prior: "Debiased prior",
 };
-const OPTIONS = {
-  normalization: ["l2", "l2_columns", "range_columns", "minmax_columns", "none"],
-  duplicates: ["keep", "merge", "multi_positive"],
-  reduction: ["mean", "sum"],
-  average: ["batch", "positives"],
-  mask: ["none", "self", "guide"],
-  hardness: ["none", "in_batch_negatives"],
+const OPTIONS = { // the values of a setting, and what they do
+  normalization: {
+    l2: "each vector has length 1", l2_columns: "each coordinate has length 1 over the batch",
+    range_columns: "each coordinate is divided by its range", minmax_columns: "each coordinate is moved to 0 to 1", none: "",
+  },
+  duplicates: { keep: "copies are negatives", merge: "one copy is left", multi_positive: "copies are positives" },
+  reduction: { mean: "", sum: "" },
+  average: { batch: "all pairs", positives: "positive pairs" },
+  mask: { none: "", self: "by the encoder itself", guide: "by another encoder" },
+  hardness: { none: "", in_batch_negatives: "" },
 };
 const NUMBERS = {
   threshold: { min: 0, max: 1, step: 0.05 }, mask_margin: { min: -2, max: 2, step: 0.05 },
@@ -67,7 +70,8 @@ class Board {
     if (name in NUMBERS) return this.numberControl(name, NUMBERS[name]);
     if (name in OPTIONS) {
       const select = element("select", { onchange: () => this.set({ [name]: select.value }, true) },
-        ...OPTIONS[name].filter((option) => option !== "guide" || this.lab.batch.guide).map((option) => element("option", { value: option }, option)));
+        ...Object.entries(OPTIONS[name]).filter(([option]) => option !== "guide" || this.lab.batch.guide).map(([option, about]) =>
+          element("option", { value: option }, about ? `${option}: ${about}` : option)));
       this.updaters[name] = (value) => { select.value = value; };
       return element("label", { title: this.lab.help[name] }, LABELS[name], select);
     }

@@ -268,8 +268,9 @@ export default function (component) {
   const player = new Player(root, component);
   players.set(root, player);
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) player.show(player.last);
-  else { // a click on the button that trains is above the player
-    if (navigator.userActivation?.isActive) root.scrollIntoView({ block: "center", behavior: "smooth" });
+  else { // a click on the button that trains is above the player, which may be below the window
+    const isVisible = root.getBoundingClientRect().bottom <= innerHeight;
+    if (navigator.userActivation?.isActive && !isVisible) root.scrollIntoView({ block: "center", behavior: "smooth" });
     player.play();
   }
 }
