@@ -166,6 +166,15 @@ def test_the_run_of_a_link_is_among_the_visible_rows_and_a_clicked_row_stays(fin
     assert app.run().dataframe[0].value["Run"].tolist() == by_age
 
 
+def test_all_compared_runs_of_a_link_are_among_the_visible_rows(finished: Run, runs: RunStore) -> None:
+    for number in range(6):
+        shutil.copytree(finished.folder, runs.root / f"29991231-00000{number}-copy-000{number}")
+    newest, *_, last, oldest = runs.list()
+    app = open_page("runs", run=newest.id, compare=[last.id, oldest.id])
+    shown = app.dataframe[0].value["Run"].tolist()[:3]
+    assert shown == [data_cache.short_id(run.id) for run in (newest, last, oldest)]
+
+
 def test_a_late_click_on_a_replaced_table_changes_no_selection(monkeypatch: pytest.MonkeyPatch) -> None:
     clicked = {"selection": {"rows": [0]}}
     state = {
