@@ -17,7 +17,7 @@ with display.show_errors():
 
 form_side, plan_side = display.columns(2, min_width=430)
 with form_side:
-    preset_picker.draw(context, summary)
+    changed_cell = preset_picker.draw(context, summary)
     sweep_form.draw_switch()
     form.draw_form(summary)
     st.text_input("Run name", key="train.name", placeholder="generated from the settings", persist_state="session")
@@ -31,7 +31,7 @@ with plan_side, st.container(border=True):
         launch.check(config, sweep, data)
         launch.draw_plan(config, sweep, data, summary)
         launch.draw_config_file(config, sweep)
-        preset_picker.write_link(config, sweep, context)
+        preset_picker.write_link(config, sweep, context, changed_cell)
     except BscError as error:
         config = None
         display.error_box(error)

@@ -14,17 +14,21 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import formatting
 from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan_hardness, plan_stats
-from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig, TrainingConfig
+from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
 from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions
 from bsc_core.figures.batches import similarity
 from bsc_core.pipeline import run_experiment
+from bsc_core.presets.catalog import PRESETS
 from bsc_core.runs import Run, RunStore
 from pages.ui.batches import batch_view, plan_controls, plans, source, triage
 from pages.ui.components import data_cache, display
 from pages.ui.data import uploads
 from tests.helpers.pages import open_page, open_page_in_app, page_text, prepare_page
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_for_task
+
+PRESET = PRESETS["recommended"].values
+BATCH_SIZE = PRESET["training"]["batch_size"]
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     data = load_data(data_cache.data_config(dataset), seed=0)
     vectors = embed(EncoderConfig(name=str(tiny_encoder)), data.texts)
     plan = build_plan(BatchingConfig(strategy="random"), data.train, vectors, seed=0, epoch=0)
-    hardness = plan_hardness(plan, data.train, vectors, 30)
+    hardness = plan_hardness(plan, data.train, vectors, BATCH_SIZE)
     shown = app.table[0].value.set_index("Statistic")["random"]
     assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
     assert int(shown["collisions"].split(" ")[0]) == hardness.collisions
@@ -68,10 +72,10 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
 def test_a_batch_size_of_a_link_that_is_not_valid_is_reported(value: str, dataset: str, tiny_encoder: Path) -> None:
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder), **{"batches.batch_size": value})
     assert f"batches.batch_size is '{value}'; it must be a number from 2 to 2048." in page_text(app)
-    assert app.number_input(key="batches.batch_size").value == TrainingConfig().batch_size
+    assert app.number_input(key="batches.batch_size").value == BATCH_SIZE
     assert "batches.batch_size" not in app.query_params
     app.run()
-    assert app.number_input(key="batches.batch_size").value == TrainingConfig().batch_size
+    assert app.number_input(key="batches.batch_size").value == BATCH_SIZE
     app.number_input(key="batches.batch_size").set_value(8).run()
     assert app.number_input(key="batches.batch_size").value == 8
     app.query_params["batches.batch_size"] = value  # as with the back button
@@ -148,8 +152,17 @@ def test_the_plan_fills_the_new_run_form(dataset: str, tiny_encoder: Path) -> No
     assert not app.exception
     assert app.session_state["sent_settings"]["batching"]["strategy"] == "nearest"
     assert app.session_state["sent_settings"]["batching"]["group_size"] == 4
-    assert app.session_state["sent_settings"]["training"] == {"batch_size": 30, "seed": 0}
+    assert app.session_state["sent_settings"]["training"] == {"batch_size": 32, "seed": 0}
     assert app.title[0].value.startswith("New run ")
+    [changed] = [one.value for one in app.caption if one.value.startswith("Changed from the preset: ")]
+    assert "batching.group\\_size = 4" in changed
+
+
+def test_the_plan_at_first_is_that_of_the_preset(dataset: str, tiny_encoder: Path) -> None:
+    app = open_page_in_app("batches", dataset=dataset, encoder=str(tiny_encoder))
+    app.button(key="batches.train").click().run()
+    assert not app.exception
+    assert not [one.value for one in app.caption if "batching." in one.value or "training." in one.value]
 
 
 def test_a_missing_encoder_is_reported(dataset: str) -> None:
@@ -201,8 +214,8 @@ def pinned_cell(app: AppTest) -> list[int] | None:
 def counted_collisions(dataset: str, encoder: Path) -> int:
     """Count the collisions of the nearest plan."""
     train, vectors = data_cache.dataset_splits(dataset).train, data_cache.vectors(dataset, str(encoder))
-    plan = build_plan(BatchingConfig(strategy="nearest"), train, vectors, seed=0, epoch=0)
-    return plan_hardness(plan, train, vectors, 30).collisions
+    plan = build_plan(BatchingConfig.model_validate(PRESET["batching"]), train, vectors, seed=0, epoch=0)
+    return plan_hardness(plan, train, vectors, BATCH_SIZE).collisions
 
 
 def shown_collisions(app: AppTest) -> int:
@@ -224,12 +237,12 @@ def test_a_plan_without_collisions_separates_marked_rows(dataset: str, marks: Pa
 def separated(dataset: str, encoder: Path, mark: tuple[str, str], **options: bool) -> bool:
     """Whether the rows of a marked pair are in different batches of the nearest plan."""
     data, vectors = data_cache.dataset_splits(dataset).train, data_cache.vectors(dataset, str(encoder))
-    plan = build_plan(BatchingConfig(strategy="nearest", **options), data, vectors, seed=0, epoch=0)
+    plan = build_plan(BatchingConfig.model_validate({**PRESET["batching"], **options}), data, vectors, seed=0, epoch=0)
     query = {row for row in range(len(data)) if data.texts[int(data.query[row])] == mark[0]}
     document = {row for row in range(len(data)) if data.texts[int(data.document[row])] == mark[1]}
     assert query
     assert document
-    return not any(query & set(rows.tolist()) and document & set(rows.tolist()) for rows in plan.batches(30))
+    return not any(query & set(rows.tolist()) and document & set(rows.tolist()) for rows in plan.batches(BATCH_SIZE))
 
 
 def test_every_strategy_can_be_shown(dataset: str, tiny_encoder: Path) -> None:
@@ -370,7 +383,6 @@ def test_a_run_shows_its_saved_plans_over_the_epochs(finished: Run) -> None:
 
 def test_a_run_with_a_large_batch_size_shows_smaller_batches(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_controls, "MAX_BATCH_SIZE", 4)
-    monkeypatch.setattr(plan_controls, "TrainingConfig", lambda: TrainingConfig(batch_size=4))  # default of the control
     app = open_page("batches", run=finished.id)
     assert "The batches of the run have 8 rows; batches of 4 rows are shown." in page_text(app)
     saved = BatchPlan.load(finished.plans_folder / "epoch-001.npz")
@@ -433,7 +445,7 @@ def test_a_large_plan_is_built_in_a_background_task(
     shown = app.table[0].value.set_index("Statistic")["random"]
     vectors = data_cache.vectors(large, str(tiny_encoder))
     plan = build_plan(BatchingConfig(strategy="random"), train, vectors, seed=0, epoch=0)
-    hardness = plan_hardness(plan, train, vectors, 30)
+    hardness = plan_hardness(plan, train, vectors, BATCH_SIZE)
     assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
 
 

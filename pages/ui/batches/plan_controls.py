@@ -12,6 +12,8 @@ from bsc_core.config import BatchingConfig, BSCLossConfig, TrainingConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.decisions import decided_rows
 from bsc_core.data.generation.negatives import with_negatives
+from bsc_core.presets.catalog import PRESETS, suggested
+from bsc_core.presets.suitable_losses import shape_of
 from pages.ui.batches.plans import RUN_PLANS, PlanRequest
 from pages.ui.batches.source import BatchSource
 from pages.ui.components import page_layout, url
@@ -64,7 +66,8 @@ OPTIONS = {
 }
 MIN_QUERIES_PER_CLUSTER = 4
 VIEW = "batches.view"
-STRATEGIES_KEY, LAST_RUN = "batches.strategies", "batches.run"  # session keys
+STRATEGIES_KEY = "batches.strategies"
+START = "batches.start"  # session key: what the values of the controls start from
 PARAMETERS = (
     VIEW,
     *(f"batches.{name}" for name in ("strategies", "batch_size", "epoch", "seed", "labeled")),
@@ -111,13 +114,14 @@ class PlanSettings:
 
 def select_settings(source: BatchSource, strategies: DeltaGenerator, row: DeltaGenerator) -> PlanSettings:
     """Draw the controls, whose values the URL stores: the choice of strategies, and a row with the others."""
+    default, training = _start_values(source)
     with strategies:
-        default, names = BatchingConfig(), _select_strategies(source)
+        names = _select_strategies(source, default.strategy)
     with row:
         group_size = _number_input("Group size", "group_size", (1, 64), default.group_size)
-        batch_size = _number_input("Batch size", "batch_size", (2, MAX_BATCH_SIZE), TrainingConfig().batch_size)
+        batch_size = _number_input("Batch size", "batch_size", (2, MAX_BATCH_SIZE), training.batch_size)
         epoch = _number_input("Epoch", "epoch", (1, 100), 1)
-        seed = _number_input("Seed", "seed", (0, 2**31 - 1), 0)
+        seed = _number_input("Seed", "seed", (0, 2**31 - 1), training.seed)
         with st.popover("More", icon=":material/tune:"):
             more = _more_settings(default, set(names), source.train)
             field, labeled = BSCLossConfig.model_fields["labeled_negatives"], True
@@ -133,14 +137,31 @@ def select_settings(source: BatchSource, strategies: DeltaGenerator, row: DeltaG
     return PlanSettings(configs, batch_size, seed, epoch, labeled)
 
 
-def _select_strategies(source: BatchSource) -> list[str]:
+def _start_values(source: BatchSource) -> tuple[BatchingConfig, TrainingConfig]:
+    """Return the settings of the run, else those of the preset that the New run page selects for these rows.
+
+    When these change, the controls whose values are not in the URL start from the new ones.
+    """
+    if source.run is not None:
+        start, config = source.run.id, source.run.config()
+        values = config.batching, config.training
+    else:
+        start = suggested(shape_of(source.train))
+        preset = PRESETS[start].values
+        values = BatchingConfig.model_validate(preset["batching"]), TrainingConfig.model_validate(preset["training"])
+    if st.session_state.get(START, start) != start:
+        for name in PARAMETERS:
+            if name not in st.query_params:
+                st.session_state.pop(name, None)
+    st.session_state[START] = start
+    return values
+
+
+def _select_strategies(source: BatchSource, strategy: str) -> list[str]:
+    """Draw the choice of strategies, at first the saved plans of the run or `strategy`, and random."""
     known = [name for name in ORDER if name in STRATEGIES]
     saved = [RUN_PLANS] if source.saved_plans() else []
-    default = [*(saved or ["nearest"]), "random"]
-    last, run_id = st.session_state.get(LAST_RUN), None if source.run is None else source.run.id
-    if last != run_id and STRATEGIES_KEY not in st.query_params:  # the default depends on the run
-        st.session_state.pop(STRATEGIES_KEY, None)
-    st.session_state[LAST_RUN] = run_id
+    default = list(dict.fromkeys([*(saved or [strategy]), "random"]))
     selected = st.pills(
         "Strategies",
         [*saved, *known],
@@ -161,6 +182,7 @@ def _number_input(label: str, name: str, limits: tuple[int, int], value: int, *,
     field = BatchingConfig.model_fields.get(name)
     about = help_text(name) if name in TERMS else field.description if field else None
     bound = url.bound(f"batches.{name}", limits=limits)
+    value = min(max(value, limits[0]), limits[1])
     return int(st.number_input(label, *limits, value, help=about, width=width, **bound))
 
 

@@ -1,6 +1,7 @@
 """Starting point of the New run form: a preset, the dataset and encoder of the bar, and settings from other pages."""
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.config import RunConfig, SweepConfig
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
@@ -14,8 +15,10 @@ from pages.ui.new_run.sweep_form import PAGE
 PRESET, FAMILY, FITTING, SOURCE = f"{PAGE}.preset", f"{PAGE}.family", f"{PAGE}.fitting", f"{PAGE}.source"
 
 
-def draw(context: page_layout.Context, summary: DataSummary) -> None:
+def draw(context: page_layout.Context, summary: DataSummary) -> DeltaGenerator:
     """Draw the preset picker and fill the form when the preset, the dataset or settings from another page change.
+
+    Returns the cell for the settings that differ from the preset.
 
     Data of another shape select the preset that fits them. Settings from the Batches page or the loss lab override the
     preset's; when another preset is chosen, batch settings stay and the loss is the preset's.
@@ -45,10 +48,12 @@ def draw(context: page_layout.Context, summary: DataSummary) -> None:
             on_change=_drop_sent_loss,
         )
     st.caption(" ".join(filter(None, (PRESETS[preset].when, measured_gain(preset)))))
+    changed_cell = st.container()
     source = [preset, context.dataset_key, context.encoder, page_layout.sent_settings()]
     if st.session_state.get(SOURCE) != source:
         _fill(preset, context)
         st.session_state[SOURCE] = source
+    return changed_cell
 
 
 def _select_family() -> None:
@@ -78,13 +83,15 @@ def _fill(preset: str, context: page_layout.Context) -> None:
     )
 
 
-def write_link(config: RunConfig, sweep: SweepConfig | None, context: page_layout.Context) -> None:
-    """Write the settings that differ from the preset into the URL, and draw them."""
+def write_link(
+    config: RunConfig, sweep: SweepConfig | None, context: page_layout.Context, cell: DeltaGenerator
+) -> None:
+    """Write the settings that differ from the preset into the URL, and draw them in the cell."""
     preset = st.session_state[PRESET]
     changed = link.write(config, sweep, preset_values(preset, context), fitting=st.session_state[FITTING])
     if changed:
         settings = ", ".join(f"{key} = {value}" for key, value in changed.items())
-        st.caption(f"Changed from the preset: {display.escaped(settings)}")
+        cell.caption(f"Changed from the preset: {display.escaped(settings)}")
 
 
 def start_values(preset: str, context: page_layout.Context) -> config_form.Values:
