@@ -26,6 +26,7 @@ Severity = Literal["error", "warning", "info"]
 MAX_UNUSED = 20  # splits with a finding of their own
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 RARE_SHARE = 0.05  # of positives or negatives, below which the balance is a warning
+REPEATED_SHARE = 0.05  # of positive rows with a repeated document, above which they are a warning
 LONG_SHARE = 0.05  # of rows with too long texts, above which they are a warning
 MAIN_SCRIPT_SHARE = 0.8
 MAX_WORDS = 200
@@ -73,6 +74,7 @@ def audit(data: DatasetSplits, *, max_seq_length: int | None = None) -> list[Aud
         *_between_splits(data, "shared_query_ids", filters.shared_query_ids),
         *_positives_not_in_corpus(data),
         *_within_splits(data, "duplicate_pairs", filters.duplicates),
+        *_repeated_documents(data.train),
         *_within_splits(data, "self_pairs", filters.self_pairs),
         *_between_splits(data, "texts_across_sides", filters.texts_across_sides),
         *_within_splits(data, "queries_without_positive", filters.without_positive, _queries_without_positive),
@@ -177,6 +179,15 @@ def _damage(dataset: PairDataset, rows: Indices) -> Values:
     counts = {bit: len(rows_with_texts(dataset, (flags & bit) > 0)) for bit in DESCRIPTIONS if bit & DAMAGED}
     kinds = [f"{DESCRIPTIONS[bit]} ({plural(number, 'row')})" for bit, number in counts.items() if number]
     return {"kinds": " and ".join(kinds)}
+
+
+def _repeated_documents(train: PairDataset) -> Iterator[AuditFinding]:
+    rows = filters.repeated_documents(train)
+    if len(rows):
+        most = int(np.bincount(train.document[rows]).max())
+        severity = "warning" if len(rows) > REPEATED_SHARE * train.positive.sum() else "info"
+        documents = plural(len(np.unique(train.document[rows])), "document")
+        yield _finding("repeated_documents", rows, documents=documents, most=plural(most, "row"), severity=severity)
 
 
 def _shared_documents(data: DatasetSplits) -> Iterator[AuditFinding]:

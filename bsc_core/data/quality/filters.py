@@ -26,6 +26,13 @@ def duplicates(dataset: PairDataset) -> Indices:
     return np.setdiff1d(np.arange(len(dataset)), first)
 
 
+def repeated_documents(dataset: PairDataset) -> Indices:
+    """Return positive rows whose document is also in positive rows of other queries."""
+    pairs = np.unique(np.stack([dataset.query, dataset.document])[:, dataset.positive], axis=1)
+    queries = np.bincount(pairs[1], minlength=len(dataset.texts))  # distinct queries of each document
+    return np.flatnonzero(dataset.positive & (queries[dataset.document] > 1))
+
+
 def near_duplicates(dataset: PairDataset) -> Indices:
     """Return rows whose texts are near duplicates, but not equal, to those of an earlier row of the same label."""
     near = dataset.texts.near_groups
