@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.config import RunConfig, make_config
+from bsc_core.config import DataConfig, RunConfig, make_config
 from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.runs import Run, RunStore
+from pages.ui.data import uploads
 from tests.helpers.pages import open_page, page_text
 from tests.helpers.waiting import PATIENCE_SECONDS
 
@@ -78,6 +79,18 @@ def test_datasets_whose_paths_end_alike_are_told_apart(runs: RunStore, tmp_path:
     names = set(open_page("runs").dataframe[0].value["Dataset"])
     assert len(names) == 2
     assert all(name.startswith("v1/train.tsv (") for name in names)
+
+
+def test_an_imported_dataset_is_shown_by_its_name(runs: RunStore, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("query\tdocument\na\tb\n", encoding="utf-8")
+    data = DataConfig(train=str(path))
+    uploads.register(uploads.folder_for(path), "My pairs", data)
+    for number, size in enumerate((data.dev_size, 0.3)):  # the second run was launched with other settings of the data
+        changed = config(0).model_copy(update={"data": data.model_copy(update={"dev_size": size})})
+        runs.create(changed, f"20260101-00000{number}-run-{number}")
+    names = set(open_page("runs").dataframe[0].value["Dataset"])
+    assert names == {"My pairs", "My pairs (other data settings)"}
 
 
 def test_the_seed_is_a_column_where_nothing_else_differs(runs: RunStore) -> None:

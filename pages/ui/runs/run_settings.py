@@ -63,12 +63,20 @@ def _config(run: Run) -> tuple[str, Settings]:
 
 
 def _dataset_names(datasets: Mapping[str, DataConfig]) -> dict[str, str]:
-    """Return the keys of datasets, else the ends of their paths; if several paths end so, with a hash of the path."""
+    """Return the labels of datasets, else the ends of their paths; if several paths end so, with a hash of the path.
+
+    Data of the same file that are read in another way, such as with other filters, have the label with a remark.
+    """
     parts = 2 if users.current_user().may_launch else 1
-    names = {
-        text: data_cache.dataset_key(data) or "/".join(data.train.rstrip("/").rsplit("/", parts)[-parts:])
-        for text, data in datasets.items()
-    }
+    labels = data_cache.dataset_labels(data_cache.datasets())
+    names = {}
+    for text, data in datasets.items():
+        if key := data_cache.dataset_key(data):
+            names[text] = labels[key]
+        elif key := data_cache.dataset_of_file(data.train):
+            names[text] = f"{labels[key]} (other data settings)"
+        else:
+            names[text] = "/".join(data.train.rstrip("/").rsplit("/", parts)[-parts:])
     paths: dict[str, set[str]] = {}
     for text, name in names.items():
         paths.setdefault(name, set()).add(datasets[text].train)
