@@ -3,7 +3,7 @@
 import streamlit as st
 
 from pages.ui.components import data_cache, display, page_layout, url
-from pages.ui.data import audit, column_mapping, generate, import_form, overview
+from pages.ui.data import audit, column_mapping, funnel, generate, import_form, overview
 
 TAB, TABS = "data.tab", ("Source", "Columns", "Audit", "Generate rows", "Shape", "Export")
 
@@ -21,8 +21,10 @@ with display.show_errors():
     data = data_cache.dataset_splits(context.dataset_key)
     findings = audit.audit_dataset(context.dataset_key, context.encoder)
 
+overview.problems(data, findings, lambda: st.session_state.update({TAB: "Audit"}))
 overview.summaries(data, findings)
-overview.figures(data)
+if data.funnel:
+    funnel.draw(data, name="data")
 
 source_tab, columns_tab, audit_tab, generate_tab, shape_tab, export_tab = st.tabs(
     TABS, on_change="rerun", **url.bound(TAB, TABS)

@@ -65,7 +65,7 @@ def test_a_filter_drops_rows_and_is_undone(visit, tmp_path):
     visit.open("data")
     visit.upload(path)
     visit.click_button("Import data")
-    expect(page.get_by_role("combobox", name="Dataset", exact=True)).to_have_value("repeated.tsv")
+    expect(page.get_by_role("combobox", name="Dataset", exact=True)).to_have_value("repeated")
     visit.wait()
     before = training_rows(visit)
     page.get_by_role("tab", name="Audit").click()

@@ -22,19 +22,38 @@ STAGES = (
 def test_a_label_at_the_threshold_counts_as_negative() -> None:
     table = dataset.label_table(np.array([0.5, 0.51, 1.0, 0.0], dtype=np.float32), 0.5)
     assert table.groupby("kind")["pairs"].sum().to_dict() == {"negative": 2, "positive": 2}
+    assert dataset.label_figure(table, 0.5).title == "50% of the training pairs are positive (label above 0.5)"
     assert dataset.label_figure(table, 0.5).to_dict()["layer"][1]["data"]["values"] == [{"threshold": 0.5}]
 
 
 def test_lengths_are_counted_in_words_for_both_sides() -> None:
-    table = dataset.length_table(["one two", "one"], ["a b c d e f"] * 2)
+    table = dataset.length_table(dataset.word_counts(["one two", "one"], ["a b c d e f"] * 2))
     assert table.groupby("side")["share"].sum().to_dict() == pytest.approx({"query": 1, "document": 1})
     longest = table[(table["side"] == "document") & (table["share"] > 0)].iloc[0]
     assert longest["low"] <= 6 < longest["high"]
-    assert dataset.length_figure(table).to_dict()["encoding"]["x2"]["field"] == "high"
+    assert dataset.length_figure(table, "Lengths").to_dict()["encoding"]["x2"]["field"] == "high"
+
+
+@pytest.mark.parametrize(
+    ("document", "title"),
+    [
+        ("a b c", "Documents are longer than queries: median 3 and 2 words"),
+        ("a", "Documents are shorter than queries: median 1 and 2 words"),
+        ("a b", "Queries and documents have the same median length: 2 words"),
+    ],
+)
+def test_the_title_compares_the_median_lengths(document: str, title: str) -> None:
+    assert dataset.length_title(dataset.word_counts(["one two"], [document])) == title
+
+
+def test_the_last_bin_of_lengths_also_counts_longer_texts() -> None:
+    table = dataset.length_table(dataset.word_counts(["a"] * 199 + [" ".join("x" * 500)], ["a"]))
+    assert table[table["side"] == "query"].iloc[-1]["share"] == pytest.approx(1 / 200)
+    assert table["low"].max() < 500
 
 
 def test_lengths_are_in_bins_of_equally_many_whole_words() -> None:
-    table = dataset.length_table([" ".join("x" * words) for words in range(1, 31)], ["a"])
+    table = dataset.length_table(dataset.word_counts([" ".join("x" * words) for words in range(1, 31)], ["a"]))
     assert set(table["high"] - table["low"]) == {2}
     assert len(table) <= 2 * dataset.LENGTH_BINS
     assert set(table.loc[table["side"] == "query", "low"]) == set(table.loc[table["side"] == "document", "low"])

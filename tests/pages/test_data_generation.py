@@ -56,7 +56,7 @@ def test_a_file_of_sentences_becomes_a_dataset_of_triplets(runs: RunStore, sente
     assert "limited per anchor: at most 3 of an anchor" in page_text(app)
     click(app, f"{key}.use")
     added = added_dataset()
-    assert added.label == "sentences.tsv · triplets"
+    assert added.label == "sentences · triplets"
     assert added.data.examples is not None
     assert (added.data.examples.neighbors, added.data.examples.cap) == (4, 3)
     assert added.data.columns is None

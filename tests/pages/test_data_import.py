@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.errors import FileFormatError, PathError
 from bsc_core.runs import RunStore
 from pages.ui.components import data_cache, users
-from pages.ui.data import column_mapping, uploads
+from pages.ui.data import column_mapping, import_form, uploads
 from tests.helpers.pages import added_dataset, click, import_paths, open_page, page_text, row_count, table_with
 
 
@@ -35,6 +35,34 @@ def test_guessed_columns_are_shown_with_examples_and_can_be_changed(runs: RunSto
     assert len(saved) == 1
     assert saved[0].data.columns is not None
     assert saved[0].data.columns.label is None
+
+
+def test_joined_columns_and_the_columns_of_the_corpus_are_shown(runs: RunStore, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.csv"
+    corpus.write_text("doc_id,title,text\n1,a title,a text\n", encoding="utf-8")
+    path = tmp_path / "pairs.csv"
+    path.write_text("query_subject,query_body,document\na,b,c\n", encoding="utf-8")
+    app = import_paths(path)
+    app.text_input(key="data.corpus_path.0").set_value(str(corpus)).run()
+    assert "query = query_subject + query_body" in page_text(app)
+    assert [frame.value["role"].tolist() for frame in app.dataframe if "role" in frame.value] == [
+        ["query", "query", "document"],
+        ["document_id", "not used", "document"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("/data/cqa_b/pairs.tsv.gz", "cqa_b"),
+        ("/data/my.questions.csv", "my.questions"),
+        ("/data/folder/", "folder"),
+        ("hf://owner/data", "data"),
+        ("pairs.tsv", "pairs"),
+    ],
+)
+def test_a_dataset_has_the_name_of_its_file_or_folder(source: str, name: str) -> None:
+    assert import_form.dataset_name(source) == name
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from bsc_core.config import DataConfig
 from bsc_core.runs import RunStore
 from pages.ui.components import data_cache
 from pages.ui.data import uploads
-from tests.helpers.pages import click, open_page, page_text, table_with
+from tests.helpers.pages import click, figure_titles, open_page, page_text, table_with
 
 
 @pytest.fixture
@@ -35,6 +35,23 @@ def test_rejected_rows_are_shown_with_line_field_and_reason(dataset: str) -> Non
     assert table["line"].tolist() == [22, 23]
     assert table["field"].tolist() == ["reply", "score"]
     assert "2 rows could not be used" in page_text(app)
+
+
+def test_the_problems_are_listed_first_and_lead_to_the_audit(dataset: str) -> None:
+    app = open_page("data", dataset=dataset)
+    text = page_text(app)
+    assert text.index("Rejected: 2 rows") < text.index("1 · Source")
+    click(app, "data.findings")
+    assert app.session_state["data.tab"] == "Audit"
+
+
+def test_labels_that_are_all_equal_have_no_figure(runs: RunStore, tmp_path: Path) -> None:
+    path = tmp_path / "positives.csv"
+    path.write_text("query,document,label\n" + "".join(f"q {n},d {n},1\n" for n in range(9)), encoding="utf-8")
+    app = open_page("data", dataset=uploads.register(uploads.folder_for(path), "P", DataConfig(train=str(path))))
+    assert "All training pairs have the label 1." in page_text(app)
+    assert "label above" not in " ".join(figure_titles(app))
+    assert "Queries and documents have the same median length: 2 words" in figure_titles(app)
 
 
 def test_texts_are_shown_character_by_character_and_never_as_markup(dataset: str) -> None:

@@ -2,7 +2,7 @@
 
 # N pairs
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bsc_core.data.dataset import Stage
 from bsc_core.figures import theme
+from bsc_core.formatting import percent
 
 LENGTH_BINS = 24  # at most
 LABEL_BINS = 20
@@ -25,16 +26,29 @@ KINDS = {
 STEP_HEIGHT, MARGIN_HEIGHT = 30, 130  # pixels: of a step; of title, legend and axis
 
 
-def length_table(queries: Sequence[str], documents: Sequence[str]) -> pd.DataFrame:
-    """Build histograms of text lengths in words, with the same bins for queries and documents.
+def word_counts(queries: Sequence[str], documents: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+    """Return the number of words of each text by side, query and document."""
+    counts_of = {text: len(text.split()) for text in {*queries, *documents}}  # many rows can have the same long text
+    sides = {"query": queries, "document": documents}
+    return {side: np.array([counts_of[text] for text in texts]) for side, texts in sides.items()}
+
+
+def length_title(words: Mapping[str, NDArray[np.int64]]) -> str:
+    """Return a title that compares the median lengths of both sides (output of `word_counts`)."""
+    query, document = (float(np.median(words[side])) for side in ("query", "document"))
+    if query == document:
+        return f"Queries and documents have the same median length: {query:g} words"
+    order = "longer" if document > query else "shorter"
+    return f"Documents are {order} than queries: median {document:g} and {query:g} words"
+
+
+def length_table(words: Mapping[str, NDArray[np.int64]]) -> pd.DataFrame:
+    """Build histograms of text lengths in words (output of `word_counts`), with the same bins for both sides.
 
     Returns:
-        One row per side and bin, with columns side, low, high (words) and share (of the side's rows). The longest 1%
-        of the texts are counted in the last bin.
+        One row per side and bin, with columns side, low, high (words) and share (of the side's rows). The last bin also
+        counts all longer texts.
     """
-    sides = {"query": queries, "document": documents}
-    counts_of = {text: len(text.split()) for text in {*queries, *documents}}  # many rows can have the same long text
-    words = {side: np.array([counts_of[text] for text in texts]) for side, texts in sides.items()}
     longest = max(int(np.quantile(np.concatenate(list(words.values())), 0.99)), LENGTH_BINS)
     width = -(-(longest + 1) // LENGTH_BINS)  # whole words, the same for all bins
     edges = np.arange(0, longest + 1 + width, width)
@@ -46,12 +60,12 @@ def length_table(queries: Sequence[str], documents: Sequence[str]) -> pd.DataFra
     return pd.concat(frames, ignore_index=True)
 
 
-def length_figure(table: pd.DataFrame, *, height: int = 260) -> alt.Chart:
+def length_figure(table: pd.DataFrame, title: str, *, height: int = 260) -> alt.Chart:
     """Plot the histograms of text lengths (output of `length_table`), overlaid."""
     colors = alt.Scale(domain=["query", "document"], range=[theme.QUERY, theme.DOCUMENT])
     bounds = [alt.Tooltip("low:Q", title="from"), alt.Tooltip("high:Q", title="below")]
     return (
-        alt.Chart(table, title="Text lengths", height=height)
+        alt.Chart(table, title=title, height=height)
         .mark_bar(fillOpacity=0.4, binSpacing=0)
         .encode(
             x=alt.X("low:Q", bin="binned", title="words"),
@@ -98,8 +112,10 @@ def label_figure(table: pd.DataFrame, threshold: float, *, height: int = 260) ->
         )
     )
     line = alt.Chart(alt.Data(values=[{"threshold": threshold}]))
+    positives, pairs = table.loc[table["kind"] == "positive", "pairs"].sum(), table["pairs"].sum()
+    answer = f"{percent(positives / pairs)} of the training pairs are positive (label above {threshold:g})"
     rule = line.mark_rule(strokeDash=[5, 4], color=theme.HARD_NEGATIVE).encode(x="threshold:Q")
-    return alt.layer(bars, rule).properties(title="Distribution of the labels", height=height)
+    return alt.layer(bars, rule).properties(title=answer, height=height)
 
 
 def funnel_table(stages: Sequence[Stage]) -> pd.DataFrame:

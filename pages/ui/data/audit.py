@@ -68,11 +68,12 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
         by_kind.setdefault((finding.code, finding.filter), []).append(finding)
     for (code, name), of_kind in by_kind.items():
         with st.container(border=True):
-            text, switch = display.columns(2, min_width=300)
+            text, *switch = display.columns(2 if name else 1, min_width=300)
             with text:
                 overview.finding_text(*of_kind, filtered=overview.is_filtered(data, of_kind[0]))
-            with switch:
-                _switch(key, data, name, code)
+            if name:
+                with switch[0]:
+                    _switch(key, data, name, code)
             for number, finding in enumerate(of_kind):
                 overview.finding_rows(rows, finding, f"{code}.{number}")
     if notes:
@@ -81,10 +82,8 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
                 overview.finding_text(finding)
 
 
-def _switch(key: str, data: DatasetSplits, name: FilterName | None, code: str) -> None:
-    """Draw the switch of the filter for findings with a code, if there is one; all pages and later runs use it."""
-    if name is None:
-        return
+def _switch(key: str, data: DatasetSplits, name: FilterName, code: str) -> None:
+    """Draw the switch of the filter for findings with a code; all pages and later runs use it."""
     widget, is_on = f"data.filter.{key}.{code}.{name}", name in data_cache.data_config(key).filters
     st.session_state[widget] = is_on
     effect, usable = _effect(key, data, name, is_on)
@@ -105,7 +104,10 @@ def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tup
     """Return what a filter dropped or would drop, in words, and whether it can be used."""
     of_all = f" in {' and '.join(data.splits)} together"
     if is_on:
-        return f"dropped {formatting.plural(dict(data.filtered).get(name, 0), 'row')}{of_all}", True
+        names = [filter_name for filter_name, _ in data.filtered]
+        before = sum(rows for _, rows in data.filtered[: names.index(name)]) if name in names else 0
+        earlier = f"; the filters before it had dropped {formatting.plural(before, 'row')}" if before else ""
+        return f"dropped {formatting.plural(dict(data.filtered).get(name, 0), 'row')}{of_all}{earlier}", True
     filtered = data_cache.source_splits(key, filtered=True)
     if sum(len(part) for part in filtered.splits.values()) > COUNTED_ROWS:
         return "switch it on to count the rows that it drops", True
@@ -114,7 +116,8 @@ def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tup
         return dropped, False
     if not dropped:
         return "would drop no further rows: another filter already drops them", True
-    return f"would drop {formatting.plural(dropped, 'row')}{of_all}", True
+    rows = formatting.plural(dropped, "more row" if data.filtered else "row")
+    return f"would drop {rows}{of_all}", True
 
 
 def _set_filter(key: str, name: FilterName, on: bool) -> None:

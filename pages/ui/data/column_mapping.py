@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from bsc_core.config import ColumnNames, Columns, DataConfig, SentenceColumns
-from bsc_core.data import Table, guess_columns
+from bsc_core.config import ColumnNames, Columns, CorpusColumns, DataConfig, SentenceColumns
+from bsc_core.data import Table, guess_columns, guess_corpus_columns
 from bsc_core.data.schema.columns import as_names, columns_by_texts, guess_text_columns, is_number, label_by_values
 from bsc_core.errors import BscError, ColumnError
 from pages.ui.components import data_cache, display, page_layout, url
@@ -58,6 +58,16 @@ def columns_table(table: Table, columns: Any, *, key: str) -> None:
     st.dataframe(frame, hide_index=True, key=key, alt="Columns, their roles and examples")
 
 
+def _corpus_table(values: Mapping[str, Any], *, key: str) -> None:
+    """Draw the columns of the corpus file, if there is one."""
+    if not values.get("corpus"):
+        return
+    table, columns = data_cache.table(values["corpus"]), values.get("corpus_columns")
+    guess = guess_corpus_columns(table.names, table.examples(EXAMPLE_ROWS))
+    st.markdown("**Columns of the corpus**")
+    columns_table(table, CorpusColumns.model_validate(columns) if columns else guess, key=key)
+
+
 def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     """Draw the guessed columns with examples, a select box for each role, and the button that saves them."""
     table = data_cache.table(values["train"])
@@ -67,6 +77,11 @@ def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
     with listed:
         st.markdown(title if guess.model_copy(update=selected) == guess else GIVEN)
         columns_table(table, guess.model_copy(update=selected), key=f"{key}.table")
+        joined = [f"{role} = {' + '.join(names)}" for role, names in selected.items() if isinstance(names, tuple)]
+        if joined:
+            columns = display.escaped("; ".join(joined))
+            st.caption(f"Joined in this order, with a space between them: {columns}. A box below shows the first one.")
+        _corpus_table(values, key=f"{key}.corpus")
     numbers = _label_numbers(table, selected["label"], values, key) if selected["label"] is not None else {}
     for column in unused_labels(table, selected):
         st.warning(

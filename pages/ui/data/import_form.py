@@ -7,11 +7,13 @@ import streamlit as st
 
 from bsc_core.config import ExamplesConfig
 from bsc_core.data import Table, guess_columns, guess_corpus_columns
+from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.schema.columns import guess_sentence_columns
 from bsc_core.errors import ColumnError
 from pages.ui.components import data_cache, display
 from pages.ui.data import column_mapping, generate, uploads
 
+GENERIC_NAMES = ("pairs", "train", "data", "dataset")  # of a file; its folder names the dataset
 KINDS = {"pairs": "Pairs of texts", "sentences": "Sentences with classes"}
 
 
@@ -53,17 +55,30 @@ def draw() -> bool:
                 table = data_cache.table(values["corpus"])
                 values["corpus_columns"] = guess_corpus_columns(table.names, table.examples(20)).model_dump()
             one_upload = len(sources) == 1 and bool(saved)
-            _form(saved[0].parent if one_upload else uploads.folder_for(*sources), values)
+            label = _without_suffixes(saved[0].name) if saved else dataset_name(sources[0])
+            label += f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+            _form(saved[0].parent if one_upload else uploads.folder_for(*sources), values, label)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button("Discard the import", key="data.discard", on_click=column_mapping.close_import)
         st.caption("The selected dataset is hidden during an import.", width="content")
     return True
 
 
-def _form(folder: Path, values: dict[str, Any]) -> None:
+def dataset_name(source: str) -> str:
+    """Return the name of a file without extensions, that of its folder for a name such as pairs.tsv, or of a Hub id."""
+    folder, _, name = source.rstrip("/").rpartition("/")
+    name = _without_suffixes(name)
+    is_generic = name.lower() in GENERIC_NAMES and not is_hub_id(source)
+    return (folder.rpartition("/")[2] if is_generic else "") or name
+
+
+def _without_suffixes(name: str) -> str:
+    stem, dot, suffix = name.rpartition(".")
+    return _without_suffixes(stem) if dot and stem and suffix.lower() in uploads.SUFFIXES else name
+
+
+def _form(folder: Path, values: dict[str, Any], label: str) -> None:
     table = data_cache.table(values["train"])
-    label = values["train"].rstrip("/").rpartition("/")[2]
-    label += f" and {len(values['mix'])} more" if values["mix"] else ""
     start = "sentences" if _looks_like_sentences(table) else "pairs"
     kind = st.segmented_control(
         "Rows", list(KINDS), default=start, required=True, format_func=KINDS.get, key=f"data.kind.{folder.name}"

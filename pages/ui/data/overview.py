@@ -1,6 +1,7 @@
 """Overview of a dataset: summary cards, rows read, findings, shape, fitting losses and export."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from bsc_core.presets.suitable_losses import shape_of, suitable_losses
 from bsc_core.types import Ids
 from bsc_core.users import dataset_access, write_dataset_access
 from pages.ui.components import data_cache, display, glossary, url, users
-from pages.ui.data import funnel
 
 ICONS = {"error": ":red[:material/error:]", "warning": ":orange[:material/warning:]", "info": ":blue[:material/info:]"}
 SEVERITIES = {"error": "error", "warning": "warning", "info": "note"}
+ARROW = ":material/arrow_forward:"
 REJECTED_SHOWN = 200
+PROBLEMS_SHOWN = 2
 ROWS_SHOWN = 200
 CARD_WIDTH = 200  # pixels, at least
 # Four cards in a row, or two if there is too little room, never three.
@@ -188,7 +190,7 @@ def finding_rows(rows: DatasetSplits, finding: AuditFinding, name: str) -> None:
 
 
 def shape(data: DatasetSplits) -> None:
-    """Draw the counts of a dataset and the losses that fit it."""
+    """Draw the counts of a dataset, the distributions of lengths and labels, and the losses that fit it."""
     train = data.train
     counts = {
         "Distinct texts": formatting.count(len(data.texts)),
@@ -199,6 +201,7 @@ def shape(data: DatasetSplits) -> None:
     }
     for cell, (name, value) in zip(display.columns(len(counts), min_width=150), counts.items(), strict=True):
         cell.metric(name, value, help=glossary.help_text("threshold") if name == "Positive pairs" else None)
+    figures(data)
     st.markdown("**Losses that fit this dataset**", help=glossary.help_text("loss"))
     lines = [
         {"Loss": name, "Title": CATALOG[name].title, "When to choose it": CATALOG[name].when.replace("`", "")}
@@ -207,25 +210,48 @@ def shape(data: DatasetSplits) -> None:
     st.dataframe(lines, hide_index=True, key="data.losses", alt="Losses that fit these data")
 
 
+def problems(data: DatasetSplits, findings: list[AuditFinding], show: Callable[[], None]) -> None:
+    """Draw the most severe errors and warnings in a line each, and the button that shows all findings.
+
+    Args:
+        data: The dataset.
+        findings: Audit findings of the rows as read; those that a filter fixes are left out.
+        show: Shows the findings.
+    """
+    found = [one for one in findings if one.severity != "info" and not is_filtered(data, one)]
+    lines = [f"{ICONS[one.severity]} {display.escaped(one.title)}" for one in found[:PROBLEMS_SHOWN]]
+    with st.container(horizontal=True, vertical_alignment="center", key="data.problems"):
+        st.markdown("  \n".join(lines) or ":green[:material/check_circle:] No errors or warnings.", width="content")
+        number = formatting.plural(len(findings), "finding")
+        st.button(f"Show {number} of the audit", key="data.findings", type="tertiary", icon=ARROW, on_click=show)
+
+
 def figures(data: DatasetSplits) -> None:
-    """Draw how the rows were generated, if they were, and the distributions of lengths and labels."""
-    if data.funnel:
-        funnel.draw(data, name="data")
+    """Draw the distributions of lengths and, where they differ, of labels."""
     train = data.train
-    left, right = display.columns(2, min_width=300) if train.label is not None else (st.container(), st.container())
-    lengths = dataset_figures.length_table(data.texts.take(train.query), data.texts.take(train.document))
+    labels = None if train.label is None else dataset_figures.label_table(train.label, train.threshold)
+    has_labels = labels is not None and len(labels) > 1
+    left, right = display.columns(2, min_width=300) if has_labels else (st.container(), st.container())
+    words = dataset_figures.word_counts(data.texts.take(train.query), data.texts.take(train.document))
+    lengths = dataset_figures.length_table(words)
     with left:
-        figure = dataset_figures.length_figure(lengths)
-        display.figure(figure, name="lengths", alt="Words in the queries and documents", data=lengths)
-        st.caption("Training rows by words per text; the last bar has the longest 1%.")
+        title = dataset_figures.length_title(words)
+        figure = dataset_figures.length_figure(lengths, title)
+        display.figure(figure, name="lengths", alt=f"Words per text. {title}.", data=lengths)
+        last = lengths["low"].max()
+        st.caption(f"Training rows by words per text; the last bar has the texts of {last:,} and more words.")
     with right:
         if train.label is None:
             st.caption("This dataset has no labels: every pair is positive.")
-            return
-        labels = dataset_figures.label_table(train.label, train.threshold)
-        figure = dataset_figures.label_figure(labels, train.threshold)
-        display.figure(figure, name="labels", alt="Labels of the pairs", data=labels)
-        st.caption("Training pairs by their label; the dashed line is the threshold of positive pairs.")
+        elif not has_labels:
+            low, high = float(train.label.min()), float(train.label.max())
+            st.caption(
+                f"All training pairs have the label {low:g}." if low == high else f"All labels: {low:g} to {high:g}."
+            )
+        else:
+            figure = dataset_figures.label_figure(labels, train.threshold)
+            display.figure(figure, name="labels", alt="Labels of the pairs", data=labels)
+            st.caption("Training pairs by their label; the dashed line is the threshold of positive pairs.")
 
 
 def export(data: DatasetSplits, name: str) -> None:

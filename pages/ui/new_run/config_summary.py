@@ -83,7 +83,8 @@ def summarize_data(data: DatasetSplits) -> DataSummary:
 def data_sentence(summary: DataSummary) -> str:
     """Describe the data section in one sentence."""
     shape = summary.shape
-    kind = "pair with a class" if shape.classes else "labeled pair" if shape.labeled else "positive pair"
+    has_negatives = shape.labeled and (shape.negatives > 0 or shape.graded)
+    kind = "pair with a class" if shape.classes else "labeled pair" if has_negatives else "positive pair"
     corpus = f", search in {plural(summary.corpus, 'document')}" if summary.corpus else ""
     return f"Data: {plural(summary.train, kind)} to train, {count(summary.dev)} for dev{corpus}"
 
