@@ -23,6 +23,7 @@ from bsc_core.data import PairDataset, ReadReport
 from bsc_core.data.dataset import TextTable
 from bsc_core.errors import InputError
 from bsc_core.files import save_arrays
+from bsc_core.formatting import duration
 
 PROGRESS_SECONDS = 0.3  # between two writes
 
@@ -121,11 +122,11 @@ def _build(item: PlanItem, dataset: PairDataset, vectors: Any, progress: Callabl
 
 
 class StageProgress:
-    """Progress within one stage, written at most a few times a second."""
+    """Progress within one stage with an estimate of its remaining time, written at most a few times a second."""
 
     def __init__(self, folder: Path, stage: int, stages: int, doing: str) -> None:
         self.folder, self.stage, self.stages, self.doing = folder, stage, stages, doing
-        self.last = 0.0
+        self.last, self.start = 0.0, time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         """Report `done` of `total` units of the stage."""
@@ -134,6 +135,8 @@ class StageProgress:
             self.last = now
             percent = int(100 * done / max(1, total))
             counted = f", {done:,} of {total:,}" if total > 1 else ""
+            if 0 < done < total:
+                counted += f", about {duration((now - self.start) * (total - done) / done)} left"
             write_progress(self.folder, 100 * self.stage + percent, 100 * self.stages, self.doing + counted)
 
 

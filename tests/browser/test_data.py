@@ -42,7 +42,7 @@ def test_sentences_become_triplets_and_a_run_is_launched_on_them(visit, server):
     expect(page.get_by_text("cosine", exact=True)).to_have_count(3)
 
     visit.click_button("Use this dataset")
-    expect(page.get_by_role("combobox", name="Dataset", exact=True)).to_have_value(re.compile(r"^sentences\."))
+    expect(page.get_by_role("combobox", name="Dataset", exact=True)).to_have_value(re.compile(r"^sentences · "))
     visit.wait()
     assert 0 < training_rows(visit) <= 3 * 160
 

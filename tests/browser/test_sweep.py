@@ -62,7 +62,7 @@ def launch_sweep(visit, store: RunStore) -> str:
     expect(page.get_by_text(re.compile(f"^Training: {EPOCHS} epochs"))).to_be_visible()
     add_list_value(visit, "train.training.batch_size", "16")
     add_list_value(visit, "train.loss.bsc.temperature", "0.05")
-    expect(page.get_by_text(re.compile("2 × .*2 × .*: 4 runs"))).to_be_visible()
+    expect(page.get_by_text(re.compile("2 values of .* × 2 values of .*: 4 runs"))).to_be_visible()
     visit.click_button("Launch 4 runs")
     visit.wait(QUESTION)
     runs = store.list()

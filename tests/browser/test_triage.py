@@ -26,7 +26,7 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
     keys = ["p", "d", "n", "d"] * 5
     expected = {}
     for number, key in enumerate(keys):
-        expect(page.get_by_text(re.compile(rf"^\d+ of \d+ · {number} decided"))).to_be_visible()
+        expect(page.get_by_text(re.compile(rf"^Pair \d+ of .* · {number} decided"))).to_be_visible()
         expected[shown_pair(card)] = KINDS[key]
         card.press(key)
     expect(page.get_by_text(re.compile(rf" · {len(keys)} decided"))).to_be_visible()
@@ -51,7 +51,7 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
     visit.wait("Which negatives does a batch contain")
     applied = re.compile(r"20 decisions applied: 5 positives, 10 dropped, 5 true negatives; \d+ rows? removed")
     expect(page.get_by_text(applied)).to_be_visible()
-    expect(page.get_by_text(re.compile(r"^1 of \d+ · 0 decided"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"^Pair 1 of .* · 0 decided"))).to_be_visible()
     visit.click_button("Train with this plan")
     visit.wait("What will this run do")
     expect(page.get_by_text(applied)).to_be_visible()

@@ -48,6 +48,10 @@ def test_a_plan_without_negatives_has_shares_of_zero() -> None:
 def test_random_is_gray_and_grouped_is_the_color_of_hard_negatives(hardest: dict[str, np.ndarray]) -> None:
     figure = plans.hardness_figure(plans.hardness_table(hardest, hardest["random"])).to_dict()
     scale = figure["layer"][0]["encoding"]["color"]["scale"]
+    dashes = figure["layer"][1]["encoding"]["strokeDash"]["scale"]
+    dash_of = dict(zip(dashes["domain"], dashes["range"], strict=True))
+    assert dash_of["random"] == list(theme.BASELINE_DASH)
+    assert all(dash == [1, 0] for name, dash in dash_of.items() if name != "random")
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == {
         "random": theme.REFERENCE,
         "nearest": theme.HARD_NEGATIVE,

@@ -245,6 +245,22 @@ def separated(dataset: str, encoder: Path, mark: tuple[str, str], **options: boo
     return not any(query & set(rows.tolist()) and document & set(rows.tolist()) for rows in plan.batches(BATCH_SIZE))
 
 
+def test_texts_of_the_corpus_alone_are_not_encoded(runs: RunStore, tmp_path: Path, tiny_encoder: Path) -> None:
+    corpus, path = tmp_path / "corpus.csv", tmp_path / "pairs.csv"
+    corpus.write_text("text\n" + "".join(f"other {n}\n" for n in range(50)), encoding="utf-8")
+    path.write_text("query,document\n" + "".join(f"query {n},answer {n}\n" for n in range(40)), encoding="utf-8")
+    data = DataConfig(train=str(path), corpus=str(corpus), dev_size=0.3)
+    key = uploads.register(uploads.folder_for(path), "With corpus", data)
+    app = open_page("batches", dataset=key, encoder=str(tiny_encoder))
+    assert not app.exception
+    assert app.table[0].value.columns.tolist()[1:] == ["random", "nearest"]
+    splits, config = data_cache.dataset_splits(key), data_cache.encoder_config(str(tiny_encoder))
+    assert source.cached_vectors(config, splits.texts) is None
+    cached = source.cached_vectors(config, splits.train.compact().texts)
+    assert cached is not None
+    assert len(cached) == 2 * len(splits.train)
+
+
 def test_every_strategy_can_be_shown(dataset: str, tiny_encoder: Path) -> None:
     app = prepare_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     app.session_state["batches.strategies"] = list(plan_controls.ORDER)

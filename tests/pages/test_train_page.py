@@ -360,7 +360,7 @@ def test_the_url_has_the_preset_the_lists_of_a_sweep_and_lora(runs: RunStore) ->
     assert config.encoder.lora.rank == 4
     assert config.encoder.query_prompt == "how: "
     assert {name: app.query_params.get(name) for name in ("preset", *lists)} == {"preset": "task_texts"} | lists
-    assert "2 × loss.temperature" in page_text(app)
+    assert "2 values of Temperature" in page_text(app)
 
 
 def test_an_unknown_preset_of_a_link_is_reported(runs: RunStore) -> None:

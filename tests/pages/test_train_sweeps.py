@@ -58,7 +58,7 @@ def test_every_combination_becomes_a_run_of_one_group(runs: RunStore) -> None:
     app = open_with_lists(loss__bsc__temperature=[0.05, "0.1, 0.2"], training__batch_size=[16, "32"])
     assert app.session_state["train.open.loss"]  # where most lists are
     assert app.button(key="train.launch").label == "Launch 6 runs"
-    assert "3 × loss.temperature, 2 × training.batch_size: **6 runs**" in page_text(app)
+    assert "3 values of Temperature × 2 values of Batch size: **6 runs**" in page_text(app)
     assert f"bsc sweep config.toml --detach --runs {runs.root}" in page_text(app)
     click(app, "train.launch")
     cells = [(config.loss.temperature, config.training.batch_size) for config in queued_configs(runs)]

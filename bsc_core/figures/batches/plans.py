@@ -66,7 +66,7 @@ def histogram_table(
 def hardness_figure(
     table: pd.DataFrame, *, height: int = 280, run_color: str = theme.RUNS[0], threshold: float | None = None
 ) -> alt.LayerChart:
-    """Plot the histograms (output of `hardness_table`), overlaid; the positives are a dashed green line.
+    """Plot the histograms (output of `hardness_table`), overlaid; the positives are a green line, random is dashed.
 
     Args:
         table: output of `hardness_table`.
@@ -76,7 +76,7 @@ def hardness_figure(
     """
     names = list(table["strategy"].unique())
     colors = alt.Scale(domain=names, range=[STRATEGY_COLORS.get(name, run_color) for name in names])
-    legend = alt.Legend(orient="top", title=None, symbolType="square", symbolOpacity=1, columns=5)
+    legend = alt.Legend(orient="top", title=None, symbolType="square", symbolOpacity=1, symbolStrokeWidth=0, columns=5)
     filled = table[table["share"] > 0]
     domain = [float(filled["low"].min()), float(filled["high"].max())] if len(filled) else [0, 1]
     scale, axis = alt.Scale(domain=domain, nice=False), alt.Axis(tickCount=5)
@@ -92,10 +92,12 @@ def hardness_figure(
         )
     )
     negatives = base.transform_filter(alt.datum.strategy != POSITIVES)
-    layers = [negatives.mark_area(interpolate="monotone", opacity=0.4, line=True)]
-    if POSITIVES in names:
-        positives = base.transform_filter(alt.datum.strategy == POSITIVES)
-        layers.append(positives.mark_line(interpolate="monotone", strokeDash=[5, 4]))
+    dashes = [list(theme.BASELINE_DASH) if color == theme.REFERENCE else [1, 0] for color in colors.range]
+    dash = alt.StrokeDash("strategy:N", scale=alt.Scale(domain=names, range=dashes), legend=None)
+    layers = [
+        negatives.mark_area(interpolate="monotone", opacity=0.4),
+        base.mark_line(interpolate="monotone").encode(strokeDash=dash),
+    ]
     if threshold is not None:
         line = alt.Chart(pd.DataFrame({"threshold": [threshold]}))
         layers.append(line.mark_rule(strokeDash=[5, 4], size=1.5, color=theme.REFERENCE).encode(x="threshold:Q"))

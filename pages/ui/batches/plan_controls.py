@@ -217,7 +217,7 @@ def select_strategy(names: list[str]) -> str:
     if st.session_state.get(VIEW) not in names:
         st.session_state.pop(VIEW, None)
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.header("Inspect a batch of", anchor=False, width="content")
+        st.header("Inspect a batch of", anchor="batch", width="content")
         name = st.segmented_control(
             "Strategy", names, default=names[-1], required=True, label_visibility="collapsed", **url.bound(VIEW, names)
         )

@@ -28,7 +28,7 @@ CLOSER = "queries with a negative closer than the positive"
 NEAREST = "median cosine of the hardest negative"
 COLLISIONS = "collisions"
 LIKELY = "likely false negatives"
-INTACT = "groups not split across batches"
+INTACT = "groups in a single batch"
 FACTS = {  # fact -> its label, where this is not its key
     "as_exact": "share of sampled groups as good as with exact search",
     "groups_sample": "sampled groups",
@@ -45,7 +45,12 @@ EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = 
 
 def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanRequest], stats: StatsByName) -> None:
     """Draw the figure on the left and the same statistics as a table on the right."""
-    st.header("Hardness of in-batch negatives", anchor=False)
+    links = ["[Inspect a batch](#batch)"]
+    if source.false_negatives is not None:
+        links.append("[Decide the likely false negatives by keyboard](#triage)")
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.header("Hardness of in-batch negatives", anchor=False, width="content")
+        st.markdown(" · ".join(links), width="content")
     color = _run_color(source)
     left, right = display.columns(2) if len(stats) <= MAX_SIDE_BY_SIDE else (st.container(), st.container())
     with left:
@@ -64,8 +69,6 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
         for name, request in requests.items():
             for warning in plan_warnings(request.config, pairs):
                 st.caption(f"{name}: {warning}.")
-        if source.false_negatives is not None:
-            st.markdown(":material/rule: [Decide the likely false negatives by keyboard](#triage)")
         if applied := applied_sentence(source.train):
             st.caption(f"{applied}.")
 

@@ -12,6 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data import PairDataset, TextTable
+from bsc_core.data.dataset import DECIDED
 from bsc_core.data.decisions import read_decisions, with_decisions
 from bsc_core.runs import Run
 from bsc_core.training.data import select_training_rows
@@ -65,17 +66,26 @@ def load_source(context: page_layout.Context, cell: DeltaGenerator) -> BatchSour
         st.caption("This run has no embeddings yet, so the dataset and encoder selected above are shown.")
     data = data_cache.dataset_splits(context.dataset_key)
     config = data_cache.encoder_config(context.encoder)
-    if len(data.texts) <= MAX_TEXTS_INLINE:
-        vectors: np.ndarray | None = data_cache.vectors(context.dataset_key, context.encoder)
+    train = data.train if data.corpus is None else _without_other_texts(data.train)
+    if len(train.texts) <= MAX_TEXTS_INLINE:
+        vectors: np.ndarray | None = data_cache.text_vectors(config, train.texts)
     else:
-        vectors = cached_vectors(config, data.texts)
-    key = str(data_cache.vectors_key(config, data.texts.digest))
+        vectors = cached_vectors(config, train.texts)
+    key = str(data_cache.vectors_key(config, train.texts.digest))
     data_config = data_cache.data_config(context.dataset_key)
     marked: Path | None = data_cache.false_negatives_file(context.dataset_key)
     if data_config.false_negatives not in (None, str(marked)):  # those of another user, who has shared the dataset
         marked = None
     mined = data_config.negatives is not None
-    return BatchSource(data.train, vectors, key, config, {}, marked, None, mined)
+    return BatchSource(train, vectors, key, config, {}, marked, None, mined)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={PairDataset: lambda train: train.digest})
+def _without_other_texts(train: PairDataset) -> PairDataset:
+    """Return the rows on a table of their texts and of those with a decision: a plan does not use the corpus."""
+    decided = [pairs.ravel() for name in DECIDED if (pairs := getattr(train, name)) is not None]
+    used = np.unique(np.concatenate([*train.text_columns, *decided]))
+    return train.reindex_texts(*train.texts.subset(used))
 
 
 def _run_source(run: Run, dataset_key: str, cell: DeltaGenerator) -> BatchSource:

@@ -82,11 +82,13 @@ export default function ({ data, parentElement, setStateValue }) {
   function draw() {
     const pair = pairs[state.at], kind = state.kinds[state.at];
     const decided = state.kinds.filter(Boolean).length;
+    const total = (pairs.length + data.more).toLocaleString("en");
     const next = data.more
       ? `press Update the plans for the next of ${data.more.toLocaleString("en")} further suspects.`
       : "press Update the plans, then Train with this plan.";
     const all = decided < pairs.length ? "" : ` All ${pairs.length} pairs of this list are decided: ${next}`;
-    progress.textContent = `${state.at + 1} of ${pairs.length} · ${decided} decided here. ${state.message}${all}`;
+    const of = data.more ? `the ${pairs.length} likeliest of ${total}` : pairs.length;
+    progress.textContent = `Pair ${state.at + 1} of ${of} · ${decided} decided here. ${state.message}${all}`;
     bar.value = decided;
     reasons.replaceChildren(...pair.reasons.map((reason) => element("span", {}, reason)),
       element("b", { class: kind ?? "open" }, nameOf(kind)));

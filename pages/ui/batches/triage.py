@@ -59,9 +59,8 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions."""
     st.header("Triage of likely false negatives", anchor="triage")
     st.caption(
-        "Does the suspected document answer the query? Positive: it does. Drop: it should be neither a positive nor a "
-        "negative, so the loss ignores the pair; Mark as false negative does the same. True negative: it does not, so "
-        "no mask removes the pair."
+        "Does the suspected document answer the query? Positive: yes. True negative: no; it stays a negative, also "
+        "with a false-negative mask. Drop: the loss leaves the pair out, as with Mark as false negative."
     )
     path = source.false_negatives
     if path is None:

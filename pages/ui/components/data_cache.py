@@ -35,7 +35,7 @@ from pages.ui.components import display, turns, users
 if TYPE_CHECKING:
     import numpy as np
 
-    from bsc_core.data import Table
+    from bsc_core.data import Table, TextTable
     from bsc_core.data.load import DatasetSplits
 
 MAX_STAMPS = 5_000  # files of a folder
@@ -367,8 +367,12 @@ def vectors(key: str, encoder: str, *, seed: int = 0) -> np.ndarray:
     Returns:
         (U, D) float32, aligned with `dataset_splits(key).texts`.
     """
-    data, config = dataset_splits(key, seed=seed), encoder_config(encoder)
-    return shared_value("vectors", vectors_key(config, data.texts.digest), lambda: _encode(config, data))
+    return text_vectors(encoder_config(encoder), dataset_splits(key, seed=seed).texts)
+
+
+def text_vectors(encoder: EncoderConfig, texts: TextTable) -> np.ndarray:
+    """Return the vectors of these texts, from memory, the disk cache, or encoded now: (U, D) float32."""
+    return shared_value("vectors", vectors_key(encoder, texts.digest), lambda: _encode(encoder, texts))
 
 
 def vectors_key(encoder: EncoderConfig, texts_digest: str) -> tuple[str, str, int, FileStamps]:
@@ -406,12 +410,12 @@ def _confirm_download(encoder: str) -> None:
             st.stop()
 
 
-def _encode(config: EncoderConfig, data: DatasetSplits) -> np.ndarray:
+def _encode(config: EncoderConfig, texts: TextTable) -> np.ndarray:
     _confirm_download(config.name)
     bar = st.progress(0.0, text="Loading the encoder …")
     from bsc_core.encoders import embed
 
-    count = len(data.texts)
+    count = len(texts)
     try:
         with turns.encoding(lambda: bar.progress(0.0, text="Waiting for the texts of other pages …")) as hand_over:
             bar.progress(0.0, text=f"Encoding {count:,} texts once; about {max(1, count // TEXTS_PER_SECOND)} s")
@@ -422,6 +426,6 @@ def _encode(config: EncoderConfig, data: DatasetSplits) -> np.ndarray:
                 bar.progress(done / max(total, 1), text=f"Encoding {count:,} texts once; about {left} left")
                 hand_over()
 
-            return embed(config, data.texts, progress=report)
+            return embed(config, texts, progress=report)
     finally:
         bar.empty()

@@ -178,10 +178,11 @@ def draw_summary(sweep: SweepConfig | None, seeds: Sequence[int]) -> None:
         if is_on():
             st.caption("One run. Press **Add values** next to a field to try several values.")
         return
-    parts = [f"{len(values)} × {key}" for key, values in sweep.over.items()] if sweep else []
+    over = sweep.over.items() if sweep else ()
+    parts = [f"{formatting.plural(len(values), 'value')} of {formatting.setting_name(key)}" for key, values in over]
     parts += [formatting.plural(len(seeds), "seed")] if seeds else []
     sampled = f", {sweep.runs} sampled at random" if sweep and sweep.runs else ""
-    st.caption(f"{', '.join(parts)}{sampled}: **{formatting.plural(count_runs(sweep, seeds), 'run')}**.")
+    st.caption(f"{' × '.join(parts)}{sampled}: **{formatting.plural(count_runs(sweep, seeds), 'run')}**.")
     if sweep is not None and sweep.cells >= MIN_CELLS_TO_SAMPLE:
         st.number_input(
             f"Random sample of the {sweep.cells:,} combinations",
