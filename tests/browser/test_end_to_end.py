@@ -51,7 +51,7 @@ def check_the_start_page(visit):
         expect(visit.page.get_by_role("heading", name=card, exact=True)).to_be_visible()
     expect(visit.page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
     expect(visit.page.get_by_role("button", name="Launch run")).to_be_enabled()
-    visit.click_button("Import your data")
+    visit.click_button("Import data")
 
 
 def check_the_data(visit, sample_rows):

@@ -23,7 +23,7 @@ from tests.helpers.pages import click, open_page, page_text
 def test_the_three_cards_have_their_previews_and_buttons(visit: Callable[..., AppTest], runs: RunStore) -> None:
     app = visit("start")
     assert len(app.get("vega_lite_chart")) == 2
-    assert {button.label for button in app.button} >= {"Import your data", "Inspect the batches", "Launch run"}
+    assert {button.label for button in app.button} >= {"Import data", "Inspect the batches", "Launch run"}
     assert "There are no runs yet" in page_text(app)
 
 

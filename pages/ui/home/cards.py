@@ -45,21 +45,20 @@ def batches() -> None:
     """Draw the card of the batches: how hard the negatives of two strategies are."""
     preview = thumbnails()["hardness"]
     st.header("Inspect your batches", anchor=False)
-    st.caption("Batches of nearest neighbors contain harder negatives than shuffled ones.")
+    pairs = f"{preview['pairs']} questions with their answers, batches of {preview['batch_size']}"
+    st.caption(f"Batches of nearest neighbors contain harder negatives than shuffled ones: {pairs}.")
     table = plans.histogram_table(preview["edges"], preview["shares"])
     random, nearest = (formatting.percent(preview["closer_share"][name]) for name in ("random", "nearest"))
-    pairs = f"{preview['pairs']} questions with their answers, batches of {preview['batch_size']}"
-    shares = f"Questions closer to a negative than to their answer: {random} random, {nearest} nearest."
-    alt = f"Histograms of the cosine to the nearest negative under two strategies; {pairs}. {shares}"
+    shares = f"Closer to a negative than to the answer: {random} random, {nearest} nearest"
+    alt = f"Histograms of the cosine to the nearest negative under two strategies; {pairs}. {shares}."
     display.figure(plans.hardness_figure(table, height=264), name="start.hardness", alt=alt, title=shares)
-    st.caption(f"{pairs}.")
     st.space("stretch")
-    with st.container(horizontal=True):
+    with st.container(horizontal=True, gap="xsmall"):
         if users.may_open("batches") and st.button(
             "Inspect the batches", key="start.batches", icon=":material/grid_view:"
         ):
             page_layout.switch_page("batches", dataset=data_cache.SAMPLE)
-        if users.may_open("data") and st.button("Import your data", key="start.data", icon=":material/table_view:"):
+        if users.may_open("data") and st.button("Import data", key="start.data", icon=":material/table_view:"):
             page_layout.switch_page("data")
 
 
