@@ -66,7 +66,7 @@ def collisions(visit) -> int:
 def pin_a_negative(visit) -> None:
     """Pin a pair whose rows do not collide in either direction."""
     canvas = matrix_of(visit)
-    is_unlabeled = np.array([one["kind"] == "in-batch negative" for one in cells_of(canvas)]).reshape(30, 30)
+    is_unlabeled = np.array([one["kind"] == "in-batch negative" for one in cells_of(canvas)]).reshape(32, 32)
     row, column = np.argwhere(is_unlabeled & is_unlabeled.T)[0].tolist()
     click_cell(canvas, row, column)
     expect(visit.page.get_by_text("Pinned pair · in-batch negative")).to_be_visible()
@@ -124,7 +124,7 @@ def check_excluded(run, query: str, document: str) -> None:
 
 def test_a_large_batch_is_drawn_zoomed_and_pinned_with_keys(visitor, server):
     visit = visitor(server)
-    visit.open("batches", **{**BATCH, "batches.batch_size": "500"})
+    visit.open("batches", **{**BATCH, "batches.batch_size": "500", "batches.batch": "1"})
     page = visit.page
     canvas = matrix_of(visit)
     pin = page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last

@@ -100,10 +100,17 @@ def test_every_claim_is_a_row_with_its_verdict_and_reason(visit: Callable[..., A
     shipped = {result["title"]: result for result in read_findings().values()}
     for row in table.to_dict("records"):
         if row["Claim"] in shipped:
-            verdict, reason = (shipped[row["Claim"]][key] for key in ("verdict", "reason"))
-            assert row["Verdict"] == verdict
-            assert row["Why"]
-            assert re.fullmatch(rf"(Of \d+ statements?, )?{re.escape(row['Why'])}", reason)
+            assert row["Verdict"] == shipped[row["Claim"]]["verdict"]
+            assert re.match(r"\w+(@\d+)? [+\N{MINUS SIGN}]\d\.\d{3} \[.*\]", row["Why"]), row["Why"]
+
+
+def test_the_summary_counts_the_claims_of_each_verdict(runs: RunStore) -> None:
+    [drawn] = [one.proto.body for one in open_page("findings").get("html") if "verdict-bars" in one.proto.body]
+    table = claims_table(open_page("findings"))
+    verdicts = table.loc[table["Group"] != "Recommended", "Verdict"]
+    assert f"{len(verdicts)} claims" in drawn
+    for verdict, number in verdicts.value_counts().items():
+        assert f"{number} {verdict}" in drawn
 
 
 def test_a_claim_and_its_repetition_from_a_weak_start_share_a_row_and_a_card(
@@ -115,7 +122,7 @@ def test_a_claim_and_its_repetition_from_a_weak_start_share_a_row_and_a_card(
     rows = claims_table(app).set_index("Claim")
     assert rows.loc[CLAIMS[NAME].title, ["Verdict", "From a weak start"]].tolist() == [
         "contradicted",
-        "ruled out: 1 contradicted.",
+        f"ruled out: {finding['reason']}",
     ]
     assert len(rows) == len(CLAIMS)
     assert app.header[0].value == CLAIMS[NAME].title
@@ -157,7 +164,9 @@ def test_a_link_to_an_unknown_claim_is_reported(runs: RunStore) -> None:
 def test_a_local_result_takes_precedence_over_the_shipped_one(finding: dict[str, Any]) -> None:
     app = open_page("findings", **{"findings.verdict": "contradicted"})
     rows = claims_table(app).set_index("Claim")
-    assert rows.loc[CLAIMS[NAME].title, "Why"] == finding["reason"].removeprefix("Of 1 statement, ")
+    assert (
+        rows.loc[CLAIMS[NAME].title, "Why"] == "Spearman \N{MINUS SIGN}0.012 [\N{MINUS SIGN}0.020, \N{MINUS SIGN}0.004]"
+    )
 
 
 def test_the_claims_of_one_paper_can_be_selected(runs: RunStore) -> None:

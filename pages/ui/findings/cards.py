@@ -1,6 +1,5 @@
 """The claims of the Findings page from the results of `bsc reproduce`: a table, and one claim as a card."""
 
-import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core import formatting
+from bsc_core.figures import theme
 from bsc_core.figures.findings import verdicts
 from bsc_core.presets.catalog import PRESETS
 from bsc_core.reproduction.catalog import CLAIMS
@@ -46,11 +46,33 @@ PARAMETERS = (
     *(f"findings.{name}" for name in ("paper", "verdict", "ten.*", "details.*")),
     *rerun.PARAMETERS,
 )
-WIDTHS = {"Paper": 110, "Claim": 300, "Verdict": 145, "Why": 240, "From a weak start": 300}  # pixels
+MEANINGS = {
+    "supported": "the difference has the claimed sign and is significant.",
+    "smaller than claimed": "as supported, but the difference in the paper is larger than the interval allows.",
+    "contradicted": "the difference has the opposite sign and is significant.",
+    "ruled out": "there is no difference of practical size, and the difference in the paper is excluded.",
+    "inconclusive": "the runs do not decide between these.",
+    "not run yet": "there is no result of the full experiment.",
+}
+WIDTHS = {"Group": 110, "Claim": 330, "Verdict": 145, "Why": 285, "From a weak start": 330}  # pixels
 WEAK_START = (
     "A weak start: the upper three of the six layers of the bundled encoder have random weights, since the models of "
     "the papers were not trained for similarity either. The runs train on all rows, as long as in the paper."
 )
+HELP = {
+    "Why": "The largest difference with its 95% interval among the statements with this verdict; in parentheses, how "
+    "many of the claim's statements have it.",
+    "From a weak start": WEAK_START,
+}
+SUMMARY_STYLE = """<style>
+.verdict-bars { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 3px 12px; }
+.verdict-bars > div { font-size: 13px; line-height: 1.4; }
+.verdict-bars .legend { display: flex; flex-wrap: wrap; gap: 0 14px; }
+.verdict-bars .legend i { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; }
+.verdict-bars .bar { display: flex; gap: 2px; max-width: 640px; }
+.verdict-bars .bar b { flex-basis: 0; min-width: 20px; border-radius: 3px; text-align: center; font-weight: 600; }
+@media (max-width: 600px) { .verdict-bars { grid-template-columns: minmax(0, 1fr); } }
+</style>"""
 ROW_HEIGHT = 28  # pixels
 ROWS_WITH_CARD = 4  # rows of the table above a card, whose figure is on the same screen
 
@@ -94,18 +116,31 @@ def read() -> list[ClaimCard]:
 
 
 def summary(cards: list[ClaimCard]) -> None:
-    """Draw how many claims and recommended settings have each verdict."""
-    sentences = []
-    for noun, recommended in (("claim", False), ("recommended setting", True)):
-        counts = Counter(card.verdict for card in cards if (card.claim.paper == RECOMMENDED) == recommended)
-        if counts:
-            by_verdict = ", ".join(f"{counts[name]} {name}" for name in BADGES if counts[name])
-            sentences.append(f"**{formatting.plural(counts.total(), noun)}**: {by_verdict}.")
-    counts = Counter(card.weak.verdict for card in cards if card.weak)
-    if counts:
-        by_verdict = ", ".join(f"{counts[name]} {name}" for name in BADGES if counts[name])
-        sentences.append(f"**{counts.total()} from a weak start** as well: {by_verdict}.")
-    st.markdown(" ".join(sentences), help=WEAK_START)
+    """Draw how many claims and recommended settings have each verdict, as a stacked bar for each kind."""
+    claims = [card for card in cards if card.claim.paper != RECOMMENDED]
+    by_kind = {
+        "claims": [card.verdict for card in claims],
+        "claims from a weak start": [card.weak.verdict for card in claims if card.weak],
+        "recommended settings": [card.verdict for card in cards if card.claim.paper == RECOMMENDED],
+    }
+    bars = {f"{len(names)} {kind}": Counter(names) for kind, names in by_kind.items() if names}
+    present = [name for name in BADGES if any(counts[name] for counts in bars.values())]
+    legend = "".join(f"<span><i style='{_fill(name)}'></i>{name}</span>" for name in present)
+    lines = "".join(f"<div>{label}</div>{_bar(label, counts)}" for label, counts in bars.items())
+    st.html(f"{SUMMARY_STYLE}<div class='verdict-bars'><div></div><div class='legend'>{legend}</div>{lines}</div>")
+
+
+def _bar(label: str, counts: Counter[str]) -> str:
+    """Return a stacked bar of the counts of each verdict as HTML."""
+    present = [name for name in BADGES if counts[name]]
+    about = ", ".join(f"{counts[name]} {name}" for name in present)
+    parts = [f"<b style='flex-grow: {counts[name]}; {_fill(name)}'>{counts[name]}</b>" for name in present]
+    return f"<div class='bar' role='img' aria-label='{label}: {about}'>{''.join(parts)}</div>"
+
+
+def _fill(verdict: str) -> str:
+    color = theme.VERDICTS.get(verdict)
+    return f"background: {color}; color: black" if color else "box-shadow: inset 0 0 0 1px currentColor"
 
 
 def select(cards: list[ClaimCard]) -> ClaimCard | None:
@@ -114,7 +149,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     present = [name for name in BADGES if any(name in card.verdicts for card in cards)]
     with st.container(horizontal=True, gap="medium"):
         paper = st.segmented_control(
-            "Paper",
+            "Group",
             papers,
             format_func=PAPER_NAMES.__getitem__,
             default=ALL,
@@ -123,7 +158,12 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
             **url.bound("findings.paper", map(PAPER_NAMES.__getitem__, papers)),
         )
         verdicts = st.pills(
-            "Verdict", present, selection_mode="multi", width="content", **url.bound("findings.verdict", present)
+            "Verdict",
+            present,
+            selection_mode="multi",
+            width="content",
+            help="  \n".join(f"**{name.capitalize()}**: {MEANINGS[name]}" for name in present),
+            **url.bound("findings.verdict", present),
         )
     matching = [
         card
@@ -142,7 +182,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     if linked and linked not in [card.claim.name for card in cards]:
         url.report(CLAIM, f"The claim {url.shorten(linked)} was not found; select one in the table.")
     selected = [names.index(linked)] if linked in names else []
-    key = f"findings.table.{paper}.{'.'.join(verdicts)}.{url.revision()}"
+    key = f"findings.table.{paper}.{'.'.join(verdicts)}.{st.session_state[FIRST]}.{url.revision()}"
     has_card = st.session_state[key]["selection"]["rows"] if key in st.session_state else selected
     visible = matching[:ROWS_WITH_CARD] if has_card else matching
     event = st.dataframe(
@@ -155,7 +195,9 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
         height=38 + ROW_HEIGHT * len(visible),
         row_height=ROW_HEIGHT,
         alt="Claims of the papers with their verdicts and the reasons",
-        column_config={name: st.column_config.Column(width=width) for name, width in WIDTHS.items()},
+        column_config={
+            name: st.column_config.Column(width=width, help=HELP.get(name)) for name, width in WIDTHS.items()
+        },
     )
     rows = event["selection"]["rows"]
     if not rows:
@@ -164,13 +206,16 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
         return None
     card = matching[rows[0]]
     display.write_url({CLAIM: card.claim.name}, (CLAIM,))
+    if rows[0] >= ROWS_WITH_CARD:  # the selected row moves to the top, where it is visible above the card
+        st.session_state[FIRST] = card.claim.name
+        st.rerun()
     return card
 
 
 def summary_row(card: ClaimCard) -> dict[str, str]:
     """Return a row of the table: paper, claim, its verdict and the reason, and the result from a weak start."""
     return {
-        "Paper": PAPER_NAMES[card.claim.paper],
+        "Group": PAPER_NAMES[card.claim.paper],
         "Claim": card.claim.title,
         "Verdict": card.verdict,
         "Why": _reason(card),
@@ -179,9 +224,18 @@ def summary_row(card: ClaimCard) -> dict[str, str]:
 
 
 def _reason(card: ClaimCard) -> str:
-    """Return how many statements have each verdict; the number of all statements is left out."""
-    reason = card.finding["reason"] if card.finding else "There is no result of the full experiment yet."
-    return re.sub(r"^Of \d+ statements?, ", "", reason)
+    """Return the largest difference among the statements with the verdict of the claim, and how many these are."""
+    if not card.finding:
+        return MEANINGS["not run yet"].capitalize()
+    statements = [one for one in card.finding["statements"] if not one.get("informational")]
+    deciding = [one for one in statements if one["verdict"] == card.verdict]
+    if not deciding:
+        return str(card.finding["reason"])
+    largest = max(deciding, key=lambda one: abs(one["difference"]))
+    interval = [formatting.signed(largest[name]) for name in ("low", "high") if largest[name] is not None]
+    reason = f"{formatting.metric_name(largest['metric'])} {formatting.signed(largest['difference'])}"
+    reason += f" [{', '.join(interval)}]" if interval else ""
+    return reason + (f" ({len(deciding)} of {len(statements)})" if len(statements) > 1 else "")
 
 
 def draw(card: ClaimCard, bar: DeltaGenerator) -> None:
