@@ -134,7 +134,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     settings = run_settings.load_settings(runs)
     differing = run_settings.differing_columns(settings)
     rows = [table_row(run) | {name: settings[run.id].get(name, "") for name in differing} for run in runs]
-    order = ["Run", "State", "Best on dev", "Dev by epoch", *differing, "Progress", "Step", "Time left", "Group", "Age"]
+    order = ["Run", "Best on dev", "State", "Dev by epoch", *differing, "Progress", "Step", "Time left", "Group", "Age"]
     st.session_state[CURRENT_TABLE] = key
     is_clicked = bool(selected) and selected[0] == st.session_state.get(CLICKED)
     st.dataframe(
@@ -148,7 +148,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         alt="Runs with state, metric on dev, settings that differ, progress, group and age",
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
-            "Run": st.column_config.TextColumn(width=240),
+            "Run": st.column_config.TextColumn(width=180),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(
                 width=110,
