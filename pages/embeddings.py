@@ -3,7 +3,6 @@
 import numpy as np
 import streamlit as st
 
-from bsc_core import formatting
 from pages.ui.components import display, page_layout
 from pages.ui.embeddings import frames, geometry, map_view, pair_matrix, selection
 
@@ -21,50 +20,48 @@ with display.show_errors():
         st.stop()
     data, method, animated = map_view.select_view(data)
     rows = data.sample(st.session_state["embeddings.most"])
-    words = st.session_state["embeddings.find"]
-    selected = selection.find_texts(data.dataset, rows, words) if words else selection.load(data)
-    selected = np.intersect1d(selected, rows)
+    words, lassoed = st.session_state["embeddings.find"].strip(), np.intersect1d(selection.load(data), rows)
+    selected = selection.find_texts(data.dataset, rows, words) if words else lassoed
+    selected = np.intersect1d(selected, lassoed) if words and len(lassoed) else selected
     several = len(data.frames) > 1
     changed = selection.most_changed_texts(data, rows) if several else selection.NO_TEXTS
-    listed = selected if len(selected) else changed
+    is_selected = bool(words or len(lassoed))
+    listed = selected if is_selected else changed
     text_id = selection.selected_text(data, listed)
     marked = selected if text_id is None else np.array([text_id], dtype=np.int32)
 
-    map_cell, side_cell = geometry.map_and_side_cells()
-    map_slot, progress_slot = map_cell.container(), map_cell.container()
-    with progress_slot:
-        layout = map_view.load_maps(data, rows, method)
-    with map_slot:
-        colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
-        trails = listed if animated else selection.NO_TEXTS
-        clicked = pair_matrix.load_pair(data, rows)
-        ten = geometry.ten_pairs(data, rows) if "pairs" in st.session_state[map_view.SHOW] else geometry.NO_PAIRS
-        pairs = clicked if len(clicked) else ten
-        with map_view.frame(data, layout):
-            lassoed = map_view.draw_maps(
-                data, layout, colorings, selected=marked, trails=trails, pairs=pairs, animated=animated
-            )
-        if len(pairs):
-            st.caption((pair_matrix.pair_sentence if len(clicked) else geometry.pairs_sentence)(data, pairs))
-        st.caption(map_view.preservation_sentence(data, layout))
-    with side_cell:
-        geometry.draw(data, rows)
-    if len(lassoed) and not words:
-        selection.save(data, lassoed)
+    layout, umap_folder = map_view.load_maps(data, rows, method)
+    colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
+    trails = listed if animated else selection.NO_TEXTS
+    clicked = pair_matrix.load_pair(data, rows)
+    ten = geometry.ten_pairs(data, rows) if "pairs" in st.session_state[map_view.SHOW] else geometry.NO_PAIRS
+    pairs = clicked if len(clicked) else ten
+    pairs_name = "texts of the selected cell" if len(clicked) else "texts of a positive pair"
+    with map_view.frame(data, layout, method, umap_folder):
+        drawn = map_view.draw_maps(
+            data, layout, colorings, selected=marked, trails=trails, pairs=(pairs, pairs_name), animated=animated
+        )
+    if len(drawn):
+        selection.save(data, drawn)
         st.rerun()
+    map_view.draw_notes(data, layout, umap_folder)
+    if len(pairs):
+        st.caption((pair_matrix.pair_sentence if len(clicked) else geometry.pairs_sentence)(data, pairs))
 
+    if is_selected:
+        selection.draw_clear_buttons(data, words, lassoed)
     if len(selected):
-        if not words and st.button("Clear the selection", key="embeddings.clear", icon=":material/deselect:"):
-            selection.save(data, selection.NO_TEXTS)
-            st.rerun()
-        selection.draw_texts(data, selected, f"{formatting.plural(len(selected), 'text')} selected")
+        selection.draw_texts(data, selected, selection.selected_title(selected, words, lassoed))
         pair_matrix.draw(data, selected, clicked)
+    elif is_selected:
+        st.header(display.escaped(selection.selected_title(selected, words, lassoed)), anchor=False)
     elif several:
         selection.draw_texts(data, changed, selection.changed_title(data, rows))
     else:
         st.caption("Draw a lasso on the map, or search for words, to list texts with their nearest neighbors.")
     if text_id is not None:
         selection.draw_neighbors(data, text_id)
+    geometry.draw(data, rows)
     with page_layout.action_bar():
         if context.run_id is None:
             page_layout.next_step_button("Train a run on this dataset", "train", key="embeddings.train")

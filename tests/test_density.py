@@ -46,6 +46,15 @@ def test_words_that_are_frequent_everywhere_name_no_region() -> None:
     assert density.regions(blobs([(0, 0)], 80), texts) == []
 
 
+def test_a_word_of_few_texts_names_no_region_and_its_plural_is_left_out() -> None:
+    points = blobs([(0, 0), (12, 0), (6, 10)], 40)
+    texts = [f"number {number} " + ("rare" if number < 4 else "school schools lesson") for number in range(40)]
+    regions = density.regions(points, texts + ["number"] * 80)
+    assert [region.words for region in regions] == [("lesson", "school")]
+    few = [f"number {number} " + ("rare" if number < 4 else "") for number in range(120)]
+    assert density.regions(points, few) == []
+
+
 def test_regions_are_named_by_words_that_are_frequent_there_and_rare_elsewhere() -> None:
     points = blobs([(0, 0), (12, 0), (6, 10)], 40)
     texts = [f"how do you bake bread {number}" for number in range(40)]

@@ -20,13 +20,19 @@ SHARES = (0.9, 0.5, 0.2)
 PEAK_DISTANCE = 8  # cells between two regions
 MAX_REGIONS, WORDS = 8, 2
 MIN_TEXTS = 5  # of a region
-MIN_RATIO = 2.0  # of p(w, r) to p(w), which leaves out words that are frequent everywhere
+MIN_SHARE = 0.1  # of the texts of a region that contain a word
+MIN_RATIO = 4.0  # of this share to the share in the other texts, which leaves out words that are frequent everywhere
 WORD = re.compile(r"[^\W\d_]{3,}")
 STOP_WORDS = frozenset(  # English; a library's list would be imported with the page
-    "about after again all also and any are because been before being but can could did does doing don down each "
-    "few for from get had has have her here him his how into its just like more most much not now off one only "
-    "other our out over own she should some such than that the their them then there these they this those too "
-    "under until very was way were what when where which while who why will with without would you your".split()
+    "about after again all also always and another any anyone anything are around back because been before being "
+    "between both but came can come could did does doing don done down each else enough even ever every few first for "
+    "from get gets getting give goes going good got had has have having her here him his how however into isn its just "
+    "keep know least let like made make many may might more most much must need never not nothing now off often once "
+    "one only other others our out over own per please put quite rather really same say see she should since some "
+    "someone something still such sure take than thanks that the their them then there these they thing things this "
+    "those though through too took two under until upon use used uses using usually very want was way well went were "
+    "what whatever when where whether which while who whole whose why will with within without won would yes yet you "
+    "your yours".split()
 )
 SEGMENTS = {  # edges that a contour crosses, by the corners above the level as bits; edge k joins corners k and k + 1
     **{1: [(3, 0)], 2: [(0, 1)], 3: [(3, 1)], 4: [(1, 2)], 5: [(3, 0), (1, 2)], 6: [(0, 2)], 7: [(3, 2)]},
@@ -111,9 +117,11 @@ def _crossing(grid: Density, level: float, cells: npt.NDArray[np.int64], edge: i
 def regions(points: Vectors, texts: Sequence[str]) -> list[Region]:
     """Return the densest regions of a map with the words that name them, the densest first.
 
-    A text belongs to the nearest peak of the density. A word w names a region r by p(w, r) log(p(w, r) / p(w)), where p
-    is the share of texts that contain it. It has to be in two texts of the region, twice as frequent there as on the
-    whole map, and none of STOP_WORDS; regions without such a word are left out.
+    A text belongs to the nearest peak of the density. Words have the score of class-based TF-IDF: tf log(1 + A / f),
+    with the share tf of the region's words, the mean number A of words per region, and the frequency f of the word on
+    the map. A text counts a word once. A word has to be in MIN_TEXTS texts and the share MIN_SHARE of the texts of the
+    region, be MIN_RATIO times as frequent there as in the other texts, and not be in STOP_WORDS; regions without such a
+    word are left out.
 
     Args:
         points: (N, 2).
@@ -129,21 +137,27 @@ def regions(points: Vectors, texts: Sequence[str]) -> list[Region]:
     owner = ((points[:, None] - places[None]) ** 2).sum(axis=2).argmin(axis=1)
     words = [set(WORD.findall(text.casefold())) - STOP_WORDS for text in texts]
     everywhere = Counter(word for one in words for word in one)
+    mean_words = everywhere.total() / len(places)
     named = []
     for number, (x, y) in enumerate(places.tolist()):
         members = [words[row] for row in np.flatnonzero(owner == number).tolist()]
-        typical = _typical(Counter(word for one in members for word in one), len(members), everywhere, len(texts))
-        if typical and len(members) >= MIN_TEXTS:
+        counts = Counter(word for one in members for word in one)
+        least = max(MIN_TEXTS, MIN_SHARE * len(members))
+        odds = MIN_RATIO * len(members) / max(1, len(texts) - len(members))
+        scores = {
+            word: count * float(np.log1p(mean_words / everywhere[word]))
+            for word, count in counts.items()
+            if count >= least and count >= odds * (everywhere[word] - count) and len(members) < len(texts)
+        }
+        if typical := _different(sorted(scores, key=lambda word: (-scores[word], word))):
             named.append(Region(x, y, typical, len(members)))
     return named
 
 
-def _typical(counts: Counter[str], size: int, everywhere: Counter[str], total: int) -> tuple[str, ...]:
-    """Return the words with the highest score."""
-    ratios = {word: count / size * total / everywhere[word] for word, count in counts.items() if count >= 2}
-    scores = {word: counts[word] * float(np.log(ratio)) for word, ratio in ratios.items() if ratio >= MIN_RATIO}
-    ordered = sorted(scores, key=lambda word: (-scores[word], word))
-    return tuple(ordered[:WORDS])
+def _different(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the first WORDS words, without other forms of the first one, such as its plural."""
+    others = [word for word in words[1:] if not word.startswith(words[0]) and not words[0].startswith(word)]
+    return (*words[:1], *others[: WORDS - 1])
 
 
 def _nearest(grid: Grid, values: Vectors) -> npt.NDArray[np.int64]:

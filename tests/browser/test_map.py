@@ -70,7 +70,7 @@ def test_journey_from_the_embeddings_before_and_after_training_to_the_texts_that
     number = int(heading.split()[0].replace(",", ""))
     total = int(re.search(r"Map of ([\d,]+)", canvas.get_attribute("aria-label")).group(1).replace(",", ""))
     assert 5 <= number < total
-    expect(visit.page.get_by_text(f"{total:,} texts, {number:,} selected", exact=True)).to_be_visible()
+    expect(visit.page.get_by_text(f"{number:,} of {total:,} texts selected", exact=True)).to_be_visible()
 
     rows = visit.rows(f"{number:,} texts selected")
     data = texts_of(trained)
@@ -91,9 +91,9 @@ def test_journey_from_the_embeddings_before_and_after_training_to_the_texts_that
     expect(visit.page.get_by_text("The line connects the texts of the selected cell")).to_be_visible()
     expect(visit.page).to_have_url(re.compile(r"embeddings\.pair=\w{6}-\d+-\d+"))
 
-    visit.click_button("Clear the selection")
+    visit.click_button("Clear the lasso")
     expect(visit.page.get_by_role("heading", name="Texts whose neighbors changed most")).to_be_visible()
-    expect(visit.page.get_by_text(f"{total:,} texts", exact=True)).to_be_visible()
+    expect(visit.page.get_by_text(re.compile(rf"^{total:,} texts, before training"))).to_be_visible()
     visit.wait()
     changed = visit.rows(CHANGED)
     visit.select_row(CHANGED, 0)
@@ -109,6 +109,18 @@ def texts_of(run: Run) -> list[str]:
     from bsc_core.preparation.experiment import load_experiment
 
     return list(load_experiment(run.config().data).texts)
+
+
+def test_the_maps_are_wide_and_on_the_first_screen(visitor, server, trained):
+    visit = visitor(server)
+    visit.page.set_viewport_size({"width": 1440, "height": 900})
+    for way in ("Side by side", "Animated"):
+        visit.open("embeddings", run=trained.id, **{"embeddings.method": "PCA", "embeddings.way": way})
+        box = canvas_of(visit).bounding_box()
+        assert box["width"] > 1000
+        assert box["height"] > 400
+        assert box["y"] + box["height"] < 830  # above the main action
+    expect(visit.page.get_by_role("button", name="Play the animation")).to_be_in_viewport()
 
 
 def test_an_animation_moves_points_from_epoch_to_epoch(visitor, server, trained):
@@ -134,7 +146,7 @@ def test_an_animation_moves_points_from_epoch_to_epoch(visitor, server, trained)
 def test_a_map_of_a_hundred_thousand_texts_moves_smoothly(visitor, server, large):
     visit = visitor(server)
     visit.open("embeddings", run=large.id, **{"embeddings.method": "PCA", "embeddings.most": f"{MANY:,} texts"})
-    expect(visit.page.get_by_text(f"{MANY:,} texts", exact=True).first).to_be_visible()
+    expect(visit.page.get_by_text(re.compile(rf"^{MANY:,} texts, ")).first).to_be_visible()
     visit.wait()
     visit.page.get_by_role("button", name="Drag to move the map").click()
     canvas = canvas_of(visit)

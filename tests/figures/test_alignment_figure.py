@@ -14,7 +14,10 @@ def test_points_are_in_training_order_and_the_untrained_model_is_gray() -> None:
     figure = alignment.alignment_figure(
         alignment.alignment_table(NAMES, [1.1, 0.9, 1.0], [-3.7, -3.8, -3.75], ["a"] * 3)
     ).to_dict()
-    line, points = figure["layer"]
+    line, points, labels = figure["layer"]
+    assert labels["encoding"]["text"]["field"] == "label"
+    [rows] = figure["datasets"].values()
+    assert [row["label"] for row in rows] == ["Before", "1", "2"]
     assert line["mark"]["type"] == "line"
     assert line["encoding"]["order"]["field"] == "order"
     assert line["encoding"]["detail"]["field"] == "run"

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core import formatting
+from bsc_core import background_task, formatting
 from bsc_core.config import DataConfig
 from bsc_core.data import load_data
 from bsc_core.evaluation.retrieval import search_errors
@@ -116,6 +116,37 @@ def test_the_selection_can_be_cleared(mapped: Run) -> None:
     assert selection.SELECTED not in app.query_params
     app.query_params[selection.SELECTED] = "000000-AAM"
     assert "are not those of this dataset" in page_text(app.run())
+
+
+def test_words_to_find_and_a_lasso_select_the_texts_of_both(mapped: Run) -> None:
+    data = run_data.load_splits(mapped)
+    match = data.texts.texts.index(MARKUP)
+    packed = selection.pack_ids([0, 3, match])
+    link = {selection.SELECTED: f"{data.texts.digest[:6]}-{packed}", "embeddings.find": "bake"}
+    app = open_page("embeddings", run=mapped.id, **link)
+    assert not app.exception
+    assert '1 text selected: in the lasso and with "bake"' in page_text(app)
+    assert app.dataframe[0].value["Text"].tolist() == [MARKUP]
+    app.text_input(key="embeddings.find").set_value("absent words").run()
+    assert '0 texts selected: in the lasso and with "absent words"' in page_text(app)
+    app.button(key="embeddings.clear").click().run()
+    assert '0 texts selected: with "absent words"' in page_text(app)
+    app.button(key="embeddings.clear_words").click().run()
+    assert not app.exception
+    assert app.text_input(key="embeddings.find").value == ""
+    assert "neighbors changed most" in page_text(app)
+
+
+def test_the_title_says_that_the_pca_map_is_shown_while_umap_is_computed(
+    finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_task, "start", lambda *arguments: None)
+    monkeypatch.setattr(background_task, "elapsed_seconds", lambda folder: 1.0)
+    app = open_page("embeddings", run=finished.id)
+    assert not app.exception
+    assert any("(PCA; UMAP in about " in title for title in figure_titles(app))
+    app.segmented_control(key="embeddings.method").set_value("pca").run()
+    assert any(title.endswith("before training and after training (PCA)") for title in figure_titles(app))
 
 
 def test_selected_texts_show_their_pairs_as_matrices_and_a_cell_as_a_line(mapped: Run) -> None:

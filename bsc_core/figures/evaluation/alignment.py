@@ -12,6 +12,7 @@ from bsc_core.figures import theme
 
 PADDING = 0.15  # share of the axis range
 TITLE_WIDTH = 34  # characters per title line
+LABEL_LENGTH = 12  # characters of the label of a point
 METRICS = ("alignment", "uniformity")
 
 
@@ -78,9 +79,11 @@ def alignment_figure(
     changes: GeometryChanges | None = None,
     *,
     colors: Sequence[str] = (theme.REFERENCE, *theme.CATEGORIES[:7]),
-    height: int = 360,
+    height: int = 260,
 ) -> alt.LayerChart:
     """Plot alignment against uniformity, connecting the models of a run; down and to the left is better.
+
+    Each point is labeled with its epoch, or with the first letters of its model.
 
     Args:
         table: output of `alignment_table`.
@@ -89,6 +92,7 @@ def alignment_figure(
         height: height in pixels.
     """
     names = list(table["model"])
+    table = table.assign(label=[name.removeprefix("Epoch ").partition(" ")[0][:LABEL_LENGTH] for name in names])
     colors = theme.cycle(colors, len(names))
     legend = alt.Legend(orient="bottom", columns=1, labelLimit=220)
     base = alt.Chart(table).encode(
@@ -101,12 +105,13 @@ def alignment_figure(
         color=alt.Color("model:N", title=None, scale=alt.Scale(domain=names, range=colors), legend=legend),
         tooltip=["model:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in METRICS)],
     )
+    labels = base.mark_text(align="left", dx=8, dy=-8, fontSize=12, color=theme.REFERENCE).encode(text="label:N")
     lines = textwrap.wrap(", ".join(alignment_summary(table, changes)), TITLE_WIDTH)
     subtitle = [] if changes is None else [f"{name} {one.text()}" for name, one in zip(METRICS, changes, strict=True)]
     title = alt.TitleParams(
         lines, subtitle=subtitle, fontSize=13, subtitleFontSize=11, subtitleColor=theme.REFERENCE, anchor="start"
     )
-    return alt.layer(line, points).properties(height=height + 18 * len(names), title=title)
+    return alt.layer(line, points, labels).properties(height=height + 18 * len(names), title=title)
 
 
 def _axis(values: pd.Series) -> dict[str, alt.Scale | alt.Axis]:

@@ -32,11 +32,13 @@ class Overlays:
     pairs: (P, 2) ids of texts that are connected by a line.
     contours: for each map, line segments (S, 2, 2) of each contour, the outermost first; empty for none.
     labels: for each map, x, y and text of each label; empty for none.
+    pairs_name: name of the connected texts in the legend.
     """
 
     pairs: npt.NDArray[np.int32]
     contours: Sequence[Sequence[npt.NDArray[np.float64]]] = ()
     labels: Sequence[Sequence[tuple[float, float, str]]] = ()
+    pairs_name: str = "texts of a positive pair"
 
 
 NO_OVERLAYS = Overlays(np.empty((0, 2), dtype=np.int32))
@@ -155,6 +157,7 @@ def map_picture(
         "selected": pack(np.isin(ids, selected)) if len(selected) else "",
         "trails": np.flatnonzero(np.isin(ids, trails)).tolist(),
         "pairs": np.searchsorted(ids, pairs).tolist(),
+        "pairs_name": overlays.pairs_name,
         "contours": [[scale.place(one).reshape(-1, 4).tolist() for one in levels] for levels in overlays.contours],
         "labels": [
             [[*scale.place(np.array([x, y])).tolist(), text] for x, y, text in labels] for labels in overlays.labels

@@ -1,6 +1,6 @@
 """Alignment, uniformity and anisotropy of each shown model, and the shared neighbors, with intervals."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import streamlit as st
@@ -22,12 +22,6 @@ from pages.ui.comparison.metrics_table import format_interval
 from pages.ui.components import display, glossary, turns
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData
 
-# The geometry is next to the map, or below it in the full width if the map would be narrower than 38rem.
-CELLS_STYLE = """<style>
-div:has(> .st-key-embeddings-map-cell) { flex: 999 1 38rem !important; min-width: 0; }
-div:has(> .st-key-embeddings-side-cell) { flex: 1 1 15rem !important; min-width: 0; }
-.st-key-embeddings-map-cell, .st-key-embeddings-side-cell { width: 100% !important; }
-</style>"""
 MAX_TEXTS = 2000  # whose pairs are compared
 MAX_PAIRS = 5000
 PAIRS_WITH_LINES = 10
@@ -45,15 +39,9 @@ class Geometry(NamedTuple):
     anisotropy: BootstrapValue
 
 
-def map_and_side_cells() -> tuple[Any, Any]:
-    """Return a wide cell for the map, and a narrow one next to it or, on a small screen, below it."""
-    st.html(CELLS_STYLE)
-    row = st.container(horizontal=True, gap="medium")
-    return row.container(key="embeddings-map-cell"), row.container(key="embeddings-side-cell")
-
-
 def draw(data: MapData, rows: np.ndarray) -> None:
-    """Draw the geometry of the texts `rows` for each model."""
+    """Draw the geometry of the texts `rows` for each model: a figure, and sentences next to it."""
+    st.header("Alignment and uniformity", anchor=False)
     split, pairs = _positive_pairs(data, rows)
     if not len(pairs) or len(rows) < 2:
         st.caption("Alignment is not defined: the shown texts contain no positive pair.")
@@ -63,20 +51,19 @@ def draw(data: MapData, rows: np.ndarray) -> None:
     last = max(position for position, run in enumerate(runs) if run == runs[0])
     ends = zip(values[0], values[last], strict=True)
     changes = [compare_values(before, after, seed=SEED) for before, after in ends] if last else None
-    _draw_figure(data, values, runs, changes)
-    st.caption(
-        f"Alignment of {formatting.plural(len(pairs), 'positive pair')} of {split}, and uniformity; "
-        "lower is better for both.",
-        help=f"{glossary.help_text('alignment')}\n\n{glossary.help_text('uniformity')}",
-    )
-    st.caption(anisotropy_sentence(values[0], values[last], changes), help=glossary.help_text("anisotropy"))
-    if last and len(rows) > NEIGHBORS:
-        models = data.frames[0], data.frames[last]
-        sampled = f"{formatting.count(MAX_NEIGHBOR_TEXTS)} of " if len(rows) > MAX_NEIGHBOR_TEXTS else ""
+    figure_cell, sentences_cell = display.columns(2)
+    with figure_cell:
+        _draw_figure(data, values, runs, changes)
+    with sentences_cell:
         st.caption(
-            f"{shared_sentence(_neighbor_overlap(models, rows))} ({sampled}{formatting.plural(len(rows), 'text')}).",
-            help=glossary.help_text("neighbor_overlap"),
+            f"Alignment of {formatting.plural(len(pairs), 'positive pair')} of {split}, and uniformity; "
+            "lower is better for both.",
+            help=f"{glossary.help_text('alignment')}\n\n{glossary.help_text('uniformity')}",
         )
+        st.caption(anisotropy_sentence(values[0], values[last], changes), help=glossary.help_text("anisotropy"))
+        if last and len(rows) > NEIGHBORS:
+            overlap = shared_sentence(_neighbor_overlap((data.frames[0], data.frames[last]), rows))
+            st.caption(f"{overlap} ({sampled_texts(len(rows))}).", help=glossary.help_text("neighbor_overlap"))
 
 
 def _draw_figure(data: MapData, values: list[Geometry], runs: list[str], changes: list[Comparison] | None) -> None:
@@ -132,6 +119,12 @@ def shared_sentence(overlap: Interval) -> str:
     span = f" [{', '.join(f'{end:.1f}' for end in ends)}]" if ends else ""
     value = f"{NEIGHBORS * overlap.value:.1f}{span}"
     return f"{value} of a text's {NEIGHBORS} nearest neighbors are the same before and after"
+
+
+def sampled_texts(texts: int) -> str:
+    """Return which of so many texts have their neighbors compared, such as `a random sample of 500 of 1,078 texts`."""
+    sample = f"a random sample of {formatting.count(MAX_NEIGHBOR_TEXTS)} of " if texts > MAX_NEIGHBOR_TEXTS else ""
+    return f"{sample}{formatting.plural(texts, 'text')}"
 
 
 def _change(comparison: Comparison) -> alignment.Change:

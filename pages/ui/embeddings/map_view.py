@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from bsc_core import formatting
+from bsc_core import background_task, formatting
 from bsc_core.data.load import DatasetSplits
 from bsc_core.figures.evaluation import maps
 from bsc_core.projection import density, lay_out, neighborhood_preservation, sample_rows
@@ -30,6 +30,7 @@ OVERLAYS = {"pairs": "Ten pairs", "labels": "Labels", "contours": "Density"}
 SHOW = "embeddings.show"
 FIELD_WIDTH = 200  # pixels
 NEIGHBORS = 10
+NOTES_STYLE = "<style>.st-key-embeddings-notes { min-height: 3rem; }</style>"  # progress and sentence are as high
 PARAMETERS = tuple(f"embeddings.{name}" for name in ("method", "way", "color", "find", "most", "show", "models.*"))
 
 
@@ -140,18 +141,17 @@ def _search_results(data: DatasetSplits, frame: Frame, texts: np.ndarray | None)
     return text_attributes.errors(data, frame.vectors(texts), texts)
 
 
-def load_maps(data: MapData, rows: np.ndarray, method: str) -> map_task.Maps:
-    """Return the maps. While UMAP is computed, its progress is drawn and PCA maps are returned."""
+def load_maps(data: MapData, rows: np.ndarray, method: str) -> tuple[map_task.Maps, Path | None]:
+    """Return the maps, and the folder of the task that computes UMAP, during which the maps are those of PCA."""
     files = [one.file for one in data.frames]
     if method == "umap":
         folder = map_task.map_folder(data.folder, files, rows, method, SEED)
         ready = map_task.load_maps(folder)
         if ready is not None:
-            return ready
+            return ready, None
         map_task.start(folder, files, rows, method, SEED)
-        seconds = map_task.expected_seconds(len(rows), len(files))
-        st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, seconds)
-    return _pca_maps(map_task.map_folder(data.folder, files, rows, "pca", SEED).name, files, rows)
+    pca = _pca_maps(map_task.map_folder(data.folder, files, rows, "pca", SEED).name, files, rows)
+    return pca, folder if method == "umap" else None
 
 
 @turns.cached(max_entries=8, show_spinner="Projecting the texts with PCA …")
@@ -161,9 +161,10 @@ def _pca_maps(key: str, _files: list[Any], _rows: np.ndarray) -> map_task.Maps:
     return map_task.Maps(_rows, points, list(map(neighborhood_preservation, arrays, points)))
 
 
-def _draw_progress(folder: Path, expected_seconds: float) -> None:
-    """Draw the progress of UMAP; rerun the page when the map is ready."""
-    if map_task.load_maps(folder) is not None:
+def _draw_progress(folder: Path, expected_seconds: float, is_late: bool) -> None:
+    """Draw the progress of UMAP; rerun the page when the map is ready, or late, which the title then says."""
+    became_late = not is_late and background_task.elapsed_seconds(folder) > expected_seconds
+    if became_late or map_task.load_maps(folder) is not None:
         st.rerun(scope="app")
     display.task_progress(
         folder,
@@ -175,6 +176,18 @@ def _draw_progress(folder: Path, expected_seconds: float) -> None:
     )
 
 
+def draw_notes(data: MapData, layout: map_task.Maps, umap_folder: Path | None) -> None:
+    """Draw the progress of UMAP, if it is computed, and then in its place how many neighbors the map preserves."""
+    st.html(NOTES_STYLE)
+    with st.container(key="embeddings-notes"):
+        if umap_folder is None:
+            st.caption(preservation_sentence(data, layout))
+        else:
+            seconds = map_task.expected_seconds(len(layout.rows), len(data.frames))
+            is_late = background_task.elapsed_seconds(umap_folder) > seconds
+            st.fragment(_draw_progress, run_every=POLL_INTERVAL)(umap_folder, seconds, is_late)
+
+
 def draw_maps(
     data: MapData,
     layout: map_task.Maps,
@@ -182,7 +195,7 @@ def draw_maps(
     *,
     selected: np.ndarray,
     trails: np.ndarray,
-    pairs: np.ndarray,
+    pairs: tuple[np.ndarray, str],
     animated: bool,
 ) -> np.ndarray:
     """Draw the maps; return the ids of the texts that were just selected by lasso or click.
@@ -193,13 +206,13 @@ def draw_maps(
         colorings: One coloring for all maps, or one per map.
         selected: Ids of the highlighted texts.
         trails: Ids of the texts whose movement is drawn.
-        pairs: (P, 2) ids of the texts that are connected by lines.
+        pairs: (P, 2) ids of the texts that are connected by lines, and their name in the legend.
         animated: Whether the points move through the frames.
     """
     rows = layout.rows
     some = trails[sample_rows(len(trails), MAX_TRAILS, seed=SEED)]
     names = [one.name for one in data.frames]
-    overlays = maps.Overlays(pairs, *_overlays(data, layout, tuple(st.session_state[SHOW])))
+    overlays = maps.Overlays(pairs[0], *_overlays(data, layout, tuple(st.session_state[SHOW])), pairs[1])
     picture = maps.map_picture(
         layout.points, names, colorings, ids=rows, selected=selected, trails=some, overlays=overlays
     )
@@ -238,10 +251,17 @@ def _hover_texts(data: DatasetSplits, rows: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"text": [formatting.shorten(text, maps.TEXT_LENGTH) for text in data.texts.take(rows)]})
 
 
-def frame(data: MapData, layout: map_task.Maps) -> AbstractContextManager[None]:
-    """Return the block that draws the title and the menu of the maps."""
+def frame(data: MapData, layout: map_task.Maps, method: str, umap_folder: Path | None) -> AbstractContextManager[None]:
+    """Return the block that draws the title and the menu of the maps; the title has the method of what is shown."""
     names = " and ".join(one.name[0].lower() + one.name[1:] for one in data.ends)
-    title = f"{formatting.plural(len(layout.rows), 'text')}, {names}"
+    shown = method.upper()
+    if umap_folder is not None:
+        seconds = map_task.expected_seconds(len(layout.rows), len(data.frames))
+        left = seconds - background_task.elapsed_seconds(umap_folder)
+        failed = background_task.read_progress(umap_folder).error
+        soon = f"UMAP in about {formatting.duration(left)}" if left > 0 else "UMAP is still being computed"
+        shown = "PCA" if failed else f"PCA; {soon}"
+    title = f"{formatting.plural(len(layout.rows), 'text')}, {names} ({shown})"
     table = partial(map_table, data, layout)
     return display.figure_frame(title, name="map", data=table, key=f"embeddings.frame.{data.key}")
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from bsc_core import formatting
 from bsc_core.data.load import DatasetSplits
 from bsc_core.projection import count_shared_neighbors, sample_rows
 from pages.ui.components import display, page_layout, turns, url
@@ -15,6 +16,7 @@ from pages.ui.embeddings.frames import CACHE_KEY, SEED, MapData
 
 MAX_FIND = 200  # characters of the words to find, which a link may also contain
 TEXT_WIDTH = 250  # pixels of a column with texts
+MAX_TITLE_WORDS = 40  # characters of the words to find in a title
 MAX_LISTED = 200
 MAX_COMPARISONS = 50_000_000  # pairs of texts whose cosines the two models compute
 MAX_CHANGED = 20
@@ -91,6 +93,29 @@ def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
     return np.array(found if wanted else [], dtype=np.int32)
 
 
+def selected_title(ids: np.ndarray, words: str, lassoed: np.ndarray) -> str:
+    """Return the number of selected texts and, with words to find, by what they are selected."""
+    title = f"{formatting.plural(len(ids), 'text')} selected"
+    if not words:
+        return title
+    quoted = f'with "{formatting.shorten(words, MAX_TITLE_WORDS)}"'
+    return f"{title}: {'in the lasso and ' if len(lassoed) else ''}{quoted}"
+
+
+def draw_clear_buttons(data: MapData, words: str, lassoed: np.ndarray) -> None:
+    """Draw a button for the lasso, and one for the words to find, if these select texts."""
+    row = st.container(horizontal=True)
+    if len(lassoed) and row.button("Clear the lasso", key="embeddings.clear", icon=":material/deselect:"):
+        save(data, NO_TEXTS)
+        st.rerun()
+    if words:
+        row.button("Clear the words", key="embeddings.clear_words", icon=":material/search_off:", on_click=_clear_words)
+
+
+def _clear_words() -> None:
+    st.session_state["embeddings.find"] = ""
+
+
 def compared_texts(data: MapData, rows: np.ndarray) -> np.ndarray:
     """Return the texts among `rows` whose neighbors are compared: all, or a sample in a large dataset."""
     count = len(data.dataset.texts) if data.common_texts is None else len(data.common_texts)
@@ -158,7 +183,7 @@ def draw_texts(data: MapData, ids: np.ndarray, heading: str) -> None:
         texts = [display.fitted(data.dataset.texts[int(row)], TEXT_WIDTH) for row in closest[:, 0]]
         columns[f"Nearest, {one.name.lower()}"] = texts
     widths = {name: TEXT_WIDTH if name == "Text" or name.startswith("Nearest") else 90 for name in columns}
-    st.header(heading + first, anchor=False)
+    st.header(display.escaped(heading + first), anchor=False)
     names, rows = _names(data, ids), _selected_rows(data, ids)
     linked = st.query_params.get(TEXT)
     if linked and linked not in names and page_layout.arrived():

@@ -1,5 +1,6 @@
 // Maps side by side, or one animated map, on one canvas with one selection. Points are indices of texts from 0 to N - 1.
 const NEAR = 9, MARGIN = 14, TITLE = 24, GAP = 10, MIN_WIDTH = 250; // CSS pixels
+const OTHERS = 475; // height of what a page of 1440 pixels shows above and below the map
 // Places of a label around its region, to the right in widths of the label and down in lines.
 const LABEL_PLACES = [0, -1, 1, -2, 2, -3, 3, -4, 4].flatMap((down) => [0, -1, 1].map((right) => [right, down]));
 const views = new WeakMap(); // root -> zoom, tool and frame, which survive a rerun of the page
@@ -43,9 +44,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
   barButton(bar, "−", "Zoom out", () => zoom(1 / 0.6));
   barButton(bar, "Reset", "Show the whole map", () => zoom(Infinity));
   const counted = (count) => count.toLocaleString("en");
-  bar.append(element("span", {}, `${counted(N)} texts${selected.length ? `, ${counted(selected.length)} selected` : ""}`));
-  if (data.moving && lastFrame) legend.before(frameSlider(root, view, data.names, { draw, drawLater }));
+  if (data.moving && lastFrame) bar.append(frameSlider(root, view, data.names, { draw, drawLater }));
+  if (selected.length) bar.append(element("span", {}, `${counted(selected.length)} of ${counted(N)} texts selected`));
   for (const [name, color, symbol] of data.categories) legendEntry(legend, color, name, symbol);
+  if (data.pairs.length) legendEntry(legend, "currentColor", data.pairs_name);
 
   function selectTool(name) {
     view.tool = name;
@@ -68,7 +70,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   function layOut(canvasWidth) {
     const count = data.moving ? 1 : data.frames.length;
     const columns = clamp(Math.floor((canvasWidth + GAP) / (MIN_WIDTH + GAP)), 1, count), rows = Math.ceil(count / columns);
-    const width = (canvasWidth - GAP * (columns - 1)) / columns, height = clamp(width * 0.8, 260, count > 1 ? 440 : 500);
+    const width = (canvasWidth - GAP * (columns - 1)) / columns, most = clamp(window.innerHeight - OTHERS, 400, 560);
+    const height = clamp(width * 0.8, 260, most);
     const fit = Math.min((width - 2 * MARGIN) / data.size[0], (height - 2 * MARGIN) / data.size[1]);
     panels = Array.from({ length: count }, (_, number) => {
       const left = (number % columns) * (width + GAP);
@@ -94,16 +97,17 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const image = (view.image = isReusable ? view.image : context.createImageData(canvas.width, canvas.height));
     new Uint32Array(image.data.buffer).fill(new Uint32Array(background.buffer)[0]);
     const pixels = new Uint8Array(image.data.buffer), hasSelection = selected.length > 0;
-    const radius = ratio * clamp(2.2 * (20000 / N) ** 0.25, 1.3, 3.6) * Math.min(2.2, view.span ** -0.35);
+    const radius = ratio * clamp(1.75 * (5000 / N) ** 0.2, 1.3, 2.6) * Math.min(2.2, view.span ** -0.35);
+    const opacity = clamp(2.2 * N ** -0.17, 0.35, 0.95); // so that dense regions are darker
     for (const panel of panels) {
       placePoints(panel);
       const { xs, ys, left, top } = panel, { categories, muted, unmuted } = coloringOf(panel);
       const box = [left, top, left + panel.width, top + panel.height].map((edge) => Math.round(edge * ratio));
       const paint = (indices, size, opacity) =>
         blend(pixels, canvas.width, { points: indices, xs, ys, ratio, categories, marks, radius: size, opacity, box });
-      paint(muted, radius, hasSelection ? 0.1 : 0.4);
-      paint(unmuted, radius, hasSelection ? 0.13 : 0.95);
-      paint(selected, radius * 1.35, 0.95);
+      paint(muted, radius, hasSelection ? 0.1 : 0.4 * opacity);
+      paint(unmuted, radius, hasSelection ? 0.13 : opacity);
+      paint(selected, radius * 1.5, 0.95);
     }
     context.putImageData(image, 0, 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
