@@ -29,6 +29,7 @@ with display.show_errors():
     search.draw_results(searched, query)
     parts = {
         "Errors": lambda: errors.draw(searched, split),
+        **({} if searched.single else {"Win and loss": lambda: search.draw_example_lists(searched)}),
         "Your queries": lambda: custom_queries.draw(searched),
         "Scores and labels": lambda: calibration.draw(searched, split, with_cards=shown is not metric_cards.SCORED),
         "HasPositive@k by k": lambda: calibration.draw_hits(searched),

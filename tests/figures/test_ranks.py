@@ -14,13 +14,16 @@ def connections(figure: object) -> list[object]:
 
 
 def test_a_document_in_both_lists_has_a_line_from_rank_to_rank() -> None:
-    lines = [trace for trace in connections(ranks.rank_lines(LEFT, RIGHT, ("a", "b"))) if trace.line.dash == "solid"]
+    lines = [trace for trace in connections(ranks.rank_lines(LEFT, RIGHT, ("a", "b"))) if "lines" in trace.mode]
     assert [(tuple(trace.x), tuple(trace.y)) for trace in lines] == [((0.0, 1.0), (1, 2)), ((0.0, 1.0), (2, 1))]
 
 
-def test_a_document_in_one_list_has_a_stub_with_its_rank_in_the_other() -> None:
-    stubs = [trace for trace in connections(ranks.rank_lines(LEFT, RIGHT, ("a", "b"))) if trace.line.dash == "dot"]
-    assert [trace.text[1] for trace in stubs] == ["40", "?"]
+def test_a_document_in_one_list_has_its_rank_in_the_other_outside_the_lines() -> None:
+    dots = [trace for trace in connections(ranks.rank_lines(LEFT, RIGHT, ("a", "b"))) if "text" in trace.mode]
+    assert [(trace.text[0], trace.x[0], trace.textposition) for trace in dots] == [
+        ("40", 0.0, "middle left"),
+        ("?", 1.0, "middle right"),
+    ]
 
 
 def test_relevant_documents_are_green_and_starred_in_both_lists() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import textwrap
 from collections.abc import Callable
@@ -85,10 +86,30 @@ def test_the_cards_agree_with_the_run(visit: Callable[..., AppTest], finished: R
     cards = {card.label: card.value for card in app.metric}
     names = {name: label for name, label in metric_cards.RANKED.items() if name != "map"}  # equal to MRR in these data
     assert cards == {f"{label}, candidates": formatting.metric(metrics[name]) for name, label in names.items()}
+    assert "The model on the right does not rank a relevant document first for" in page_text(app)
+
+
+def test_the_page_opens_with_a_win_and_a_loss_and_all_their_results(
+    finished: Run, search: search_ui.Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examples = {"Largest win": 0, "Largest loss": 1}
+    monkeypatch.setattr(search_ui, "example_queries", lambda search: examples)
+    app = open_page("retrieval", run=finished.id)
+    assert not app.exception
+    for title, position in examples.items():
+        change = " → ".join(str(one.first_rank[position]) for one in search.results)
+        assert f"**{title}** by the ratio of ranks: rank {change}" in page_text(app)
+    query = search.text(search.task.query[1])
+    app.button(key="retrieval.example.Largest loss").click().run()
+    assert app.text_input(key="retrieval.query").value == query
     [chart] = app.get("plotly_chart")
     names = [note["text"] for note in json.loads(chart.proto.spec)["layout"]["annotations"]]
     assert names == ["<b>Before training</b>", "<b>After training</b>"]
-    assert "The model on the right does not rank a relevant document first for" in page_text(app)
+
+    app = open_tab(finished, "Win and loss")
+    assert not app.exception
+    assert len(app.get("plotly_chart")) == 2
+    assert "The first 4 documents." in page_text(app)
 
 
 def test_metrics_of_candidates_are_named_so_and_those_of_a_search_are_not(
@@ -116,6 +137,8 @@ def test_a_typed_query_is_encoded_with_both_models(finished: Run) -> None:
     app.text_input(key="retrieval.query").set_value("my dog eats soup").run()
     assert not app.exception
     assert "its relevant documents are unknown" in page_text(app)
+    assert re.search(r"not among the \d+ dev queries of the dataset", page_text(app))
+    assert "The metrics are those of the dataset's queries only." in page_text(app)
 
 
 def test_the_vector_of_a_typed_text_is_the_one_the_run_stored(finished: Run) -> None:

@@ -230,9 +230,9 @@ def test_relevant_documents_missing_from_the_corpus_are_reported(finished: Run) 
 
 
 def test_a_list_has_the_ranks_the_cosines_and_the_start_of_long_texts() -> None:
-    hits = [ranks.Hit(1, "one", 0.9, True), ranks.Hit(2, "word " * 100, 0.8, False)]
+    hits = [ranks.Hit(1, "one", 0.9, True, 11), ranks.Hit(2, "word " * 100, 0.8, False)]
     first, second = search_ui.list_text(hits).split("\n")
-    assert first == "1. 0.900 ★ one"
-    assert second.startswith("2. 0.800 word word")
+    assert first == "1. 0.900 (other rank 11) ★ one"
+    assert second.startswith("2. 0.800 (other rank ?) word word")
     assert second.endswith("word…")
-    assert len(second) < search_ui.LIST_LENGTH + len("2. 0.800 ") + 1
+    assert len(second) < search_ui.LIST_LENGTH + len("2. 0.800 (other rank ?) ") + 1

@@ -10,11 +10,12 @@ from bsc_core import formatting
 from bsc_core.figures import theme
 from bsc_core.figures.theme import plain
 
-LEFT, LINES, RIGHT = (0.0, 0.41), (0.43, 0.57), (0.59, 1.0)  # horizontal domains: left texts, lines, right texts
+LEFT, LINES, RIGHT = (0.0, 0.43), (0.435, 0.565), (0.57, 1.0)  # horizontal domains: left texts, lines, right texts
 ROW_HEIGHT = 56
-LINES_SHOWN, LINE_LENGTH = 3, 52  # characters; a list is as wide on a page of 800 pixels
+LINES_SHOWN, LINE_LENGTH = 3, 68  # characters; a list of MIN_WIDTH has room for them
+MIN_WIDTH = 860  # pixels of the figure
 TOOLTIP_LINES, TOOLTIP_LENGTH = 12, 80
-STUB = 0.14  # length of the line of a document outside the other list
+MARGIN = 0.6  # on both sides of the lines, for ranks in the other list; 1 is the length of a line
 
 
 class Hit(NamedTuple):
@@ -33,7 +34,7 @@ class Hit(NamedTuple):
 def rank_lines(left: Sequence[Hit], right: Sequence[Hit], names: tuple[str, str]) -> go.Figure:
     """Plot two ranked lists (best first), connecting documents that are in both.
 
-    Relevant documents are green with a star. A document in only one list has a stub labeled with its rank in the other.
+    Relevant documents are green with a star. A document in only one list has a dot labeled with its rank in the other.
     """
     figure = go.Figure()
     for hits, axis in ((left, "x"), (right, "x3")):
@@ -87,21 +88,21 @@ def _lines(text: str, length: int, most: int) -> list[str]:
 
 
 def _connect(figure: go.Figure, hit: Hit, start: tuple[float, int], end: tuple[float, int | None]) -> None:
-    """Add a line between the lists, or a stub with the rank for a document outside the other list."""
+    """Add a line between the lists, or a dot with the other rank, outside the lines, if only one has the document."""
     color = theme.POSITIVE if hit.gold else theme.REFERENCE
     (x, rank), (other_x, other_rank) = start, end
-    listed, rightward = other_rank is not None, other_x > x
+    listed = other_rank is not None
     figure.add_trace(
         go.Scatter(
-            x=[x, other_x if listed else x + (STUB if rightward else -STUB)],
-            y=[rank, other_rank if listed else rank],
+            x=[x, other_x] if listed else [x],
+            y=[rank, other_rank] if listed else [rank],
             xaxis="x2",
             yaxis="y",
-            mode="lines+markers+text",
-            line={"color": color, "width": 3 if hit.gold else 1.5, "dash": "solid" if listed else "dot"},
-            marker={"color": color, "size": [8, 8 if listed else 0]},
-            text=["", "" if listed else str(hit.other_rank or "?")],
-            textposition="middle right" if rightward else "middle left",
+            mode="lines+markers" if listed else "markers+text",
+            line={"color": color, "width": 3 if hit.gold else 1.5},
+            marker={"color": color, "size": 8},
+            text=None if listed else [str(hit.other_rank or "?")],
+            textposition="middle left" if other_x > x else "middle right",
             hoverinfo="skip",
             showlegend=False,
             cliponaxis=False,
@@ -122,7 +123,7 @@ def _lay_out(figure: go.Figure, names: tuple[str, str], rows: int) -> None:
         paper_bgcolor="rgba(0, 0, 0, 0)",  # that of the page, also right after the theme has changed
         plot_bgcolor="rgba(0, 0, 0, 0)",
         xaxis={"domain": LEFT, "range": [0, 1], **hidden},
-        xaxis2={"domain": LINES, "range": [-0.05, 1.05], **hidden},
+        xaxis2={"domain": LINES, "range": [-MARGIN, 1 + MARGIN], **hidden},
         xaxis3={"domain": RIGHT, "range": [0, 1], **hidden},
         yaxis={"range": [rows + 0.6, 0.4], **hidden},
         annotations=titles,

@@ -57,7 +57,8 @@ def draw(search: Search, split: str) -> None:
     model = "The model" if search.single else "The model on the right"
     st.caption(
         f"{model} does not rank a relevant document first for {formatting.count(count)} of {queries} "
-        f"({documents} searched)."
+        f"({documents} searched).",
+        help="Probable cause of each, derived from the texts and labels of the top document. Check it yourself.",
     )
     if not rows:
         st.caption("There are no errors.")
@@ -73,7 +74,7 @@ def draw(search: Search, split: str) -> None:
         by_count,
         selection_mode="multi",
         format_func=label,
-        help="Probable cause, derived from the texts and labels of the top document. Check it yourself.",
+        label_visibility="collapsed",
         **url.bound(f"retrieval.causes.{search.models[1].key}.{split}", map(label, by_count)),
     )
     shown = [row for row in rows if not selected or row["Cause"] in selected]
@@ -90,7 +91,8 @@ def draw(search: Search, split: str) -> None:
         alt="Queries whose relevant document is not first, with the top document and a probable cause",
     )
     worst = f"The {formatting.count(len(rows))} worst are shown. " if count > len(rows) else ""
-    st.caption(f"{worst}Select a row to search for its query.")
+    side = "" if search.single else " on the right"
+    st.caption(f"{worst}Sorted by the rank{side}. Select a row to search for its query.")
     display.csv_button(shown, name="retrieval_errors", key="retrieval.failures.data")
 
 

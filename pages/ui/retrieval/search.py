@@ -36,13 +36,17 @@ PARAMETERS = (
     *(f"retrieval.{name}.*" for name in ("left", "right", "causes", "maps")),
 )
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
-DOTTED = " A line connects the ranks of a document; a dotted line shows its rank in the other list."
+LINES_HELP = " A line connects the ranks of a document; a number is the rank of a document outside the other list."
 LIST_LENGTH = 160  # characters of a document in a list
+CARD_LENGTH = 110  # characters of a text in a card
 # Document texts have the color of texts, not of axis labels, also right after the theme has changed. Two lists replace
-# the figure in a narrow window.
-STYLE = """<style>[class*='st-key-figure-answers'] .main-svg text { fill: currentColor !important; }
-@media (max-width: 640px) { [class*='st-key-figure-answers'] div:has(.stPlotlyChart) { display: none; } }
-@media (min-width: 641px) { div:has(> [class*='st-key-list-answers']) { display: none; } }</style>"""
+# the figure where it is too narrow for its texts.
+STYLE = f"""<style>[class*='st-key-figure-answers'] .main-svg text {{ fill: currentColor !important; }}
+[class*='st-key-both-answers'] {{ container-type: inline-size; width: 100%; }}
+@container (max-width: {ranks.MIN_WIDTH - 1}px) {{
+  [class*='st-key-figure-answers'] div:has(.stPlotlyChart) {{ display: none; }} }}
+@container (min-width: {ranks.MIN_WIDTH}px) {{ div:has(> [class*='st-key-list-answers']) {{ display: none; }} }}
+</style>"""
 
 
 @dataclass(frozen=True)
@@ -237,37 +241,70 @@ def example_queries(search: Search) -> dict[str, int]:
 
 
 def draw_results(search: Search, query: str) -> None:
-    """Draw the results of the typed query, or of a win and a loss from the data."""
+    """Draw the results of the typed query, or a card of the largest win and one of the largest loss in the data."""
+    if not query.strip():
+        _draw_examples(search)
+        return
+    if not query_positions(search, query):
+        queries = formatting.plural(len(search.task.query), f"{search.split} query", f"{search.split} queries")
+        st.container(border=True).markdown(
+            f":material/info: This query is not among the {queries} of the dataset, so its relevant documents are "
+            "unknown. The metrics are those of the dataset's queries only."
+        )
+    results = _draw_query(search, query, "answers", TOP)
+    st.caption(display.escaped(_summary(results, single=search.single)))
+
+
+def _draw_examples(search: Search) -> None:
     examples = example_queries(search)
-    if query.strip():
-        results = _draw_query(search, query, "answers", TOP)
-        st.caption(display.escaped(_summary(results, single=search.single)))
-    elif not examples:
+    if not examples:
         st.caption(f"No {search.split} pair is positive, so there is no example query. Type a query above.")
-    for title, position in {} if query.strip() else examples.items():
-        example = search.text(search.task.query[position])
-        left, right = display.columns(2, min_width=300)
-        with left:
-            display.plain_text(f"{title}{_rank_change(search, position)}", example)
-            key = f"retrieval.example.{title}"
-            st.button(f"All {TOP} results", key=key, type="tertiary", on_click=search_for, args=(example,))
-        with right:
-            relevant = search.task.relevant(position)
-            text = search.text(search.task.corpus[relevant[0]]) if len(relevant) else "not in the corpus"
-            display.plain_text("★ Relevant document", text)
-        _draw_query(search, example, f"answers.{title}", TOP_OF_EXAMPLE, position)
-    if examples and not query.strip():
-        dotted = "" if search.single else DOTTED
-        st.caption(f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{dotted}")
-    if not query.strip() and not search.single and len(examples) == 1:
-        missing = {"Largest win": "No query is worse", "Largest loss": "No query is better"}
-        st.caption(f"{missing.get(next(iter(examples)), 'No query changed its rank')} on the right.")
+        return
+    cells = display.columns(2, min_width=300)
+    for cell, (title, position) in zip(cells, examples.items(), strict=False):
+        with cell, st.container(border=True, height="stretch", gap="xsmall"):
+            _draw_card(search, title, position)
+    if len(examples) > 1:
+        return
+    [(title, position)] = examples.items()
+    with cells[1]:
+        if search.single:
+            _draw_query(search, search.text(search.task.query[position]), "answers.example", TOP_OF_EXAMPLE, position)
+        else:
+            missing = {"Largest win": "No query is worse", "Largest loss": "No query is better"}
+            st.caption(f"{missing.get(title, 'No query changed its rank')} on the right.")
 
 
-def _rank_change(search: Search, position: int) -> str:
-    """Return `: rank 3 → 61`, the ranks of the relevant document with both models."""
+def _draw_card(search: Search, title: str, position: int) -> None:
+    """Draw a query of the data, its relevant document, and a button that shows its results."""
+    query, relevant = search.text(search.task.query[position]), search.task.relevant(position)
+    document = search.text(search.task.corpus[relevant[0]]) if len(relevant) else "not in the corpus"
+    ratio = "The query with the largest ratio of the worse to the better rank, among all wins or all losses."
+    with st.container(horizontal=True, vertical_alignment="center"):
+        heading = _card_title(search, f"**{title}**", position)
+        st.caption(heading, help=ratio if title.startswith("Largest") else None, width="stretch")
+        key = f"retrieval.example.{title}"
+        st.button(f"All {TOP} results", key=key, type="tertiary", on_click=search_for, args=(query,))
+    st.text(formatting.shorten(query, CARD_LENGTH))
+    st.text(f"★ Relevant: {formatting.shorten(document, CARD_LENGTH)}")
+
+
+def draw_example_lists(search: Search) -> None:
+    """Draw the first documents of two models for the largest win and the largest loss."""
+    examples = example_queries(search)
+    for title, position in examples.items():
+        query = search.text(search.task.query[position])
+        display.plain_text(_card_title(search, title, position), query)
+        _draw_query(search, query, f"answers.{title}", TOP_OF_EXAMPLE, position)
+    shown = f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP}"
+    st.caption(shown if examples else "No query has a relevant document.")
+
+
+def _card_title(search: Search, title: str, position: int) -> str:
+    """Return `Largest loss by the ratio of ranks: rank 3 → 61`: the ranks of the relevant document with both models."""
     ranks_ = [str(int(one.first_rank[position])) if one.first_rank[position] else "none" for one in search.results]
-    return f": rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
+    by = " by the ratio of ranks" if "Largest" in title else ""
+    return f"{title}{by}: rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
 
 
 def _draw_query(search: Search, query: str, name: str, top: int, position: int | None = None) -> Results:
@@ -278,7 +315,7 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
             {"Rank": rank, "Cosine": f"{hit.score:.3f}", "Relevant": "★" if hit.gold else "", "Document": hit.text}
             for rank, hit in enumerate(results.left[:top], 1)
         ]
-        widths = {"Rank": 60, "Cosine": 80, "Relevant": 80}
+        widths = {"Rank": 60, "Cosine": 80, "Relevant": 80} | ({"Document": 280} if top < TOP else {})
         config = {column: st.column_config.Column(width=width) for column, width in widths.items()}
         st.dataframe(
             rows,
@@ -295,17 +332,19 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
     st.html(STYLE)
     alt = f"First {top} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
     title = f"First {top} documents of both models"
-    display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
-    with st.container(key=f"list.{name}"):
-        for model, hits in zip(names, (shown.left, shown.right), strict=True):
-            display.plain_text(display.escaped(model), list_text(hits))
+    with st.container(key=f"both.{name}"):
+        display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
+        with st.container(key=f"list.{name}"):
+            for model, hits in zip(names, (shown.left, shown.right), strict=True):
+                display.plain_text(display.escaped(model), list_text(hits))
     return results
 
 
 def list_text(hits: Sequence[ranks.Hit]) -> str:
-    """Return a line for each document, the best first, such as `1. 0.685 ★ It is free.`."""
+    """Return a line for each document, the best first, such as `1. 0.685 (other rank 11) ★ It is free.`."""
     return "\n".join(
-        f"{rank}. {hit.score:.3f} {'★ ' if hit.gold else ''}{formatting.shorten(hit.text, LIST_LENGTH)}"
+        f"{rank}. {hit.score:.3f} (other rank {hit.other_rank or '?'}) {'★ ' if hit.gold else ''}"
+        f"{formatting.shorten(hit.text, LIST_LENGTH)}"
         for rank, hit in enumerate(hits, 1)
     )
 
@@ -368,9 +407,9 @@ def _hits(search: Search, answer: Answer, relevant: frozenset[int]) -> list[rank
 
 
 def _summary(results: Results, *, single: bool = False) -> str:
-    dotted = "" if single else DOTTED
+    lines = "" if single else LINES_HELP
     if not results.queries:
-        return f"This query is not in the dataset, so its relevant documents are unknown.{dotted}"
+        return f"No document is marked as relevant.{lines}"
     if not results.relevant:
         return "The relevant document of this query is not in the corpus."
     positions = []
@@ -380,7 +419,7 @@ def _summary(results: Results, *, single: bool = False) -> str:
         positions.append(place if single else f"{place} {side}")
     several = f" {results.queries} queries have this text; ★: a document relevant to any of them."
     shown = ", ".join(positions[:1] if single else positions)
-    return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{dotted}"
+    return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{lines}"
 
 
 def _rows(results: Results, names: tuple[str, str]) -> list[dict[str, Any]]:
