@@ -24,7 +24,11 @@ def test_journey_of_a_search_without_and_with_a_run_with_back_and_reload(visit, 
     vectors = {part: np.asarray(run.array(f"embeddings_{part}")) for part in ("before", "after")}
     search_without_a_run(visit)
     visit.open("retrieval", run=run.id)
-    expect(visit.page.get_by_text("★ Relevant document").first).to_be_visible()
+    expect(visit.page.get_by_text(re.compile("^★ Relevant: ")).first).to_be_visible()
+    causes = visit.page.get_by_role("toolbar", name="Cause")
+    expect(causes).to_be_visible()
+    box = causes.bounding_box()
+    assert box["y"] + box["height"] < 830  # on the first screen, above the main action
     search_a_query_of_the_data(visit, data, task, vectors)
     leave_and_come_back(visit, data.texts[int(task.query[3])].upper())
     check_the_cards(visit, run)

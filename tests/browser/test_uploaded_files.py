@@ -127,7 +127,7 @@ def test_texts_that_look_like_markup_are_shown_unchanged(visit, finished):
     search = page.get_by_role("textbox", name="Search", exact=True).or_(page.get_by_role("searchbox")).first
     search.fill(f"{query} 3? {TAG}")
     search.press("Enter")
-    expect(page.get_by_text("This query is not in the dataset, so its relevant documents are unknown.")).to_be_visible()
+    expect(page.get_by_text("of the dataset, so its relevant documents are unknown.")).to_be_visible()
     answers = page.locator(".js-plotly-plot").first
     expect(answers.get_by_text(re.compile(r"\*\*bold\*\*|<b>tag</b>")).first).to_be_visible()
     check_no_markup(page)

@@ -91,8 +91,8 @@ def _draw_card(card: MetricCard, label: str) -> None:
         help=glossary.metric_help(card.metric) or None,
     )
     intervals = f"right {format_interval(card.right)}  \nleft {format_interval(card.left)}"
-    st.caption(", ".join(part for part in (f"**{verdict(card.comparison)}**", _number_of_queries(card)) if part))
-    st.caption(intervals)
+    shown = ", ".join(part for part in (f"**{verdict(card.comparison)}**", _number_of_queries(card)) if part)
+    st.caption(f"{shown}  \n{intervals}")
 
 
 def _number_of_queries(card: MetricCard) -> str:

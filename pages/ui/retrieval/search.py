@@ -262,7 +262,7 @@ def _draw_examples(search: Search) -> None:
         return
     cells = display.columns(2, min_width=300)
     for cell, (title, position) in zip(cells, examples.items(), strict=False):
-        with cell, st.container(border=True, height="stretch", gap="xsmall"):
+        with cell, st.container(border=True, height="stretch", gap="xxsmall"):
             _draw_card(search, title, position)
     if len(examples) > 1:
         return
