@@ -50,3 +50,8 @@ def test_two_equal_models_are_reported_as_unchanged(mapped: Run) -> None:
     assert "Pairs unchanged, texts spread unchanged" in figure_titles(app)
     assert "unchanged, +0.000 [+0.000, +0.000] (" in page_text(app)
     assert "10.0 [10.0, 10.0] of a text's 10 nearest neighbors are the same" in page_text(app)
+
+
+def test_a_sample_of_the_compared_texts_is_named() -> None:
+    assert geometry.sampled_texts(500) == "500 texts"
+    assert geometry.sampled_texts(1078) == "a random sample of 500 of 1,078 texts"

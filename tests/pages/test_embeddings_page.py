@@ -47,6 +47,7 @@ def test_a_run_shows_two_maps_and_the_neighbors_they_preserve(visit: Callable[..
     data = map_data(mapped)
     pairs = geometry.ten_pairs(data, data.sample(map_view.TEXT_LIMITS[0]))
     assert picture(app)["pairs"] == pairs.tolist()  # all texts are on the map
+    assert picture(app)["pairs_name"] == "texts of a positive pair"
     distances = [np.median([1 - float(left @ right) for left, right in one.vectors(None)[pairs]]) for one in data.ends]
     expected = " and ".join(
         f"{distance:.3f} ({when} training)" for distance, when in zip(distances, ("before", "after"), strict=True)
@@ -162,6 +163,7 @@ def test_selected_texts_show_their_pairs_as_matrices_and_a_cell_as_a_line(mapped
     titles = [title for title in figure_titles(app) if f"{formatting.plural(len(rows), 'pair')}, " in title]
     assert [title.split(":")[0] for title in titles] == ["Before training", "After training"]
     assert picture(app)["pairs"] == [[query, document]]  # all texts are on the map
+    assert picture(app)["pairs_name"] == "texts of the selected cell"
     cosines = [float(left @ right) for left, right in (one.vectors(np.array([query, document])) for one in data.ends)]
     assert f"their cosine is {cosines[0]:.3f} (before training) and {cosines[1]:.3f} (after training)" in page_text(app)
     app.button(key="embeddings.clear").click().run()
