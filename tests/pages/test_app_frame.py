@@ -41,7 +41,7 @@ def test_a_page_file_is_short(page: str) -> None:
 
 def test_a_selection_in_the_bar_carries_over_to_the_next_page(runs: RunStore) -> None:
     app = open_app()
-    app.switch_page("pages/learn.py").run()
+    app.switch_page("pages/data.py").run()
     app.selectbox(key="encoder").select("static").run()
     app.switch_page("pages/batches.py").run()
     assert app.selectbox(key="encoder").value == "static"
@@ -49,7 +49,7 @@ def test_a_selection_in_the_bar_carries_over_to_the_next_page(runs: RunStore) ->
 
 def test_the_new_run_page_has_one_box_for_the_encoder_which_starts_from_the_last_selection(runs: RunStore) -> None:
     app = open_app()
-    app.switch_page("pages/learn.py").run()
+    app.switch_page("pages/data.py").run()
     app.selectbox(key="encoder").select("static").run()
     app.switch_page("pages/train.py").run()
     assert [box.key for box in app.selectbox if box.label == "Encoder"] == ["train.encoder.name"]
