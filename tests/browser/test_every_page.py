@@ -11,6 +11,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from pages.ui.components.browser import mount
+from pages.ui.findings import cards
 from tests.browser.screenshots import BASELINE, BASELINE_VIEWS, TOLERANCE, difference, open_every_page, show_view
 from tests.helpers.waiting import wait_until
 
@@ -86,6 +87,20 @@ def test_every_page_looks_as_in_the_baseline_and_is_accessible_in_both_themes(pr
     assert violations == []
     assert [fault for visit in visits.values() for fault in visit.faults] == private_server.faults() == []
     assert sorted(compared) == sorted(str(path.relative_to(BASELINE)) for path in BASELINE.glob("*/*.png"))
+
+
+def test_a_claim_far_down_in_the_table_is_visible_and_checked_once_it_is_selected(visitor, server) -> None:
+    visit, alt = visitor(server), "Claims of the papers with their verdicts and the reasons"
+    visit.open("findings")
+    claim = visit.rows(alt)[cards.ROWS_WITH_CARD + 3]
+    visit.page.get_by_role("region", name=alt, exact=True).locator(".dvn-scroller").click(
+        position={"x": 16, "y": 38 + (cards.ROWS_WITH_CARD + 3.5) * cards.ROW_HEIGHT}
+    )
+    visit.page.wait_for_url("**findings.claim=*")
+    visit.wait()
+    first = visit.table(alt).locator("tbody tr").first
+    expect(first).to_have_attribute("aria-selected", "true")
+    assert visit.rows(alt)[0] == claim
 
 
 def test_back_shows_the_dataset_and_the_encoder_of_the_link(visitor, server) -> None:

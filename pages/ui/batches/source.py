@@ -80,7 +80,10 @@ def load_source(context: page_layout.Context, cell: DeltaGenerator) -> BatchSour
     return BatchSource(train, vectors, key, config, {}, marked, None, mined)
 
 
-@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={PairDataset: lambda train: train.digest})
+ROWS_KEY = {PairDataset: lambda train: (train.digest, train.line.tobytes())}
+
+
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=ROWS_KEY)
 def _without_other_texts(train: PairDataset) -> PairDataset:
     """Return the rows on a table of their texts and of those with a decision: a plan does not use the corpus."""
     decided = [pairs.ravel() for name in DECIDED if (pairs := getattr(train, name)) is not None]
