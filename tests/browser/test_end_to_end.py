@@ -81,11 +81,11 @@ def check_a_batch(visit, sample_rows):
     visit.wait("Which negatives does a batch contain")
     page = visit.page
     reported = cells_of(matrix_of(visit))
-    assert len(reported) == 30 * 30
+    assert len(reported) == 32 * 32
     unlabeled = next(index for index, one in enumerate(reported) if one["kind"] == "in-batch negative")
     closer = [index for index, one in enumerate(reported) if one["kind"] == "closer than the positive"][-1]
     for index in (unlabeled, closer):
-        click_cell(matrix_of(visit), *divmod(index, 30))
+        click_cell(matrix_of(visit), *divmod(index, 32))
         check_the_pinned_pair(visit, reported[index], sample_rows)
         visit.wait()
 
@@ -126,7 +126,7 @@ def launch_a_run(visit) -> Run:
     epochs = page.get_by_role("spinbutton", name="Epochs")
     epochs.fill(str(EPOCHS))
     epochs.press("Enter")
-    expect(page.get_by_text(re.compile(f"^Training: {EPOCHS} epochs, batch 30,"))).to_be_visible()
+    expect(page.get_by_text(re.compile(f"^Training: {EPOCHS} epochs, batch 32,"))).to_be_visible()
     expect(page.get_by_text("Start from static token vectors")).to_be_visible()
     page.get_by_role("button", name=re.compile("^Run a preflight")).click()
     expect(page.get_by_role("button", name="Cancel the preflight")).to_be_visible()
@@ -149,7 +149,7 @@ def reload_the_page_during_training(visit, run):
     assert run.id in page.url
     after = shown_step(visit, at_least=before)
     shown_step(visit, at_least=after + 1)
-    assert [row[1] for row in visit.rows(RUNS) if run.id.endswith(row[0])] == ["● running"]
+    assert [row[2] for row in visit.rows(RUNS) if run.id.endswith(row[0])] == ["● running"]
     expect(page.get_by_test_id("stSidebar").get_by_role("link", name=re.compile(r"^.*\d+% · "))).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart").or_(page.locator(".js-plotly-plot")).first).to_be_visible()
 

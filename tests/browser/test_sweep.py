@@ -158,7 +158,7 @@ def check_all_runs(visit, store: RunStore, group: str, done: list[Run], stopped:
     expect(page.get_by_text(re.compile(": . of 4 runs done"))).to_have_text(re.compile(": 4 of 4 runs done$"))
     expect(visit.table(RUNS)).not_to_contain_text("running")
     visit.wait(QUESTION)
-    shown = {row[0]: row[1] for row in visit.rows(RUNS)}
+    shown = {row[0]: row[2] for row in visit.rows(RUNS)}
     assert shown == {shown_name(run): "✓ done" for run in done} | {shown_name(stopped): "■ stopped"}
     expect(page.get_by_text("Queue: no run waiting")).to_be_visible()
 
