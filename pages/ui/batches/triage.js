@@ -96,6 +96,7 @@ export default function ({ data, parentElement, setStateValue }) {
     query.text.textContent = pair.query;
     positive.text.textContent = pair.positive;
     suspect.text.textContent = pair.document;
+    for (const { text } of texts) text.tabIndex = text.scrollHeight > text.clientHeight ? 0 : -1; // Page Down scrolls it
     query.note.textContent = `line ${pair.lines[0]}`;
     positive.note.textContent = `cosine ${number(pair.positive_cosine, 2)}`;
     suspect.note.textContent = `cosine ${number(pair.cosine, 2)} · line ${pair.lines[1]}`;
