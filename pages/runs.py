@@ -17,6 +17,7 @@ trash.draw_undo_bar()
 with display.show_errors():
     all_runs = data_cache.run_store().list()
     if not all_runs:
+        page_layout.context_bar(("run",))  # reports the run of a link
         text = "There are no runs yet. Each run appears here with its state, curves and metrics."
         text = text if users.current_user().may_launch else users.NO_SHARED_RUN
         button = "Launch a run on the sample data"

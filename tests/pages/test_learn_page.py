@@ -64,9 +64,9 @@ def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:
     assert count in page_text(app)
 
 
-def test_the_count_of_first_ranks_does_not_depend_on_hardness_weights(lab: Callable[..., AppTest]) -> None:
+def test_the_count_of_first_ranks_does_not_depend_on_weights_or_the_denominator(lab: Callable[..., AppTest]) -> None:
     weights = {"hardness": "in_batch_negatives", "hardness_strength": "10", "symmetric": "0"}
-    for parameters in ({}, weights):
+    for parameters in ({}, weights, {"debiased_prior": "0.2"}, {"decoupled": "1"}):
         assert "5 of 6 queries rank a positive first" in page_text(lab(preset="confusable", **parameters))
 
 

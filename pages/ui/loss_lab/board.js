@@ -144,13 +144,15 @@ class Board {
     const isCosine = this.settings.normalization === "l2", isRows = this.anchors === "rows";
     this.anchorButton.textContent = isRows ? "Show documents as anchors" : "Show queries as anchors";
     this.anchorButton.hidden = !columns || this.lab.isLocked;
+    const { decoupled, debiased_prior: prior } = this.settings; // probabilities are derivatives of the log denominator
+    const remark = prior > 0 ? "; those of positives can be negative" : decoupled ? ", without the positive" : "";
     const paint = (panel, options) => panel?.paint({ marks: marks?.rows, ...options });
     paint(this.panels.similarity, {
       values: similarity, unit: isCosine ? "cosine" : "dot product", describe: (value) => `similarity ${number(value)}`,
       title: isCosine ? "Cosine of each query and document" : "Dot product of each query and document",
     });
     paint(this.panels.softmax, {
-      values: isRows ? rows.probability : transpose(columns.probability), unit: `each ${isRows ? "row" : "column"} sums to 1`,
+      values: isRows ? rows.probability : transpose(columns.probability), unit: `each ${isRows ? "row" : "column"} sums to 1${remark}`,
       title: isRows ? "Probability of each document for a query" : "Probability of each query for a document",
       marks: marks?.[this.anchors], describe: (value) => `probability ${number(value)}`,
     });

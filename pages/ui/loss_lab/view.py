@@ -208,7 +208,8 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     anchors = result.row_positives.any(axis=1)
     if not anchors.any():
         return "No pair of this batch is positive, so the loss is 0."
-    scores = np.where(result.rows > 0, result.similarity, -np.inf)  # weights and temperature do not change ranks
+    is_candidate = (result.rows != 0) | result.row_positives  # a decoupled positive has no probability
+    scores = np.where(is_candidate, result.similarity, -np.inf)  # weights and temperature do not change ranks
     best = np.take_along_axis(result.row_positives, first_largest(scores)[:, None], axis=1)[:, 0] & anchors
     pull = np.abs(np.where(result.row_positives, 0.0, result.gradient))
     row, column = np.unravel_index(int(first_largest(pull.ravel())), pull.shape)
