@@ -156,6 +156,12 @@ def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:
     assert [(row["Runs"], row["Seeds"]) for row in table] == [(2, "0, 1"), (2, "0, 1")]
 
 
+def test_curves_show_a_resumed_run_once(sweep: list[Run]) -> None:
+    sweep[0].update_status(state="stopped")
+    sweep[1].update_status(resumed_from=sweep[0].id)
+    assert figure_titles(open_tab("Curves"))
+
+
 def test_runs_with_different_main_metrics_are_compared_by_one_of_them(sweep: list[Run], trained: Run) -> None:
     assert "main metrics" not in page_text(open_page("runs", group=GROUP))
     dev = trained.evaluation("after")["dev"]
