@@ -31,14 +31,19 @@ GUIDE, GUIDED = "static", "guide/"
 
 @dataclass(frozen=True)
 class BatchPreset:
-    """A preset batch: title, purpose, and the rows of its file (from 0; a row may repeat)."""
+    """A preset batch: title, purpose, and the rows of its file (from 0; a row may repeat).
+
+    Its document `longer` (from 0) has STRETCH times the length of the others.
+    """
 
     title: str
     shows: str
     file: str
     rows: tuple[int, ...]
+    longer: int | None = None
 
 
+STRETCH = 3.0
 PRESETS: dict[str, BatchPreset] = {
     "confusable": BatchPreset(
         "Questions that are easily confused",
@@ -64,6 +69,19 @@ PRESETS: dict[str, BatchPreset] = {
         "pairs.tsv",
         (759, 739, 355, 718, 759, 739),
     ),
+    "paraphrases": BatchPreset(
+        "Right answers in other words",
+        "Every two questions have the same answer in different words, so that each has a false negative.",
+        "paraphrases.tsv",
+        tuple(range(10)),
+    ),
+    "stretched": BatchPreset(
+        "One document with a long vector",
+        "The vector of document 3 is longer than the others: without normalization, it ranks first for most queries.",
+        "pairs.tsv",
+        (759, 739, 355, 718, 236, 359),
+        longer=2,
+    ),
     "inference": BatchPreset(
         "Premises with three hypotheses",
         "Three premises, each with an entailed, a neutral and a contradicting hypothesis; only the first is positive.",
@@ -75,7 +93,6 @@ PRESETS: dict[str, BatchPreset] = {
 
 LESSON_ROWS = {
     "sixteen": ("pairs.tsv", (*PRESETS["confusable"].rows, 0, 71, 142, 214, 285, 425, 495, 564, 633, 770)),
-    "paraphrases": ("paraphrases.tsv", tuple(range(10))),
     "graded": ("pairs.tsv", tuple(range(81))),
     "graded_held_out": ("pairs.tsv", tuple(range(81, 161))),
     "classes": ("nli.tsv", tuple(range(60))),
@@ -104,7 +121,9 @@ def preset_batch(name: str, folder: Path | None = None) -> LabBatch:
     if name not in PRESETS:
         raise ConfigError(f"preset is {name[:40]!r}; it must be one of {', '.join(PRESETS)}")
     dataset, vectors = sample_rows(name, folder)
-    batch = rows_batch(PRESETS[name].title, dataset, vectors)
+    batch, longer = rows_batch(PRESETS[name].title, dataset, vectors), PRESETS[name].longer
+    if longer is not None:
+        batch.documents[longer] *= STRETCH
     judge = _stored(GUIDED + name, folder or sample_data_folder()).astype(np.float64)
     return replace(batch, guide=(judge[dataset.query], judge[dataset.document]))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bsc_core.lab.batch import LabBatch
-from bsc_core.lab.lessons.facts import FACTS, Facts, stretched
+from bsc_core.lab.lessons.facts import FACTS, Facts
 from bsc_core.lab.presets import preset_batch
 from bsc_core.lab.settings import LabSettings
 
@@ -67,7 +67,7 @@ class LabLesson(Lesson):
 
     def batch(self) -> LabBatch:
         """Return the batch of the lesson."""
-        return stretched() if self.preset == "stretched" else preset_batch(self.preset)
+        return preset_batch(self.preset)
 
 
 def _lesson(slug: str, table: dict[str, Any]) -> Lesson:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -37,16 +36,14 @@ from bsc_core.lab.lessons.training import (
     paraphrase_results,
     question_results,
 )
-from bsc_core.lab.presets import preset_batch, sample_rows, thumbnails
+from bsc_core.lab.presets import PRESETS, STRETCH, preset_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 from bsc_core.losses.explain import first_largest
 
 Facts = Mapping[str, str]
 
-STRETCH = 3.0
-"""Factor by which the third lesson lengthens one document."""
-LONGER = 2
-"""Index of that document."""
+LONGER = PRESETS["stretched"].longer or 0
+"""Index of the long document of the third lesson."""
 HARD_LEVEL = 6
 """Number of the edge of the hardness histogram from which the seventh lesson counts negatives as hard."""
 SUM = 0.5
@@ -69,14 +66,6 @@ def decimal(value: float, digits: int = 3) -> str:
 def percent(value: float) -> str:
     """Format a share for a sentence: `42%`."""
     return f"{100 * value:.0f}%"
-
-
-def stretched() -> LabBatch:
-    """Return the confusable questions with one document's vector lengthened."""
-    batch = preset_batch("confusable")
-    documents = batch.documents.copy()
-    documents[LONGER] *= STRETCH
-    return replace(batch, title=f"{batch.title}, document {LONGER + 1} longer", documents=documents)
 
 
 def in_batch_facts() -> Facts:
@@ -117,7 +106,7 @@ def temperature_facts() -> Facts:
 
 def normalization_facts() -> Facts:
     """Count which documents are chosen with and without normalization, and the spread of the scores."""
-    batch = stretched()
+    batch = preset_batch("stretched")
     raw, unit = explain_batch(batch, normalization="none"), explain_batch(batch)
     columns = {
         name: explain_batch(batch, normalization=name, temperature=1.0) for name in ("l2_columns", "range_columns")
@@ -237,6 +226,7 @@ def combined_facts() -> Facts:
         "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
         "seeds": str(SEEDS),
         "mu": f"{SUM:g}",
+        "mse_held_out": decimal(float(np.mean([one.spearman for one in graded_results(0.0, held_out=True)]))),
         **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items()},
         **{f"{name}_rho": decimal(float(value)) for name, value in rho.items()},
     }

@@ -205,8 +205,8 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])} of the gradient; the {len(shares)} negatives together count like "
-        f"{effective:.1f} with equal shares. In the entire batch, the absolute gradients sum to {total:.1f}."
+        f"{formatting.percent(shares[0])} of the gradient; it is spread as over {effective:.1f} equal "
+        f"negatives. In the entire batch, the absolute gradients sum to {total:.1f}."
     )
 
 
@@ -476,8 +476,8 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "Gradients are multiplied by the number of pairs and the temperature; without a prior, they are one minus the "
-        "probability of the positive."
+        "The unit is gradient × number of pairs × temperature; without a prior, this is one minus the probability of the "
+        "positive."
     )
 
 

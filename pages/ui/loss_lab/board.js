@@ -94,7 +94,11 @@ class Board {
       if (isValid) this.set({ [name]: value }, true);
       else box.value = this.settings[name];
     } });
-    this.updaters[name] = (value) => { box.value = value; };
+    const needed = { mask_margin: "mask", hardness_strength: "hardness" }[name];
+    this.updaters[name] = (value) => {
+      box.value = value;
+      box.disabled = Boolean(needed) && this.settings[needed] === "none";
+    };
     return element("label", { title: this.lab.help[name] }, LABELS[name], box, range);
   }
 
@@ -188,12 +192,12 @@ class Board {
 
   showSum() {
     const { first, second, weight, effective, hardest, total, gradientSum } = this.result;
-    const parts = second === null ? `L0 ${number(first)}` : `L0 ${number(first)} + L1 ${number(second)}`;
-    const loss = weight === 1 ? `Loss = ${parts}` : `Loss = ½ (${parts})`;
+    const parts = `L0 (query → document) ${number(first)}${second === null ? "" : ` + L1 (document → query) ${number(second)}`}`;
+    const loss = second === null ? `Loss ${parts}` : `Loss ${number(total)} = ${weight === 1 ? parts : `½ · [${parts}]`}`;
     const rest = hardest < 0
       ? "effective negatives and hardest row: not defined, no pair is positive"
-      : `effective negatives per row ${number(effective, 1)} · hardest row: ${hardest + 1}`;
-    this.sum.textContent = `${loss}${second === null ? "" : ` = ${number(total)}`} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
+      : `effective negatives ${number(effective, 1)} · hardest row ${hardest + 1}`;
+    this.sum.textContent = `${loss} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
     Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });
   }
 

@@ -29,6 +29,10 @@ SOURCES = {
     "typed": "Typed texts",
 }
 VECTORS = {False: "Vectors of the texts", True: "Word vectors (static encoder)"}
+GLOSSARY = (
+    *("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates", "mask"),
+    *("mask_margin", "hardness", "hardness_strength", "decoupled", "debiased_prior", "average", "threshold"),
+)
 HOW_TO_READ = """
 - A row is a query, a column a document. The cells on the diagonal are the pairs of the batch; all others are negatives.
 - The **first matrix** has the similarity of each query and document.
@@ -187,7 +191,7 @@ def lab(batch: LabBatch) -> LabState:
     start = link()
     with st.container(horizontal=True, vertical_alignment="center"):
         is_comparison = st.toggle("Compare two settings", start.compare is not None, key=_key("compare"))
-        glossary.popover("temperature", "symmetric", "effective_negatives", "gradient", "normalization", "duplicates")
+        glossary.popover(*GLOSSARY)
         with st.popover("How to read it", icon=":material/visibility:"):
             st.markdown(HOW_TO_READ)
         if start.source == "preset":
@@ -217,8 +221,8 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     among = " of the documents that the mask leaves" if settings.mask != "none" else ""
     return (
         f"{int(best.sum())} of {int(anchors.sum())} queries rank a positive first{among}. At temperature "
-        f"{settings.temperature:g}, the negatives of a query count like {result.effective_negatives:.1f} with equal "
-        f"shares.{strongest}"
+        f"{settings.temperature:g}, the gradient of a query is spread as over {result.effective_negatives:.1f} equal "
+        f"negatives.{strongest}"
     )
 
 
