@@ -34,7 +34,8 @@ with display.show_errors():
     colorings = map_view.color_texts(data, st.session_state["embeddings.color"], rows)
     trails = listed if animated else selection.NO_TEXTS
     clicked = pair_matrix.load_pair(data, rows)
-    ten = geometry.ten_pairs(data, rows) if "pairs" in st.session_state[map_view.SHOW] else geometry.NO_PAIRS
+    shows_pairs = "pairs" in st.session_state[map_view.SHOW] and not len(marked)
+    ten = geometry.ten_pairs(data, rows) if shows_pairs else geometry.NO_PAIRS
     pairs = clicked if len(clicked) else ten
     pairs_name = "texts of the selected cell" if len(clicked) else "texts of a positive pair"
     with map_view.frame(data, layout, method, umap_folder):

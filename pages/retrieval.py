@@ -25,8 +25,13 @@ with display.show_errors():
     if len(splits) > 1:
         split = st.segmented_control("Queries", splits, default=split, required=True, **url.bound(search.SPLIT, splits))
     searched = search.search_split(data, models, split)
-    shown = metric_cards.draw(searched)
-    search.draw_results(searched, query)
+    cards, results = st.container(), st.container()
+    if query.strip():  # the results of a typed query come first
+        cards, results = results, cards
+    with cards:
+        shown = metric_cards.draw(searched)
+    with results:
+        search.draw_results(searched, query)
     parts = {
         "Errors": lambda: errors.draw(searched, split),
         **({} if searched.single else {"Win and loss": lambda: search.draw_example_lists(searched)}),

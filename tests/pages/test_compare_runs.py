@@ -94,6 +94,23 @@ def test_a_copy_of_a_run_is_no_further_seed(finished, another) -> None:
     assert other.runs == (copies[-1],)
 
 
+def test_a_resumed_run_replaces_the_one_it_resumes(finished, another) -> None:
+    resuming = another("resuming", noise=0.1)
+    resuming.update_status(resumed_from=finished.id)
+    (merged,) = settings.group_by_setting([finished, resuming])
+    assert merged.runs == (resuming,)
+    assert len(settings.group_by_setting([finished, resuming], merge_seeds=False)) == 2
+
+
+def test_settings_that_change_the_scale_of_the_loss_are_named(finished, another) -> None:
+    another("warm", batch_size=4)
+    assert "The losses are not comparable: Batch size of the settings differ." in page_text(
+        open_page("runs", run=finished.id, compare="warm")
+    )
+    another("fast", learning_rate=0.5)
+    assert "not comparable" not in page_text(open_page("runs", run=finished.id, compare="fast"))
+
+
 def test_a_difference_has_the_same_interval_in_both_directions(finished, another) -> None:
     first, second = settings.group_by_setting([finished, another("warm", noise=0.4, learning_rate=0.5)])
     for metric in ("mrr", "spearman"):

@@ -101,7 +101,7 @@ def test_every_claim_is_a_row_with_its_verdict_and_reason(visit: Callable[..., A
     for row in table.to_dict("records"):
         if row["Claim"] in shipped:
             assert row["Verdict"] == shipped[row["Claim"]]["verdict"]
-            assert re.match(r"\w+(@\d+)? [+\N{MINUS SIGN}]\d\.\d{3} \[.*\]", row["Why"]), row["Why"]
+            assert re.match(r"[\w ]+(@\d+)? [+\N{MINUS SIGN}]\d\.\d{3} \[.*\]", row["Why"]), row["Why"]
 
 
 def test_the_summary_counts_the_claims_of_each_verdict(runs: RunStore) -> None:

@@ -138,7 +138,7 @@ def test_a_typed_query_is_encoded_with_both_models(finished: Run) -> None:
     assert not app.exception
     assert "its relevant documents are unknown" in page_text(app)
     assert re.search(r"not among the \d+ dev queries of the dataset", page_text(app))
-    assert "The metrics are those of the dataset's queries only." in page_text(app)
+    assert "The metrics are those of the dev queries only." in page_text(app)
 
 
 def test_the_vector_of_a_typed_text_is_the_one_the_run_stored(finished: Run) -> None:

@@ -60,7 +60,7 @@ class CurveView(NamedTuple):
     by_time: bool = False
 
 
-MEAN_STEPS = 20  # from this number of steps, the title has means instead of the noisy loss of single batches
+MEAN_STEPS = 20  # steps from which the title of a loss curve names a trend
 SECONDS = "seconds"
 AXES = {SECONDS: "training time (s)"}
 DEFAULT_VIEW = CurveView()
@@ -183,8 +183,8 @@ def step_curve(
     last = [curve[-1]["value"] for curve in curves.values() if curve]
     title = _title(noun, curves, f"ends at {_join(last)}", unit_name)
     values = [point["value"] for point in next(iter(curves.values()), [])]
-    if field == "loss" and len(curves) == 1 and len(values) >= MEAN_STEPS:
-        title = f"{_change(noun, _tenths(values))}, on average over a tenth of the steps"
+    if field == "loss" and len(curves) == 1 and len(values) > 1:
+        title = _loss_title(noun, values)
     curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
     return lines(curves, title=title, value=axis, across=_x(curves, view, "step"), log_value=view.log, colors=colors)
 
@@ -390,10 +390,19 @@ def _change(noun: str, values: Sequence[float], unit: str = "") -> str:
     return f"{noun} {'rises' if values[-1] > values[0] else 'falls'} from {first} to {last}{unit}"
 
 
-def _tenths(values: Sequence[float]) -> list[float]:
-    """Return the means of the first and of the last tenth of the values."""
-    tenth = max(1, len(values) // 10)
-    return [float(np.mean(part)) for part in (values[:tenth], values[-tenth:])]
+def _loss_title(noun: str, values: Sequence[float]) -> str:
+    """Return how the loss changes from the first to the last fifth of the steps, since single batches differ.
+
+    There is a trend if the means of these steps differ by more than twice the standard error of their difference.
+    """
+    if len(values) < MEAN_STEPS:
+        return f"{noun} of {len(values)} steps, {_format(float(np.mean(values)))} on average"
+    fifth = len(values) // 5
+    parts = [np.asarray(part, dtype=np.float64) for part in (values[:fifth], values[-fifth:])]
+    means = [float(part.mean()) for part in parts]
+    if abs(means[1] - means[0]) <= 2 * float(np.sqrt(sum(part.var(ddof=1) / fifth for part in parts))):
+        return f"{noun} has no clear trend: {_format(means[0])} at first, {_format(means[1])} at the end"
+    return f"{_change(noun, means)} (means of the first and last fifth of the steps)"
 
 
 def _join(values: Sequence[float]) -> str:

@@ -251,13 +251,15 @@ def matrix_sentence(cells: similarity.Cells) -> str:
     """Summarize the matrix in one sentence."""
     kinds = cells.kinds()
     counts = {name: int((kinds == name).sum()) for name in similarity.KIND_COLORS}
+    collides = kinds == similarity.COLLISION
+    collisions = int(np.triu(collides | collides.T).sum())  # pairs of rows, as in the table of the plans
     number = counts[similarity.MARKED]
     marked = f", {formatting.plural(number, 'cell')} marked as false negative" if number else ""
     closer = formatting.plural(counts[similarity.CLOSER], "negative")
     return (
         f"{formatting.plural(len(cells.rows), 'pair')}, {counts[similarity.POSITIVE]} of them positive; "
         f"{closer} closer to a query than its positive, "
-        f"{formatting.plural(counts[similarity.COLLISION], 'collision')}{marked}."
+        f"{formatting.plural(collisions, 'collision')}{marked}."
     )
 
 
@@ -312,6 +314,8 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
         st.toast(f"{applied}.", icon=":material/flag:")
     if kind == similarity.MARKED:
         st.button("Undo", key="batches.unmark", icon=":material/undo:", on_click=_unmark, args=(source, pair.texts))
+    elif kind == similarity.COLLISION:
+        st.caption("These texts are a positive pair of the data. Duplicates of the loss decides how the copy counts.")
     elif kind != similarity.POSITIVE:
         about = "The loss ignores the pair, and new plans never put its rows in the same batch."
         if _label(pair.dataset, pair.query_row, pair.document_row) != UNLABELED:

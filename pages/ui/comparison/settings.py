@@ -111,7 +111,7 @@ def select_view(runs: list[Run]) -> ComparisonView:
     if several_seeds:
         about = (
             "Runs that differ only in their seed can count as one setting, with an interval over seeds and queries. Of "
-            "several runs with one setting and seed, the first is used."
+            "several runs with one setting and seed, the first is used; a resumed run replaces the one it resumes."
         )
         with next(cells):
             merge_seeds = select("Seeds", SEED_MODES, SEEDS, about) != "apart"
@@ -173,8 +173,12 @@ def _metrics(settings: Sequence[Setting], split: str) -> list[str]:
 def group_by_setting(runs: Sequence[Run], *, merge_seeds: bool = True) -> list[Setting]:
     """Group runs into settings, in order; without `merge_seeds` every run is a setting.
 
-    Of several runs with one setting and one seed, a merged setting has the first: a copy is no further seed.
+    Of several runs with one setting and one seed, a merged setting has the first: a copy is no further seed. A run that
+    another one resumes is left out.
     """
+    if merge_seeds:
+        resumed = {run.status().resumed_from for run in runs}
+        runs = [run for run in runs if run.id not in resumed]
     configs = {run.id: flatten(run.config()) for run in runs}
     groups: dict[str, dict[Any, Run]] = {}
     for run in runs:

@@ -62,11 +62,22 @@ def _draw_curves(view: ComparisonView) -> None:
     if any(len(temperatures) > 1 for temperatures in logged):  # learned, not fixed
         figures.append(("temperature", curves.step_curve(rows, "temperature", shown, colors=colors)))
     _draw_figures(figures, len(view.settings))
+    if names := _loss_scales(view.settings):
+        st.caption(f"The losses are not comparable: {names} of the settings differ.")
     if st.toggle("More curves", **url.flag(MORE)):
         logged_fields = (curves.logged_fields(lines) for group in rows.values() for lines in group)
         fields = dict.fromkeys(field for names in logged_fields for field in names)
         more = [(field, curves.step_curve(rows, field, shown, colors=colors)) for field in fields if field != "loss"]
         _draw_figures(more, len(view.settings))
+
+
+def _loss_scales(settings: list[Setting]) -> str:
+    """Return the names of the differing settings that change the scale of the loss, such as `Temperature`."""
+    configs = [flatten(one.runs[0].config()) for one in settings]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    scales = [key for key in keys if key.startswith("loss.") or key == "training.batch_size"]
+    differing = [key for key in scales if any(config.get(key) != configs[0].get(key) for config in configs)]
+    return ", ".join(map(formatting.setting_name, differing))
 
 
 def _metric_rows(view: ComparisonView) -> dict[str, list[curves.MetricRows]]:

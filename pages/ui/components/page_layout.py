@@ -121,6 +121,7 @@ def context_bar(names: Sequence[str]) -> Context:
     choices = data_cache.datasets()
     options = {"dataset": list(choices), "encoder": list(ENCODERS), "run": runs}
     labels = data_cache.dataset_labels(choices)
+    shown = {"dataset": labels, "run": data_cache.run_names(runs[1:])}
     context: dict[str, str] = st.session_state.setdefault("context", {})
     of_run = _dataset_of(st.query_params.get("run"))
     if of_run is not None and "dataset" not in st.query_params:
@@ -134,7 +135,7 @@ def context_bar(names: Sequence[str]) -> Context:
     for name, cell in zip(names, display.columns(len(names), min_width=160), strict=True):
         with cell:
             fixed = _fixed_by_run(name, context) if "run" in names else None
-            if _draw_choice(name, options[name], context, fixed=fixed, labels=labels if name == "dataset" else {}):
+            if _draw_choice(name, options[name], context, fixed=fixed, labels=shown.get(name, {})):
                 existing.append(name)
             else:
                 url.report(name, f"The {name} {url.shorten(st.query_params[name])} was not found; select another one.")

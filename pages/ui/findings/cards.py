@@ -224,18 +224,18 @@ def summary_row(card: ClaimCard) -> dict[str, str]:
 
 
 def _reason(card: ClaimCard) -> str:
-    """Return the largest difference among the statements with the verdict of the claim, and how many these are."""
+    """Return the difference of the first statement with the verdict of the claim, and how many statements have it."""
     if not card.finding:
         return MEANINGS["not run yet"].capitalize()
     statements = [one for one in card.finding["statements"] if not one.get("informational")]
     deciding = [one for one in statements if one["verdict"] == card.verdict]
     if not deciding:
         return str(card.finding["reason"])
-    largest = max(deciding, key=lambda one: abs(one["difference"]))
-    interval = [formatting.signed(largest[name]) for name in ("low", "high") if largest[name] is not None]
-    reason = f"{formatting.metric_name(largest['metric'])} {formatting.signed(largest['difference'])}"
+    first = deciding[0]
+    interval = [formatting.signed(first[name]) for name in ("low", "high") if first[name] is not None]
+    reason = f"{formatting.metric_name(first['metric'])} {formatting.signed(first['difference'])}"
     reason += f" [{', '.join(interval)}]" if interval else ""
-    return reason + (f" ({len(deciding)} of {len(statements)})" if len(statements) > 1 else "")
+    return reason + (f"; {len(deciding)} of {len(statements)} statements" if len(statements) > 1 else "")
 
 
 def draw(card: ClaimCard, bar: DeltaGenerator) -> None:

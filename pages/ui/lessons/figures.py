@@ -476,8 +476,8 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "The unit is gradient × number of pairs × temperature; without a prior, this is one minus the probability of the "
-        "positive."
+        "The unit is gradient × number of pairs × temperature; without a prior, this is one minus the probability of "
+        "the positive."
     )
 
 

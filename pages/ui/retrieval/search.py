@@ -247,12 +247,23 @@ def draw_results(search: Search, query: str) -> None:
         return
     if not query_positions(search, query):
         queries = formatting.plural(len(search.task.query), f"{search.split} query", f"{search.split} queries")
+        others = [name for name in search.data.splits if name != search.split and _has_query(search, name, query)]
+        about = (
+            f"belongs to the {others[0]} queries, so no document is marked as relevant here."
+            if others
+            else f"is not among the {queries} of the dataset, so its relevant documents are unknown."
+        )
         st.container(border=True).markdown(
-            f":material/info: This query is not among the {queries} of the dataset, so its relevant documents are "
-            "unknown. The metrics are those of the dataset's queries only."
+            f":material/info: This query {about} The metrics are those of the {search.split} queries only."
         )
     results = _draw_query(search, query, "answers", TOP)
     st.caption(display.escaped(_summary(results, single=search.single)))
+
+
+def _has_query(search: Search, split: str, query: str) -> bool:
+    """Whether a split has a query with this text, apart from spaces and case."""
+    texts = {search.text(text_id) for text_id in search.data.splits[split].distinct_queries.tolist()}
+    return _case_folded(query) in map(_case_folded, texts)
 
 
 def _draw_examples(search: Search) -> None:

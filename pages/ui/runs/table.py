@@ -219,7 +219,8 @@ def _select_runs(ids: list[str]) -> list[str]:
 
 def draw_compare_button(runs: list[Run]) -> None:
     """Draw the button that compares the evaluated runs; runs that differ only in their seed count as one setting."""
-    ids = [run.id for run in runs if run.evaluation("after")][:MAX_COMPARED]
+    resumed = {run.status().resumed_from for run in runs}
+    ids = [run.id for run in runs if run.evaluation("after") and run.id not in resumed][:MAX_COMPARED]
     if len(ids) > 1:
         page_layout.action_bar().button(
             f"Compare {formatting.plural(len(ids), 'run')}",

@@ -105,8 +105,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
       const box = [left, top, left + panel.width, top + panel.height].map((edge) => Math.round(edge * ratio));
       const paint = (indices, size, opacity) =>
         blend(pixels, canvas.width, { points: indices, xs, ys, ratio, categories, marks, radius: size, opacity, box });
-      paint(muted, radius, hasSelection ? 0.1 : 0.4 * opacity);
-      paint(unmuted, radius, hasSelection ? 0.13 : opacity);
+      paint(muted, radius, hasSelection ? 0.16 : 0.4 * opacity);
+      paint(unmuted, radius, hasSelection ? 0.22 : opacity);
       paint(selected, radius * 1.5, 0.95);
     }
     context.putImageData(image, 0, 0);
