@@ -349,6 +349,19 @@ def test_a_later_visit_without_a_link_continues_the_lessons(visit) -> None:
     wait_until(lambda: not page.evaluate(stored), "the progress is still stored")
 
 
+def test_the_formula_of_a_cell_is_visible_while_the_pointer_is_on_it(visitor, server) -> None:
+    visit = visitor(server, viewport={"width": 1440, "height": 800})
+    visit.open("learn")
+    card = visit.page.locator(".card")
+    for panel, cell in (("similarity", "4,2"), ("gradient", "0,5")):
+        visit.page.locator(f".panel.{panel} .cell[data-cell='{cell}']").hover()
+        expect(card).to_contain_text("∂L/∂s =")
+        expect(card).to_be_in_viewport(ratio=1)
+    visit.page.get_by_role("heading", level=1).hover()
+    expect(card).to_contain_text("Point at a cell")
+    expect(card).not_to_have_class(re.compile("floating"))
+
+
 def test_an_increase_of_the_probability_is_green(visit) -> None:
     visit.open("learn", compare="1", b_temperature="0.02")
     cells = visit.page.locator(".panel.change .cell")

@@ -1,5 +1,6 @@
 // The loss lab: one board, or two with their differences. The browser draws every change; Python receives the value when a control is released.
 
+const ACTION_BAR = 80; // pixels at the lower edge of the window that the page's buttons cover
 const REFERENCE_TEMPERATURE = 0.1; // the fixed color scale ends at the largest gradient of one direction at this temperature
 
 class Lab {
@@ -16,6 +17,7 @@ class Lab {
     }));
     this.card = element("aside", { class: "card", "aria-live": "polite" });
     this.legend = element("p", { class: "marks" });
+    this.root = root;
     root.picture = () => pictureOf(this.boards); // for the menu of the figure
     root.replaceChildren(element("div", { class: "boards" }, ...this.boards.map((board) => board.root)),
       ...(data.compare ? [this.buildDifferences()] : []),
@@ -58,9 +60,22 @@ class Lab {
     for (const board of this.boards) board.paint();
   }
 
-  hover(cell) {
+  // element: the cell in the document that the pointer is on, or that has the focus.
+  hover(cell, element = null) {
     this.hovered = cell;
     this.highlight();
+    this.placeCard(element);
+  }
+
+  // Moves the card over the matrices, away from the pointer, while its own place is below the window.
+  placeCard(element) {
+    this.card.className = "card";
+    const limit = innerHeight - ACTION_BAR, isBelow = this.card.getBoundingClientRect().bottom > limit;
+    if (!element || !isBelow) return;
+    const lab = this.root.getBoundingClientRect(), pointed = element.getBoundingClientRect();
+    this.card.classList.add("floating", pointed.left < lab.left + lab.width / 2 ? "right" : "left");
+    const [below, above] = [limit - this.card.offsetHeight, pointed.top - this.card.offsetHeight - 8];
+    this.card.style.setProperty("--top", `${(below > pointed.bottom || above < 0 ? below : Math.min(below, above)) - lab.top}px`);
   }
 
   pin(cell) {

@@ -59,18 +59,19 @@ class Panel {
   }
 
   buildCell(i, j) {
-    return element("div", {
+    const cell = element("div", {
       class: "cell", role: "gridcell", tabindex: i + j === 0 ? 0 : -1, "data-cell": `${i},${j}`, "aria-selected": false,
-      onpointerenter: () => this.lab.hover([i, j]),
+      onpointerenter: () => this.lab.hover([i, j], cell),
       onpointerleave: () => this.lab.hover(null),
       onfocus: () => {
         this.cells.forEach((row, a) => row.forEach((cell, b) => { cell.tabIndex = a === i && b === j ? 0 : -1; }));
-        this.lab.hover([i, j]);
+        this.lab.hover([i, j], cell);
       },
       onblur: () => this.lab.hover(null),
       onclick: () => this.lab.pin([i, j]),
       onkeydown: (event) => this.onKey(event, i, j),
     });
+    return cell;
   }
 
   onKey(event, i, j) {
