@@ -1,5 +1,6 @@
 """The lessons around their figures: selection, claim, question with a guess and its answer, and navigation."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -48,8 +49,7 @@ def _read_link() -> None:
         url.check("lesson", LESSONS)
         slug = FIRST
     state["lesson"] = slug
-    state["done"] = [name for name in LESSONS if name in linked.get("done", "").split(",")]
-    state["missed"] = [name for name in state["done"] if name in linked.get("missed", "").split(",")]
+    _add_progress(linked.get("done", "").split(","), linked.get("missed", "").split(","))
     guess = linked.get("guess", "")
     numbers = [str(number + 1) for number in range(len(LESSONS[slug].options))]
     url.check("guess", numbers)
@@ -59,10 +59,17 @@ def _read_link() -> None:
 def _use_stored_progress() -> None:
     """Continue with the progress that the browser has stored; what is not the name of a lesson is ignored."""
     stored = st.session_state[STORED].get("stored")
-    names = {name: stored.get(name) for name in ("done", "missed")} if isinstance(stored, dict) else {}
-    if all(isinstance(one, list) for one in names.values()) and names:
-        done = [slug for slug in LESSONS if slug in names["done"]]
-        _state().update(done=done, missed=[slug for slug in done if slug in names["missed"]])
+    names = [stored.get(name) for name in ("done", "missed")] if isinstance(stored, dict) else []
+    if names and all(isinstance(one, list) for one in names):
+        _add_progress(*names)
+
+
+def _add_progress(done: Sequence[str], missed: Sequence[str]) -> None:
+    """Add finished lessons, those of them whose first guess was wrong, to the others; an old link removes none."""
+    state = _state()
+    new = [slug for slug in LESSONS if slug in done and slug not in state["done"]]
+    state["done"] = [*state["done"], *new]
+    state["missed"] = [*state["missed"], *(slug for slug in new if slug in missed)]
 
 
 def select() -> Lesson:
@@ -81,8 +88,8 @@ def select() -> Lesson:
         format_func=lambda slug: f"{slugs.index(slug) + 1}{marks.get(slug, '')}",
         key=f"{PAGE}.cards",
         required=True,
-        help="\n".join(f"{number}. {lesson.title}" for number, lesson in enumerate(LESSONS.values(), 1))
-        + "\n\nThis browser and the address of this page keep your progress.",
+        help="".join(f"{number}\\. {lesson.title}  \n" for number, lesson in enumerate(LESSONS.values(), 1))
+        + "\nThis browser and the address of this page keep your progress.",
         on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]

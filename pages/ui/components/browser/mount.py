@@ -94,8 +94,8 @@ def lesson_progress(
 ) -> None:
     """Keep the progress of the lessons in the browser; it has no visible element.
 
-    Without finished lessons, the progress that the browser has stored becomes `st.session_state[key]["stored"]`, a dict
-    with `done` and `missed`.
+    If the browser has stored finished lessons that are not among `done`, its progress becomes
+    `st.session_state[key]["stored"]`, a dict with `done` and `missed`.
 
     Args:
         done: Names of the finished lessons.
