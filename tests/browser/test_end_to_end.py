@@ -204,19 +204,22 @@ def check_the_embedding_map(visit, run):
     caption = page.get_by_text(re.compile(r"^Of a text's 10 nearest neighbors"))
     umap = page.get_by_test_id("stProgress").filter(has_text="The PCA map is shown until then")
     expect(umap).to_be_visible()
+    title = page.get_by_text(re.compile(rf"^{texts:,} texts, before training and after training \(")).first
+    expect(title).to_contain_text("(PCA; UMAP")
     check_maps_drawn(visit, texts)
-    pca = caption.inner_text()
     expect(umap).to_have_count(0)
     visit.wait()
     (folder,) = maps_folder(run).glob("umap-*")
     with np.load(folder / "map.npz", allow_pickle=False) as archive:
         preserved = [formatting.percent(float(share)) for share in archive["trust"]]
     expect(caption).to_contain_text(f"{preserved[0]} (before training) and {preserved[1]} (after training)")
-    assert caption.inner_text() != pca
+    expect(title).to_contain_text("(UMAP)")
+    of_umap = caption.inner_text()
     check_maps_drawn(visit, texts)
 
     page.get_by_role("radio", name="PCA").click()
-    expect(caption).to_have_text(pca)
+    expect(title).to_contain_text("(PCA)")
+    expect(caption).not_to_have_text(of_umap)
     visit.click_button("Search with this model")
 
 
