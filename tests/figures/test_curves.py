@@ -59,7 +59,7 @@ def test_the_title_summarizes_the_curve(values: list[float], title: str) -> None
     [
         (
             [6.0, 4.0] * 5 + [2.0, 1.0] * 5,
-            "The loss falls from 5.000 to 1.500 (means of the first and last fifth of the steps)",
+            "The loss falls from 5.000 to 1.500 (first and last fifth)",
         ),
         ([1.0, 9.0] * 10, "The loss has no clear trend: 5.000 at first, 5.000 at the end"),
         ([3.0, 1.0], "The loss of 2 steps, 2.000 on average"),

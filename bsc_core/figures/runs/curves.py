@@ -393,7 +393,7 @@ def _change(noun: str, values: Sequence[float], unit: str = "") -> str:
 def _loss_title(noun: str, values: Sequence[float]) -> str:
     """Return how the loss changes from the first to the last fifth of the steps, since single batches differ.
 
-    There is a trend if the means of these steps differ by more than twice the standard error of their difference.
+    These are means; there is a trend if they differ by more than twice the standard error of their difference.
     """
     if len(values) < MEAN_STEPS:
         return f"{noun} of {len(values)} steps, {_format(float(np.mean(values)))} on average"
@@ -402,7 +402,7 @@ def _loss_title(noun: str, values: Sequence[float]) -> str:
     means = [float(part.mean()) for part in parts]
     if abs(means[1] - means[0]) <= 2 * float(np.sqrt(sum(part.var(ddof=1) / fifth for part in parts))):
         return f"{noun} has no clear trend: {_format(means[0])} at first, {_format(means[1])} at the end"
-    return f"{_change(noun, means)} (means of the first and last fifth of the steps)"
+    return f"{_change(noun, means)} (first and last fifth)"
 
 
 def _join(values: Sequence[float]) -> str:
