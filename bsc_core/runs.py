@@ -14,7 +14,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -825,6 +825,13 @@ def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:
         return hmac.new(read_regular(key, _MAX_KEY_BYTES), content, hashlib.sha256).hexdigest()
     except ValueError as error:
         raise OSError(f"{key}: not a key ({error}); remove it") from None
+
+
+def without_resumed(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs in order, without those that another one of them resumes."""
+    runs = list(runs)
+    resumed = {run.status().resumed_from for run in runs}
+    return [run for run in runs if run.id not in resumed]
 
 
 def new_run_id(config: RunConfig, *others: RunConfig, now: float | None = None) -> str:

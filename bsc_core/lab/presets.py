@@ -44,12 +44,13 @@ class BatchPreset:
 
 
 STRETCH = 3.0
+CONFUSABLE = (759, 739, 355, 718, 236, 359)
 PRESETS: dict[str, BatchPreset] = {
     "confusable": BatchPreset(
         "Questions that are easily confused",
         "Six questions with similar answers, which the softmax has to distinguish.",
         "pairs.tsv",
-        (759, 739, 355, 718, 236, 359),
+        CONFUSABLE,
     ),
     "easy": BatchPreset(
         "Questions about different things",
@@ -79,7 +80,7 @@ PRESETS: dict[str, BatchPreset] = {
         "One document with a long vector",
         "The vector of document 3 is longer than the others: without normalization, it ranks first for most queries.",
         "pairs.tsv",
-        (759, 739, 355, 718, 236, 359),
+        CONFUSABLE,
         longer=2,
     ),
     "inference": BatchPreset(
@@ -92,7 +93,7 @@ PRESETS: dict[str, BatchPreset] = {
 
 
 LESSON_ROWS = {
-    "sixteen": ("pairs.tsv", (*PRESETS["confusable"].rows, 0, 71, 142, 214, 285, 425, 495, 564, 633, 770)),
+    "sixteen": ("pairs.tsv", (*CONFUSABLE, 0, 71, 142, 214, 285, 425, 495, 564, 633, 770)),
     "graded": ("pairs.tsv", tuple(range(81))),
     "graded_held_out": ("pairs.tsv", tuple(range(81, 161))),
     "classes": ("nli.tsv", tuple(range(60))),

@@ -104,7 +104,7 @@ def test_a_resumed_run_replaces_the_one_it_resumes(finished, another) -> None:
 
 def test_settings_that_change_the_scale_of_the_loss_are_named(finished, another) -> None:
     another("warm", batch_size=4)
-    assert "The losses are not comparable: Batch size of the settings differ." in page_text(
+    assert "The losses are not comparable, since the settings differ in: Batch size." in page_text(
         open_page("runs", run=finished.id, compare="warm")
     )
     another("fast", learning_rate=0.5)

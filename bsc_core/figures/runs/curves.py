@@ -167,7 +167,7 @@ def best_and_last(curve: Points) -> BestAndLast | None:
 def step_curve(
     settings: Settings, field: str, view: CurveView = DEFAULT_VIEW, *, colors: Sequence[str] = theme.RUNS
 ) -> alt.LayerChart:
-    """Plot a field of STEP_FIELDS for each setting. The title says how a single curve changes; the loss on average.
+    """Plot a field of STEP_FIELDS for each setting. The title states how a single curve changes.
 
     Args:
         settings: Setting name to the metric rows of each of its runs.
@@ -180,11 +180,11 @@ def step_curve(
         name: mean_curve([series(rows, field, unit=unit) for rows in runs], across="step")
         for name, runs in settings.items()
     }
-    last = [curve[-1]["value"] for curve in curves.values() if curve]
-    title = _title(noun, curves, f"ends at {_join(last)}", unit_name)
-    values = [point["value"] for point in next(iter(curves.values()), [])]
-    if field == "loss" and len(curves) == 1 and len(values) > 1:
-        title = _loss_title(noun, values)
+    values = [[point["value"] for point in curve] for curve in curves.values()]
+    if field == "loss" and len(values) == 1 and len(values[0]) > 1:
+        title = _loss_title(noun, values[0])
+    else:
+        title = _title(noun, curves, f"ends at {_join([one[-1] for one in values if one])}", unit_name)
     curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
     return lines(curves, title=title, value=axis, across=_x(curves, view, "step"), log_value=view.log, colors=colors)
 

@@ -10,7 +10,7 @@ from bsc_core.config import RunConfig, flatten
 from bsc_core.errors import JobError
 from bsc_core.jobs.actions.launching import Start, create_run, enqueue
 from bsc_core.jobs.local.processes import start_supervisor
-from bsc_core.runs import GROUP, Run, RunStore
+from bsc_core.runs import GROUP, Run, RunStore, without_resumed
 
 _SEED = "training.seed"
 _EXCLUDED = frozenset({_SEED, "training.seeds", "name"})
@@ -92,8 +92,7 @@ def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
     by the run that resumes it.
     """
     statuses = {run.id: run.status() for run in runs}
-    resumed = {status.resumed_from for status in statuses.values()}
-    runs = [run for run in runs if run.id not in resumed]
+    runs = without_resumed(runs)
     by_setting: dict[str, list[Run]] = {}
     for run in runs:
         by_setting.setdefault(repr(_about(run)["setting"]), []).append(run)

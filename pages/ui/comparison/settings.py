@@ -26,7 +26,7 @@ from bsc_core.figures import theme
 from bsc_core.figures.runs.intervals import UNTRAINED
 from bsc_core.figures.runs.parallel import format_value
 from bsc_core.run_results import When, load_results, metrics_by_dimension, run_intervals
-from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run
+from bsc_core.runs import EVALUATION_SIZES, INTERVALS, Run, without_resumed
 from pages.ui.components import data_cache, display, glossary, run_data, turns, url, users
 from pages.ui.runs import table
 
@@ -177,8 +177,7 @@ def group_by_setting(runs: Sequence[Run], *, merge_seeds: bool = True) -> list[S
     another one resumes is left out.
     """
     if merge_seeds:
-        resumed = {run.status().resumed_from for run in runs}
-        runs = [run for run in runs if run.id not in resumed]
+        runs = without_resumed(runs)
     configs = {run.id: flatten(run.config()) for run in runs}
     groups: dict[str, dict[Any, Run]] = {}
     for run in runs:

@@ -9,6 +9,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.config import RunConfig, flatten
 from bsc_core.figures.runs import curves
+from bsc_core.jobs.actions.groups import differing_keys
 from bsc_core.runs import Run
 from pages.ui.comparison import metrics_table, query_differences
 from pages.ui.comparison.settings import (
@@ -63,7 +64,7 @@ def _draw_curves(view: ComparisonView) -> None:
         figures.append(("temperature", curves.step_curve(rows, "temperature", shown, colors=colors)))
     _draw_figures(figures, len(view.settings))
     if names := _loss_scales(view.settings):
-        st.caption(f"The losses are not comparable: {names} of the settings differ.")
+        st.caption(f"The losses are not comparable, since the settings differ in: {names}.")
     if st.toggle("More curves", **url.flag(MORE)):
         logged_fields = (curves.logged_fields(lines) for group in rows.values() for lines in group)
         fields = dict.fromkeys(field for names in logged_fields for field in names)
@@ -73,11 +74,9 @@ def _draw_curves(view: ComparisonView) -> None:
 
 def _loss_scales(settings: list[Setting]) -> str:
     """Return the names of the differing settings that change the scale of the loss, such as `Temperature`."""
-    configs = [flatten(one.runs[0].config()) for one in settings]
-    keys = dict.fromkeys(key for config in configs for key in config)
-    scales = [key for key in keys if key.startswith("loss.") or key == "training.batch_size"]
-    differing = [key for key in scales if any(config.get(key) != configs[0].get(key) for config in configs)]
-    return ", ".join(map(formatting.setting_name, differing))
+    differing = differing_keys([one.runs[0].config() for one in settings])
+    scales = [key for key in differing if key.startswith("loss.") or key == "training.batch_size"]
+    return ", ".join(map(formatting.setting_name, scales))
 
 
 def _metric_rows(view: ComparisonView) -> dict[str, list[curves.MetricRows]]:

@@ -60,8 +60,8 @@ WEAK_START = (
     "the papers were not trained for similarity either. The runs train on all rows, as long as in the paper."
 )
 HELP = {
-    "Why": "The largest difference with its 95% interval among the statements with this verdict; in parentheses, how "
-    "many of the claim's statements have it.",
+    "Why": "The difference of the first statement with this verdict, with its 95% interval, and how many of the "
+    "statements of the claim have this verdict.",
     "From a weak start": WEAK_START,
 }
 SUMMARY_STYLE = """<style>

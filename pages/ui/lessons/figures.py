@@ -173,7 +173,7 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     figure = figures.metrics_figure(
         table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=320
     )
-    sample = f"mean of {len(losses[size])} random batches of {SIZES[-1]} pairs; the band is their range"
+    sample = f"mean of {len(losses[size])} random batches from {SIZES[-1]} pairs; the band is their range"
     sample = "of the only batch of this size" if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     return [_picture("size", figure, alt, table)], (

@@ -12,7 +12,7 @@ from streamlit.errors import StreamlitAPIException
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
 from bsc_core.figures import theme
-from bsc_core.runs import Run, RunStatus, RunStore
+from bsc_core.runs import Run, RunStatus, RunStore, without_resumed
 from pages.ui.components import data_cache, display, page_layout, url, users
 from pages.ui.runs import run_settings
 
@@ -219,8 +219,7 @@ def _select_runs(ids: list[str]) -> list[str]:
 
 def draw_compare_button(runs: list[Run]) -> None:
     """Draw the button that compares the evaluated runs; runs that differ only in their seed count as one setting."""
-    resumed = {run.status().resumed_from for run in runs}
-    ids = [run.id for run in runs if run.evaluation("after") and run.id not in resumed][:MAX_COMPARED]
+    ids = [run.id for run in without_resumed(runs) if run.evaluation("after")][:MAX_COMPARED]
     if len(ids) > 1:
         page_layout.action_bar().button(
             f"Compare {formatting.plural(len(ids), 'run')}",
