@@ -20,6 +20,7 @@ from bsc_core.types import Ids, Indices, Mask, Numbers, Progress, Vectors
 
 Metric = Literal["cosine", "l2"]
 Search = Literal["auto", "exact", "approximate"]
+Selection = Literal["float32", "bfloat16"]
 Neighbors = tuple[NDArray[np.int64], NDArray[np.float32]]
 """Ids and scores."""
 
@@ -44,6 +45,10 @@ SAMPLE = 200  # vectors that recall is estimated from
 FITTED_PER_LIST = 64  # vectors for each list that the centroids are fitted to
 BLOCK = 32_768  # vectors copied at a time
 QUERIES_AT_ONCE = 65_536  # that `ranked` searches
+ROUNDED_AT_ONCE = 2048  # vectors; their copy stays in the processor's cache
+ROUNDED_BYTES = 128 * 2**20  # of rounded cosines at a time
+ROUNDING = 2.0**-9  # largest relative difference of a number and its bfloat16
+ACCUMULATED = 1e-4  # more than the sums of a matrix product of unit vectors differ by
 HUGE, TINY = 1e15, 1e-30  # squares of larger numbers exceed the range of float32; smaller ones are 0
 
 
@@ -343,6 +348,10 @@ class NeighborSearch:
         rows: (T,) the vectors to search, T >= 1, by default all; result ids are indices into `rows`.
         search: `auto` is exact up to 200,000 vectors and approximate above.
         seed: seed of all sampling.
+        select_in: exact search by cosine selects slightly more than the n nearest vectors in this precision and
+            computes their cosines in float64, so that the result is the same on every processor; equal cosines are
+            ordered by id. bfloat16 is faster on a processor with instructions for it; it needs PyTorch and 2 more
+            bytes per number. By default, cosines are computed in float32.
 
     Attributes:
         facts: the search used (`search`), and for an approximate one the share of the n nearest vectors that it
@@ -353,7 +362,14 @@ class NeighborSearch:
     """
 
     def __init__(
-        self, vectors: Vectors, metric: Metric, *, rows: Ids | None = None, search: Search = "auto", seed: int = 0
+        self,
+        vectors: Vectors,
+        metric: Metric,
+        *,
+        rows: Ids | None = None,
+        search: Search = "auto",
+        seed: int = 0,
+        select_in: Selection | None = None,
     ) -> None:
         self.metric = metric
         self.rows = rows
@@ -366,6 +382,9 @@ class NeighborSearch:
         self._scale = self._checked_scale()
         self._index: Any = self._inverted_file() if self.approximate else None
         self._searched = None if self.approximate else self._all()
+        self._precise: _PreciseSearch | None = None
+        if select_in is not None and metric == "cosine" and self._searched is not None:
+            self._precise = _PreciseSearch(self._searched, select_in)
 
     def nearest(self, queries: Vectors, n: int) -> Neighbors:
         """Find the n nearest vectors of each query, as the function `nearest`."""
@@ -442,7 +461,9 @@ class NeighborSearch:
         return np.asarray(scores, dtype=np.float32)
 
     def _search(self, queries: Vectors, n: int) -> Neighbors:
-        if self._searched is not None:
+        if self._precise is not None:
+            ids, scores = self._precise.nearest(queries, n)
+        elif self._searched is not None:
             scores, ids = _faiss().knn(queries, self._searched, n, metric=self._kind())
         else:
             if self._tuned_for != n:
@@ -551,6 +572,68 @@ class NeighborSearch:
 
     def _kind(self) -> int:
         return int(_faiss().METRIC_INNER_PRODUCT if self.metric == "cosine" else _faiss().METRIC_L2)
+
+
+class _PreciseSearch:
+    """Exact search of unit vectors with cosines in float64 of those that a faster precision selects.
+
+    float32 selects `SPARE` vectors more than the n nearest. A cosine of vectors rounded to bfloat16 differs from that
+    of the vectors by at most the lengths of what was rounded off, so the n-th highest bounds the cosines of the n
+    nearest from below: all vectors that reach the bound are selected, in float32 where these are too many.
+
+    Args:
+        units: (T, D), each of length 1 or 0.
+        select_in: Precision of the selection.
+    """
+
+    def __init__(self, units: Vectors, select_in: Selection) -> None:
+        self._units, self._rounded, self._removed = units, None, 0.0
+        if select_in == "bfloat16":
+            import torch
+
+            self._rounded = torch.empty(units.shape, dtype=torch.bfloat16)
+            for start in range(0, len(units), ROUNDED_AT_ONCE):
+                part = torch.from_numpy(units[start : start + ROUNDED_AT_ONCE])
+                rounded = self._rounded[start : start + len(part)].copy_(part)
+                self._removed = max(self._removed, float((part - rounded.float()).norm(dim=1).max()))
+
+    def nearest(self, queries: Vectors, n: int) -> Neighbors:
+        """Find the n nearest as `NeighborSearch.nearest`, for unit vectors (Q, D); equal cosines are ordered by id."""
+        ids, scores = np.empty((len(queries), n), dtype=np.int64), np.empty((len(queries), n), dtype=np.float32)
+        height = max(1, ROUNDED_BYTES // (2 * len(self._units)))
+        for start in range(0, len(queries), height):
+            part = queries[start : start + height]
+            for row, selected in enumerate(self._select(part, n), start):
+                possible = np.sort(selected)
+                cosines = self._units[possible].astype(np.float64) @ queries[row].astype(np.float64)
+                best = np.argsort(-cosines.astype(np.float32), kind="stable")[:n]
+                ids[row], scores[row] = possible[best], cosines[best]
+        return ids, scores
+
+    def _select(self, queries: Vectors, n: int) -> list[Indices]:
+        """Return the ids of at least the n nearest vectors of each query, in any order."""
+        width = min(2 * n + SPARE, len(self._units))
+        if self._rounded is None or width == len(self._units):
+            return list(self._select_in_float32(queries, n))
+        import torch
+
+        exact = torch.from_numpy(queries)
+        rounded = exact.bfloat16()
+        cosines, ids = (rounded @ self._rounded.T).topk(width, dim=1)  # (Q, width), best first
+        difference = (exact - rounded.float()).norm(dim=1) + (1 + ROUNDING) * self._removed + ACCUMULATED
+        nth = cosines[:, n - 1].float()
+        bound = nth - 2 * difference - 2 * ROUNDING * (nth.abs() + 2 * difference)
+        counts = (cosines >= bound[:, None]).sum(dim=1).numpy()
+        selected = [row[:count] for row, count in zip(ids.numpy(), counts, strict=True)]
+        too_many = np.flatnonzero(counts == width)
+        if len(too_many):
+            for row, in_float32 in zip(too_many, self._select_in_float32(queries[too_many], n), strict=True):
+                selected[row] = in_float32
+        return selected
+
+    def _select_in_float32(self, queries: Vectors, n: int) -> Indices:
+        n, faiss = min(n + SPARE, len(self._units)), _faiss()
+        return np.asarray(faiss.knn(queries, self._units, n, metric=faiss.METRIC_INNER_PRODUCT)[1])
 
 
 def _sample(size: int, count: int, seed: int) -> Ids:

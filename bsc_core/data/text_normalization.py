@@ -20,6 +20,11 @@ WORD = regex.compile(
 )
 """A word of letters, numbers and combining marks, or one symbol such as + or $. `re` does not know these categories."""
 
+SPACED = str.maketrans(
+    {one: one if re.match(r"\w", one) else f" {one} " if WORD.match(one) else " " for one in map(chr, range(128))}
+)
+"""Puts spaces between the words of an ASCII text, which is faster than `WORD`."""
+
 
 def limit_marks(text: str) -> str:
     """Return a text with at most 30 combining marks in sequence, as in the stream-safe format of Unicode (UAX 15).
@@ -40,8 +45,9 @@ def _marks() -> re.Pattern[str]:
 
 def normalize_text(text: str) -> str:
     """Return the words of a text in lower case, each between spaces; of a text without words, the stripped text."""
-    words = WORD.findall(text.casefold()) or [text.strip()]
-    return f" {' '.join(words)} "
+    folded = text.casefold()
+    words = folded.translate(SPACED).split() if text.isascii() else WORD.findall(folded)
+    return f" {' '.join(words or [text.strip()])} "
 
 
 def normalized_ids(texts: Iterable[str]) -> Indices:

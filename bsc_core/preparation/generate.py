@@ -23,7 +23,7 @@ from bsc_core.data.generation.negatives import (
     with_negative_rows,
 )
 from bsc_core.errors import DataError
-from bsc_core.neighbors import NeighborSearch, unit_rows
+from bsc_core.neighbors import NeighborSearch, Selection, unit_rows
 from bsc_core.preparation.second_opinion import Scorer
 from bsc_core.types import Ids, Indices, Vectors
 
@@ -206,7 +206,7 @@ def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
     ranks = negative_ranks(config)
     depths = np.minimum(int(ranks.max()) + candidates.excluded_counts, len(candidates.document))  # (Q,)
     result = np.full((len(candidates.query), len(ranks)), -1, dtype=np.int32)
-    search = NeighborSearch(unit, "cosine", rows=candidates.document)
+    search = _search(candidates, unit)
     order = np.argsort(depths, kind="stable")
     for queries in (block for part in _split_by_depth(order, depths) for block in _blocks(*part)):
         ranked, _ = search.nearest(unit[candidates.query[queries]], int(depths[queries].max()))
@@ -221,7 +221,7 @@ def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
 
 
 def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:
-    search = NeighborSearch(unit, "cosine", rows=candidates.document)
+    search = _search(candidates, unit)
     positive = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document])
     limit = positive - np.float32(config.margin)  # (N,)
     result = np.full((len(dataset), config.count), -1, dtype=np.int32)
@@ -309,7 +309,7 @@ def _rank_candidates(
     """Yield the nearest documents of the queries, in blocks."""
     positive = _lowest(candidates, positive_cosines(dataset, unit))
     by_second = None if second is None else _lowest(candidates, second(dataset.query, dataset.document))
-    search = NeighborSearch(unit, "cosine", rows=candidates.document)
+    search = _search(candidates, unit)
     for queries in _blocks(np.arange(len(positive)), depth):
         ranked, cosines = search.nearest(unit[candidates.query[queries]], depth)
         excluded = candidates.is_excluded(queries[:, None], ranked)
@@ -319,6 +319,15 @@ def _rank_candidates(
             scores = second(texts, candidates.document[ranked].ravel()).reshape(ranked.shape)
             gaps = scores - by_second[queries][:, None]
         yield RankedCandidates(ranked, cosines, excluded, positive[queries], gaps)
+
+
+def _search(candidates: Candidates, unit: Vectors) -> NeighborSearch:
+    import torch  # not at the start of a page
+
+    from bsc_core.training.loop.device import cpu_gains_from_bf16
+
+    select_in: Selection = "bfloat16" if cpu_gains_from_bf16(torch.device("cpu")) else "float32"
+    return NeighborSearch(unit, "cosine", rows=candidates.document, select_in=select_in)
 
 
 def _lowest(candidates: Candidates, scores: Vectors) -> Vectors:

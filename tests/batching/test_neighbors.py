@@ -42,6 +42,27 @@ def test_cosine_neighbors_match_a_full_sort(n: int) -> None:
     np.testing.assert_allclose(scores, -np.sort(-cosines, axis=1)[:, :n], atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["random", "clustered", "nearly equal", "with repeats and zeros"])
+@pytest.mark.parametrize("n", [1, 7, 40, 300])
+def test_every_precision_of_the_selection_gives_the_same_neighbors(kind: str, n: int, monkeypatch) -> None:
+    monkeypatch.setattr(neighbors, "ROUNDED_BYTES", 2 * 300 * 7)  # seven queries at a time
+    vectors = {
+        "random": VECTORS,
+        "clustered": clustered(300, width=12),
+        "nearly equal": VECTORS[:1] + 1e-3 * VECTORS,  # too many for bfloat16
+        "with repeats and zeros": np.concatenate([np.repeat(VECTORS[:70], 4, axis=0), np.zeros_like(VECTORS[:20])]),
+    }[kind]
+    queries = np.concatenate([QUERIES, vectors[:20], np.zeros_like(QUERIES[:1])])
+    cosines = (unit_rows(queries).astype(np.float64) @ unit_rows(vectors).astype(np.float64).T).astype(np.float32)
+    expected = np.argsort(-cosines, axis=1, kind="stable")[:, :n]
+    for select_in in ("float32", "bfloat16"):
+        ids, scores = NeighborSearch(vectors, "cosine", select_in=select_in).nearest(queries, n)
+        np.testing.assert_array_equal(scores, np.take_along_axis(cosines, expected, axis=1))
+        np.testing.assert_array_equal(np.take_along_axis(cosines, ids, axis=1), scores)
+        if kind != "nearly equal":  # there, more cosines are equal than are selected beyond the n-th
+            np.testing.assert_array_equal(ids[:-1], expected[:-1])  # neither are all zeros selected
+
+
 @pytest.mark.parametrize("n", [1, 7, 300, 500])
 def test_l2_neighbors_match_a_full_sort(n: int) -> None:
     ids, scores = nearest(VECTORS, QUERIES, n, "l2")
