@@ -1,6 +1,6 @@
 """Losses compared with other libraries: speed and extra memory of forward and backward pass.
 
-    python benchmarks/losses.py [--sizes 32 512] [--parts speed memory tiles scl]
+    python benchmarks/losses.py [--sizes 32 512] [--parts speed memory tiles switches scl]
 
 Peers: the multiple negatives ranking loss of sentence-transformers and NTXent of pytorch-metric-learning, in the same
 process, taking turns; medians of several runs. Memory is measured in a separate process for each size (Linux).
@@ -30,6 +30,17 @@ DIMENSIONS = 384
 TEMPERATURE = 0.05
 RUNS = {32: 300, 64: 300, 512: 60, 4096: 7, 8192: 5, 16384: 3, 65536: 1}
 NTXENT_LARGEST = 512  # its matrix of positives times negatives has (2B) x (2B) x (2B - 2) numbers
+MASK = {"mask": "self", "mask_margin": 0.05}
+WEIGHTS = {"hardness": "in_batch_negatives", "hardness_strength": 5.0}
+SWITCHES: dict[str, dict[str, object]] = {
+    "plain": {},
+    "mask by the model": MASK,
+    "mask by a guide": {"mask": "guide", "mask_margin": 0.05, "mask_guide": "static"},
+    "hardness weights": WEIGHTS,
+    "decoupled": {"decoupled": True},
+    "debiased": {"debiased_prior": 0.05},
+    "mask by the model, weights, debiased": {**MASK, **WEIGHTS, "debiased_prior": 0.05},
+}
 Call = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -49,6 +60,16 @@ def of_this_project(symmetric: bool) -> Call:
     """BSC in both directions, or its plain in-batch form in one."""
     loss = build_loss((BSCLossConfig if symmetric else MNRLConfig)(temperature=TEMPERATURE))
     return lambda left, right: loss(left, right).total
+
+
+def with_switches(name: str, pairs: int) -> Call:
+    """BSC in both directions with a treatment of its negatives; a guide has vectors of the same width."""
+    loss = build_loss(BSCLossConfig(temperature=TEMPERATURE, **SWITCHES[name]))
+    ids = {}
+    if SWITCHES[name].get("mask") == "guide":
+        guide = torch.randn(2 * pairs, DIMENSIONS, generator=torch.Generator().manual_seed(1))
+        ids = {"guide_queries": guide[:pairs], "guide_documents": guide[pairs:]}
+    return lambda left, right: loss(left, right, None, **ids).total
 
 
 def of_sentence_transformers(symmetric: bool) -> Call:
@@ -115,10 +136,20 @@ def print_memory(sizes: list[int]) -> None:
         print_row(f"{pairs:,}", f"{4 * pairs**2 / 2**20:,.0f} MiB", f"{extra:,.0f} MiB", f"{seconds:.1f}")
 
 
-def measure_memory(pairs: int) -> None:
+def print_switches(sizes: list[int]) -> None:
+    print_header("B", "switches", "milliseconds", "times plain", "extra memory at B = 16,384")
+    for pairs in sizes:
+        times = median_ms({name: with_switches(name, pairs) for name in SWITCHES}, pairs)
+        for name, time_ in times.items():
+            child = run_python(__file__, "--one", 16384, "--switches", name, "--threads", torch.get_num_threads())
+            extra = float(child.output.split()[0])
+            print_row(f"{pairs:,}", name, f"{time_:.0f}", f"{time_ / times['plain']:.2f}", f"{extra:,.0f} MiB")
+
+
+def measure_memory(pairs: int, switches: str) -> None:
     """Print the growth of this process's peak memory in MiB by one forward and backward pass, and its seconds."""
-    call = of_this_project(True)
-    call(*vectors(64)).backward()  # loads libraries
+    with_switches(switches, 64)(*vectors(64)).backward()  # loads libraries
+    call = with_switches(switches, pairs)
     sides = vectors(pairs)
     reset_peak()
     before, started = resident_mib("VmRSS"), time.perf_counter()
@@ -141,6 +172,7 @@ PARTS = {
     "speed": (print_speed, [32, 512, 4096]),
     "tiles": (print_tiles, [4096, 8192]),
     "memory": (print_memory, [16384, 65536]),
+    "switches": (print_switches, [4096]),
     "scl": (print_scl, [64]),
 }
 """Function and default sizes of each table."""
@@ -152,10 +184,11 @@ def main() -> None:
     options.add_argument("--sizes", type=int, nargs="*")
     options.add_argument("--parts", nargs="*", choices=list(PARTS), default=list(PARTS))
     options.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    options.add_argument("--switches", choices=list(SWITCHES), default="plain", help=argparse.SUPPRESS)
     arguments = options.parse_args()
     torch.set_num_threads(arguments.threads)
     if arguments.one:
-        measure_memory(arguments.one)
+        measure_memory(arguments.one, arguments.switches)
         return
     print(f"{arguments.threads} threads, torch {torch.__version__}, D = {DIMENSIONS}, forward and backward, medians")
     for name, (print_part, sizes) in PARTS.items():

@@ -110,7 +110,7 @@ class HardnessWeights:
 
     def bumps(self, scores: Tensor, scale: float, rows: slice, columns: slice) -> Tensor:
         """Return what is added to the logits of a tile, (r, c); 0 on the diagonal."""
-        bumps = self.cosines.tile(scores, scale, rows, columns) * self.strength
+        bumps = self.cosines.tile(scores, scale, rows, columns).mul_(self.strength)
         copies = self.choices // self.pairs if self.choices % self.pairs == 0 else 1
         if self.kind == "hard_negatives":
             bumps, every = torch.zeros_like(bumps), bumps

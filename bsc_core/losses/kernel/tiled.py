@@ -22,7 +22,8 @@ from bsc_core.losses.kernel.negatives import TIE, FalseNegativeMask, Negatives
 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 STORED_SCORES = 4096 * 4096
-"""Number of scores stored for the backward pass; further tiles are recomputed."""
+"""Number of scores stored for the backward pass, twice as many numbers with treated negatives; further tiles are
+recomputed."""
 SAFE_SCORE = 40.0
 """Scores up to this magnitude can share one exp(score - largest): exp(-80) is a normal float32."""
 
@@ -75,8 +76,8 @@ class _Direction:
             if kept is None:
                 return None, candidates
             if count and self.removed is not None and self.negatives is not None:
-                left_out = kept.eq(0) if candidates is None else kept.eq(0) & candidates
-                number = left_out.view(torch.uint8).sum(self.axis, dtype=kept.dtype)
+                left_out = 1.0 - kept if candidates is None else (1.0 - kept) * candidates
+                number = left_out.sum(self.axis)
                 self.removed[self._anchors(tile)] += number
                 self.negatives[self._anchors(tile)] -= number
             return None, kept if candidates is None else kept * candidates
@@ -102,8 +103,8 @@ class _Direction:
             self.positives[anchors] += positives.sum(self.axis)
         if tile.exps is not None:
             exps = tile.exps if candidates is None else tile.exps * candidates
-            if self.hardness is not None and tile.bumps is not None:
-                exps = exps * _without_positives(tile.bumps, positives).exp()
+            if self.hardness is not None:
+                exps = exps * tile.factors(positives)
             summed = exps.sum(self.axis).log()
         else:
             summed = self._allowed(tile, positives, candidates).logsumexp(self.axis)
@@ -134,8 +135,8 @@ class _Direction:
         if tile.exps is not None:
             weights = self._along(self.weight[anchors])
             weights = weights if candidates is None else weights * candidates
-            if self.hardness is not None and tile.bumps is not None:
-                weights = weights * _without_positives(tile.bumps, positives).exp()
+            if self.hardness is not None:
+                weights = weights * tile.factors(positives)
             return weights, positives
         allowed = self._allowed(tile, positives, candidates)
         return (allowed - self._along(self.log_sum[anchors])).exp_() * self._along(self.gradient[anchors]), positives
@@ -181,12 +182,21 @@ class _Tile:
     exps: Tensor | None = None  # exp(score - shift), where all directions may share it
     mask_values: tuple[Tensor, Tensor] | None = None  # similarities of the mask and limits of all anchors
     bumps: Tensor | None = None  # hardness weights, added to the logits of rows as anchors
+    exp_bumps: Tensor | None = None  # their exp, where every positive is on the diagonal and exps are shared
 
     @property
     def arrays(self) -> int:
         """Number of its arrays (r, c)."""
-        parts = (self.scores, self.exps, self.bumps, None if self.mask_values is None else self.mask_values[0])
+        values = None if self.mask_values is None else self.mask_values[0]
+        parts = (self.scores, self.exps, self.bumps, self.exp_bumps, values)
         return len({part.data_ptr() for part in parts if part is not None})
+
+    def factors(self, positives: Tensor | None) -> Tensor:
+        """Return the factors (r, c) of the exps by the hardness weights; 1 for positives off the diagonal."""
+        if self.exp_bumps is not None:
+            return self.exp_bumps
+        assert self.bumps is not None
+        return _without_positives(self.bumps, positives).exp()
 
 
 class TiledSoftmax(torch.autograd.Function):
@@ -224,8 +234,8 @@ class TiledSoftmax(torch.autograd.Function):
         strength = 0.0 if treatment.hardness is None else treatment.hardness.strength
         shift = largest if largest + strength <= SAFE_SCORE else None
         tiles = list(_tiles(len(left), len(right), tile, masked=not diagonal or negatives is not None))
-        builder = _TileBuilder(left, right, scale, shift, treatment, diagonal and treatment.decoupled)
-        remaining = STORED_SCORES // calls if tile is None else 0
+        builder = _TileBuilder(left, right, scale, shift, treatment, diagonal)
+        remaining = STORED_SCORES * (1 if negatives is None else 2) // calls if tile is None else 0
         stored: dict[int, _Tile] = {}  # by tile number
         for number, (first, second) in enumerate(tiles):
             part = builder.build(first, second, keep_scores=not diagonal)
@@ -279,7 +289,7 @@ class _TileBuilder:
     scale: float  # 1 / tau
     shift: float | None  # the largest possible score; None where exps cannot be shared
     treatment: Negatives
-    decoupled: bool  # whether the diagonal leaves all denominators
+    diagonal: bool  # whether every positive is on the diagonal
 
     def build(self, rows: slice, columns: slice, *, keep_scores: bool = False) -> _Tile:
         """Return a tile; without `keep_scores`, its scores are overwritten where there are exps."""
@@ -289,7 +299,9 @@ class _TileBuilder:
             tile.bumps = self.treatment.hardness.bumps(scores, self.scale, rows, columns)
         if self.shift is not None:
             tile.exps = (scores - self.shift if keep_scores else scores.sub_(self.shift)).exp_()
-        if self.decoupled:
+            if tile.bumps is not None and self.diagonal:
+                tile.exp_bumps, tile.bumps = tile.bumps.exp_(), None
+        if self.diagonal and self.treatment.decoupled:
             values, nothing = (scores, -torch.inf) if tile.exps is None else (tile.exps, 0.0)
             _fill_diagonal(values, rows, columns, nothing)
         if self.treatment.mask is not None:
@@ -321,7 +333,7 @@ def _fill_diagonal(values: Tensor, rows: slice, columns: slice, value: float) ->
 
 def _tiles(height: int, width: int, tile: int | None, *, masked: bool) -> Iterator[tuple[slice, slice]]:
     """Yield the tiles; masked ones need several arrays of their size and are smaller."""
-    rows, columns = (TILE_ROWS, TILE_COLUMNS // 4) if masked else (TILE_ROWS, TILE_COLUMNS)
+    rows, columns = (TILE_ROWS, TILE_COLUMNS // 8) if masked else (TILE_ROWS, TILE_COLUMNS)
     if tile:
         rows = columns = tile
     for top, start in product(range(0, height, rows), range(0, width, columns)):
