@@ -72,6 +72,11 @@ def signed(value: float | None) -> str:
     return f"{round(value, 3) + 0.0:+.3f}".replace("-", MINUS)
 
 
+def number(value: float) -> str:
+    """Format a setting: `0.05`, `3e-5`."""
+    return f"{value:g}".replace("e-0", "e-")
+
+
 def count(number: int) -> str:
     """Format a count with thousands separators: `12,345`."""
     return f"{number:,}"

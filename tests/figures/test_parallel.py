@@ -65,6 +65,19 @@ def test_every_run_has_a_point_on_every_axis_except_a_missing_result() -> None:
     assert {one["run"] for one in result if one["best"]} == {"b"}
 
 
+@pytest.mark.parametrize(("key", "kind"), [("loss.temperature", "quantitative"), ("batching.strategy", "nominal")])
+def test_the_runs_of_one_setting_are_points_above_its_values(key: str, kind: str) -> None:
+    settings = {run: {key: values[key]} for run, values in SETTINGS.items()}
+    chart = parallel.parallel(settings, RESULTS, metric="mrr").to_dict()
+    above, best = chart["layer"]
+    assert (above["encoding"]["x"]["type"], above["encoding"]["y"]["title"]) == (kind, "MRR")
+    assert above["encoding"]["x"].get("scale", {}).get("type") == ("log" if kind == "quantitative" else None)
+    (table,) = [one["data"]["values"] for one in (chart, above) if "data" in one]
+    shown = {one["run"]: (one["value"], one["result"], one["best"]) for one in table}
+    assert shown == {"a": (settings["a"][key], 0.5, False), "b": (settings["b"][key], 0.75, True)}
+    assert best["mark"]["size"] > above["mark"]["size"]
+
+
 def test_the_title_names_the_settings_of_the_best_run() -> None:
     title = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()["title"]
     assert title == ["Highest of 2 evaluated of 3 runs: MRR 0.750", "with temperature 0.5, strategy nearest"]

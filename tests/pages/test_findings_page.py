@@ -178,7 +178,7 @@ def test_the_claims_of_one_paper_can_be_selected(runs: RunStore) -> None:
 
 def test_the_tables_name_undefined_values_and_use_a_minus_sign(finding: dict[str, Any]) -> None:
     arms = cards.arms_table(finding)
-    assert arms["spearman, test"].tolist() == ["0.812", "not defined: not applicable to these data"]
+    assert arms["Spearman, test"].tolist() == ["0.812", "not defined: not applicable to these data"]
     assert arms["Steps"].tolist() == ["120", "120"]
     tests = cards.tests_table(finding)
     assert tests["Difference"].tolist() == ["\N{MINUS SIGN}0.012"]

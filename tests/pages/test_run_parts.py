@@ -141,18 +141,21 @@ def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
     monkeypatch.setattr(background_task, "start", start_here)
     finished.write_embeddings("after", np.array(finished.embeddings("before")))
     app = open_tab(open_page("runs", run=finished.id), finished, "Diagnosis")
-    assert "Why did my run get worse?" in page_text(app)
+    assert "Why did my run get worse, or not better?" in page_text(app)
     app = click(app, f"runs.diagnosis.{diagnosis.task_folder(finished).name}")
     report = background_task.read_result(diagnosis.task_folder(finished))
     assert report is not None
     assert report["verdict"] in page_text(app)
+    assert diagnosis.QUESTIONS[report["state"]] in page_text(app)
     codes = [finding["code"] for finding in report["findings"]]
     number = codes.index("learning_rate_low")
     assert "Set training.learning_rate to 0.01" in page_text(app)
     assert "Compared with" in table_with(app, "Evidence").columns
     sent: list[RunConfig] = []
     monkeypatch.setattr(actions, "start_from_config", sent.append)
-    click(app, f"runs.diagnosis.use.{finished.id}.{number}")
+    use = f"runs.diagnosis.use.{finished.id}.{number}"
+    assert app.button(key=use).label == "New run with Learning rate 0.01"
+    click(app, use)
     assert sent[0].training.learning_rate == pytest.approx(0.01)
 
 

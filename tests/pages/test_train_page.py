@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core import formatting
 from bsc_core.config import LOSS_CONFIGS, RunConfig, make_config
 from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.queue import Queue
@@ -264,7 +265,7 @@ def test_without_labeled_negatives_only_positive_pairs_are_counted() -> None:
 
 
 def test_rates_and_sizes_are_formatted() -> None:
-    assert [config_summary.format_rate(value) for value in (3e-5, 0.001, 2.0)] == ["3e-5", "0.001", "2"]
+    assert [formatting.number(value) for value in (3e-5, 0.001, 2.0)] == ["3e-5", "0.001", "2"]
     assert [config_summary.format_bytes(value) for value in (None, 1, 91_000_000, 1_440_000_000)] == [
         "unknown",
         "1 MB",

@@ -1,7 +1,7 @@
 """Parallel coordinates and curves of the runs of a sweep.
 
-Each setting has an axis; the last axis is the result. A run has the color that it has on its page; the best run is a
-thick line on top of the others.
+Each setting has an axis; the last axis is the result. With one setting, runs are points above its values. A run has the
+color that it has on its page; the best run is a thick line, or a large point, on top of the others.
 """
 
 import math
@@ -22,6 +22,7 @@ MAX_NAMED = 10  # most runs that a legend of curves names
 MANY_POINTS = 64  # number of distinct values above which curves have no point markers
 FEW = 8  # number of values up to which each has a tick
 LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
+LARGEST = 1e300  # larger numbers are shown as names
 NOT_SET = "not set"
 COLOR = alt.Color("color:N", scale=None)
 
@@ -63,12 +64,17 @@ def result_axis(name: str, values: Mapping[str, float | None]) -> Axis:
 def parallel(settings: Settings, results: Mapping[str, float | None], *, metric: str) -> alt.LayerChart:
     """Plot every run as a line over the axes of its settings and its result; the best run is thick.
 
+    With one setting, every run is a point above its value.
+
     Args:
         settings: run to {setting: value}, with the same settings for all runs.
         results: run to value of `metric`; for None, the line ends at the last setting.
         metric: name of the metric.
     """
     names = list(next(iter(settings.values()), {}))
+    if len(names) == 1:
+        points_by_value = _points_by_value(names[0], settings, results, metric)
+        return points_by_value.properties(title=headline(settings, results, metric=metric), height=HEIGHT)
     axes = [axis(name, {run: chosen.get(name) for run, chosen in settings.items()}) for name in names]
     axes.append(result_axis(formatting.metric_name(metric), results))
     top, colors = best(results), _colors(settings)
@@ -182,7 +188,7 @@ def format_value(value: Any) -> str:
         return ", ".join(map(format_value, value)) or "none"
     if isinstance(value, Mapping):  # a config section, such as a loss
         return str(value.get("name", dict(value)))
-    return f"{value:g}" if _is_number(value) else str(value)
+    return formatting.number(value) if _is_number(value) else str(value)
 
 
 def _xy(names: Sequence[str]) -> dict[str, alt.X | alt.Y]:
@@ -203,6 +209,33 @@ def _rules(axes: Sequence[Axis]) -> alt.Chart:
 def _colors(runs: Iterable[str]) -> dict[str, str]:
     ids = list(runs)
     return dict(zip(ids, theme.run_colors(ids), strict=True))
+
+
+def _points_by_value(name: str, settings: Settings, results: Mapping[str, float | None], metric: str) -> alt.LayerChart:
+    """Plot the result of each run above its value of a setting, to scale if all values are numbers."""
+    top, colors, metric = best(results), _colors(settings), formatting.metric_name(metric)
+    values: list[Any] = [chosen.get(name) for chosen in settings.values()]
+    numeric = all(_is_number(value) and abs(value) < LARGEST for value in values)
+    table = [
+        {"run": run, "best": run == top, "color": colors[run], "result": result, "shown": format_value(value)}
+        | {"value": float(value) if numeric else format_value(value)}
+        for run, value in zip(settings, values, strict=True)
+        if (result := results.get(run)) is not None
+    ]
+    is_log = numeric and min(values) > 0 and max(values) / min(values) >= LOG_FROM
+    ticks = sorted(set(map(float, values))) if numeric and len(set(values)) <= FEW else alt.Undefined
+    across = alt.Axis(title=formatting.setting_name(name), values=ticks)
+    scale: Any = alt.Scale(type="log" if is_log else "linear", zero=False, padding=20) if numeric else alt.Undefined
+    base = alt.Chart(alt.Data(values=table)).encode(
+        x=alt.X("value:Q" if numeric else "value:N", axis=across, scale=scale, sort=None),
+        y=alt.Y("result:Q", title=metric, scale=alt.Scale(zero=False, padding=20), axis=alt.Axis(tickCount=5)),
+        color=COLOR,
+        tooltip=["run:N", alt.Tooltip("shown:N", title=formatting.setting_name(name)), "result:Q"],
+    )
+    return alt.layer(
+        base.mark_point(size=70, filled=True, opacity=1),
+        base.transform_filter("datum.best").mark_point(size=160, filled=True, opacity=1),
+    )
 
 
 def _run_lines(points: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[alt.Chart]:

@@ -319,7 +319,7 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
     elif kind != similarity.POSITIVE:
         about = "The loss ignores the pair, and new plans never put its rows in the same batch."
         if _label(pair.dataset, pair.query_row, pair.document_row) != UNLABELED:
-            st.caption("This pair is also a row of the data; marking it removes that row.")
+            st.caption("The data have a row with this pair. If you mark the pair, training leaves that row out.")
         st.button(
             "Mark as false negative",
             key="batches.mark",

@@ -66,8 +66,8 @@ def _draw_map(batch: BatchView, groups: Groups, config: BatchingConfig, vectors_
         texts = np.unique(np.concatenate([sample, *(ids for _, ids in shown)]))
     points = _layout(f"{table.digest} {vectors_key}", texts.tobytes(), _texts=texts, _vectors=batch.vectors)
     lines = group_figures.map_table(points, texts, shown, table.take(texts))
-    which = "The same groups" if len(groups) <= MAX_ON_MAP else f"The first {MAX_ON_MAP} groups"
-    alt = f"{which} among the {_side(config)} texts (PCA). Lines connect a group with its first row."
+    which = "groups of this batch" if len(groups) <= MAX_ON_MAP else f"first {MAX_ON_MAP} groups"
+    alt = f"Map (PCA) of all {_side(config)} texts with the {which}. Lines connect the texts of a group with its first."
     display.figure(group_figures.map_figure(lines), name="group-map", alt=alt, data=lines, key="batches.map")
     st.caption("Texts that are close here may be far apart; the cosines of the small figures are exact.")
 

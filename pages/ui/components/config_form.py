@@ -18,6 +18,7 @@ import streamlit as st
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from bsc_core import formatting
 from bsc_core.config import LOSS_CONFIGS, RunConfig
 from bsc_core.errors import BscError, ConfigError
 from pages.ui.components import glossary
@@ -206,5 +207,5 @@ def format_setting(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
-        return f"{value:g}".replace("e-0", "e-")
+        return formatting.number(value)
     return ", ".join(map(format_setting, value)) if isinstance(value, list | tuple) else str(value)

@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from bsc_core import formatting
 from bsc_core.figures import theme
 from bsc_core.figures.findings import verdicts
+from bsc_core.figures.runs.parallel import format_value
 from bsc_core.presets.catalog import PRESETS
 from bsc_core.reproduction.catalog import CLAIMS
 from bsc_core.reproduction.claims import PAPERS, Claim
@@ -317,11 +318,13 @@ def arms_table(finding: dict[str, Any]) -> pd.DataFrame:
         for split, metrics in arm["metrics"].items():
             for name, result in metrics.items():
                 interval = None if result["low"] is None else (result["low"], result["high"])
-                row[f"{name}, {split}"] = formatting.metric(
+                row[f"{formatting.metric_name(name)}, {split}"] = formatting.metric(
                     result["value"], interval, why="not applicable to these data"
                 )
         row |= {"Steps": _steps(arm["runs"]), "Runs": str(len(arm["runs"]))}
-        row["What differs"] = ", ".join(f"{key} = {value}" for key, value in arm["settings"].items())
+        row["What differs"] = ", ".join(
+            f"{formatting.setting_name(key)} {format_value(value)}" for key, value in arm["settings"].items()
+        )
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
 
@@ -338,7 +341,7 @@ def tests_table(finding: dict[str, Any]) -> pd.DataFrame:
         [
             {
                 "Statement": statement["text"],
-                "Metric": f"{statement['metric']}, {statement['split']}",
+                "Metric": f"{formatting.metric_name(statement['metric'])}, {statement['split']}",
                 "Difference": formatting.signed(statement["difference"]),
                 "Interval": _interval(statement),
                 "Detectable (80% power)": formatting.signed(statement["detectable"]),

@@ -105,11 +105,12 @@ def _estimate(estimate: CostEstimate | None) -> None:
 
 def _settings_table(config: RunConfig) -> list[dict[str, str]]:
     training, batching, loss = config.training, config.batching, config.loss
+    rate = formatting.number(training.learning_rate)
     rows = {
         "Encoder": page_layout.ENCODERS.get(config.encoder.name, config.encoder.name),
         "Batches": f"{batching.strategy}, groups of {batching.group_size}, {training.batch_size} pairs each",
         "Loss": f"batch softmax, temperature {loss.temperature:g}",
-        "Training": f"{formatting.plural(training.epochs, 'epoch')}, learning rate {training.learning_rate:g}",
+        "Training": f"{formatting.plural(training.epochs, 'epoch')}, learning rate {rate}",
     }
     return [{"setting": name, "value": value} for name, value in rows.items()]
 

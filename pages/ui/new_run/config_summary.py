@@ -12,7 +12,7 @@ import numpy as np
 
 from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig
 from bsc_core.data.decisions import decided_rows
-from bsc_core.formatting import count, plural
+from bsc_core.formatting import count, number, plural
 from bsc_core.losses.catalog import CATALOG
 from bsc_core.presets.suitable_losses import DataShape, shape_of, suitable_losses
 from bsc_core.runs import parent_run_id
@@ -133,14 +133,9 @@ def _order(batching: BatchingConfig) -> str:
 def training_sentence(training: TrainingConfig) -> str:
     """Describe the training section in one sentence."""
     length = plural(training.max_steps, "step") if training.max_steps else plural(training.epochs, "epoch")
-    rate = f"learning rate {format_rate(training.learning_rate)}"
+    rate = f"learning rate {number(training.learning_rate)}"
     seeds = f"{len(training.seeds)} seeds" if training.seeds else f"seed {training.seed}"
     return f"Training: {length}, batch {count(training.batch_size)}, {rate}, {seeds}"
-
-
-def format_rate(value: float) -> str:
-    """Format a rate: `3e-5`, `0.001`."""
-    return f"{value:g}".replace("e-0", "e-")
 
 
 def format_bytes(number: int | None) -> str:
@@ -281,7 +276,7 @@ def _at_temperature(loss: LossConfig) -> str:
 
 
 def _schedule(training: TrainingConfig) -> str:
-    rate = format_rate(training.learning_rate)
+    rate = number(training.learning_rate)
     if training.schedule == "restarts":
         return f"rises to {rate} in each epoch"
     return f"rises to {rate} and decays linearly to 0" if training.warmup_ratio else f"decays linearly from {rate} to 0"
@@ -298,7 +293,7 @@ class ConfigWarning(NamedTuple):
 def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[ConfigWarning]:
     """Yield what is allowed but unusual; nothing for an ordinary plan."""
     training, encoder = config.training, config.encoder
-    rate, rate_text = training.learning_rate, f"Learning rate {format_rate(training.learning_rate)}"
+    rate, rate_text = training.learning_rate, f"Learning rate {number(training.learning_rate)}"
     yield from map(ConfigWarning, loss_warnings(config, summary.shape))
     if config.batching.strategy == "nearest" and config.batching.group_size > training.batch_size:
         size = training.batch_size

@@ -36,7 +36,7 @@ PARAMETERS = (
     *(f"retrieval.{name}.*" for name in ("left", "right", "causes", "maps")),
 )
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
-LINES_HELP = " A line connects the ranks of a document; a number is the rank of a document outside the other list."
+LINES_HELP = " Lines connect a document in both lists; a number without a line is its rank in the other list."
 LIST_LENGTH = 160  # characters of a document in a list
 CARD_LENGTH = 110  # characters of a text in a card
 # Document texts have the color of texts, not of axis labels, also right after the theme has changed. Two lists replace

@@ -6,10 +6,11 @@ from typing import Any
 
 import streamlit as st
 
-from bsc_core import background_task
+from bsc_core import background_task, formatting
 from bsc_core.config import RunConfig, make_config
 from bsc_core.config.reading import put
 from bsc_core.errors import BscError
+from bsc_core.figures.runs.parallel import format_value
 from bsc_core.paths import cache_folder
 from bsc_core.runs import Run, RunStatus
 from pages.ui.components import data_cache, display, users
@@ -20,18 +21,24 @@ from pages.ui.runs.run_task import RunTask, is_running
 TASK = RunTask(
     "bsc_core.diagnosis.task", "runs.diagnosis", "diagnose", ":material/troubleshoot:", "The diagnosis failed"
 )
+QUESTIONS = {
+    "worse": "Why did my run get worse?",
+    "better": "What can be improved in this run?",
+    "noise": "Why did my run not get better?",
+}
+"""Heading by the state of the diagnosis."""
 NO_FINDING = "No check found a cause. The settings and data of this run look usual."
 INPUTS = ("config.json", "metrics.jsonl", "status.json", "evaluation/after.json", "evaluation/general.json")
 
 
 def draw(run: Run, status: RunStatus) -> None:
     """Draw the diagnosis of a run, its progress, or the button that starts it."""
-    st.markdown("**Why did my run get worse?**")
+    report = background_task.read_result(task_folder(run)) if status.is_finished else None
+    st.markdown(f"**{QUESTIONS.get(report['state'] if report else '', 'Why did my run get worse, or not better?')}**")
     if not status.is_finished:
         st.caption("The diagnosis appears here when the run has ended.")
         return
     folder = task_folder(run)
-    report = background_task.read_result(folder)
     if report is not None:
         _draw_report(run, report)
         return
@@ -83,8 +90,11 @@ def _draw_finding(run: Run, finding: dict[str, Any], number: int) -> None:
         st.text(finding["suggestion"])
         config = changed_config(run.config(), finding["change"])
         if config is not None and users.current_user().may_launch:
-            changes = ", ".join(f"{key} = {value}" for key, value in finding["change"].items())
-            about = f"Opens the New run page with the settings of this run and {changes}."
+            changes = ", ".join(
+                f"{formatting.setting_name(name)} {format_value(value)}" for name, value in finding["change"].items()
+            )
+            about = "Opens the New run page with the settings of this run and this change."
             key = f"runs.diagnosis.use.{run.id}.{number}"
-            if st.button("Use in a new run", key=key, icon=":material/content_copy:", help=display.escaped(about)):
+            label = display.escaped(f"New run with {changes}")
+            if st.button(label, key=key, icon=":material/content_copy:", help=about):
                 actions.start_from_config(config)
