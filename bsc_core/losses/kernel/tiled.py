@@ -76,8 +76,9 @@ class _Direction:
             if kept is None:
                 return None, candidates
             if count and self.removed is not None and self.negatives is not None:
-                left_out = 1.0 - kept if candidates is None else (1.0 - kept) * candidates
-                number = left_out.sum(self.axis)
+                number = kept.shape[self.axis] - kept.sum(self.axis)
+                if candidates is not None:
+                    number = ((1.0 - kept) * candidates).sum(self.axis)
                 self.removed[self._anchors(tile)] += number
                 self.negatives[self._anchors(tile)] -= number
             return None, kept if candidates is None else kept * candidates
@@ -333,7 +334,7 @@ def _fill_diagonal(values: Tensor, rows: slice, columns: slice, value: float) ->
 
 def _tiles(height: int, width: int, tile: int | None, *, masked: bool) -> Iterator[tuple[slice, slice]]:
     """Yield the tiles; masked ones need several arrays of their size and are smaller."""
-    rows, columns = (TILE_ROWS, TILE_COLUMNS // 8) if masked else (TILE_ROWS, TILE_COLUMNS)
+    rows, columns = (TILE_ROWS, TILE_COLUMNS // 4) if masked else (TILE_ROWS, TILE_COLUMNS)
     if tile:
         rows = columns = tile
     for top, start in product(range(0, height, rows), range(0, width, columns)):
