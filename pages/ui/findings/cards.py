@@ -55,14 +55,14 @@ MEANINGS = {
     "inconclusive": "the runs do not decide between these.",
     "not run yet": "there is no result of the full experiment.",
 }
-WIDTHS = {"Group": 110, "Claim": 330, "Verdict": 145, "Why": 285, "From a weak start": 330}  # pixels
+WIDTHS = {"Verdict": 138, "Claim": 320, "Why": 265, "From a weak start": 330, "Group": 110}  # pixels
 WEAK_START = (
     "A weak start: the upper three of the six layers of the bundled encoder have random weights, since the models of "
     "the papers were not trained for similarity either. The runs train on all rows, as long as in the paper."
 )
 HELP = {
     "Why": "The difference of the first statement with this verdict, with its 95% interval, and how many of the "
-    "statements of the claim have this verdict.",
+    "statements of the claim have this verdict (2 of 4).",
     "From a weak start": WEAK_START,
 }
 SUMMARY_STYLE = """<style>
@@ -214,13 +214,13 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
 
 
 def summary_row(card: ClaimCard) -> dict[str, str]:
-    """Return a row of the table: paper, claim, its verdict and the reason, and the result from a weak start."""
+    """Return a row of the table: verdict, claim and reason, the result from a weak start, and paper."""
     return {
-        "Group": PAPER_NAMES[card.claim.paper],
-        "Claim": card.claim.title,
         "Verdict": card.verdict,
+        "Claim": card.claim.title,
         "Why": _reason(card),
         "From a weak start": f"{card.weak.verdict}: {_reason(card.weak)}" if card.weak else "",
+        "Group": PAPER_NAMES[card.claim.paper],
     }
 
 
@@ -236,7 +236,7 @@ def _reason(card: ClaimCard) -> str:
     interval = [formatting.signed(first[name]) for name in ("low", "high") if first[name] is not None]
     reason = f"{formatting.metric_name(first['metric'])} {formatting.signed(first['difference'])}"
     reason += f" [{', '.join(interval)}]" if interval else ""
-    return reason + (f"; {len(deciding)} of {len(statements)} statements" if len(statements) > 1 else "")
+    return reason + (f", {len(deciding)} of {len(statements)}" if len(statements) > 1 else "")
 
 
 def draw(card: ClaimCard, bar: DeltaGenerator) -> None:
