@@ -12,6 +12,7 @@ from bsc_core import formatting
 from bsc_core.config import EncoderConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.load import DatasetSplits
+from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import BscError
 from bsc_core.evaluation import RetrievalResult, RetrievalTask, rank, retrieval_task
 from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
@@ -36,7 +37,7 @@ PARAMETERS = (
     *(f"retrieval.{name}.*" for name in ("left", "right", "causes", "maps")),
 )
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
-LINES_HELP = " Lines connect a document in both lists; a number without a line is its rank in the other list."
+LINES_HELP = " Lines connect a document in both lists; a number is its rank with the other model."
 LIST_LENGTH = 160  # characters of a document in a list
 CARD_LENGTH = 110  # characters of a text in a card
 # Document texts have the color of texts, not of axis labels, also right after the theme has changed. Two lists replace
@@ -258,6 +259,7 @@ def draw_results(search: Search, query: str) -> None:
         )
     results = _draw_query(search, query, "answers", TOP)
     st.caption(display.escaped(_summary(results, single=search.single)))
+    st.caption(_shared_words_sentence(query, results, single=search.single))
 
 
 def _has_query(search: Search, split: str, query: str) -> bool:
@@ -431,6 +433,20 @@ def _summary(results: Results, *, single: bool = False) -> str:
     several = f" {results.queries} queries have this text; ★: a document relevant to any of them."
     shown = ", ".join(positions[:1] if single else positions)
     return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{lines}"
+
+
+def _shared_words_sentence(query: str, results: Results, *, single: bool) -> str:
+    """Return which share of the words of a query its results contain: a model may search by words or avoid them."""
+    left, right = (formatting.percent(shared_words(query, hits[:TOP])) for hits in (results.left, results.right))
+    shares = left if single else f"{left} on the left and {right} on the right"
+    return f"The first {TOP} documents contain, on average, {shares} of the words of the query."
+
+
+def shared_words(query: str, hits: Sequence[ranks.Hit]) -> float | None:
+    """Return the mean share of the distinct words of a query that a result contains; None without results."""
+    words = set(normalize_text(query).split())
+    shares = [len(words & set(normalize_text(hit.text).split())) / len(words) for hit in hits if words]
+    return float(np.mean(shares)) if shares else None
 
 
 def _rows(results: Results, names: tuple[str, str]) -> list[dict[str, Any]]:
