@@ -338,14 +338,14 @@ def _lowest(candidates: Candidates, scores: Vectors) -> Vectors:
 
 
 def positive_cosines(dataset: PairDataset, unit: Vectors) -> Vectors:
-    """Return the cosine of each pair, (N,).
+    """Return the cosine of each pair, (N,), computed in float64 as those of the candidates.
 
     Args:
         dataset: N pairs.
         unit: (U, D) vectors of length 1, row t for text t of the dataset.
     """
-    cosines: Vectors = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document])
-    return cosines
+    cosines = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document], dtype=np.float64)
+    return np.asarray(cosines, dtype=np.float32)
 
 
 def _window(
