@@ -13,7 +13,6 @@ from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
 
 SOURCES = ("preset", "circle", "dataset", "typed")
-TRIPLET_MARGINS = (0.01, 2.0)
 COMPARED = "b_"
 """Prefix of the parameters of the second setting."""
 MAX_TEXT_LENGTH = 1500
@@ -40,7 +39,6 @@ class LabLink:
     watch: str = ""  # loss of the toy training, "" for none
     second_loss: str = ""  # the second loss of a comparison, "" for none
     learn_temperature: bool = False  # whether the toy training updates the temperature
-    triplet_margin: float = 0.1  # of the triplet loss in the toy training
     words: bool = False  # whether the toy training updates token vectors instead of free points
 
     def to_query(self) -> dict[str, str]:
@@ -62,8 +60,6 @@ class LabLink:
         if self.watch:
             query |= {"watch": self.watch} | ({"second_loss": self.second_loss} if self.second_loss else {})
             query |= {"words": "1"} if self.words else {}
-            if "triplet" in (self.watch, self.second_loss) and self.triplet_margin != default.triplet_margin:
-                query["triplet_margin"] = f"{self.triplet_margin:g}"
         if self.learn_temperature:
             query["learn_temperature"] = "1"
         return query
@@ -184,7 +180,6 @@ READERS: dict[str, Any] = {
     "pin": _pin,
     "watch": _one_of("watch", TOY_LOSSES),
     "second_loss": _one_of("second_loss", TOY_LOSSES),
-    "triplet_margin": _number("triplet_margin", *TRIPLET_MARGINS),
     "learn_temperature": _switch("learn_temperature"),
     "words": _switch("words"),
 }

@@ -131,7 +131,6 @@ links = st.one_of(
         learn_temperature=st.booleans(),
         words=st.booleans(),
     ),
-    st.builds(LabLink, watch=st.just("triplet"), triplet_margin=st.sampled_from([0.01, 0.1, 0.55, 2.0])),
     st.lists(st.integers(0, 359), min_size=8, max_size=8).map(
         lambda angles: LabLink(source="circle", pairs=4, angles=tuple(angles))
     ),
@@ -161,7 +160,6 @@ def test_a_link_round_trips(link: LabLink) -> None:
         ("watch", "nope"),
         ("watch", "softmax"),
         ("second_loss", "nope"),
-        ("triplet_margin", "0"),
         ("learn_temperature", "yes"),
         ("angles", "0,1,2"),
         ("angles", "0,1,2,3,4,5,6,-7"),

@@ -117,17 +117,3 @@ def test_the_settings_are_sent_to_a_new_run(
     assert (loss["name"], loss["temperature"], loss["normalization"]) == ("bsc", 0.25, "l2_columns")
     assert loss["learn_temperature"] is True
     assert (loss["mask"], loss["mask_guide"]) == ("guide", "static")
-
-
-def test_the_margin_of_the_triplet_loss_is_trained_with_and_kept_in_the_link(
-    lab: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    margins: list[float] = []
-    monkeypatch.setattr(view, "player", lambda batch, losses, *rest, **options: margins.extend([losses[0].margin]))
-    app = lab(watch="triplet", triplet_margin="0.5")
-    (box,) = [box for box in app.number_input if box.label == "Triplet margin"]
-    assert box.value == 0.5
-    box.set_value(0.3).run()
-    assert not app.exception
-    assert margins == [0.5, 0.3], "trained with the margin of the link, then with that of the field"
-    assert app.query_params["triplet_margin"] in ("0.3", ["0.3"])

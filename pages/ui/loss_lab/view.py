@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig
+from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig, TripletLossConfig
 from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import LARGEST, SMALLEST, LabBatch, circle_batch
-from bsc_core.lab.link import TRIPLET_MARGINS, LabLink, lab_parameters, read_link
+from bsc_core.lab.link import LabLink, lab_parameters, read_link
 from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
@@ -259,19 +259,9 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     if not link().watch and start.source != "circle":
         st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
         return
-    if "triplet" in (name, second):
-        about = "The negative of a query is the most similar other document. With 2, every triplet has a gradient."
-        margin = st.number_input(
-            "Triplet margin",
-            *TRIPLET_MARGINS,
-            start.triplet_margin,
-            step=0.05,
-            help=about,
-            width=170,
-            key=_key("triplet_margin"),
-        )
-        _update(triplet_margin=margin)
-    losses = [_toy_loss(one, state.settings, learn, link().triplet_margin) for one in (name, second) if one]
+    losses = [_toy_loss(one, state.settings, learn) for one in (name, second) if one]
+    for margin in (loss.margin for loss in losses if isinstance(loss, TripletLossConfig)):
+        st.caption(f"Triplet loss: margin {margin:g}; the negative is the most similar other document.")
     columns = batch.query_texts, batch.document_texts, batch.queries.tobytes(), batch.labels.tobytes()
     key = f"{batch.title} {hash(columns)}"
     with turns.turn():
@@ -279,10 +269,9 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
 
 
-def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool, triplet_margin: float) -> LossConfig:
+def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool) -> LossConfig:
     config = {"name": name} | (settings.loss_values() if name == "bsc" else {})
     config |= {"learn_temperature": learn_temperature} if name in ("bsc", "mnrl") else {}
-    config |= {"margin": triplet_margin} if name == "triplet" else {}
     return LOSS_CONFIGS[name].model_validate(config)  # type: ignore[return-value]
 
 
