@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bsc_core.config import TripletLossConfig
 from bsc_core.errors import ConfigError
 from bsc_core.lab.batch import LARGEST, SMALLEST
 from bsc_core.lab.presets import PRESETS
@@ -17,6 +18,8 @@ COMPARED = "b_"
 """Prefix of the parameters of the second setting."""
 MAX_TEXT_LENGTH = 1500
 """Characters of typed texts that fit in a link."""
+MARGIN_LIMITS = 0.01, 10.0
+"""Smallest and largest margin of the triplet loss."""
 Row = tuple[str, str, float]
 
 
@@ -38,6 +41,7 @@ class LabLink:
     pinned: tuple[int, int] | None = None
     watch: str = ""  # loss of the toy training, "" for none
     second_loss: str = ""  # the second loss of a comparison, "" for none
+    margin: float = TripletLossConfig().margin  # of the triplet loss of the toy training
     learn_temperature: bool = False  # whether the toy training updates the temperature
     words: bool = False  # whether the toy training updates token vectors instead of free points
 
@@ -60,6 +64,7 @@ class LabLink:
         if self.watch:
             query |= {"watch": self.watch} | ({"second_loss": self.second_loss} if self.second_loss else {})
             query |= {"words": "1"} if self.words else {}
+            query |= {"margin": f"{self.margin:g}"} if self.margin != default.margin else {}
         if self.learn_temperature:
             query["learn_temperature"] = "1"
         return query
@@ -101,7 +106,11 @@ def _settings(query: Mapping[str, str], prefix: str, errors: list[str]) -> LabSe
                 valid[name] = query[prefix + name]
             except ConfigError as error:
                 errors.append(f"{error}; the link's {prefix + name} is not used")
-    return LabSettings.from_query(valid)
+    try:
+        return LabSettings.from_query(valid)
+    except ConfigError as error:  # of a combination
+        errors.append(f"{error}; the link's settings are not used")
+        return LabSettings()
 
 
 def _one_of(name: str, known: tuple[str, ...]) -> Any:
@@ -180,6 +189,7 @@ READERS: dict[str, Any] = {
     "pin": _pin,
     "watch": _one_of("watch", TOY_LOSSES),
     "second_loss": _one_of("second_loss", TOY_LOSSES),
+    "margin": _number("margin", *MARGIN_LIMITS),
     "learn_temperature": _switch("learn_temperature"),
     "words": _switch("words"),
 }

@@ -127,7 +127,8 @@ links = st.one_of(
     st.builds(
         LabLink,
         watch=st.sampled_from(["bsc", "mse"]),
-        second_loss=st.sampled_from(["", "mnrl"]),
+        second_loss=st.sampled_from(["", "mnrl", "triplet"]),
+        margin=st.sampled_from([0.01, 0.1, 0.5, 2.0]),
         learn_temperature=st.booleans(),
         words=st.booleans(),
     ),
@@ -161,6 +162,7 @@ def test_a_link_round_trips(link: LabLink) -> None:
         ("watch", "softmax"),
         ("second_loss", "nope"),
         ("learn_temperature", "yes"),
+        *(("margin", value) for value in ("0", "11", "nan", "wide")),
         ("angles", "0,1,2"),
         ("angles", "0,1,2,3,4,5,6,-7"),
         ("texts", "{"),
@@ -177,6 +179,15 @@ def test_an_invalid_parameter_of_a_link_is_one_error_and_gets_its_default(name: 
     assert link == LabLink(seed=7)
     assert len(errors) == 1
     assert name in errors[0]
+
+
+@pytest.mark.parametrize("prefix", ["", "b_"])
+def test_settings_that_contradict_each_other_are_one_error_and_get_their_defaults(prefix: str) -> None:
+    query = {f"{prefix}debiased_prior": "0.05", f"{prefix}normalization": "none", "compare": "1"}
+    link, errors = read_link(query)
+    assert link == LabLink(compare=LabSettings())
+    assert len(errors) == 1
+    assert "the estimate needs cosines" in errors[0]
 
 
 def test_texts_too_long_for_a_link_are_left_out() -> None:
