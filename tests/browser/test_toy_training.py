@@ -19,6 +19,8 @@ SETTINGS: list[dict[str, Any]] = [
     *({"name": name, **({"threshold": 0.5} if name == "bsc" else {})} for name in TOY_LOSSES),
     {"name": "bsc", "threshold": 0.5, "learn_temperature": True, "symmetric": False},
     {"name": "mnrl", "learn_temperature": True},
+    {"name": "triplet", "margin": 0.5},
+    {"name": "triplet", "margin": 1.9, "reduction": "sum"},
     {"name": "bsc", "threshold": 0.5, "normalization": "l2_columns", "temperature": 0.3},
     {"name": "bsc", "threshold": 0.5, "normalization": "range_columns", "reduction": "sum", "temperature": 2.0},
     {"name": "bsc", "threshold": 0.5, "normalization": "minmax_columns", "average": "positives", "temperature": 1.0},

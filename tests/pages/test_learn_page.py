@@ -76,6 +76,7 @@ def test_the_count_of_first_ranks_does_not_depend_on_weights_or_the_denominator(
         ({"source": "circle", "pairs": "99"}, "pairs is '99'"),
         ({"pin": "x"}, "pin is 'x'"),
         ({"watch": "softmax"}, "watch is 'softmax'"),
+        ({"watch": "triplet", "margin": "0"}, "margin is '0'"),
         ({"source": "circle", "angles": "0,90,180"}, "angles in the link are 3 numbers"),
         ({"source": "circle", "angles": "0,90,180,270,0,90,180,400"}, "whole numbers from 0 to 359"),
         ({"compare": "1", "b_temperature": "nan"}, "b_temperature"),
@@ -100,6 +101,36 @@ def test_toy_training_is_in_the_url(lab: Callable[..., AppTest]) -> None:
     app = lab(source="circle")
     click(app, "learn.1.watch")
     assert app.query_params["watch"] in ("bsc", ["bsc"])
+
+
+def test_the_margin_of_the_triplet_loss_is_in_the_link_and_sent_to_a_new_run(runs: RunStore) -> None:
+    app = open_page_in_app("learn", source="circle", watch="bsc", second_loss="triplet", margin="0.5")
+    assert app.number_input(key="learn.1.margin").value == 0.5
+    app.number_input(key="learn.1.margin").set_value(1.5).run()
+    assert app.query_params["margin"] in ("1.5", ["1.5"])
+    losses = [
+        run["loss"]
+        for one in app.get("bidi_component")
+        if one.proto.component_name.endswith("lab_player")
+        for run in json.loads(one.proto.json)["runs"]
+    ]
+    assert [loss["name"] for loss in losses] == ["bsc", "triplet"]
+    assert losses[1]["margin"] == 1.5
+    app = open_page_in_app("learn", source="circle", watch="triplet", margin="0.5")
+    click(app, "learn.run")
+    app.switch_page("pages/train.py").run()
+    assert app.session_state["sent_settings"]["loss"] == {"name": "triplet", "margin": 0.5}
+
+
+def test_a_margin_that_no_cosine_distance_reaches_is_reported(lab: Callable[..., AppTest]) -> None:
+    words = "all triplet margins of 2 or more give the same gradient"
+    assert words in page_text(lab(source="circle", watch="triplet", margin="3"))
+    assert words not in page_text(lab(source="circle", watch="triplet"))
+
+
+def test_a_loss_without_a_margin_has_no_control_for_it(lab: Callable[..., AppTest]) -> None:
+    app = lab(source="circle", watch="bsc", second_loss="mse")
+    assert "learn.1.margin" not in [one.key for one in app.number_input]
 
 
 def test_a_batch_without_positives_is_reported(lab: Callable[..., AppTest]) -> None:

@@ -11,7 +11,7 @@ from bsc_core.config import LOSS_CONFIGS, EncoderConfig, LossConfig, TripletLoss
 from bsc_core.data.dataset import PairDataset
 from bsc_core.errors import InputError
 from bsc_core.lab.batch import LARGEST, SMALLEST, LabBatch, circle_batch
-from bsc_core.lab.link import LabLink, lab_parameters, read_link
+from bsc_core.lab.link import MARGIN_LIMITS, LabLink, lab_parameters, read_link
 from bsc_core.lab.presets import GUIDE, PRESETS, preset_batch, rows_batch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TOY_LOSSES
@@ -252,16 +252,28 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
         key=_key("learn_temperature"),
         disabled=not has_temperature,
     )
-    _update(learn_temperature=learn and has_temperature)
+    margin = start.margin
+    if "triplet" in (name, second):
+        margin = st.number_input(
+            "Margin of the triplet loss",
+            *MARGIN_LIMITS,
+            start.margin,
+            0.05,
+            key=_key("margin"),
+            help="The negative of each query is the most similar other document.",
+            width=230,
+        )
+    _update(learn_temperature=learn and has_temperature, margin=margin)
     is_clicked = button_bottom.button("Train 100 steps", icon=":material/play_arrow:", key=_key("watch"))
     if is_clicked or start.watch:
         _update(watch=name, second_loss=second, words=words)
     if not link().watch and start.source != "circle":
         st.caption("Trains the vectors of this batch for 100 steps and shows the texts as moving points.")
         return
-    losses = [_toy_loss(one, state.settings, learn) for one in (name, second) if one]
-    for margin in (loss.margin for loss in losses if isinstance(loss, TripletLossConfig)):
-        st.caption(f"Triplet loss: margin {margin:g}; the negative is the most similar other document.")
+    losses = [_toy_loss(one, state.settings, learn, margin) for one in (name, second) if one]
+    for loss in losses:
+        if isinstance(loss, TripletLossConfig) and (warning := loss.margin_warning):
+            st.caption(warning)
     columns = batch.query_texts, batch.document_texts, batch.queries.tobytes(), batch.labels.tobytes()
     key = f"{batch.title} {hash(columns)}"
     with turns.turn():
@@ -269,9 +281,10 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
 
 
-def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool) -> LossConfig:
+def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool, margin: float) -> LossConfig:
     config = {"name": name} | (settings.loss_values() if name == "bsc" else {})
     config |= {"learn_temperature": learn_temperature} if name in ("bsc", "mnrl") else {}
+    config |= {"margin": margin} if name == "triplet" else {}
     return LOSS_CONFIGS[name].model_validate(config)  # type: ignore[return-value]
 
 
@@ -297,8 +310,11 @@ def write_link(state: LabState) -> None:
 
 
 def next_steps(state: LabState) -> None:
-    """Draw the button that opens a new run with these settings."""
-    settings = {"loss": {"name": "bsc", **state.settings.loss_values(), "learn_temperature": link().learn_temperature}}
+    """Draw the button that opens a new run with these settings, or with the triplet loss of the toy training."""
+    loss = {"name": "bsc", **state.settings.loss_values(), "learn_temperature": link().learn_temperature}
+    if link().watch == "triplet":
+        loss = {"name": "triplet", "margin": link().margin}
+    settings = {"loss": loss}
     with page_layout.action_bar():
         page_layout.next_step_button("Use in a run", "train", key="learn.run", settings=settings)
 
