@@ -167,15 +167,38 @@ def classes_figure(
     return alt.layer(points, means).properties(title=title, height=height)
 
 
-def limit_figure(
-    gaps: Mapping[str, NDArray[np.floating]], limit: float, *, title: str, axis: str, height: int = 240
+def grades_figure(
+    grades: NDArray[np.floating], cosines: NDArray[np.floating], *, title: str, height: int = 280
 ) -> alt.LayerChart:
-    """Plot the values of up to three kinds of negatives as ticks, with the range below the limit shaded."""
+    """Plot the cosine (N,) of each pair over its grade (N,), and the line on which both are equal."""
+    x = alt.X("grade:Q", title="grade of the pair", scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("cosine:Q", title="cosine", scale=alt.Scale(domain=[-1, 1]))
+    points = alt.Chart(pd.DataFrame({"grade": grades, "cosine": cosines})).mark_point(size=60, opacity=0.9)
+    points = points.encode(x=x, y=y, color=alt.value(theme.QUERY), tooltip=[alt.Tooltip("cosine:Q", format=".3f")])
+    equal = alt.Chart(pd.DataFrame({"grade": [0.0, 1.0], "cosine": [0.0, 1.0]}))
+    line = equal.mark_line(color=theme.REFERENCE, strokeDash=[5, 4]).encode(x=x, y=y)
+    return alt.layer(line, points).properties(title=title, height=height)
+
+
+def limit_figure(
+    gaps: Mapping[str, NDArray[np.floating]],
+    limit: float,
+    *,
+    title: str,
+    axis: str,
+    height: int = 240,
+    domain: tuple[float, float] | None = None,
+    colors: Sequence[str] = NEGATIVE_COLORS,
+) -> alt.LayerChart:
+    """Plot the values of up to three kinds as ticks, with the range below the limit shaded.
+
+    domain: range of the x-axis; None for that of the values.
+    """
     rows = [{"kind": kind, "gap": float(gap)} for kind, values in gaps.items() for gap in values]
     table, names = pd.DataFrame(rows), list(gaps)
-    least, most = float(table["gap"].min()) - 0.1, float(table["gap"].max()) + 0.05
+    least, most = domain or (float(table["gap"].min()) - 0.1, float(table["gap"].max()) + 0.05)
     x = alt.X("gap:Q", title=axis, scale=alt.Scale(domain=[least, most], nice=False))
-    colors = alt.Scale(domain=names, range=list(NEGATIVE_COLORS[: len(names)]))
+    scale = alt.Scale(domain=names, range=list(colors[: len(names)]))
     edges = pd.DataFrame({"gap": [min(limit, most)], "start": [least]})
     removed = alt.Chart(edges).mark_rect(color=theme.REFERENCE, opacity=0.15).encode(x=x, x2="start:Q")
     rule = alt.Chart(edges).mark_rule(color=theme.REFERENCE, strokeWidth=2).encode(x=x)
@@ -185,7 +208,7 @@ def limit_figure(
         .encode(
             x=x,
             y=alt.Y("kind:N", title=None, sort=names, axis=alt.Axis(labelLimit=320)),
-            color=alt.Color("kind:N", scale=colors, legend=None),
+            color=alt.Color("kind:N", scale=scale, legend=None),
             tooltip=["kind:N", alt.Tooltip("gap:Q", title=axis, format=".3f")],
         )
     )

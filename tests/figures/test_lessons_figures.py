@@ -87,6 +87,19 @@ def test_classes_are_all_drawn_in_their_colors() -> None:
     assert all(name in figure for name in names)
 
 
+def test_pairs_are_points_at_their_grade_and_cosine() -> None:
+    figure = drawn(lessons.grades_figure(np.array([0.2, 1.0]), np.array([0.3, 0.9]), title="t"))
+    tables = list(figure["datasets"].values())
+    assert [{"grade": 0.2, "cosine": 0.3}, {"grade": 1.0, "cosine": 0.9}] in tables
+    assert [{"grade": 0.0, "cosine": 0.0}, {"grade": 1.0, "cosine": 1.0}] in tables
+
+
+def test_the_axis_of_a_limit_can_be_fixed() -> None:
+    figure = lessons.limit_figure({"one": np.array([0.1])}, 0.0, title="t", axis="gap", domain=(-1, 1), colors=["red"])
+    assert '"domain": [-1, 1]' in json.dumps(drawn(figure))
+    assert '"red"' in json.dumps(drawn(figure))
+
+
 def test_values_below_a_limit_are_in_the_shaded_range() -> None:
     gaps = {"false": np.array([-0.1, 0.05]), "hard": np.array([0.02])}
     figure = drawn(lessons.limit_figure(gaps, 0.03, title="t", axis="gap"))

@@ -13,8 +13,8 @@ FARTHEST = 1.0 - -1.0
 """The cosine distance of opposite vectors."""
 LENGTH = 5.0
 """Length of the vectors whose Euclidean distances are compared."""
-GRID = tuple(np.round(np.geomspace(0.01, 10, 61), 3).tolist())
-"""Margins of the curves."""
+GRID = tuple(sorted({*np.round(np.geomspace(0.01, 10, 61), 3).tolist(), *MARGINS}))
+"""Margins of the slider and the curves."""
 DISTANCES = ("cosine", "euclidean")
 
 
@@ -23,10 +23,15 @@ def margin_batch() -> LabBatch:
     return circle_batch(pairs=12, spread=50, seed=3)
 
 
+def negative_rows(batch: LabBatch) -> NDArray[np.int64]:
+    """Return (B,) the row of each query's negative: the document of a query one to six places further on the circle."""
+    rows = np.arange(len(batch), dtype=np.int64)
+    return (rows + 1 + rows % 6) % len(batch)
+
+
 def negatives(batch: LabBatch) -> NDArray[np.float64]:
-    """Return (B, 2) the negative of each query: the document of a query one to six places further on the circle."""
-    rows = np.arange(len(batch))
-    documents: NDArray[np.float64] = batch.documents[(rows + 1 + rows % 6) % len(batch)]
+    """Return (B, 2) the negative of each query."""
+    documents: NDArray[np.float64] = batch.documents[negative_rows(batch)]
     return documents
 
 

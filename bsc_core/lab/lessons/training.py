@@ -59,6 +59,7 @@ class GradedResult:
     mrr: float  # mean reciprocal rank of the positive pairs' documents among all documents
     spearman: float  # Spearman correlation of cosines and grades
     error: float  # mean squared difference of cosine and grade
+    cosines: Numbers  # (N,) of each row
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,9 +75,10 @@ class ClassResult:
 
 @dataclass(frozen=True, eq=False)
 class CutResult:
-    """Mean reciprocal rank of the positives, by number of leading dimensions of the vectors."""
+    """Ranking of the positives, by number of leading dimensions of the vectors."""
 
-    mrr: Numbers  # (len(DIMENSIONS),)
+    mrr: Numbers  # (len(DIMENSIONS),) mean reciprocal rank
+    gaps: NDArray[np.float32]  # (len(DIMENSIONS), N) cosine of the positive minus that of the nearest other document
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +175,7 @@ def _train_on_grades(mu: float | None, held_out: bool) -> tuple[GradedResult, ..
         cosines = np.diag(similarity)
         rho, error = float(spearmanr(cosines, grades).statistic), float(np.square(cosines - grades).mean())
         mrr = _reciprocal_rank(similarity, positives)
-        results.append(GradedResult(mrr, rho, error))
+        results.append(GradedResult(mrr, rho, error, cosines))
     return tuple(results)
 
 
@@ -193,11 +195,14 @@ def _train_on_questions(matryoshka: bool | None, held_out: bool) -> tuple[CutRes
     dataset, vectors = sample_rows("questions_held_out" if held_out else "questions")
     results = []
     for weights, _ in _question_maps(matryoshka):
-        mapped, mrr = vectors @ weights, []
+        mapped, mrr, gaps = vectors @ weights, [], []
         for dimensions in DIMENSIONS:
             cut = normalize(mapped[:, :dimensions], "l2")
-            mrr.append(_reciprocal_rank(cut[dataset.query] @ cut[dataset.document].T, np.arange(len(dataset))))
-        results.append(CutResult(np.array(mrr)))
+            similarity = cut[dataset.query] @ cut[dataset.document].T
+            mrr.append(_reciprocal_rank(similarity, np.arange(len(dataset))))
+            others = np.where(dataset.document[:, None] == dataset.document, -np.inf, similarity)
+            gaps.append(np.diag(similarity) - others.max(axis=1))
+        results.append(CutResult(np.array(mrr), np.array(gaps, dtype=np.float32)))
     return tuple(results)
 
 

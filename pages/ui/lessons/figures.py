@@ -1,7 +1,8 @@
 """Figure of each lesson with its control. The value of the control is in the URL."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,21 @@ from bsc_core import formatting
 from bsc_core.data.schema.classes import NLI
 from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
+from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.lessons import LabLesson, Lesson
 from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
 from bsc_core.lab.lessons.facts import CUT, HARD_LEVEL, decimal, gradient_mass, hard_share, typical_query
-from bsc_core.lab.lessons.margins import DISTANCES, GRID, LENGTH, MARGINS, active_share, margin_batch, triplet_loss
+from bsc_core.lab.lessons.margins import (
+    DISTANCES,
+    GRID,
+    LENGTH,
+    MARGINS,
+    active_share,
+    margin_batch,
+    negative_rows,
+    triplet_distances,
+    triplet_loss,
+)
 from bsc_core.lab.lessons.negatives import (
     MASK_MARGINS,
     PRIORS,
@@ -35,17 +47,20 @@ from bsc_core.lab.lessons.training import (
     MIXES,
     MUS,
     SEEDS,
+    TIE,
     class_results,
     graded_results,
     paraphrase_results,
     question_results,
 )
-from bsc_core.lab.presets import preset_batch, thumbnails
+from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
 from pages.ui.components import display, page_layout, url
+from pages.ui.components.browser.mount import mount
 from pages.ui.loss_lab.browser import lab_component
 from pages.ui.loss_lab.view import cells
 
+_triplets = mount("bsc_lesson_triplets", "triplets", Path(__file__).with_name("triplets.js"))
 VALUE, ROW = "at", "row"
 TRAINED = "To be fast, only a linear map of the vectors is trained here, on few texts; a run trains the encoder."
 LOCKED = "lessons.locked"  # session key: whether the controls are disabled
@@ -112,6 +127,52 @@ def _slider(label: str, options: Sequence[float], key: str, start: float) -> flo
     return value
 
 
+def _lab(
+    key: str,
+    batch: LabBatch,
+    settings: LabSettings,
+    *,
+    panels: Sequence[str],
+    name: str = "",
+    values: Sequence[float] = (),
+    sizes: Sequence[int] = (),
+    start: float = 0.0,
+) -> float:
+    """Draw the loss lab with one slider that its matrices follow in the browser, and return the last value.
+
+    Args:
+        key: The widget key.
+        batch: The batch.
+        settings: The settings; the slider changes one of them.
+        panels: The matrices.
+        name: The setting that the slider changes; empty for the number of pairs.
+        values: The values of the setting, evenly spaced.
+        sizes: The numbers of pairs.
+        start: Value at first. The value is in the URL.
+    """
+    options = values or tuple(map(float, sizes))
+    if f"{key}.start" not in st.session_state or url.is_history_navigation():
+        known = {f"{option:g}": option for option in options}
+        st.session_state[f"{key}.start"] = known.get(_linked(VALUE, known), start)
+    start, locked = st.session_state[f"{key}.start"], st.session_state[LOCKED]
+    key = f"{key}.{url.revision()}"
+    state = lab_component(
+        batch,
+        replace(settings, **{name: start}) if name else settings,
+        key=key,
+        controls=(name,) if name and not locked else (),
+        panels=panels,
+        sliders={name: values} if name else None,
+        sizes=(int(start), *((int(start),) if locked else sizes)) if sizes else None,
+    )
+    if locked:
+        return start
+    chosen = getattr(state.settings, name) if name else (st.session_state.get(key) or {}).get("pairs", start)
+    value = min(options, key=lambda option: abs(option - chosen)) if isinstance(chosen, int | float) else start
+    st.query_params[VALUE] = f"{value:g}"
+    return value
+
+
 def _choice(
     label: str, options: Mapping[str, str], key: str, parameter: str = VALUE, *, start: str | None = None
 ) -> str:
@@ -146,9 +207,10 @@ def _picture(name: str, chart: Any, alt: str, data: pd.DataFrame | None = None) 
 
 
 def _show(pictures: Sequence[Picture], caption: str) -> None:
-    """Draw the caption, and one figure or two lower ones, so that all are visible while the control moves."""
+    """Draw the caption, and one figure or lower ones, two in a row; of three, the first one takes the first row."""
     st.caption(caption)
-    cells = display.columns(len(pictures), min_width=270) if len(pictures) > 1 else [st.container()]
+    first = [st.container()] if len(pictures) % 2 else []
+    cells = [*first, *(display.columns(2, min_width=270) if len(pictures) > 1 else [])]
     low = {"height": LOW} if len(pictures) > 1 else {}
     for cell, picture in zip(cells, pictures, strict=True):
         with cell:
@@ -160,7 +222,10 @@ computed_once = st.cache_data(max_entries=256, show_spinner=False)
 
 
 def _batch_size(key: str) -> None:
-    _show(*_losses_by_size(int(_slider("Batch size", SIZES, key, SIZES[0]))))
+    batch = rows_batch("Pairs on different topics", *sample_rows("sixteen"))
+    one_direction = LabSettings(symmetric=False)
+    size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SIZES[0]))
+    _show(*_losses_by_size(int(size)))
 
 
 @computed_once
@@ -276,7 +341,11 @@ def _combined_loss(key: str) -> None:
 
 @computed_once
 def _sums(mu: float) -> tuple[list[Picture], str]:
-    pictures, captions = [], []
+    grades, cosines = sample_rows("graded")[0].label, graded_results(mu)[0].cosines
+    title = "Training pairs, first subset; dashed: cosine = grade"
+    alt = "Cosine of each training pair after training, over its grade."
+    pictures = [_picture("mu.grades", figures.grades_figure(np.asarray(grades), cosines, title=title), alt)]
+    captions = []
     for held_out, metric, name, title in (
         (True, "mrr", "MRR", "Held-out questions"),
         (False, "spearman", "rank correlation", "Training grades"),
@@ -302,7 +371,39 @@ def _mean(results: Sequence[object], metric: str) -> float:
 
 
 def _margins(key: str) -> None:
-    _show(*_active_triplets(_slider("Margin", GRID, key, min(GRID, key=lambda value: abs(value - MARGINS[1])))))
+    _show(*_active_triplets(_circles(key, min(GRID, key=lambda value: abs(value - MARGINS[1])))))
+
+
+def _circles(key: str, start: float) -> float:
+    """Draw the triplets of each distance on a circle with a slider, and return the margin."""
+    known = {f"{margin:g}": margin for margin in GRID}
+    value: float = st.session_state.get(key, {}).get("margin", st.session_state.get(f"{key}.start", start))
+    if f"{key}.start" not in st.session_state or url.is_history_navigation():
+        value = known.get(_linked(VALUE, known), start)
+    value = value if value in GRID else start
+    st.session_state[f"{key}.start"] = value
+    batch = margin_batch()
+    names = {"cosine": "Cosine distance", "euclidean": f"Euclidean distance, vectors of length {LENGTH:g}"}
+    distances = {distance: triplet_distances(batch, distance) for distance in DISTANCES}
+    data = {
+        "id": f"{url.revision()} {st.session_state[LOCKED]}",
+        "margins": list(GRID),
+        "value": value,
+        "locked": st.session_state[LOCKED],
+        "points": {
+            "queries": batch.queries.tolist(),
+            "documents": batch.documents.tolist(),
+            "negatives": negative_rows(batch).tolist(),
+        },
+        "distances": [
+            {"name": names[distance], "near": near.tolist(), "far": far.tolist()}
+            for distance, (near, far) in distances.items()
+        ],
+    }
+    _triplets(key=key, data=data, on_margin_change=lambda: None)
+    if not st.session_state[LOCKED]:
+        st.query_params[VALUE] = f"{value:g}"
+    return value
 
 
 @computed_once
@@ -377,7 +478,10 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
 
 
 def _hardness_weights(key: str) -> None:
-    pictures, caption = _shares_by_strength(_slider("Hardness strength", STRENGTHS, key, 0.0))
+    settings = LabSettings(hardness="in_batch_negatives", symmetric=False)
+    batch, panels = preset_batch("confusable"), ("softmax", "gradient")
+    strength = _lab(key, batch, settings, panels=panels, name="hardness_strength", values=STRENGTHS)
+    pictures, caption = _shares_by_strength(strength)
     _show(pictures[:1] if st.session_state[LOCKED] else pictures, caption)
 
 
@@ -429,7 +533,7 @@ def _matryoshka(key: str) -> None:
 @computed_once
 def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
     kinds = {"with Matryoshka": True, "without": False, "untrained": None}
-    pictures, captions = [], []
+    pictures, captions = [_gaps(dimensions)], []
     for held_out in (True, False):
         mrr = {
             name: np.stack([one.mrr for one in question_results(matryoshka=kind, held_out=held_out)], axis=1)
@@ -457,8 +561,30 @@ def _cut_vectors(dimensions: int) -> tuple[list[Picture], str]:
     )
 
 
+def _gaps(dimensions: int) -> Picture:
+    """Plot by how much the positive of each held-out question is closer than the nearest other document."""
+    row, values, limits = DIMENSIONS.index(dimensions), {}, []
+    for name, kind in (("with Matryoshka", True), ("without", False)):
+        gaps = np.concatenate([one.gaps for one in question_results(matryoshka=kind, held_out=True)], axis=1)
+        first = int((gaps[row] > -TIE).sum())
+        values[f"{name}: {first} of {gaps.shape[1]} rank first"] = gaps[row]
+        limits += [float(gaps.min()), float(gaps.max())]
+    title = f"Held-out questions, {SEEDS} subsets; shaded: another document is closer"
+    figure = figures.limit_figure(
+        values,
+        0.0,
+        title=title,
+        axis="cosine of the positive minus that of the nearest other document",
+        domain=(min(limits), max(limits)),
+        colors=figures.METRIC_COLORS,
+    )
+    return _picture("dimensions.gaps", figure, f"{title}. {'; '.join(values)}.")
+
+
 def _debiased(key: str) -> None:
-    _show(*_pulls_by_prior(_slider("Prior", PRIORS, key, 0.0)))
+    batch, settings = preset_batch("easy"), LabSettings(symmetric=False)
+    panels = ("softmax", "gradient")
+    _show(*_pulls_by_prior(_lab(key, batch, settings, panels=panels, name="debiased_prior", values=PRIORS)))
 
 
 @computed_once

@@ -23,7 +23,7 @@ const NUMBERS = {
 };
 const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshold", "mask_margin", "hardness_strength", "decoupled",
   "debiased_prior"];
-const [MIN_TAU, MAX_TAU, SLIDER_STEPS, QUIET_MS] = [0.01, 10, 300, 250]; // 100 steps from 0.1 to 1
+const [MIN_TAU, MAX_TAU, SLIDER_STEPS] = [0.01, 10, 300]; // 100 steps from 0.1 to 1
 const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
 const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(4));
 
@@ -66,7 +66,9 @@ class Board {
   }
 
   control(name) {
-    if (name === "temperature") return this.temperatureControl();
+    if (name === "temperature") return this.sliderControl(name, { min: MIN_TAU, max: MAX_TAU, step: "any" },
+      { min: 0, max: SLIDER_STEPS, step: 1 }, toSlider, fromSlider);
+    if (name in this.lab.sliders) return this.sliderControl(name, this.lab.sliders[name], this.lab.sliders[name]);
     if (name in NUMBERS) return this.numberControl(name, NUMBERS[name]);
     if (name in OPTIONS) {
       const select = element("select", { onchange: () => this.set({ [name]: select.value }, true) },
@@ -102,30 +104,19 @@ class Board {
     return element("label", { title: this.lab.help[name] }, LABELS[name], box, range);
   }
 
-  temperatureControl() {
-    const box = this.numberControl("temperature", { min: MIN_TAU, max: MAX_TAU, step: "any" });
-    const updateBox = this.updaters.temperature;
-    const slide = (isDone) => {
+  // A number with a slider. limits: of the number; scale: limits of the slider, whose positions `position` and `valueAt` convert.
+  sliderControl(name, limits, scale, position = Number, valueAt = Number) {
+    const box = this.numberControl(name, limits), updateBox = this.updaters[name];
+    const slider = sliderInput({ ...scale, "aria-label": LABELS[name] }, (at, isDone) => {
       this.isDragging = !isDone;
-      this.set({ temperature: fromSlider(slider.value) }, isDone);
-    };
-    let timer = 0; // of the last value, since a held key changes the slider many times a second
-    const release = () => {
-      if (timer) slide(true);
-      clearTimeout(timer);
-      timer = 0;
-    };
-    const slider = element("input", { type: "range", min: 0, max: SLIDER_STEPS, "aria-label": LABELS.temperature,
-      oninput: () => slide(false), onblur: release, onchange: () => {
-        clearTimeout(timer);
-        timer = setTimeout(release, QUIET_MS);
-      } });
-    this.updaters.temperature = (value) => {
-      if (!this.isDragging) slider.value = toSlider(value);
+      this.set({ [name]: valueAt(at) }, isDone);
+    });
+    this.updaters[name] = (value) => {
+      if (!this.isDragging) slider.value = position(value);
       slider.setAttribute("aria-valuetext", value);
       updateBox(value);
     };
-    return element("div", { class: "temperature", title: this.lab.help.temperature }, box, slider);
+    return element("div", { class: "with-slider", title: this.lab.help[name] }, box, slider);
   }
 
   set(changes, isDone) {

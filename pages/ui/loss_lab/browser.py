@@ -47,6 +47,8 @@ def lab_component(
     panels: Sequence[str] = ALL_PANELS,
     compare: LabSettings | None = None,
     pinned: tuple[int, int] | None = None,
+    sliders: Mapping[str, Sequence[float]] | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> LabState:
     """Draw the lab and return its state.
 
@@ -58,6 +60,9 @@ def lab_component(
         panels: Of ALL_PANELS, in order.
         compare: Initial second settings; with them the lab shows both settings and their differences.
         pinned: Initial pinned cell.
+        sliders: Values of the controls that are sliders, evenly spaced; the temperature always is one.
+        sizes: Initial number of pairs, and the numbers from which the user selects, in order; the selected one is
+            `st.session_state[key]["pairs"]`. None: all pairs.
     """
     state = _browser_state(st.session_state.get(key) or {}, LabState(settings, compare, pinned), batch)
     data = {
@@ -67,9 +72,15 @@ def lab_component(
         "controls": list(controls),
         "help": {name: TERMS[name].definition.replace("`", "") for name in controls},
         "panels": list(panels),
+        "sliders": {
+            name: {"min": values[0], "max": values[-1], "step": round(values[1] - values[0], 6)}
+            for name, values in (sliders or {}).items()
+        },
+        "sizes": sizes and {"start": sizes[0], "min": min(sizes[1:]), "max": max(sizes[1:])},
         "colors": {name: list(colors) for name, colors in COLORS.items()},
     }
-    callbacks = dict.fromkeys(("on_settings_change", "on_compare_change", "on_pinned_change"), lambda: None)
+    states = ("settings", "compare", "pinned", "pairs")
+    callbacks = {f"on_{name}_change": lambda: None for name in states}
     return _browser_state(_lab(key=key, data=data, **callbacks), state, batch)
 
 

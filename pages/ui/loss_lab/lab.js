@@ -6,22 +6,46 @@ const REFERENCE_TEMPERATURE = 0.1; // the fixed color scale ends at the largest 
 class Lab {
   constructor(root, component) {
     const { data } = component;
-    const batch = batchOf(data.batch);
-    Object.assign(this, data, { batch, component, pinned: data.pinned ?? null, hovered: null, isRescaled: false });
+    const all = batchOf(data.batch), batch = data.sizes ? firstPairs(all, data.sizes.start) : all;
+    Object.assign(this, data, { all, batch, component, root, pinned: data.pinned ?? null, hovered: null });
     this.shades = Object.fromEntries(Object.entries(data.colors).map(([name, colors]) => [name, shadesOf(colors)]));
-    this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * explainBatch(batch, data.settings).count);
-    const names = data.compare ? { settings: "A", compare: "B" } : { settings: "" };
+    this.boardCells = element("div", { class: "boards" });
+    this.buildBoards();
+    this.card = element("aside", { class: "card", "aria-live": "polite" });
+    this.legend = element("p", { class: "marks" });
+    root.picture = () => pictureOf(this.boards); // for the menu of the figure
+    root.replaceChildren(...(data.sizes && data.sizes.min < data.sizes.max ? [this.buildSizes()] : []), this.boardCells,
+      ...(data.compare ? [this.buildDifferences()] : []),
+      element("div", { class: "below" }, this.card, this.legend));
+  }
+
+  buildBoards() {
+    const { settings, compare } = this.component.data;
+    this.gradientLimit = this.fixedLimit = 1 / (REFERENCE_TEMPERATURE * explainBatch(this.batch, settings).count);
+    this.isRescaled = false;
+    const names = compare ? { settings: "A", compare: "B" } : { settings: "" };
     this.boards = Object.entries(names).map(([key, name]) => new Board(this, name, (settings, isDone) => {
       this.refresh();
       if (isDone) this.component.setStateValue(key, settings);
     }));
-    this.card = element("aside", { class: "card", "aria-live": "polite" });
-    this.legend = element("p", { class: "marks" });
-    this.root = root;
-    root.picture = () => pictureOf(this.boards); // for the menu of the figure
-    root.replaceChildren(element("div", { class: "boards" }, ...this.boards.map((board) => board.root)),
-      ...(data.compare ? [this.buildDifferences()] : []),
-      element("div", { class: "below" }, this.card, this.legend));
+    this.boardCells.replaceChildren(...this.boards.map((board) => board.root));
+  }
+
+  // The slider over the number of pairs of a lesson, which are the first ones of its batch.
+  buildSizes() {
+    const { start, ...limits } = this.sizes, size = element("output", {}, start);
+    const slider = sliderInput({ ...limits, value: start, "aria-label": "Batch size" }, (count, isDone) => {
+      size.textContent = count;
+      if (count !== this.batch.queries.length) {
+        this.batch = firstPairs(this.all, count);
+        if (this.pinned && Math.max(...this.pinned) >= count) this.pinned = null;
+        this.buildBoards();
+        this.update(this.component);
+      }
+      if (isDone) this.component.setStateValue("pairs", count);
+    });
+    return element("div", { class: "controls" }, element("div", { class: "with-slider" },
+      element("label", {}, "Batch size", size), slider));
   }
 
   buildDifferences() {
@@ -144,6 +168,14 @@ class Lab {
   }
 }
 
+// Returns the first pairs of a batch.
+function firstPairs(batch, count) {
+  const first = (values) => values && values.slice(0, count);
+  const names = ["queries", "documents", "labels", "query_texts", "document_texts", "query_ids", "document_ids"];
+  return { ...batch, ...Object.fromEntries(names.map((name) => [name, first(batch[name])])),
+    guide: first(batch.guide)?.map(first) ?? null };
+}
+
 // Returns the matrices as one SVG element.
 function pictureOf(boards) {
   const CELL = 44, GAP = 40, HEAD = 46;
@@ -183,7 +215,7 @@ const labs = new WeakMap();
 export default function (component) {
   const { data, parentElement } = component;
   const root = parentElement.querySelector(".lab");
-  const shape = JSON.stringify([data.batch, data.controls, data.panels, Boolean(data.compare)]);
+  const shape = JSON.stringify([data.batch, data.controls, data.panels, Boolean(data.compare), data.sizes?.min, data.sizes?.max]);
   if (labs.get(root)?.shape !== shape) labs.set(root, { shape, lab: new Lab(root, component) });
   labs.get(root).lab.update(component);
 }

@@ -170,7 +170,8 @@ class Player {
     this.angles = data.circle && [...data.batch.queries, ...data.batch.documents].map(angleOf);
     this.views = data.runs.map((run) => new RunView(this, { ...run, trace: run.trace ?? trainPoints(data.batch, run.loss) }));
     this.last = this.views[0].last;
-    root.replaceChildren(this.buildBar(), ...this.views.map((view) => view.root), this.buildLegend());
+    const runs = element("div", { class: "runs" }, ...this.views.map((view) => view.root));
+    root.replaceChildren(this.buildBar(), runs, this.buildLegend());
     this.show(0);
   }
 

@@ -22,6 +22,22 @@ function filled(node, attributes, children) {
   return node;
 }
 const element = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
+// A slider; onMove(value, isDone) is called while it moves, and once it rests, since a held key changes it many times a second.
+const QUIET_MS = 250;
+function sliderInput(attributes, onMove) {
+  let timer = 0;
+  const release = () => {
+    if (timer) onMove(Number(input.value), true);
+    clearTimeout(timer);
+    timer = 0;
+  };
+  const input = element("input", { type: "range", ...attributes, onblur: release, oninput: () => onMove(Number(input.value), false),
+    onchange: () => {
+      clearTimeout(timer);
+      timer = setTimeout(release, QUIET_MS);
+    } });
+  return input;
+}
 const svg = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
 
 // The color at a share (0 to 1) of a scale of colors, as [red, green, blue].
