@@ -11,11 +11,13 @@ import pytest
 from playwright.sync_api import Locator, WebSocket, expect
 
 from bsc_core.lab.lessons import LESSONS
-from bsc_core.lab.presets import preset_batch
+from bsc_core.lab.lessons.margins import DISTANCES, active, margin_batch, triplet_loss
+from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows
 from bsc_core.lab.settings import LabSettings, explain_batch
-from bsc_core.losses.explain import Explanation
+from bsc_core.losses.explain import Explanation, explain
 from tests.helpers.waiting import PATIENCE_MS, wait_until
 
+FIRST_DIRECTION = LabSettings(symmetric=False).config()
 QUIET_MS = 1000  # longer than a browser waits until it sends a value
 SOME_NUMBER = re.compile(r"\d")
 COUNT_RERUNS = """
@@ -145,7 +147,13 @@ def test_repeated_keys_move_the_temperature_and_the_link_has_the_last_value(visi
 
 @pytest.mark.parametrize(
     ("name", "lesson", "slider"),
-    [("learn", "", "Temperature τ"), ("lessons", "temperature", "Temperature"), ("lessons", "margins", "Margin")],
+    [
+        ("learn", "", "Temperature τ"),
+        ("lessons", "temperature", "Temperature"),
+        ("lessons", "margins", "Margin"),
+        ("lessons", "in-batch-negatives", "Batch size"),
+        ("lessons", "hardness-weights", "Weight strength"),
+    ],
 )
 def test_the_server_gets_no_message_while_a_slider_is_dragged_and_one_when_it_is_released(
     visit, name: str, lesson: str, slider: str
@@ -165,7 +173,8 @@ def test_the_server_gets_no_message_while_a_slider_is_dragged_and_one_when_it_is
         page.wait_for_timeout(QUIET_MS)
     handle = page.get_by_role("slider", name=slider)
     handle.scroll_into_view_if_needed()
-    track = (handle if name == "learn" else page.get_by_test_id("stSlider").get_by_role("group")).bounding_box()
+    is_streamlit = lesson == "temperature"
+    track = (page.get_by_test_id("stSlider").get_by_role("group") if is_streamlit else handle).bounding_box()
     assert track is not None
     middle = track["y"] + track["height"] / 2
     page.mouse.move(track["x"] + 0.3 * track["width"], middle)
@@ -401,9 +410,9 @@ def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -
     ("slug", "control", "words", "setting"),
     [
         ("mask-margin", "Mask margin", "At a margin of 0.05: false negatives: 6 of 10 removed", "mask=self"),
-        ("hardness-weights", "Hardness strength", "At a strength of 1: hardest negative", "hardness_strength=10"),
+        ("hardness-weights", "Weight strength", "At a strength of 1: hardest negative", "hardness_strength=10"),
         ("matryoshka", "Dimensions", "MRR with the first 8 of 384 dimensions", None),
-        ("debiased", "Prior", "At a prior of 0.005: 6 of 6 queries", "debiased_prior=0.05"),
+        ("debiased", "Debiased prior", "At a prior of 0.005: 6 of 6 queries", "debiased_prior=0.05"),
     ],
 )
 def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess(
@@ -429,6 +438,72 @@ def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess
     visit.wait("What does a loss compute")
     expect(page.locator(".board .sum").first).to_have_attribute("data-total", SOME_NUMBER)
     expect(page).to_have_url(re.compile(re.escape(setting)))
+
+
+def test_the_matrix_of_a_lesson_has_as_many_pairs_as_its_slider_selects(visit) -> None:
+    visit.open("lessons", lesson="in-batch-negatives", done="in-batch-negatives", at="4")
+    page, board = visit.page, visit.page.locator(".board")
+    batch = rows_batch("all", *sample_rows("sixteen"))
+    page.evaluate(COUNT_RERUNS)
+    slider = page.get_by_role("slider", name="Batch size")
+    for size, key in ((4, ""), (16, "End"), (15, "ArrowLeft")):
+        if key:
+            slider.focus()
+            page.keyboard.press(key)
+        expect(board.locator(".cell")).to_have_count(size**2)
+        part = explain(batch.queries[:size], batch.documents[:size], np.ones(size), config=FIRST_DIRECTION)
+        np.testing.assert_allclose(shown(board, "probability"), part.rows, atol=1e-4)
+    expect(page).to_have_url(re.compile("at=15"))
+    expect(page.get_by_text("At batch size 15: 14 negatives for each query")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("slug", "at", "preset", "settings"),
+    [
+        ("hardness-weights", "10", "confusable", {"hardness": "in_batch_negatives", "hardness_strength": 10}),
+        ("debiased", "0.1", "easy", {"debiased_prior": 0.1}),
+    ],
+)
+def test_the_matrices_of_a_lesson_follow_its_slider(
+    visit, slug: str, at: str, preset: str, settings: dict[str, Any]
+) -> None:
+    visit.open("lessons", lesson=slug, done=slug, at=at)
+    board = visit.page.locator(".board")
+    result = explain_batch(preset_batch(preset), symmetric=False, **settings)
+    np.testing.assert_allclose(shown(board, "gradient"), result.gradient, atol=1e-4)
+    before = shown(board, "probability")
+    visit.page.get_by_role("slider").focus()
+    visit.page.keyboard.press("Home")
+    wait_until(lambda: not np.allclose(shown(board, "probability"), before, atol=0.01), "the matrix has not changed")
+    expect(visit.page).to_have_url(re.compile("at=0(&|$)"))
+
+
+def test_the_circles_of_a_lesson_show_the_triplets_that_violate_the_margin(visit) -> None:
+    visit.open("lessons", lesson="margins", done="margins", at="1")
+    page, batch = visit.page, margin_batch()
+    circles, slider = page.locator(".triplets figure"), page.get_by_role("slider", name="Margin")
+    for key in ("", "ArrowRight", "End", "Home"):
+        if key:
+            slider.focus()
+            page.keyboard.press(key)
+        margin = float(slider.get_attribute("aria-valuetext") or "nan")
+        for circle, distance in zip(circles.all(), DISTANCES, strict=True):
+            expect(circle.locator(".triplet.active")).to_have_count(int(active(batch, margin, distance).sum()))
+        loss = float(circles.first.get_attribute("data-loss") or "nan")
+        assert loss == pytest.approx(triplet_loss(batch, margin), abs=1e-6)
+    expect(page).to_have_url(re.compile("at=0.01"))
+    expect(page.get_by_text("At a margin of 0.01:")).to_be_visible()
+
+
+def test_two_toy_trainings_are_next_to_each_other_and_differ(visit) -> None:
+    visit.open("learn", source="circle", watch="bsc", second_loss="mse")
+    runs = visit.page.locator(".player .run")
+    expect(visit.page.locator(".player")).to_have_attribute("data-step", "100")
+    boxes = [run.bounding_box() for run in runs.all()]
+    assert boxes[0]["y"] == pytest.approx(boxes[1]["y"], abs=1)
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+    facts = runs.locator(".facts").all_inner_texts()
+    assert facts[0] != facts[1]
 
 
 @pytest.mark.parametrize("width", [390, 800])

@@ -16,10 +16,12 @@ from bsc_core.lab.lessons.facts import CUT, PRIOR_PAIR, STRENGTH, SUM, WIDE, gra
 from bsc_core.lab.lessons.margins import (
     GRID,
     LENGTH,
+    MARGINS,
     active,
     active_share,
     gradient_difference,
     margin_batch,
+    negative_rows,
     negatives,
     query_gradient,
     triplet_distances,
@@ -45,6 +47,7 @@ from bsc_core.lab.lessons.training import (
     DIMENSIONS,
     RESULTS,
     SEEDS,
+    TIE,
     class_results,
     graded_results,
     paraphrase_results,
@@ -75,6 +78,14 @@ def test_a_lesson_has_no_literal_number(slug: str) -> None:
         literal = "".join(part for part, *_ in string.Formatter().parse(template))
         names_of_terms = re.sub(r"\bl2(_columns)?\b|\bL[01]\b", "", literal)
         assert not re.search(r"\d", names_of_terms), literal
+
+
+@pytest.mark.parametrize("slug", LESSONS)
+def test_a_lesson_has_a_short_title_and_short_sentences(slug: str) -> None:
+    assert 2 <= len(LESSONS[slug].title.split()) <= 4
+    for text in LESSONS[slug].sentences().values():
+        for sentence in re.split(r"(?<=[.?!;:]) ", text):
+            assert len(sentence.split()) <= 22, sentence
 
 
 @pytest.mark.parametrize("slug", LESSONS)
@@ -209,9 +220,17 @@ def test_the_sum_ranks_held_out_questions_better_than_squared_error_for_every_se
 
 def test_batch_softmax_alone_fits_the_grades_worse_than_the_sum_for_every_seed() -> None:
     mse, both, bsc = (graded_results(mu) for mu in (0.0, SUM, 1.0))
+    dataset = sample_rows("graded")[0]
+    grades = dataset.label
+    assert grades is not None
+    assert (dataset.positive == (grades == grades.max())).all()
     for one, two, three in zip(mse, both, bsc, strict=True):
         assert one.spearman > two.spearman > three.spearman
         assert one.error < three.error
+        by_grade = [[result.cosines[grades == grade].mean() for grade in np.unique(grades)] for result in (one, three)]
+        assert by_grade[0] == sorted(by_grade[0])
+        assert np.ptp(by_grade[1][:-1]) < 0.1 < by_grade[1][-1] - max(by_grade[1][:-1])
+        assert np.square(one.cosines - grades).mean() == pytest.approx(one.error)
     untrained = graded_results(None)
     assert len({result.spearman for result in untrained}) == 1  # the map is the identity
 
@@ -225,6 +244,22 @@ def test_training_and_held_out_rows_share_no_query() -> None:
         assert not texts[0] & texts[1]
 
 
+def test_questions_with_a_gap_above_zero_rank_their_positive_first() -> None:
+    for kind in (None, False, True):
+        for result in question_results(matryoshka=kind, held_out=True):
+            first = (result.gaps > -TIE).mean(axis=1)
+            assert result.gaps.shape == (len(DIMENSIONS), len(sample_rows("questions_held_out")[0]))
+            assert (first <= result.mrr).all()
+            assert (result.mrr <= first + (1 - first) / 2).all()
+
+
+def test_the_negative_of_a_triplet_is_another_document() -> None:
+    batch = margin_batch()
+    rows = negative_rows(batch)
+    assert (rows != np.arange(len(batch))).all()
+    np.testing.assert_array_equal(negatives(batch), batch.documents[rows])
+
+
 def test_cosine_margins_beyond_the_farthest_distance_give_identical_gradients() -> None:
     batch = margin_batch()
     assert gradient_difference(batch, 5.0, 7.5) == gradient_difference(batch, 7.5, 10.0) == 0
@@ -234,6 +269,7 @@ def test_cosine_margins_beyond_the_farthest_distance_give_identical_gradients() 
     assert shares == sorted(shares)
     assert len(set(shares)) > 5
     assert triplet_loss(batch, 10.0) - triplet_loss(batch, 5.0) == pytest.approx(5.0)
+    assert set(MARGINS) <= set(GRID)
 
 
 def test_euclidean_margins_beyond_two_still_differ() -> None:
@@ -321,6 +357,11 @@ def test_hardness_weights_divide_the_gradient_as_a_lower_temperature_but_lower_e
         )
         assert (own < colder).all()
         assert (own < probabilities(symmetric=False)[0]).all()
+        none = explain_batch(preset_batch("confusable"), symmetric=False).rows
+        change = explain_batch(preset_batch("confusable"), **weighted(strength)).rows - none
+        hardest = np.where(np.eye(len(none), dtype=bool), -1, none).argmax(axis=1)
+        assert (np.diag(change) < 0).all()
+        np.testing.assert_array_equal(change.argmax(axis=1), hardest)
     facts = facts_of.hardness_facts()
     assert float(facts["own_weights"]) < float(facts["own"]) < float(facts["own_temperature"])
     assert STRENGTH in STRENGTHS

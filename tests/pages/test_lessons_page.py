@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -79,11 +80,15 @@ def test_the_control_of_a_figure_is_in_the_link(
 def test_a_figure_that_shows_the_answer_appears_after_the_guess(
     open_lessons: Callable[..., AppTest], slug: str
 ) -> None:
+    def has_figure(app: AppTest) -> bool:
+        names = [one.proto.component_name for one in app.get("bidi_component")]
+        return bool(app.select_slider) or any(name.endswith(("loss_lab", "lesson_triplets")) for name in names)
+
     app = open_lessons(lesson=slug)
-    assert not app.select_slider
+    assert not has_figure(app)
     app.radio(key=f"lessons.{slug}.guess").set_value(0).run()
-    assert app.select_slider
-    assert open_lessons(lesson=slug, done=slug).select_slider
+    assert has_figure(app)
+    assert has_figure(open_lessons(lesson=slug, done=slug))
 
 
 @pytest.mark.parametrize("slug", [slug for slug, one in LESSONS.items() if not one.figure_after_guess])
@@ -121,6 +126,32 @@ def test_another_lesson_does_not_take_the_value_of_a_control(open_lessons: Calla
     click(app, "lessons.in-batch-negatives.Next lesson")
     assert "at" not in app.query_params
     assert app.select_slider[0].disabled
+
+
+@pytest.mark.parametrize(
+    ("slug", "at", "sent"),
+    [
+        ("in-batch-negatives", "16", lambda data: data["sizes"] == {"start": 16, "min": 2, "max": 16}),
+        ("hardness-weights", "10", lambda data: data["settings"]["hardness_strength"] == 10),
+        ("debiased", "0.05", lambda data: data["settings"]["debiased_prior"] == 0.05),
+        ("margins", "1", lambda data: data["value"] == 1 and len(data["distances"]) == 2),
+    ],
+)
+def test_the_browser_gets_the_value_of_the_link_and_keeps_it(
+    open_lessons: Callable[..., AppTest], slug: str, at: str, sent: Callable[[dict[str, Any]], bool]
+) -> None:
+    app = open_lessons(lesson=slug, done=slug, at=at)
+    for _ in range(2):
+        names = ("loss_lab", "lesson_triplets")
+        (component,) = [one for one in app.get("bidi_component") if one.proto.component_name.endswith(names)]
+        assert sent(json.loads(component.proto.json))
+        assert app.query_params["at"] in (at, [at])
+        app.run()
+
+
+def test_the_list_of_lessons_shows_their_titles(open_lessons: Callable[..., AppTest]) -> None:
+    options = [option.content for option in open_lessons().get("button_group")[0].proto.options]
+    assert options == [f"{number} {lesson.title}" for number, lesson in enumerate(LESSONS.values(), 1)]
 
 
 def test_next_and_previous_go_through_all_lessons(open_lessons: Callable[..., AppTest]) -> None:
@@ -165,7 +196,7 @@ def test_a_control_changes_the_text(open_lessons: Callable[..., AppTest], slug: 
 def test_a_click_in_the_list_opens_that_lesson() -> None:
     app = open_page("lessons")
     app.pills(key="lessons.cards").set_value("matryoshka").run()
-    assert any(header.value.endswith("Matryoshka") for header in app.header)
+    assert any(header.value.endswith("Matryoshka dimensions") for header in app.header)
     assert app.query_params["lesson"] == "matryoshka"
     app.pills(key="lessons.cards").set_value("debiased").run()
     assert app.query_params["lesson"] == "debiased"

@@ -19,6 +19,7 @@ from bsc_core.lab.settings import LabSettings
 class Lesson:
     """One claim, one control, one question with an answer.
 
+    title: two to four words that do not give the answer away.
     claim, move, question, options, answer, practice: texts whose {placeholders} `facts` fills; they contain no literal
     numbers. practice: what follows for a run.
     correct: index of the right option. replies: for each option, why it is wrong; empty for the right one. terms: names

@@ -85,11 +85,10 @@ def select() -> Lesson:
     selected = st.pills(
         f"Lessons, {len(done)} of {len(slugs)} done{right}",
         slugs,
-        format_func=lambda slug: f"{slugs.index(slug) + 1}{marks.get(slug, '')}",
+        format_func=lambda slug: f"{slugs.index(slug) + 1} {LESSONS[slug].title}{marks.get(slug, '')}",
         key=f"{PAGE}.cards",
         required=True,
-        help="".join(f"{number}\\. {lesson.title}  \n" for number, lesson in enumerate(LESSONS.values(), 1))
-        + "\nThis browser and the address of this page keep your progress.",
+        help="Your progress is stored in this browser and in the address of this page.",
         on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]
