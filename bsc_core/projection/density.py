@@ -15,24 +15,24 @@ from bsc_core.types import Vectors
 
 Grid = npt.NDArray[np.float64]
 
-CELLS, SMOOTHING = 96, 3.0  # per side of the grid; standard deviation in cells
+CELLS, SMOOTHING = 96, 2.0  # per side of the grid; standard deviation in cells
 SHARES = (0.9, 0.5, 0.2)
-PEAK_DISTANCE = 8  # cells between two regions
-MAX_REGIONS, WORDS = 8, 2
+PEAK_DISTANCE = 5  # cells between two regions
+MAX_REGIONS, WORDS = 12, 2
 MIN_TEXTS = 5  # of a region
 MIN_SHARE = 0.1  # of the texts of a region that contain a word
 MIN_RATIO = 4.0  # of this share to the share in the other texts, which leaves out words that are frequent everywhere
 WORD = re.compile(r"[^\W\d_]{3,}")
 STOP_WORDS = frozenset(  # English; a library's list would be imported with the page
-    "about after again all also always and another any anyone anything are around back because been before being "
-    "between both but came can come could did does doing don done down each else enough even ever every few first for "
-    "from get gets getting give goes going good got had has have having her here him his how however into isn its just "
-    "keep know least let like made make many may might more most much must need never not nothing now off often once "
-    "one only other others our out over own per please put quite rather really same say see she should since some "
-    "someone something still such sure take than thanks that the their them then there these they thing things this "
-    "those though through too took two under until upon use used uses using usually very want was way well went were "
-    "what whatever when where whether which while who whole whose why will with within without won would yes yet you "
-    "your yours".split()
+    "about after again all also always and another any anyone anything are around ask away back because been before "
+    "being between both but came can come could did does doing don done down each else enough even ever every few "
+    "first for from get gets getting give goes going good got had has have having her here him his how however into "
+    "isn its just keep know least let like made make many may might more most much must need never not nothing now "
+    "off often once one only other others our out over own per please put quite rather really same say see she should "
+    "since some someone something still such sure take than thanks that the their them then there these they thing "
+    "things this those though through too took two under until upon use used uses using usually very want was way "
+    "well went were what whatever when where whether which while who whole whose why will with within without won "
+    "would yes yet you your yours".split()
 )
 SEGMENTS = {  # edges that a contour crosses, by the corners above the level as bits; edge k joins corners k and k + 1
     **{1: [(3, 0)], 2: [(0, 1)], 3: [(3, 1)], 4: [(1, 2)], 5: [(3, 0), (1, 2)], 6: [(0, 2)], 7: [(3, 2)]},

@@ -23,7 +23,7 @@ CELLS = """canvas => {
 
 def matrix_of(visit, name: str = "") -> Locator:
     """Return the canvas of the matrix whose label has this pattern before the number of pairs, once it is drawn."""
-    canvas = visit.page.get_by_role("img", name=re.compile(rf"^{name}\d+ pairs?, \d+ of them positive"))
+    canvas = visit.page.get_by_role("img", name=re.compile(rf"^{name}\d+ pairs?, \d+ positive"))
     expect(canvas).to_have_count(1)  # the previous canvas stays for a moment
     expect(canvas).to_have_attribute("data-plot", re.compile(r"\d"))
     return canvas

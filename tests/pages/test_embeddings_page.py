@@ -159,7 +159,7 @@ def test_selected_texts_show_their_pairs_as_matrices_and_a_cell_as_a_line(mapped
     app = open_page("embeddings", run=mapped.id, **link)
     assert not app.exception
     rows = np.flatnonzero((train.query == query) | (train.document == train.document[2]))
-    assert f"Similarity of the {formatting.plural(len(rows), 'pair')} with a selected text" in page_text(app)
+    assert f"Cosine similarities of {formatting.plural(len(rows), 'pair')}" in page_text(app)
     titles = [title for title in figure_titles(app) if f"{formatting.plural(len(rows), 'pair')}, " in title]
     assert [title.split(":")[0] for title in titles] == ["Before training", "After training"]
     assert picture(app)["pairs"] == [[query, document]]  # all texts are on the map

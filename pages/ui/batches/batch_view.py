@@ -257,9 +257,8 @@ def matrix_sentence(cells: similarity.Cells) -> str:
     marked = f", {formatting.plural(number, 'cell')} marked as false negative" if number else ""
     closer = formatting.plural(counts[similarity.CLOSER], "negative")
     return (
-        f"{formatting.plural(len(cells.rows), 'pair')}, {counts[similarity.POSITIVE]} of them positive; "
-        f"{closer} closer to a query than its positive, "
-        f"{formatting.plural(collisions, 'collision')}{marked}."
+        f"{formatting.plural(len(cells.rows), 'pair')}, {counts[similarity.POSITIVE]} positive; "
+        f"{closer} closer than the positive, {formatting.plural(collisions, 'collision')}{marked}."
     )
 
 

@@ -69,7 +69,9 @@ def _draw_map(batch: BatchView, groups: Groups, config: BatchingConfig, vectors_
     which = "groups of this batch" if len(groups) <= MAX_ON_MAP else f"first {MAX_ON_MAP} groups"
     alt = f"Map (PCA) of all {_side(config)} texts with the {which}. Lines connect the texts of a group with its first."
     display.figure(group_figures.map_figure(lines), name="group-map", alt=alt, data=lines, key="batches.map")
-    st.caption("Texts that are close here may be far apart; the cosines of the small figures are exact.")
+    st.caption(
+        "Lines lead from the first text of a group to others. Texts that are close on the map may have a low cosine."
+    )
 
 
 @st.cache_resource(max_entries=16, show_spinner="Projecting the texts with PCA …")

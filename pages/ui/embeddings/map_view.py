@@ -82,7 +82,7 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
             selection_mode="multi",
             format_func=OVERLAYS.__getitem__,
             default=["pairs", "labels"],
-            help="Lines between the texts of ten positive pairs; words that are typical of a region; "
+            help="Lines between the texts of ten positive pairs; words that are typical of a region, if there are any; "
             "contours of the densest regions with 90%, 50% and 20% of the texts.",
             **url.bound(SHOW, OVERLAYS.values()),
         )

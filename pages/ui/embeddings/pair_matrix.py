@@ -76,13 +76,13 @@ def draw(data: MapData, selected: np.ndarray, pair: np.ndarray) -> None:
         st.caption("No pair of the dataset contains a selected text.")
         return
     number = formatting.plural(pairs.total, "pair")
-    st.header(f"Similarity of the {number} with a selected text", anchor=False)
+    st.header(f"Cosine similarities of {number}", anchor=False)
     cells = [_cells(one, pairs) for one in data.ends]
     for column, one, matrix in zip(display.columns(len(cells)), data.ends, cells, strict=True):
         with column:
             _draw_matrix(data, one, matrix, pairs, pair)
     first = f" {MAX_PAIRS} of them are shown, those with two selected texts first." if pairs.total > MAX_PAIRS else ""
-    st.caption(f"Pairs of {pairs.split}.{first} Click a cell to connect its two texts on the map.")
+    st.caption(f"Pairs of {pairs.split} with a selected text.{first} Click a cell to connect its two texts on the map.")
 
 
 def pair_sentence(data: MapData, pair: np.ndarray) -> str:

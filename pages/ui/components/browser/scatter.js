@@ -1,5 +1,6 @@
 // Maps side by side, or one animated map, on one canvas with one selection. Points are indices of texts from 0 to N - 1.
 const NEAR = 9, MARGIN = 14, TITLE = 24, GAP = 10, MIN_WIDTH = 250; // CSS pixels
+const MAX_STRETCH = 1.3; // of one axis relative to the other, so that the points fill the frame
 const OTHERS = 475; // height of what a page of 1440 pixels shows above and below the map
 // Places of a label around its region, to the right in widths of the label and down in lines.
 const LABEL_PLACES = [0, -1, 1, -2, 2, -3, 3, -4, 4].flatMap((down) => [0, -1, 1].map((right) => [right, down]));
@@ -57,12 +58,12 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
   // Computes the positions of all points in CSS pixels, interpolated between frames.
   function placePoints(panel) {
-    const { xs, ys, scale } = panel, low = Math.floor(panel.time), share = panel.time - low;
+    const { xs, ys, scale: [scaleX, scaleY] } = panel, low = Math.floor(panel.time), share = panel.time - low;
     const from = view.frames[low], to = view.frames[Math.min(lastFrame, low + 1)];
-    const left = panel.center[0] - view.x * scale, top = panel.center[1] - view.y * scale;
+    const left = panel.center[0] - view.x * scaleX, top = panel.center[1] - view.y * scaleY;
     for (let point = 0, x = 0; point < N; point++, x += 2) {
-      xs[point] = left + scale * (share ? from[x] + (to[x] - from[x]) * share : from[x]);
-      ys[point] = top + scale * (share ? from[x + 1] + (to[x + 1] - from[x + 1]) * share : from[x + 1]);
+      xs[point] = left + scaleX * (share ? from[x] + (to[x] - from[x]) * share : from[x]);
+      ys[point] = top + scaleY * (share ? from[x + 1] + (to[x + 1] - from[x + 1]) * share : from[x + 1]);
     }
   }
 
@@ -72,13 +73,14 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const columns = clamp(Math.floor((canvasWidth + GAP) / (MIN_WIDTH + GAP)), 1, count), rows = Math.ceil(count / columns);
     const width = (canvasWidth - GAP * (columns - 1)) / columns, most = clamp(window.innerHeight - OTHERS, 400, 560);
     const height = clamp(width * 0.8, 260, most);
-    const fit = Math.min((width - 2 * MARGIN) / data.size[0], (height - 2 * MARGIN) / data.size[1]);
+    const fits = [(width - 2 * MARGIN) / data.size[0], (height - 2 * MARGIN) / data.size[1]];
+    const scale = fits.map((fit) => Math.min(fit, Math.min(...fits) * MAX_STRETCH) / view.span);
     panels = Array.from({ length: count }, (_, number) => {
       const left = (number % columns) * (width + GAP);
       const top = Math.floor(number / columns) * (height + TITLE + GAP) + TITLE;
       const buffers = (view.buffers[number] ??= { xs: new Float32Array(N), ys: new Float32Array(N) });
       const time = data.moving ? view.time : number, center = [left + width / 2, top + height / 2];
-      return { ...buffers, left, top, width, height, time, center, scale: fit / view.span, number };
+      return { ...buffers, left, top, width, height, time, center, scale, number };
     });
     return rows * (height + TITLE) + (rows - 1) * GAP;
   }
@@ -160,7 +162,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
   function drawContours(context, panel, color) {
     const levels = data.contours[frameOf(panel)] ?? [], { scale, center } = panel;
-    const place = (x, y) => [center[0] + (x - view.x) * scale, center[1] + (y - view.y) * scale];
+    const place = (x, y) => [center[0] + (x - view.x) * scale[0], center[1] + (y - view.y) * scale[1]];
     context.strokeStyle = color;
     context.lineWidth = 1;
     context.globalAlpha = 0.75;
@@ -198,7 +200,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     context.fillStyle = color;
     for (const [x, y, text] of labels) {
       const half = context.measureText(text).width / 2 + 4;
-      const column = center[0] + (x - view.x) * scale, row = center[1] + (y - view.y) * scale;
+      const column = center[0] + (x - view.x) * scale[0], row = center[1] + (y - view.y) * scale[1];
       if (column < left || column > left + width || row < top || row > top + height) continue;
       let best = null;
       for (const [right, down] of LABEL_PLACES) {
@@ -250,7 +252,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     context.globalAlpha = 0.7;
     context.beginPath();
     for (const frame of view.frames.slice(0, Math.floor(panel.time) + 1))
-      context.lineTo(center[0] + (frame[2 * point] - view.x) * scale, center[1] + (frame[2 * point + 1] - view.y) * scale);
+      context.lineTo(
+        center[0] + (frame[2 * point] - view.x) * scale[0], center[1] + (frame[2 * point + 1] - view.y) * scale[1]);
     context.lineTo(panel.xs[point], panel.ys[point]);
     context.stroke();
     context.globalAlpha = 1;
@@ -306,7 +309,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
       if (Math.hypot(x - lastX, y - lastY) > 2.5) drag.lasso.push(x, y);
     } else {
       const { scale } = panels[drag.panel];
-      [view.x, view.y] = [drag.start[0] - (x - drag.x) / scale, drag.start[1] - (y - drag.y) / scale];
+      [view.x, view.y] = [drag.start[0] - (x - drag.x) / scale[0], drag.start[1] - (y - drag.y) / scale[1]];
     }
     drawLater();
   };
@@ -329,7 +332,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     if (!panel || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
     const { center, scale } = panel;
-    zoom(Math.exp(event.deltaY / 300), view.x + (x - center[0]) / scale, view.y + (y - center[1]) / scale);
+    zoom(Math.exp(event.deltaY / 300), view.x + (x - center[0]) / scale[0], view.y + (y - center[1]) / scale[1]);
   }, { passive: false });
   canvas.onkeydown = (event) => {
     const step = ARROWS[event.key];
