@@ -5,14 +5,13 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from itertools import islice
 
 import numpy as np
 
 from bsc_core.batching.collisions import KnownPairs
 from bsc_core.batching.hardness import similarity_matrix
 from bsc_core.data import PairDataset
-from bsc_core.data.text_normalization import WORD
+from bsc_core.data.text_normalization import words_of
 from bsc_core.neighbors import paired_cosines, top_k
 from bsc_core.types import Ids, Indices, Mask, Vectors
 
@@ -20,8 +19,6 @@ NEARLY_EQUAL = 0.8
 """Jaccard similarity of words from which two texts count as nearly equal."""
 NEARLY_EQUAL_COSINE = 0.8
 """Cosine of two documents from which `nearest_false_negatives` counts them as nearly the same."""
-MAX_WORDS = 1_000
-"""Words of a text that are compared."""
 CACHED_TEXTS = 4096
 """Texts whose words are kept while pairs of them are compared."""
 
@@ -230,11 +227,6 @@ def _evidence(dataset: PairDataset, rows: Ids) -> dict[Reason, Mask]:
     }
 
 
-def words_of(text: str) -> frozenset[str]:
-    """Return the distinct case-folded words among the first MAX_WORDS words of a text."""
-    return frozenset(match[0] for match in islice(WORD.finditer(text.casefold()), MAX_WORDS))
-
-
 def have_nearly_equal_words(left: frozenset[str], right: frozenset[str]) -> bool:
     """Return whether two texts with these words are nearly equal; see `nearly_equal`."""
     common = len(left & right)
@@ -244,7 +236,7 @@ def have_nearly_equal_words(left: frozenset[str], right: frozenset[str]) -> bool
 def nearly_equal(texts: list[str]) -> Mask:
     """Return bool (B, B): the Jaccard similarity of the case-folded words is at least NEARLY_EQUAL.
 
-    A text without words equals no other. Texts are compared by their first MAX_WORDS words.
+    A text without words equals no other. Texts are compared by their words, see `words_of`.
     """
     from scipy.sparse import csr_array
 

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,27 @@ SPACED = str.maketrans(
     {one: one if re.match(r"\w", one) else f" {one} " if WORD.match(one) else " " for one in map(chr, range(128))}
 )
 """Puts spaces between the words of an ASCII text, which is faster than `WORD`."""
+
+
+MAX_WORDS = 1_000
+"""Words of a text that are compared."""
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the distinct case-folded words among the first MAX_WORDS words of a text."""
+    return frozenset(match[0] for match in islice(WORD.finditer(text.casefold()), MAX_WORDS))
+
+
+def shared_words(queries: Sequence[str], documents: Sequence[str]) -> float | None:
+    """Return the mean share of the words of a query that are in its document; None without a query with words.
+
+    Args:
+        queries: (P,) texts.
+        documents: (P,) texts, one for each query.
+    """
+    words = ((words_of(query), words_of(document)) for query, document in zip(queries, documents, strict=True))
+    shares = [len(query & document) / len(query) for query, document in words if query]
+    return sum(shares) / len(shares) if shares else None
 
 
 def limit_marks(text: str) -> str:

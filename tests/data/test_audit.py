@@ -144,3 +144,17 @@ def test_every_filter_of_a_finding_is_accepted_by_the_config(findings_of):
     extra = ["a,x,1,train", "a,x,0,train", "e,e,1,train", "a,v,1,dev", "A!,x,1,train", "cafÃ©,f,1,train"]
     flags = {finding.filter for finding in findings_of([*CLEAN, *extra]).values()} - {None}
     assert flags == set(get_args(FilterName))
+
+
+def test_negatives_with_more_words_of_their_query_than_positives_are_reported(findings_of):
+    def finding(positive, negative):
+        rows = [f"q{n} bake bread,{positive},1,train" for n in range(60)]
+        rows += [f"q{n} bake bread,{negative},0,train" for n in range(60)]
+        titles = [title for _, title in findings_of(rows)]
+        return [title for title in titles if "of the words of their query" in title]
+
+    assert finding("use yeast", "bread is old") == [
+        "Negatives of train contain 33% of the words of their query, positives 0%"
+    ]
+    assert finding("bread is old", "use yeast") == []
+    assert finding("bread is old", "bake it") == []

@@ -26,6 +26,11 @@ def test_renamed_batch_settings_and_strategies_are_selected(runs: RunStore, tiny
     assert app.number_input(key="batches.neighbors").value == 2
 
 
+def test_an_old_cause_of_retrieval_errors_has_its_new_name() -> None:
+    old = "the top document has no label for this query · 11"
+    assert navigation._current_value("retrieval.causes.key.dev", old) == "unlabeled document ranked first · 11"
+
+
 def test_the_lab_reads_its_old_parameters(runs: RunStore) -> None:
     app = open_page_in_app("learn", preset="near_misses", labelled_negatives="0")
     assert "**Error**" not in page_text(app)

@@ -20,6 +20,8 @@ from bsc_core.data.queries import parse_queries
 from bsc_core.encoders import registry
 from bsc_core.errors import ModelError
 from bsc_core.evaluation import compare
+from bsc_core.evaluation.retrieval.failures import Cause
+from bsc_core.figures.evaluation import ranks
 from bsc_core.run_results import compare_runs
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache, display, glossary, run_data
@@ -139,6 +141,9 @@ def test_a_typed_query_is_encoded_with_both_models(finished: Run) -> None:
     assert "its relevant documents are unknown" in page_text(app)
     assert re.search(r"not among the \d+ dev queries of the dataset", page_text(app))
     assert "The metrics are those of the dev queries only." in page_text(app)
+    assert re.search(
+        r"contains [0-9.]+% of the words of the query on the left and [0-9.]+% on the right", page_text(app)
+    )
 
 
 def test_the_vector_of_a_typed_text_is_the_one_the_run_stored(finished: Run) -> None:
@@ -148,6 +153,30 @@ def test_the_vector_of_a_typed_text_is_the_one_the_run_stored(finished: Run) -> 
         typed = run_data.encode_queries(model, [data.texts[0]])[0]
         cosine = float(stored @ typed / np.linalg.norm(stored) / np.linalg.norm(typed))
         assert cosine == pytest.approx(1.0, abs=1e-4)
+
+
+def test_fewer_words_of_the_query_after_training_are_explained_by_the_negatives(
+    search: search_ui.Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_ui, "_training_word_shares", lambda train: (0.1, 0.3))
+    hits = [ranks.Hit(0, text, 0.5, False, 1) for text in ("bake bread", "eat soup")]
+    results = search_ui.Results([hits[0]], [hits[1]], frozenset(), 0)
+    note = search_ui.words_note(search, "bake rolls", results)
+    assert "50% of the words of the query on the left and 0% on the right" in note
+    assert "Negatives of the training rows contain 30% of the words of their query, positives 10%" in note
+    unchanged = search_ui.Results([hits[0]], [hits[0]], frozenset(), 0)
+    assert "Negatives" not in search_ui.words_note(search, "bake rolls", unchanged)
+    assert search_ui.words_note(search, "…", results) == ""
+
+
+def test_each_cause_of_an_error_says_what_to_do(finished: Run, search: search_ui.Search) -> None:
+    assert set(errors.ACTIONS) == set(Cause)
+    text = page_text(open_page("retrieval", run=finished.id))
+    assert all(f"{cause}: {errors.ACTIONS[Cause(cause)]}" in text for cause in causes_of(search))
+
+
+def causes_of(search: search_ui.Search) -> set[str]:
+    return {row["Cause"] for row in errors.error_rows(search)}
 
 
 def test_errors_are_the_queries_whose_relevant_document_is_not_first(search: search_ui.Search) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -142,7 +141,6 @@ def test_a_long_query_of_the_errors_is_saved_and_searched_for_as_a_whole(runs: R
 
     app.text_input(key=search_ui.QUERY).set_value(row["Query"]).run()
     assert "★ relevant document: rank 2." in page_text(app)
-    assert re.search(r"The first 10 documents contain, on average, [\d.]+% of the words of the query\.", page_text(app))
     assert "too long for the link" in page_text(app)
     assert search_ui.QUERY not in app.query_params
     app.text_input(key=search_ui.QUERY).set_value("").run()
@@ -229,14 +227,6 @@ def test_relevant_documents_missing_from_the_corpus_are_reported(finished: Run) 
         captions = [caption.value for caption in app.caption if "not in the corpus" in caption.value]
         assert len(captions) == bool(message)
         assert all(caption.startswith(message) for caption in captions)
-
-
-def test_results_say_which_share_of_the_words_of_the_query_they_contain() -> None:
-    texts = ["My bike chain is loose!", "a loose wheel", "bread"]
-    hits = [ranks.Hit(number, text, 0.5, False, number + 1) for number, text in enumerate(texts)]
-    assert search_ui.shared_words("bike, BIKE chain", hits) == pytest.approx(1 / 3)
-    assert search_ui.shared_words("loose", hits) == pytest.approx(2 / 3)
-    assert search_ui.shared_words("loose", []) is None
 
 
 def test_a_list_has_the_ranks_the_cosines_and_the_start_of_long_texts() -> None:

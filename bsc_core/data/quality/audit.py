@@ -16,11 +16,12 @@ from bsc_core.config import FilterName
 from bsc_core.data.dataset import DatasetSplits, PairDataset
 from bsc_core.data.quality import filters
 from bsc_core.data.quality.filters import rows_with_texts, split_pairs
+from bsc_core.data.text_normalization import shared_words
 from bsc_core.data.text_quality import DAMAGED, DESCRIPTIONS, MARKUP, MIXED_ALPHABETS, estimate_tokens, script
 from bsc_core.formatting import plural
 from bsc_core.types import Ids, Indices, Mask
 
-__all__ = ["AuditFinding", "audit"]
+__all__ = ["AuditFinding", "audit", "query_word_shares"]
 
 Severity = Literal["error", "warning", "info"]
 MAX_UNUSED = 20  # splits with a finding of their own
@@ -29,6 +30,8 @@ RARE_SHARE = 0.05  # of positives or negatives, below which the balance is a war
 REPEATED_SHARE = 0.05  # of positive rows with a repeated document, above which they are a warning
 LONG_SHARE = 0.05  # of rows with too long texts, above which they are a warning
 MAIN_SCRIPT_SHARE = 0.8
+SHARED_WORDS_RATIO = 1.2  # of the words that negatives and positives share with their query, from which it is a finding
+MIN_SHARED_WORDS, MAX_SHARED_WORDS = 20, 5_000  # pairs of each kind that are compared
 MAX_WORDS = 200
 _TEXTS = tomllib.loads(Path(__file__).with_name("audit_findings.toml").read_text(encoding="utf-8"))
 
@@ -80,6 +83,7 @@ def audit(data: DatasetSplits, *, max_seq_length: int | None = None) -> list[Aud
         *_unused_splits(data),
         *(_label_balance(split, dataset) for split, dataset in data.splits.items()),
         *_repeated_documents(data.train),
+        *_shared_words(data.train),
         *_shared_documents(data),
         *_between_splits(data, "near_duplicate_queries", filters.near_duplicate_queries),
         *_within_splits(data, "near_duplicate_pairs", filters.near_duplicates),
@@ -188,6 +192,33 @@ def _repeated_documents(train: PairDataset) -> Iterator[AuditFinding]:
         severity = "warning" if len(rows) > REPEATED_SHARE * train.positive.sum() else "info"
         documents = plural(len(np.unique(train.document[rows])), "document")
         yield _finding("repeated_documents", rows, documents=documents, most=plural(most, "row"), severity=severity)
+
+
+def query_word_shares(dataset: PairDataset) -> tuple[float, float] | None:
+    """Return the mean share of a query's words that its positives and its negatives contain; None for too few pairs."""
+    rows = np.arange(len(dataset))
+    pairs = [
+        (dataset.query[dataset.positive], dataset.document[dataset.positive]),
+        (dataset.query[~dataset.positive], dataset.document[~dataset.positive])
+        if dataset.negative is None
+        else (dataset.query[rows], dataset.negative[rows]),
+    ]
+    shares = []
+    for queries, documents in pairs:
+        if len(queries) < MIN_SHARED_WORDS:
+            return None
+        some = np.unique(np.linspace(0, len(queries) - 1, MAX_SHARED_WORDS).astype(int))
+        share = shared_words(dataset.texts.take(queries[some]), dataset.texts.take(documents[some]))
+        if share is None:
+            return None
+        shares.append(share)
+    return shares[0], shares[1]
+
+
+def _shared_words(train: PairDataset) -> Iterator[AuditFinding]:
+    shares = query_word_shares(train)
+    if shares is not None and shares[1] > SHARED_WORDS_RATIO * shares[0]:
+        yield _finding("shared_words", positives=shares[0], negatives=shares[1])
 
 
 def _shared_documents(data: DatasetSplits) -> Iterator[AuditFinding]:

@@ -13,8 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from bsc_core.batching.likely_false_negatives import have_nearly_equal_words, words_of
+from bsc_core.batching.likely_false_negatives import have_nearly_equal_words
 from bsc_core.data.dataset import PairDataset
+from bsc_core.data.text_normalization import words_of
 from bsc_core.evaluation.retrieval.rank import RetrievalResult, RetrievalTask
 from bsc_core.neighbors import TIE, finite_unit_rows, first_highest
 from bsc_core.types import Vectors
@@ -26,13 +27,13 @@ MAX_QUERIES = 100
 class Cause(StrEnum):
     """Likely reason why a document ranks above gold; the first one that applies is reported."""
 
-    ABSENT = "the relevant document is not in the corpus"
-    LABELED = "labeled negative of this query"
-    NEAR_GOLD = "nearly the same text as the relevant document, may be relevant"
-    NEAR_QUERY = "relevant to a nearly equal query, may be relevant"
+    ABSENT = "relevant document missing from the corpus"
+    LABELED = "labeled negative ranked first"
+    NEAR_GOLD = "near duplicate of the relevant document ranked first"
+    NEAR_QUERY = "relevant document of a nearly equal query ranked first"
     TIE = "tied with the relevant document"
-    WORDS = "shares more words with the query than the relevant document"
-    UNJUDGED = "the top document has no label for this query"
+    WORDS = "document with more words of the query ranked first"
+    UNJUDGED = "unlabeled document ranked first"
 
 
 @dataclass(frozen=True)

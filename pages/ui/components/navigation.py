@@ -44,6 +44,16 @@ VALUES = {  # current parameter -> its old values -> current values
     "done": LESSONS,
 }
 
+CAUSES = {  # old cause of a retrieval error -> current cause
+    "the relevant document is not in the corpus": "relevant document missing from the corpus",
+    "labeled negative of this query": "labeled negative ranked first",
+    "nearly the same text as the relevant document, may be relevant": "near duplicate of the relevant document "
+    "ranked first",
+    "relevant to a nearly equal query, may be relevant": "relevant document of a nearly equal query ranked first",
+    "shares more words with the query than the relevant document": "document with more words of the query ranked first",
+    "the top document has no label for this query": "unlabeled document ranked first",
+}
+
 
 def run(pages: Mapping[str, Sequence[StreamlitPage]]) -> None:
     """Draw the logo and the menu, and run the selected page."""
@@ -77,5 +87,8 @@ def _current_value(name: str, value: str) -> str:
     if name in ("filter", "group_by"):  # a config key and perhaps its value
         key, separator, rest = value.partition(": ")
         return f"{formatting.setting_name(key)}{separator}{rest}"
+    if name.startswith("retrieval.causes."):  # a cause and its number of errors
+        cause, separator, count = value.partition(" · ")
+        return f"{CAUSES.get(cause, cause)}{separator}{count}"
     renamed = VALUES.get(name, {})
     return ",".join(renamed.get(item, item) for item in value.split(","))

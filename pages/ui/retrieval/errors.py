@@ -6,11 +6,20 @@ import numpy as np
 import streamlit as st
 
 from bsc_core import formatting
-from bsc_core.evaluation.retrieval.failures import Failure, find_failures
+from bsc_core.evaluation.retrieval.failures import Cause, Failure, find_failures
 from pages.ui.components import display, turns, url
 from pages.ui.retrieval.search import CACHE_KEY, Search, search_for
 
 MAX_ERRORS = 200
+ACTIONS = {  # what a user can do about a cause
+    Cause.ABSENT: "Add the document to the corpus, or correct the document ids.",
+    Cause.LABELED: "The model fails here. Train with more hard negatives, for example with the strategy nearest.",
+    Cause.NEAR_GOLD: "Probably relevant. Label both documents as relevant, or remove one of them.",
+    Cause.NEAR_QUERY: "Read the top document. If it answers this query too, label it as relevant.",
+    Cause.TIE: "Compare both documents. If their texts are equal, keep one of them.",
+    Cause.WORDS: "Read the top document. If it is not relevant, add it to the data as a negative of this query.",
+    Cause.UNJUDGED: "Read the top document. Label it as relevant or as a negative of this query.",
+}
 WIDTHS = {"Query": 196, "Relevant document": 196, "Top document": 196, "Cause": 220, "Rank left": 72, "Rank right": 78}
 
 
@@ -76,6 +85,9 @@ def draw(search: Search, split: str) -> None:
         format_func=label,
         label_visibility="collapsed",
         **url.bound(f"retrieval.causes.{search.models[1].key}.{split}", map(label, by_count)),
+    )
+    st.caption(
+        "\n".join(f"- {cause}: {ACTIONS[Cause(cause)]}" for cause in by_count if cause in (selected or by_count))
     )
     shown = [row for row in rows if not selected or row["Cause"] in selected]
     key = f"retrieval.failures.{search.models[1].key}.{search.models[0].key}.{split}.{'.'.join(selected)}"

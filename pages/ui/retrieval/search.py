@@ -12,7 +12,8 @@ from bsc_core import formatting
 from bsc_core.config import EncoderConfig
 from bsc_core.data import PairDataset
 from bsc_core.data.load import DatasetSplits
-from bsc_core.data.text_normalization import normalize_text
+from bsc_core.data.quality.audit import query_word_shares
+from bsc_core.data.text_normalization import shared_words
 from bsc_core.errors import BscError
 from bsc_core.evaluation import RetrievalResult, RetrievalTask, rank, retrieval_task
 from bsc_core.evaluation.retrieval.adhoc_queries import Answer, compare_answers
@@ -37,7 +38,9 @@ PARAMETERS = (
     *(f"retrieval.{name}.*" for name in ("left", "right", "causes", "maps")),
 )
 ModelPair = tuple[run_data.AnyModel, run_data.AnyModel]
-LINES_HELP = " Lines connect a document in both lists; a number is its rank with the other model."
+LINES_HELP = (
+    " A line connects the same document in both lists; a number is its rank where the other list does not show it."
+)
 LIST_LENGTH = 160  # characters of a document in a list
 CARD_LENGTH = 110  # characters of a text in a card
 # Document texts have the color of texts, not of axis labels, also right after the theme has changed. Two lists replace
@@ -257,9 +260,39 @@ def draw_results(search: Search, query: str) -> None:
         st.container(border=True).markdown(
             f":material/info: This query {about} The metrics are those of the {search.split} queries only."
         )
+    if not search.single and (note := words_note(search, query, answer(search, query, None))):
+        st.caption(note)
     results = _draw_query(search, query, "answers", TOP)
     st.caption(display.escaped(_summary(results, single=search.single)))
-    st.caption(_shared_words_sentence(query, results, single=search.single))
+
+
+def words_note(search: Search, query: str, results: Results) -> str:
+    """Return how many words of the query the documents of both lists contain, and a reason if the right list has fewer.
+
+    Empty for a query without words.
+    """
+    left, right = (
+        shared_words([query] * len(hits), [hit.text for hit in hits]) for hits in (results.left, results.right)
+    )
+    if left is None or right is None:
+        return ""
+    note = (
+        f"On average, a document of the list contains {formatting.percent(left)} of the words of the query on the "
+        f"left and {formatting.percent(right)} on the right."
+    )
+    shares = _training_word_shares(search.data.train)
+    if right < left and shares is not None and shares[0] < shares[1]:
+        note += (
+            f" Negatives of the training rows contain {formatting.percent(shares[1])} of the words of their query, "
+            f"positives {formatting.percent(shares[0])}; training on them can rank documents with the words of the "
+            "query lower."
+        )
+    return note
+
+
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={PairDataset: lambda dataset: dataset.digest})
+def _training_word_shares(train: PairDataset) -> tuple[float, float] | None:
+    return query_word_shares(train)
 
 
 def _has_query(search: Search, split: str, query: str) -> bool:
@@ -433,20 +466,6 @@ def _summary(results: Results, *, single: bool = False) -> str:
     several = f" {results.queries} queries have this text; ★: a document relevant to any of them."
     shown = ", ".join(positions[:1] if single else positions)
     return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{lines}"
-
-
-def _shared_words_sentence(query: str, results: Results, *, single: bool) -> str:
-    """Return which share of the words of a query its results contain: a model may search by words or avoid them."""
-    left, right = (formatting.percent(shared_words(query, hits[:TOP])) for hits in (results.left, results.right))
-    shares = left if single else f"{left} on the left and {right} on the right"
-    return f"The first {TOP} documents contain, on average, {shares} of the words of the query."
-
-
-def shared_words(query: str, hits: Sequence[ranks.Hit]) -> float | None:
-    """Return the mean share of the distinct words of a query that a result contains; None without results."""
-    words = set(normalize_text(query).split())
-    shares = [len(words & set(normalize_text(hit.text).split())) / len(words) for hit in hits if words]
-    return float(np.mean(shares)) if shares else None
 
 
 def _rows(results: Results, names: tuple[str, str]) -> list[dict[str, Any]]:
