@@ -5,7 +5,7 @@ import streamlit as st
 from pages.ui.components import data_cache, display, page_layout, url
 from pages.ui.data import audit, column_mapping, funnel, generate, import_form, overview
 
-TAB, TABS = "data.tab", ("Source", "Columns", "Audit", "Generate rows", "Shape", "Export")
+TAB, TABS = audit.TAB, ("Source", "Columns", "Audit", "Generate rows", "Shape", "Export")
 
 context = page_layout.setup_page(
     "Data",

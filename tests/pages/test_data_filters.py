@@ -52,6 +52,30 @@ def test_a_filter_shows_what_it_would_drop_and_is_stored_with_the_dataset(flawed
     assert "it must be" in page_text(app.run())
 
 
+def test_a_finding_without_a_filter_has_a_button_that_opens_its_setting(runs: RunStore, tmp_path: Path) -> None:
+    path = tmp_path / "shared.csv"
+    rows = [f"what is {n} good for?,count,1" for n in range(20)]
+    rows += [f"how do I use {n}?,ask somebody about {n},0" for n in range(400)]
+    path.write_text("question,answer,score\n" + "\n".join([*rows, ",empty,1"]) + "\n", encoding="utf-8")
+    key = uploads.register(uploads.folder_for(path), "Shared", DataConfig(train=str(path), dev_size=0.2))
+    app = open_page("data", dataset=key, **{"data.tab": "Audit"})
+    assert app.button(key="data.audit.repeated_documents.train").label == "Open the settings of a run"
+    click(app, "data.audit.rejected_rows.train")
+    assert app.session_state["data.tab"] == "Source"
+    click(app, "data.audit.label_balance.train")
+    assert app.session_state["data.tab"] == "Columns"
+
+
+def test_the_plan_of_a_run_counts_the_findings_that_no_filter_fixes(flawed_dataset: str) -> None:
+    text = page_text(open_page("train", dataset=flawed_dataset))
+    assert "Audit of the dataset: 3 warnings." in text
+    app = open_page("data", dataset=flawed_dataset)
+    toggle_with_label(app, "Drop duplicates").set_value(True).run()
+    toggle_with_label(app, "Drop self pairs").set_value(True).run()
+    text = page_text(open_page("train", dataset=flawed_dataset))
+    assert "Audit of the dataset" not in text
+
+
 def test_a_fixed_finding_stays_on_the_page(flawed_dataset: str) -> None:
     app = open_page("data", dataset=flawed_dataset)
     titles = [text.value for text in app.text if "Duplicate pairs" in text.value]

@@ -37,6 +37,16 @@ def test_guessed_columns_are_shown_with_examples_and_can_be_changed(runs: RunSto
     assert saved[0].data.columns.label is None
 
 
+def test_a_general_name_of_a_file_is_to_be_replaced(runs: RunStore, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("question,answer\nwhat,that\nwho,she\n", encoding="utf-8")
+    app = import_paths(path)
+    app.text_input(key="data.new.name").input("pairs").run()
+    assert "Type a name that distinguishes this dataset" in page_text(app)
+    app.text_input(key="data.new.name").input("Bread questions").run()
+    assert "Type a name that distinguishes this dataset" not in page_text(app)
+
+
 def test_joined_columns_and_the_columns_of_the_corpus_are_shown(runs: RunStore, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.csv"
     corpus.write_text("doc_id,title,text\n1,a title,a text\n", encoding="utf-8")

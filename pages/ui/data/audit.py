@@ -1,5 +1,7 @@
 """Audit of a dataset: findings in its rows as read, each with the filter that fixes it."""
 
+from collections import Counter
+
 import streamlit as st
 
 from bsc_core import formatting
@@ -7,11 +9,24 @@ from bsc_core.config import FilterName, SentenceColumns
 from bsc_core.data import AuditFinding, DatasetSplits, audit
 from bsc_core.data.quality.filters import FILTERS
 from bsc_core.errors import BscError
-from pages.ui.components import data_cache, display, url
+from pages.ui.components import data_cache, display, page_layout, url, users
 from pages.ui.data import overview, uploads
 
 COUNTED_ROWS = 100_000  # with more rows, what a filter would drop is counted only when it is switched on
 LINKED = "data.filters"  # parameter of the URL: the dataset and the names of its filters
+SETTINGS = {  # code of a finding without a filter -> its button, and the tab of the page or the page with the setting
+    "rejected_rows": ("Show the rejected rows", "Source"),
+    "unused_split": ("Change the columns", "Columns"),
+    "unused_splits": ("Change the columns", "Columns"),
+    "shared_query_ids": ("Change the columns", "Columns"),
+    "positives_not_in_corpus": ("Change the columns", "Columns"),
+    "no_positives": ("Change the columns", "Columns"),
+    "label_balance": ("Change the columns", "Columns"),
+    "repeated_documents": ("Open the settings of a run", "train"),
+    "many_words": ("Open the settings of a run", "train"),
+    "long_texts": ("Open the settings of a run", "train"),
+}
+TAB = "data.tab"
 PAIR_FINDINGS = (  # codes of findings that do not apply to sentences, each of which is read as a pair with itself
     "self_pairs",
     "queries_without_positive",
@@ -74,12 +89,33 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
             if name:
                 with switch[0]:
                     _switch(key, data, name, code)
+            _settings_button(of_kind[0])
             for number, finding in enumerate(of_kind):
                 overview.finding_rows(rows, finding, f"{code}.{number}")
     if notes:
         with st.container(border=True):
             for finding in notes:
                 overview.finding_text(finding)
+                _settings_button(finding)
+
+
+def unfixed_counts(key: str, data: DatasetSplits, max_seq_length: int) -> str:
+    """Return the number of errors and warnings that no filter fixes, such as `1 error, 2 warnings`; empty for none."""
+    findings = _audit(data_cache.source_splits(key), max_seq_length)
+    counts = Counter(finding.severity for finding in findings if not overview.is_filtered(data, finding))
+    return ", ".join(formatting.plural(counts[name], name) for name in ("error", "warning") if counts[name])
+
+
+def _settings_button(finding: AuditFinding) -> None:
+    """Draw the button that leads to the setting that a finding is about, if there is one."""
+    label, target = SETTINGS.get(finding.code, ("", ""))
+    if not label or finding.suggestion == "Nothing to do." or (target == "train" and not users.may_open(target)):
+        return
+    key = f"data.audit.{finding.code}.{finding.split}"
+    if target != "train":
+        st.button(label, key=key, icon=overview.ARROW, on_click=st.session_state.update, args=({TAB: target},))
+    elif st.button(label, key=key, icon=overview.ARROW):
+        page_layout.switch_page(target)
 
 
 def _switch(key: str, data: DatasetSplits, name: FilterName, code: str) -> None:

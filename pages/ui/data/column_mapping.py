@@ -28,6 +28,7 @@ NEW = "data.new"  # widget key of the form of a new dataset
 IMPORTS = "data.imports"  # session key: part of the keys of the import form
 MAX_LABELS = 11  # different values of a column that looks like a label
 EXAMPLES, EXAMPLE_ROWS = 3, 200  # distinct values shown, and the rows in which they are looked up
+GENERIC_NAMES = ("pairs", "train", "data", "dataset")  # of a file; its folder names the dataset
 SCALE = ("label_min", "label_max")
 NLI_TEXTS = {"premise", "hypothesis"}  # columns whose whole-number labels are classes
 MIN_UPPER_HALF = 0.05  # of the labels; with fewer, the largest ones may be errors
@@ -90,6 +91,8 @@ def form(folder: Path, label: str, values: dict[str, Any], *, key: str) -> None:
             icon=":material/warning:",
         )
     name = st.text_input("Name", label, key=f"{key}.name", max_chars=60)
+    if key == NEW and name.lower() in GENERIC_NAMES:
+        st.caption("Type a name that distinguishes this dataset from others, such as its source or topic.")
     with page_layout.action_bar() if key == NEW else st.container():
         is_clicked = st.button("Import data" if key == NEW else "Save columns", key=f"{key}.use", type="primary")
     if is_clicked:

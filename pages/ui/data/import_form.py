@@ -13,7 +13,6 @@ from bsc_core.errors import ColumnError
 from pages.ui.components import data_cache, display
 from pages.ui.data import column_mapping, generate, uploads
 
-GENERIC_NAMES = ("pairs", "train", "data", "dataset")  # of a file; its folder names the dataset
 KINDS = {"pairs": "Pairs of texts", "sentences": "Sentences with classes"}
 
 
@@ -68,7 +67,7 @@ def dataset_name(source: str) -> str:
     """Return the name of a file without extensions, that of its folder for a name such as pairs.tsv, or of a Hub id."""
     folder, _, name = source.rstrip("/").rpartition("/")
     name = _without_suffixes(name)
-    is_generic = name.lower() in GENERIC_NAMES and not is_hub_id(source)
+    is_generic = name.lower() in column_mapping.GENERIC_NAMES and not is_hub_id(source)
     return (folder.rpartition("/")[2] if is_generic else "") or name
 
 

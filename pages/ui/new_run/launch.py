@@ -15,7 +15,7 @@ from bsc_core.lab.presets import thumbnails
 from bsc_core.presets.catalog import recommended
 from bsc_core.runs import new_run_id
 from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, url, users
-from pages.ui.data import uploads
+from pages.ui.data import audit, uploads
 from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE
@@ -74,10 +74,25 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
         st.markdown(f":material/rule: {applied}.")
     for warning in config_summary.config_warnings(config, summary):
         _draw_warning(warning)
+    _draw_audit(config, data)
     factor = time_factor(config, sweep, summary) if runs > 1 else 1.0
     if preflight.load_preflight(config) is None:
         _draw_costs(config, data, runs, factor)
     preflight.draw(config, runs, factor)
+
+
+def _draw_audit(config: RunConfig, data: DatasetSplits) -> None:
+    """Draw the number of errors and warnings of the audit, and a button that shows them."""
+    key = page_layout.saved_context().dataset_key
+    if sum(len(part) for part in data.splits.values()) > audit.COUNTED_ROWS:
+        return
+    found = audit.unfixed_counts(key, data, config.encoder.max_seq_length)
+    if not found:
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f":orange[:material/info:] Audit of the dataset: {found}.", width="stretch")
+        if st.button("Show the audit", key=f"{PAGE}.audit", type="tertiary"):
+            page_layout.switch_page("data", **{audit.TAB: "Audit"})
 
 
 def _draw_warning(warning: config_summary.ConfigWarning) -> None:
