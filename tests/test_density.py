@@ -65,3 +65,10 @@ def test_regions_are_named_by_words_that_are_frequent_there_and_rare_elsewhere()
     assert set(found) == {("bake", "bread"), ("seeds", "sow"), ("money", "save")}
     assert (found["bake", "bread"].x, found["bake", "bread"].y) == pytest.approx((0, 0), abs=1.5)
     assert sum(region.texts for region in regions) == len(texts)
+
+
+def test_up_to_twelve_regions_are_named() -> None:
+    names = [f"{letter}{letter}{letter}" for letter in "abcdefghijklmn"]
+    centers = [(12.0 * (number % 4), 12.0 * (number // 4)) for number in range(len(names))]
+    texts = [f"how do you {name}" for name in names for _ in range(30)]
+    assert len(density.regions(blobs(centers, 30), texts)) == density.MAX_REGIONS == 12

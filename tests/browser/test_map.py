@@ -120,6 +120,10 @@ def test_the_maps_are_wide_and_on_the_first_screen(visitor, server, trained):
         assert box["width"] > 1000
         assert box["height"] > 400
         assert box["y"] + box["height"] < 830  # above the main action
+        scales = {tuple(map(float, one.split())) for one in canvas_of(visit).get_attribute("data-scale").split(",")}
+        [(horizontal, vertical)] = scales  # the same on all maps
+        assert max(horizontal, vertical) <= 1.3001 * min(horizontal, vertical)
+        assert horizontal > vertical
     expect(visit.page.get_by_role("button", name="Play the animation")).to_be_in_viewport()
 
 

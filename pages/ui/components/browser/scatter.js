@@ -116,6 +116,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     for (const panel of panels) drawOverlay(context, panel, style);
     context.setTransform(1, 0, 0, 1, 0, 0);
     canvas.dataset.moment = view.time.toFixed(2);
+    canvas.dataset.scale = panels.map((panel) => panel.scale.join(" ")); // for tests
     canvas.dataset.milliseconds = (performance.now() - start).toFixed(1);
   }
 
