@@ -76,7 +76,7 @@ Documents = Vectors | TextRows
 """The vectors of M documents, (M, D)."""
 
 
-def unit_rows(vectors: Vectors) -> Vectors:
+def unit_rows(vectors: Documents) -> Vectors:
     """Scale each row to length 1; a zero row stays zero and NaN stays NaN.
 
     Args:
@@ -537,6 +537,8 @@ class NeighborSearch:
 
     def _checked_scale(self) -> float:
         """Return the factor of `l2` for each number before it is stored as a 16-bit float; 1 for exact search."""
+        if self.metric == "cosine" and not self.approximate:
+            return 1.0  # `_all` checks the numbers
         largest = 0.0
         for start in range(0, self.size, BLOCK):
             rows = slice(start, start + BLOCK) if self.rows is None else self.rows[start : start + BLOCK]
@@ -552,7 +554,12 @@ class NeighborSearch:
         return 1 / largest if self.approximate and largest > TINY else 1.0
 
     def _all(self) -> Vectors:
-        if self.metric == "l2" and self.rows is None:
+        if self.metric == "cosine":
+            units = unit_rows(self.vectors if self.rows is None else TextRows(self.vectors, self.rows))
+            if not np.isfinite(units.sum(axis=1)).all():
+                raise _not_finite()
+            return units
+        if self.rows is None:
             return self._prepare(self.vectors)
         vectors = np.empty((self.size, self.vectors.shape[1]), dtype=np.float32)
         for start in range(0, self.size, BLOCK):
