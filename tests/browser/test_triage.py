@@ -84,6 +84,7 @@ def test_a_colleagues_decisions_are_merged_with_a_choice_for_each_conflict(priva
     visit.click_until(merge, page.get_by_text("0 new decisions, 1 conflict"))
     merged = {pairs[0]: "positive", pairs[1]: "positive", pairs[2]: "drop", ("a", "b"): "drop"}
     wait_until(lambda: decided(path) == merged, lambda: str(decided(path)))
+    visit.wait()  # the button of the page before the merge has a file that is removed now
     with page.expect_download() as download:
         page.get_by_role("button", name="Download decisions").click()
     download.value.save_as(tmp_path / "downloaded.tsv")

@@ -180,15 +180,14 @@ def _draw_file(path: Path) -> None:
         ):
             revise()
             st.rerun()
-        st.download_button(
+        display.download(
             "Download decisions",
-            as_text(decisions),
-            "decisions.tsv",
-            "text/tab-separated-values",
+            lambda: as_text(_saved(path)).encode(),
+            type="secondary",
+            file_name="decisions.tsv",
+            mime="text/tab-separated-values",
             key="batches.triage.download",
-            icon=":material/download:",
             disabled=not decisions,
-            on_click="ignore",
         )
     with st.expander("Merge a colleague's decisions", icon=":material/merge:", key="batches.triage.merge"):
         file = st.file_uploader("File of decisions", ["tsv", "csv"], key=UPLOAD)

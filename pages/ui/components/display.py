@@ -196,7 +196,7 @@ def config_download(toml: str, *, key: str) -> None:
     download("Save config.toml", toml, file_name="config.toml", mime="application/toml", key=key)
 
 
-def download(label: str, data: str | Callable[[], bytes], *, type: str = "tertiary", **options: str) -> None:
+def download(label: str, data: str | Callable[[], bytes], *, type: str = "tertiary", **options: Any) -> None:
     """Draw a download button; clicking it does not rerun the page. Content given as a call is built on click."""
     if callable(data):
         student = users.task_user() == background_task.STUDENTS  # a link of students has one file built at a time
