@@ -22,7 +22,10 @@ COSINE = ("#0B4F8A", "#3C86C0", "#9CC4E2", "#FAFAF7", "#F4C58B", "#E0912F", "#A8
 PROBABILITY = ("#FAFAF7", "#C7E5DA", "#7CC4AC", "#2E9C7C", "#046B50")  # 0 to 1
 GRADIENT = ("#046B50", "#5FB59C", "#FAFAF7", "#E39A68", "#A84300")  # from attraction through 0 to repulsion
 CATEGORIES = (QUERY, DOCUMENT, POSITIVE, HARD_NEGATIVE, FALSE_NEGATIVE, SKY, OLIVE, REFERENCE)
-RUNS = ("#5B6BC0", "#2A93A8", "#A9744F", "#9A5FC0", "#6B9A2F")  # used only for runs; 3:1 in both themes
+RUNS = (  # used only for runs; 3:1 in both themes
+    *("#5B6BC0", "#2A93A8", "#A9744F", "#9A5FC0", "#6B9A2F"),
+    *("#E0406F", "#7A3FF0", "#A64C30", "#D23CB4", "#5E7000"),
+)
 MODELS = (REFERENCE, RUNS[0])  # untrained and trained
 VERDICTS = {
     "supported": POSITIVE,
@@ -31,7 +34,6 @@ VERDICTS = {
     "smaller than claimed": SKY,
     "inconclusive": REFERENCE,
 }
-GROUP_DIGITS = 3  # at the end of the id of a run of a group
 BASELINE_DASH = (6, 4)  # of a series in the color REFERENCE
 DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (2, 3), (12, 4), (8, 3, 2, 3))  # of the others; the first is solid
 
@@ -41,17 +43,20 @@ def cycle(values: Sequence[Any], number: int) -> list[Any]:
     return [values[position % len(values)] for position in range(number)]
 
 
-def run_colors(run_ids: Sequence[str]) -> list[str]:
-    """Return the color of each run of a figure, which depends on its id and so is the same in all figures.
+def run_colors(run_ids: Sequence[str], order: Sequence[str] = ()) -> list[str]:
+    """Return the color of each run of a figure.
 
-    The runs of a group, whose ids end with `-001`, `-002` and so on, have different colors. Of two runs with the same
-    color in one figure, that with the larger id (the newer one) takes the next free color.
+    A run has the same color in all figures, unless an older run of the figure has it: then it takes the next free one.
+
+    Args:
+        run_ids: Runs of the figure.
+        order: All runs, the oldest first; runs that follow each other have different colors. The color of any other
+            run depends on its id.
     """
+    positions = {run_id: position for position, run_id in enumerate(order)}
     colors: dict[str, str] = {}
-    for run_id in sorted(set(run_ids)):
-        name, _, number = run_id.rpartition("-")
-        in_group = len(number) == GROUP_DIGITS and number.isdecimal()
-        start = (zlib.crc32((name if in_group else run_id).encode()) + (int(number) if in_group else 0)) % len(RUNS)
+    for run_id in sorted(set(run_ids), key=lambda run_id: (positions.get(run_id, len(order)), run_id)):
+        start = positions.get(run_id, zlib.crc32(run_id.encode())) % len(RUNS)
         ordered = [*RUNS[start:], *RUNS[:start]]
         colors[run_id] = next((color for color in ordered if color not in colors.values()), ordered[0])
     return [colors[run_id] for run_id in run_ids]

@@ -149,7 +149,7 @@ def reload_the_page_during_training(visit, run):
     assert run.id in page.url
     after = shown_step(visit, at_least=before)
     shown_step(visit, at_least=after + 1)
-    assert [row[2] for row in visit.rows(RUNS) if run.id.endswith(row[0])] == ["● running"]
+    assert [row[3] for row in visit.rows(RUNS) if run.id.endswith(row[1])] == ["● running"]
     expect(page.get_by_test_id("stSidebar").get_by_role("link", name=re.compile(r"^.*\d+% · "))).to_be_visible()
     expect(page.get_by_test_id("stVegaLiteChart").or_(page.locator(".js-plotly-plot")).first).to_be_visible()
 

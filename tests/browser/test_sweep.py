@@ -70,7 +70,7 @@ def launch_sweep(visit, store: RunStore) -> str:
     cells = {(run.config().loss.temperature, run.config().training.batch_size) for run in runs}
     assert cells == {(first, second) for first in (0.1, 0.05) for second in (32, 16)}
     expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(group)
-    assert {row[0] for row in visit.rows(RUNS)} == {shown_name(run) for run in runs}
+    assert {row[1] for row in visit.rows(RUNS)} == {shown_name(run) for run in runs}
     return group
 
 
@@ -160,7 +160,7 @@ def check_all_runs(visit, store: RunStore, group: str, done: list[Run], stopped:
     expect(page.get_by_text(re.compile(": . of 4 runs done"))).to_have_text(re.compile(": 4 of 4 runs done$"))
     expect(visit.table(RUNS)).not_to_contain_text("running")
     visit.wait(QUESTION)
-    shown = {row[0]: row[2] for row in visit.rows(RUNS)}
+    shown = {row[1]: row[3] for row in visit.rows(RUNS)}
     assert shown == {shown_name(run): "✓ done" for run in done} | {shown_name(stopped): "■ stopped"}
     expect(page.get_by_text("Queue: no run waiting")).to_be_visible()
 

@@ -17,6 +17,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "c": {"loss.temperature": 5.0, "batching.strategy": "random"},
 }
 RESULTS = {"a": 0.5, "b": 0.75, "c": None}
+COLORS = dict(zip(SETTINGS, theme.RUNS, strict=False))
 
 
 def points(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -57,7 +58,7 @@ def test_a_long_axis_has_few_ticks() -> None:
 
 
 def test_every_run_has_a_point_on_every_axis_except_a_missing_result() -> None:
-    result = points(parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict())
+    result = points(parallel.parallel(SETTINGS, RESULTS, metric="mrr", colors=COLORS).to_dict())
     assert {(one["run"], one["axis"]) for one in result if one["axis"] != "MRR"} == {
         (run, name) for run, values in SETTINGS.items() for name in values
     }
@@ -68,7 +69,7 @@ def test_every_run_has_a_point_on_every_axis_except_a_missing_result() -> None:
 @pytest.mark.parametrize(("key", "kind"), [("loss.temperature", "quantitative"), ("batching.strategy", "nominal")])
 def test_the_runs_of_one_setting_are_points_above_its_values(key: str, kind: str) -> None:
     settings = {run: {key: values[key]} for run, values in SETTINGS.items()}
-    chart = parallel.parallel(settings, RESULTS, metric="mrr").to_dict()
+    chart = parallel.parallel(settings, RESULTS, metric="mrr", colors=COLORS).to_dict()
     above, best = chart["layer"]
     assert (above["encoding"]["x"]["type"], above["encoding"]["y"]["title"]) == (kind, "MRR")
     assert above["encoding"]["x"].get("scale", {}).get("type") == ("log" if kind == "quantitative" else None)
@@ -79,15 +80,15 @@ def test_the_runs_of_one_setting_are_points_above_its_values(key: str, kind: str
 
 
 def test_the_title_names_the_settings_of_the_best_run() -> None:
-    title = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()["title"]
+    title = parallel.parallel(SETTINGS, RESULTS, metric="mrr", colors=COLORS).to_dict()["title"]
     assert title == ["Highest of 2 evaluated of 3 runs: MRR 0.750", "with temperature 0.5, strategy nearest"]
     not_evaluated = dict.fromkeys(SETTINGS)
     assert parallel.headline(SETTINGS, not_evaluated, metric="mrr") == ["3 runs, none evaluated yet"]
-    assert points(parallel.parallel(SETTINGS, not_evaluated, metric="mrr").to_dict())
+    assert points(parallel.parallel(SETTINGS, not_evaluated, metric="mrr", colors=COLORS).to_dict())
 
 
 def test_axes_are_in_the_order_of_the_settings_with_the_metric_last() -> None:
-    spec = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()
+    spec = parallel.parallel(SETTINGS, RESULTS, metric="mrr", colors=COLORS).to_dict()
     orders = [layer["encoding"]["x"]["sort"] for layer in spec["layer"]]
     assert all(order == ["loss.temperature", "batching.strategy", "MRR"] for order in orders)
 
@@ -100,25 +101,31 @@ def test_a_section_is_formatted_as_its_name_and_a_list_as_its_entries() -> None:
 def test_the_curve_of_the_best_run_is_on_top() -> None:
     result: dict[str, curves.Points] = {"a": [{"step": 1, "value": 2.0}], "b": [{"step": 1, "value": 1.0}]}
     names = {"a": "Seed 1", "b": "Seed 2"}
-    spec = parallel.sweep_curves(result, names, title="t", value="loss", across="step", top="b").to_dict()
+    spec = parallel.sweep_curves(
+        result, names, title="t", value="loss", across="step", top="b", colors=COLORS
+    ).to_dict()
     assert [layer["transform"][0]["filter"] for layer in spec["layer"]] == ["!datum.best", "datum.best"]
     values = spec["data"]["values"]
     assert {one["run"]: one["best"] for one in values} == {"a": False, "b": True}
     assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["Seed 1", "Seed 2"]
 
 
-def test_runs_have_different_colors_which_are_the_same_in_both_figures() -> None:
-    shown = {one["run"]: one["color"] for one in points(parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict())}
-    assert shown == dict(zip(SETTINGS, theme.run_colors(list(SETTINGS)), strict=True))
-    assert len(set(shown.values())) == len(SETTINGS)
+def test_runs_have_their_colors_in_both_figures() -> None:
+    shown = {
+        one["run"]: one["color"]
+        for one in points(parallel.parallel(SETTINGS, RESULTS, metric="mrr", colors=COLORS).to_dict())
+    }
+    assert shown == COLORS
     result: dict[str, curves.Points] = {run: [{"step": 1, "value": 2.0}] for run in SETTINGS}
     names = {run: run for run in SETTINGS}
-    spec = parallel.sweep_curves(result, names, title="t", value="loss", across="step", top="b").to_dict()
+    spec = parallel.sweep_curves(
+        result, names, title="t", value="loss", across="step", top="b", colors=COLORS
+    ).to_dict()
     assert {one["run"]: one["color"] for one in spec["data"]["values"]} == shown
 
 
 def test_labels_are_outside_of_the_lines() -> None:
-    labels = parallel.parallel(SETTINGS, RESULTS, metric="mrr").to_dict()["layer"][-1]["data"]["values"]
+    labels = parallel.parallel(SETTINGS, RESULTS, metric="mrr", colors=COLORS).to_dict()["layer"][-1]["data"]["values"]
     sides = {name: [(one["align"], one["dy"]) for one in labels if one["axis"] == name] for name in SETTINGS["a"]}
     assert sides["loss.temperature"] == [("right", 0)] * 3
     assert sides["batching.strategy"] == [("center", 14), ("center", -14)]

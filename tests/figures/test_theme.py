@@ -29,15 +29,20 @@ def test_every_mark_has_a_contrast_of_three_in_both_themes() -> None:
 
 
 def test_a_run_keeps_its_color_whatever_it_is_compared_with() -> None:
-    ids = [f"2026010{day}-run" for day in range(1, 7)]
-    assert len(set(theme.run_colors(ids))) == len(theme.RUNS)
-    assert theme.run_colors(ids[::-1]) == theme.run_colors(ids)[::-1]
-    for number in range(1, len(ids)):
-        assert theme.run_colors([ids[0], ids[number]])[0] == theme.run_colors(ids[:1])[0]
-    assert len(theme.run_colors([*ids, "20260109-run"])) == len(ids) + 1
+    ids = [f"202601{day:02d}-run" for day in range(1, len(theme.RUNS) + 2)]
+    for order in ([], ids):
+        assert len(set(theme.run_colors(ids, order))) == len(theme.RUNS)
+        assert theme.run_colors(ids[::-1], order) == theme.run_colors(ids, order)[::-1]
+        for number in range(1, len(ids)):
+            both = theme.run_colors([ids[0], ids[number]], order)
+            assert both[0] == theme.run_colors(ids[:1], order)[0] != both[1]
+        assert len(theme.run_colors([*ids, "20260131-run"], order)) == len(ids) + 1
 
 
-def test_the_runs_of_a_group_have_different_colors_in_every_figure() -> None:
-    ids = [f"20260101-000000-sweep-1a2b-{number:03d}" for number in range(1, len(theme.RUNS) + 1)]
-    assert len({theme.run_colors([run_id])[0] for run_id in ids}) == len(theme.RUNS)
-    assert theme.run_colors(ids) == [theme.run_colors([run_id])[0] for run_id in ids]
+def test_runs_that_follow_each_other_have_different_colors_in_every_figure() -> None:
+    ids = [f"run-{number}" for number in range(3 * len(theme.RUNS))]
+    alone = [theme.run_colors([run_id], ids)[0] for run_id in ids]
+    for start in range(len(ids) - len(theme.RUNS)):
+        following = slice(start, start + len(theme.RUNS))
+        assert len(set(alone[following])) == len(theme.RUNS)
+        assert theme.run_colors(ids[following], ids) == alone[following]

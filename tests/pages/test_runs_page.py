@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import data_cache, url
+from pages.ui.components import data_cache, run_data, url
 from pages.ui.runs import table
 from tests.helpers.pages import open_page, page_text
 
@@ -38,6 +38,20 @@ def test_without_a_choice_only_the_table_is_shown(finished: Run) -> None:
     assert not app.exception
     assert len(app.dataframe) == 1
     assert "Select a run" in page_text(app)
+
+
+def test_a_resumed_run_has_the_color_of_the_run_that_it_continues(runs: RunStore, trained: Run) -> None:
+    ids = [f"2026010{day}-000000-run-000{day}" for day in range(1, 5)]
+    for number, run_id in enumerate(ids):
+        runs.create(trained.config(), run_id).update_status(created=float(number), state="stopped")
+    runs.get(ids[3]).update_status(resumed_from=ids[1])
+    colors = run_data.run_colors(ids)
+    assert colors[3] == colors[1]
+    assert len(set(colors)) == 3
+    app = open_page("runs", run=ids[1], compare=[ids[3], ids[0]])
+    styler = table._with_colors([{"Run": run_id} for run_id in ids], ids, [ids[1], ids[3], ids[0]])
+    assert [f"color: {color};" in styler.to_html() for color in colors] == [True] * 4
+    assert app.dataframe[0].value["Color"].tolist() == ["⬤"] * 4
 
 
 @pytest.mark.parametrize("state", sorted(table.STATES))

@@ -5,7 +5,7 @@ color that it has on its page; the best run is a thick line, or a large point, o
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import altair as alt
@@ -61,7 +61,9 @@ def result_axis(name: str, values: Mapping[str, float | None]) -> Axis:
     return Axis(name, positions, [(_scale(value, low, high), f"{value:.3f}") for value in ends])
 
 
-def parallel(settings: Settings, results: Mapping[str, float | None], *, metric: str) -> alt.LayerChart:
+def parallel(
+    settings: Settings, results: Mapping[str, float | None], *, metric: str, colors: Mapping[str, str]
+) -> alt.LayerChart:
     """Plot every run as a line over the axes of its settings and its result; the best run is thick.
 
     With one setting, every run is a point above its value.
@@ -70,14 +72,15 @@ def parallel(settings: Settings, results: Mapping[str, float | None], *, metric:
         settings: run to {setting: value}, with the same settings for all runs.
         results: run to value of `metric`; for None, the line ends at the last setting.
         metric: name of the metric.
+        colors: run to color.
     """
     names = list(next(iter(settings.values()), {}))
     if len(names) == 1:
-        points_by_value = _points_by_value(names[0], settings, results, metric)
+        points_by_value = _points_by_value(names[0], settings, results, metric, colors)
         return points_by_value.properties(title=headline(settings, results, metric=metric), height=HEIGHT)
     axes = [axis(name, {run: chosen.get(name) for run, chosen in settings.items()}) for name in names]
     axes.append(result_axis(formatting.metric_name(metric), results))
-    top, colors = best(results), _colors(settings)
+    top = best(results)
     points = [
         {"run": run, "axis": one.name, "position": one.positions[run], "best": run == top, "color": colors[run]}
         | {"value": format_value(chosen[one.name]) if one.name in chosen else formatting.metric(results.get(run))}
@@ -117,6 +120,7 @@ def sweep_curves(
     value: str,
     across: str,
     top: str | None,
+    colors: Mapping[str, str],
 ) -> alt.LayerChart:
     """Plot the curves of many runs, with the best run as a thick line on top, and a legend of at most MAX_NAMED runs.
 
@@ -127,15 +131,15 @@ def sweep_curves(
         value: y-axis title.
         across: key of the x values.
         top: name of the best run; None without one.
+        colors: run to color.
     """
-    colors = _colors(points)
     table = [
         {"run": run, "name": names[run], "best": run == top, "color": colors[run], **point}
         for run, curve in points.items()
         for point in curve
     ]
     legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220, symbolType="stroke")
-    scale = alt.Scale(domain=[names[run] for run in points], range=list(colors.values()))
+    scale = alt.Scale(domain=[names[run] for run in points], range=[colors[run] for run in points])
     color = alt.Color("name:N", scale=scale, legend=legend) if len(points) <= MAX_NAMED else COLOR
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
@@ -206,14 +210,11 @@ def _rules(axes: Sequence[Axis]) -> alt.Chart:
     return rules.encode(**_xy(names), y2="end:Q")
 
 
-def _colors(runs: Iterable[str]) -> dict[str, str]:
-    ids = list(runs)
-    return dict(zip(ids, theme.run_colors(ids), strict=True))
-
-
-def _points_by_value(name: str, settings: Settings, results: Mapping[str, float | None], metric: str) -> alt.LayerChart:
+def _points_by_value(
+    name: str, settings: Settings, results: Mapping[str, float | None], metric: str, colors: Mapping[str, str]
+) -> alt.LayerChart:
     """Plot the result of each run above its value of a setting, to scale if all values are numbers."""
-    top, colors, metric = best(results), _colors(settings), formatting.metric_name(metric)
+    top, metric = best(results), formatting.metric_name(metric)
     values: list[Any] = [chosen.get(name) for chosen in settings.values()]
     numeric = all(_is_number(value) and abs(value) < LARGEST for value in values)
     table = [

@@ -16,7 +16,7 @@ from bsc_core.figures.batches import plans as plan_figures
 from pages.ui.batches import plans
 from pages.ui.batches.plans import PlanRequest
 from pages.ui.batches.source import BatchSource
-from pages.ui.components import display, url
+from pages.ui.components import display, run_data, url
 
 PARAMETERS = FIGURE, STATISTIC = "batches.picture", "batches.measure"
 StatsByName = dict[str, PlanStats]
@@ -136,7 +136,7 @@ def summary_sentence(stats: StatsByName) -> str:
 
 
 def _run_color(source: BatchSource) -> str:
-    return theme.RUNS[0] if source.run is None else theme.run_colors([source.run.id])[0]
+    return theme.RUNS[0] if source.run is None else run_data.run_colors([source.run.id])[0]
 
 
 def _draw_hardness(stats: StatsByName, pairs: PairDataset, run_color: str) -> None:

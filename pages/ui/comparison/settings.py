@@ -90,7 +90,7 @@ class ComparisonView:
 
     def colors(self, settings: Sequence[Setting]) -> list[str]:
         """Return the color of each setting: that of its first run, gray for the untrained encoder."""
-        by_key = dict(zip((one.key for one in self.settings), theme.run_colors(self._first_runs), strict=True))
+        by_key = dict(zip((one.key for one in self.settings), run_data.run_colors(self._first_runs), strict=True))
         return [by_key.get(one.key, theme.REFERENCE) for one in settings]
 
     @property

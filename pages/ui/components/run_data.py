@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import streamlit as st
 
 from bsc_core.config import EncoderConfig, EvaluationConfig
-from bsc_core.errors import RunError
+from bsc_core.errors import BscError, RunError
 from bsc_core.figures import theme
 from bsc_core.runs import EVALUATION_SIZES, TEXTS, Run
 from pages.ui.components import data_cache, turns
@@ -144,9 +144,33 @@ def encode_texts(models: Sequence[AnyModel]) -> None:
             model.vectors()
 
 
+def run_colors(run_ids: Sequence[str]) -> list[str]:
+    """Return the color of each run of a figure; a resumed run has the color of the run that it continues."""
+    return theme.run_colors([_first_run(run_id) for run_id in run_ids], _all_runs())
+
+
+def colors_alone(run_ids: Sequence[str]) -> list[str]:
+    """Return the color of each run in a figure of its own."""
+    order = _all_runs()
+    return [theme.run_colors([_first_run(run_id)], order)[0] for run_id in run_ids]
+
+
+def _all_runs() -> list[str]:
+    return [run.id for run in reversed(data_cache.run_store().list())]
+
+
+def _first_run(run_id: str) -> str:
+    """Return the run that a resumed run continues, directly or over others; the run itself if it is not resumed."""
+    store, seen = data_cache.run_store(), {run_id}
+    with suppress(BscError):  # it was deleted, or is not shared with the user
+        while (parent := store.get(run_id).status().resumed_from) and parent not in seen:
+            seen.add(run_id := parent)
+    return run_id
+
+
 def model_colors(models: Sequence[AnyModel]) -> list[str]:
     """Return the color of each model: that of its run after training, gray for the first untrained encoder."""
-    colors = iter(theme.run_colors([_source(model) for model in models]))
+    colors = iter(run_colors([_source(model) for model in models]))
     untrained = next((model for model in models if not (isinstance(model, Model) and model.part == "after")), None)
     return [theme.REFERENCE if model is untrained else color for model, color in zip(models, colors, strict=True)]
 

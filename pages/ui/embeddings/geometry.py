@@ -19,7 +19,7 @@ from bsc_core.figures import theme
 from bsc_core.figures.evaluation import alignment
 from bsc_core.projection import sample_rows
 from pages.ui.comparison.metrics_table import format_interval
-from pages.ui.components import display, glossary, turns
+from pages.ui.components import display, glossary, run_data, turns
 from pages.ui.embeddings.frames import CACHE_KEY, SEED, Frame, MapData
 
 MAX_TEXTS = 2000  # whose pairs are compared
@@ -87,7 +87,7 @@ def _draw_figure(data: MapData, values: list[Geometry], runs: list[str], changes
 
 def _colors(data: MapData, runs: list[str]) -> list[str]:
     """Return the color of each frame: gray before training, a lighter shade of its run per epoch, then that run's."""
-    of_runs = dict(zip(dict.fromkeys(runs), theme.run_colors(list(dict.fromkeys(runs))), strict=True))
+    of_runs = dict(zip(dict.fromkeys(runs), run_data.run_colors(list(dict.fromkeys(runs))), strict=True))
     epochs = [one.key for one in data.frames if one.key.startswith("epoch-")]
     shares = {key: 0.4 + 0.6 * number / len(epochs) for number, key in enumerate(epochs)}
     return [

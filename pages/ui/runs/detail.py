@@ -9,11 +9,10 @@ import streamlit as st
 from bsc_core import formatting, jobs
 from bsc_core.config import to_toml
 from bsc_core.errors import RunError
-from bsc_core.figures import theme
 from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
-from pages.ui.components import display, url, users
+from pages.ui.components import display, run_data, url, users
 from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_export, queue, table
 
 MAX_EXPORTED_STEPS = 200_000
@@ -86,15 +85,15 @@ def status_line(status: RunStatus) -> str:
 
 
 def _draw_overview(run: Run, status: RunStatus) -> None:
-    rows = table.metric_rows(run)
-    left, right = display.columns(2)
-    with left:
+    rows, name = table.metric_rows(run), status.metric_name
+    evaluated = bool(name and curves.evaluations(rows, name))
+    cells = display.columns(2 if evaluated else 1)
+    with cells[0]:
         if not _draw_curve(run, rows, "loss"):
             _draw_no_steps(status)
-    with right:
-        name = status.metric_name
-        if name and curves.evaluations(rows, name):
-            verdict, colors = _verdict(run, name), theme.run_colors([run.id])
+    if name and evaluated:
+        with cells[1]:
+            verdict, colors = _verdict(run, name), run_data.run_colors([run.id])
             figure = curves.metric_curve({run.id: [rows]}, name, colors=colors, verdict=verdict)
             display.figure(figure, alt=f"{formatting.metric_name(name)} by epoch", name=f"dev.{run.id}")
     if applied := (run.read_json("result") or {}).get("decisions"):
@@ -192,7 +191,7 @@ def _draw_curve(run: Run, rows: list[dict[str, Any]], field: str, view: curves.C
     if field not in curves.logged_fields(rows):
         return False
     alt = f"{curves.STEP_FIELDS[field].noun} by step"
-    figure = curves.step_curve({run.id: [rows]}, field, view, colors=theme.run_colors([run.id]))
+    figure = curves.step_curve({run.id: [rows]}, field, view, colors=run_data.run_colors([run.id]))
     display.figure(figure, alt=alt, name=f"{field}.{run.id}", data=partial(_steps, run))
     return True
 

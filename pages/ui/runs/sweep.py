@@ -1,6 +1,7 @@
 """The runs of a group: parallel coordinates, curves, a table of settings, and the best setting as a config."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -12,7 +13,7 @@ from bsc_core.figures.runs import curves, parallel
 from bsc_core.runs import Run
 from pages.ui.comparison import metrics_table
 from pages.ui.comparison.settings import Setting, compare_settings
-from pages.ui.components import data_cache, display, url, users
+from pages.ui.components import data_cache, display, run_data, url, users
 from pages.ui.components.glossary import help_text
 from pages.ui.runs import actions, table
 
@@ -72,7 +73,8 @@ def _draw_axes(group: str, runs: list[Run], summary: Summary) -> None:
         return
     metric = summary["metric"] or "metric on dev"
     values = {run: {formatting.setting_name(key): one for key, one in of_run.items()} for run, of_run in values.items()}
-    figure = parallel.parallel(values, results, metric=metric)
+    colors = dict(zip(values, run_data.run_colors(list(values)), strict=True))
+    figure = parallel.parallel(values, results, metric=metric, colors=colors)
     display.figure(figure, alt=" ".join(parallel.headline(values, results, metric=metric)), name=f"sweep.{group}")
 
 
@@ -105,16 +107,18 @@ def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
     rows = {run.id: table.metric_rows(run) for run in runs if run.id in names}  # not those that another run resumes
     left, right = display.columns(2)
     best = f"best run {data_cache.short_id(best_run)}" if best_run else "no run is done"
+    colors = dict(zip(rows, run_data.run_colors(list(rows)), strict=True))
+    draw = partial(parallel.sweep_curves, top=best_run, colors=colors)
     with left:
         losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
-        figure = parallel.sweep_curves(losses, names, title=f"Loss; {best}", value="loss", across="step", top=best_run)
+        figure = draw(losses, names, title=f"Loss; {best}", value="loss", across="step")
         display.figure(figure, alt=f"Loss by step of {len(rows)} runs", name=f"sweep.loss.{group}")
     if metric:
         with right:
             values = {run_id: curves.evaluations(lines, metric) for run_id, lines in rows.items()}
             name = formatting.metric_name(metric)
             title = f"{name} on dev; {best}"
-            figure = parallel.sweep_curves(values, names, title=title, value=name, across="epoch", top=best_run)
+            figure = draw(values, names, title=title, value=name, across="epoch")
             display.figure(figure, alt=f"{name} by epoch of {len(rows)} runs", name=f"sweep.dev.{group}")
 
 

@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
@@ -13,8 +13,11 @@ from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
 from bsc_core.figures import theme
 from bsc_core.runs import Run, RunStatus, RunStore, without_resumed
-from pages.ui.components import data_cache, display, page_layout, url, users
+from pages.ui.components import data_cache, display, page_layout, run_data, url, users
 from pages.ui.runs import run_settings
+
+if TYPE_CHECKING:
+    from pandas.io.formats.style import Styler
 
 COMPARE = "compare"
 GROUP = "group"
@@ -134,11 +137,23 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     settings = run_settings.load_settings(runs)
     differing = run_settings.differing_columns(settings)
     rows = [table_row(run) | {name: settings[run.id].get(name, "") for name in differing} for run in runs]
-    order = ["Run", "Best on dev", "State", "Dev by epoch", *differing, "Progress", "Step", "Time left", "Group", "Age"]
+    order = [
+        "Color",
+        "Run",
+        "Best on dev",
+        "State",
+        "Dev by epoch",
+        *differing,
+        "Progress",
+        "Step",
+        "Time left",
+        "Group",
+        "Age",
+    ]
     st.session_state[CURRENT_TABLE] = key
     is_clicked = bool(selected) and selected[0] == st.session_state.get(CLICKED)
     st.dataframe(
-        rows,
+        _with_colors(rows, ids, selected),
         key=key,
         on_select=lambda: _apply_selection(key, ids),
         selection_mode="multi-row",
@@ -148,6 +163,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         alt="Runs with state, metric on dev, settings that differ, progress, group and age",
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
+            "Color": st.column_config.TextColumn(width=50, help="Color of the run in figures."),
             "Run": st.column_config.TextColumn(width=180),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(
@@ -163,6 +179,16 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         st.caption(f"Equal in all {len(runs):,} runs: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
+
+
+def _with_colors(rows: list[dict[str, Any]], ids: list[str], selected: list[str]) -> "Styler":
+    """Return the rows of a table with a dot in the color of each run, for selected runs as in the figures of them."""
+    import pandas as pd
+
+    colors = dict(zip(ids, run_data.colors_alone(ids), strict=True))
+    colors |= dict(zip(selected, run_data.run_colors(selected), strict=True))
+    table = pd.DataFrame([{"Color": "⬤", **row} for row in rows])
+    return table.style.apply(lambda column: [f"color: {colors[run_id]}" for run_id in ids], subset=["Color"])
 
 
 def _common_range(runs: list[Run], rows: list[dict[str, Any]]) -> dict[str, float]:
