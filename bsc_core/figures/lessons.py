@@ -18,6 +18,7 @@ NEGATIVE_COLORS = (theme.FALSE_NEGATIVE, theme.HARD_NEGATIVE, theme.REFERENCE)
 CLASS_COLORS = {"entailment": theme.POSITIVE, "neutral": theme.REFERENCE, "contradiction": theme.HARD_NEGATIVE}
 MAX_MARKED = 30  # points up to which lines have markers
 SHORT_NAME = 8  # characters of a name in a legend
+MANY = 400  # values above which marks are thin, so that they do not cover each other
 MAX_TICKS = 10  # values of a logarithmic setting up to which each has a tick
 
 
@@ -60,7 +61,7 @@ def metrics_figure(
         axis: Title of the x-axis, the setting.
         value: Title of the y-axis.
         value_format: Number format of the y-axis, such as "%".
-        lowest: Value that the y-axis contains.
+        lowest: Value that the y-axis contains; infinity for none.
         baseline: Name in the legend of a dashed gray line, and its value for each value of the setting.
         logarithmic: Whether the x-axis is logarithmic.
         height: Height in pixels.
@@ -204,7 +205,9 @@ def limit_figure(
     rule = alt.Chart(edges).mark_rule(color=theme.REFERENCE, strokeWidth=2).encode(x=x)
     ticks = (
         alt.Chart(table)
-        .mark_tick(thickness=2.5, size=34, opacity=1)
+        .mark_tick(
+            size=34, **({"thickness": 2.5, "opacity": 1} if len(table) <= MANY else {"thickness": 1, "opacity": 0.4})
+        )
         .encode(
             x=x,
             y=alt.Y("kind:N", title=None, sort=names, axis=alt.Axis(labelLimit=320)),

@@ -337,7 +337,7 @@ def test_a_lesson_opens_the_lab_with_its_settings(visit) -> None:
     board = page.locator(".board")
     before = shown(board, "probability")
     expect(board.get_by_role("combobox")).to_have_count(0)
-    page.get_by_text("No, its scores have a wider range").click()
+    page.get_by_text("For all 6").first.click()
     expect(page.get_by_text(f"1 of {len(LESSONS)} done")).to_be_visible()
     board.get_by_role("combobox", name="Normalization").select_option("l2")
     wait_until(lambda: not np.allclose(shown(board, "probability"), before, atol=0.01), "the loss has not changed")

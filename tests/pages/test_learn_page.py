@@ -58,7 +58,7 @@ def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:
 
     result = explain_batch(preset_batch("near_misses"), temperature=0.3)
     app = lab(preset="near_misses", temperature="0.3")
-    count = f"the gradient of a query is spread as over {result.effective_negatives:.1f} equal negatives"
+    count = f"is as concentrated as if {result.effective_negatives:.1f} negatives shared it equally"
     assert count in page_text(app)
 
 

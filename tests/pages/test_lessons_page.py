@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.lab.lessons import LESSONS
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.runs import RunStore
+from pages.ui.lessons import view as lessons_ui
 from tests.helpers.pages import click, open_page, page_text
 
 
@@ -117,8 +118,8 @@ def test_the_findings_of_a_lesson_are_linked_after_the_guess(open_lessons: Calla
         tested = [one for one in result["statements"] if [one["better"], one["worse"]] == arms.split()]
         verdicts = {one["verdict"] for one in tested} if arms else {result["verdict"]}
         (caption,) = [caption for caption in captions if f"findings.claim={name}" in caption]
-        assert f"Result of its test on real data: **{', '.join(verdicts)}**" in caption
-        assert len(verdicts) == 1
+        (verdict,) = verdicts
+        assert f"The test on real data {lessons_ui.RESULTS[verdict]}." in caption
 
 
 def test_another_lesson_does_not_take_the_value_of_a_control(open_lessons: Callable[..., AppTest]) -> None:

@@ -16,6 +16,7 @@ from bsc_core.lab.lessons.margins import (
     margin_batch,
 )
 from bsc_core.lab.lessons.negatives import (
+    PRIORS,
     equal_temperature,
     kinds_of_negatives,
     masked_batch,
@@ -28,7 +29,6 @@ from bsc_core.lab.lessons.negatives import (
 )
 from bsc_core.lab.lessons.training import (
     DIMENSIONS,
-    KEPT_SHARE,
     SEEDS,
     STEPS,
     class_results,
@@ -89,18 +89,17 @@ def typical_query() -> int:
 
 
 def temperature_facts() -> Facts:
-    """Compute the effective negatives and the share of the hardest one at three temperatures."""
+    """Compute the effective negatives at three temperatures, and the share of the hardest one at a low one."""
     batch = preset_batch("confusable")
     temperatures = {"low": LOW, "usual": USUAL, "high": HIGH}
     explained = {name: explain_batch(batch, temperature=tau) for name, tau in temperatures.items()}
     row = typical_query()
-    largest = {name: negative_shares(tau).max(axis=1) for name, tau in temperatures.items()}  # (B,) each
+    largest = negative_shares(LOW).max(axis=1)  # (B,)
     facts = {name: f"{tau:g}" for name, tau in temperatures.items()}
     facts |= {f"{name}_negatives": decimal(one.effective_negatives, 1) for name, one in explained.items()}
-    facts |= {f"{name}_share": percent(float(shares[row])) for name, shares in largest.items()}
-    facts |= {"least_share": percent(float(largest["low"].min())), "most_share": percent(float(largest["low"].max()))}
-    facts |= {f"{name}_loss": decimal(one.query_to_document) for name, one in explained.items()}
-    rows = {"row": row, "spread_row": int(np.argmin(largest["low"]))}
+    facts |= {"low_share": percent(float(largest[row])), "least_share": percent(float(largest.min()))}
+    facts |= {f"{name}_loss": decimal(explained[name].query_to_document) for name in ("low", "high")}
+    rows = {"row": row, "spread_row": int(np.argmin(largest))}
     return facts | {name: str(number + 1) for name, number in rows.items()} | {"negatives": str(len(batch) - 1)}
 
 
@@ -108,27 +107,20 @@ def normalization_facts() -> Facts:
     """Count which documents are chosen with and without normalization, and the spread of the scores."""
     batch = preset_batch("stretched")
     raw, unit = explain_batch(batch, normalization="none"), explain_batch(batch)
-    columns = {
-        name: explain_batch(batch, normalization=name, temperature=1.0) for name in ("l2_columns", "range_columns")
-    }
+    by_range = explain_batch(batch, normalization="range_columns", temperature=1.0)
     positives = np.arange(len(batch))
-    compared = {"unit": explain_batch(batch, temperature=1.0), **columns}
-    spread = {name: decimal(float(np.ptp(one.logits)), 1) for name, one in compared.items()}
+    compared = {"unit_spread": explain_batch(batch, temperature=1.0), "range_spread": by_range}
     return {
         "dimensions": str(batch.documents.shape[1]),
         "longer": str(LONGER + 1),
         "stretch": f"{STRETCH:g}",
         "pairs": str(len(batch)),
         "raw_takes": str(int((first_largest(raw.rows) == LONGER).sum())),
-        "range_takes": str(
-            int((first_largest(explain_batch(batch, normalization="range_columns").rows) == LONGER).sum())
-        ),
+        "range_takes": str(int((first_largest(by_range.rows) == LONGER).sum())),
         "unit_takes": str(int((first_largest(unit.rows) == LONGER).sum())),
         "raw_right": str(int((first_largest(raw.rows) == positives).sum())),
         "unit_right": str(int((first_largest(unit.rows) == positives).sum())),
-        "unit_spread": spread["unit"],
-        "columns_spread": spread["l2_columns"],
-        "range_spread": spread["range_columns"],
+        **{name: decimal(float(np.ptp(one.logits)), 1) for name, one in compared.items()},
     }
 
 
@@ -220,13 +212,9 @@ def combined_facts() -> Facts:
     """Compare MSE, BSC and their sum: MRR on held-out questions, rank correlation with the grades of training rows."""
     shares = {"untrained": None, "mse": 0.0, "both": SUM, "bsc": 1.0}
     mrr = {name: np.mean([one.mrr for one in graded_results(mu, held_out=True)]) for name, mu in shares.items()}
-    rho = {name: np.mean([one.spearman for one in graded_results(mu)]) for name, mu in shares.items()}
+    rho = {name: np.mean([one.spearman for one in graded_results(shares[name])]) for name in ("mse", "bsc")}
     return {
-        "train": str(len(np.unique(sample_rows("graded")[0].query))),
         "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
-        "seeds": str(SEEDS),
-        "mu": f"{SUM:g}",
-        "mse_held_out": decimal(float(np.mean([one.spearman for one in graded_results(0.0, held_out=True)]))),
         **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items()},
         **{f"{name}_rho": decimal(float(value)) for name, value in rho.items()},
     }
@@ -317,18 +305,20 @@ def matryoshka_facts() -> Facts:
         facts |= {f"{name}_cut": decimal(float(mrr[at])), f"{name}_full": decimal(float(mrr[-1]))}
     return facts | {
         "cut": str(CUT),
+        "dimensions": _listed([str(number) for number in DIMENSIONS[:-1]]),
         "full": str(DIMENSIONS[-1]),
-        "train": str(round(KEPT_SHARE * len(sample_rows("questions")[0]))),
         "held_out": str(len(sample_rows("questions_held_out")[0])),
         "seeds": str(SEEDS),
     }
 
 
 def debiased_facts() -> Facts:
-    """Count the questions without a gradient at two priors, and compare decoupled with the softmax."""
+    """Count the questions at the bound at two priors, and compare gradients with those of no prior and decoupled."""
     low, high = PRIOR_PAIR
     softmax = pulls(0.0)[0]
+    hardest = int(softmax.argmax())
     return {
+        "peak": decimal(max(float(pulls(prior)[1][hardest]) for prior in PRIORS), 2),
         "low": f"{low:g}",
         "high": f"{high:g}",
         "pairs": str(len(softmax)),
@@ -336,11 +326,7 @@ def debiased_facts() -> Facts:
         "high_bound": str(int((pulls(high)[1] == 0).sum())),
         "least": decimal(float(softmax.min()), 2),
         "most": decimal(float(softmax.max()), 2),
-        "likeliest": decimal(1 - float(softmax.min()), 2),
-        "unlikeliest": decimal(1 - float(softmax.max()), 2),
         "decoupled": f"{pulls(0.0, decoupled=True)[0].mean():g}",
-        "bound": f"{pulls(high, decoupled=True)[0].mean():g}",
-        "bound_negatives": f"{pulls(high, decoupled=True)[1].mean():g}",
     }
 
 

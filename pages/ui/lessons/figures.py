@@ -67,7 +67,7 @@ LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
-LOW = 270  # height in pixels of each of two figures
+LOW, ABOVE = 270, 215  # height in pixels of each of two figures, and of figures above a slider with matrices
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
@@ -137,6 +137,7 @@ def _lab(
     values: Sequence[float] = (),
     sizes: Sequence[int] = (),
     start: float = 0.0,
+    switches: Sequence[str] = (),
 ) -> float:
     """Draw the loss lab with one slider that its matrices follow in the browser, and return the last value.
 
@@ -149,6 +150,7 @@ def _lab(
         values: The values of the setting, evenly spaced.
         sizes: The numbers of pairs.
         start: Value at first. The value is in the URL.
+        switches: Other settings that the user can change, which only the matrices follow.
     """
     options = values or tuple(map(float, sizes))
     if f"{key}.start" not in st.session_state or url.is_history_navigation():
@@ -160,7 +162,7 @@ def _lab(
         batch,
         replace(settings, **{name: start}) if name else settings,
         key=key,
-        controls=(name,) if name and not locked else (),
+        controls=(name, *switches) if name and not locked else (),
         panels=panels,
         sliders={name: values} if name else None,
         sizes=(int(start), *((int(start),) if locked else sizes)) if sizes else None,
@@ -206,12 +208,15 @@ def _picture(name: str, chart: Any, alt: str, data: pd.DataFrame | None = None) 
     return Picture(f"lesson.{name}", display.vega_lite_spec(chart), alt, data)
 
 
-def _show(pictures: Sequence[Picture], caption: str) -> None:
-    """Draw the caption, and one figure or lower ones, two in a row; of three, the first one takes the first row."""
+def _show(pictures: Sequence[Picture], caption: str, height: int = LOW) -> None:
+    """Draw the caption, and one figure or several, two in a row; of three, the first one takes the first row.
+
+    height: of one of several figures, in pixels.
+    """
     st.caption(caption)
     first = [st.container()] if len(pictures) % 2 else []
     cells = [*first, *(display.columns(2, min_width=270) if len(pictures) > 1 else [])]
-    low = {"height": LOW} if len(pictures) > 1 else {}
+    low = {"height": height} if len(pictures) > 1 else {}
     for cell, picture in zip(cells, pictures, strict=True):
         with cell:
             display.figure({**picture.spec, **low}, name=picture.name, alt=picture.alt, data=picture.data)
@@ -224,8 +229,10 @@ computed_once = st.cache_data(max_entries=256, show_spinner=False)
 def _batch_size(key: str) -> None:
     batch = rows_batch("Pairs on different topics", *sample_rows("sixteen"))
     one_direction = LabSettings(symmetric=False)
+    figure = st.container()  # above the matrix, so that both are visible with the slider
     size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SIZES[0]))
-    _show(*_losses_by_size(int(size)))
+    with figure:
+        _show(*_losses_by_size(int(size)))
 
 
 @computed_once
@@ -236,9 +243,9 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     title = "Loss of one encoder by batch size"
     baseline = (equal, [float(np.log(one)) for one in SIZES])
     figure = figures.metrics_figure(
-        table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=320
+        table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=ABOVE
     )
-    sample = f"mean of {len(losses[size])} random batches from {SIZES[-1]} pairs; the band is their range"
+    sample = f"mean of {len(losses[size])} random batches, the band is their range; the matrix shows one batch"
     sample = "of the only batch of this size" if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     return [_picture("size", figure, alt, table)], (
@@ -270,8 +277,8 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])} of the gradient; it is spread as over {effective:.1f} equal "
-        f"negatives. In the entire batch, the absolute gradients sum to {total:.1f}."
+        f"{formatting.percent(shares[0])} of the gradient, which is as concentrated as if {effective:.1f} negatives "
+        f"shared it equally. In the entire batch, the absolute gradients sum to {total:.1f}."
     )
 
 
@@ -342,26 +349,23 @@ def _combined_loss(key: str) -> None:
 @computed_once
 def _sums(mu: float) -> tuple[list[Picture], str]:
     grades, cosines = sample_rows("graded")[0].label, graded_results(mu)[0].cosines
-    title = "Training pairs, first subset; dashed: cosine = grade"
-    alt = "Cosine of each training pair after training, over its grade."
-    pictures = [_picture("mu.grades", figures.grades_figure(np.asarray(grades), cosines, title=title), alt)]
+    table = figures.metric_table(
+        list(MUS), {"MRR": [[one.mrr for one in graded_results(value, held_out=True)] for value in MUS]}
+    )
+    title, untrained = "Held-out questions", ("untrained", [graded_results(None, held_out=True)[0].mrr] * len(MUS))
+    figure = figures.metrics_figure(
+        table, mu, title=title, axis="share of BSC (mu)", value="MRR", lowest=np.inf, baseline=untrained
+    )
+    pictures = [_picture("mu.mrr", figure, f"{title} by mu.", table)]
+    title, alt = "Training pairs, one subset", "Cosine of each training pair after training, over its grade."
+    pictures.append(_picture("mu.grades", figures.grades_figure(np.asarray(grades), cosines, title=title), alt))
     captions = []
-    for held_out, metric, name, title in (
-        (True, "mrr", "MRR", "Held-out questions"),
-        (False, "spearman", "rank correlation", "Training grades"),
-    ):
-        values = [[getattr(one, metric) for one in graded_results(value, held_out=held_out)] for value in MUS]
-        table = figures.metric_table(list(MUS), {name: values})
-        untrained = ("untrained", [getattr(graded_results(None, held_out=held_out)[0], metric)] * len(MUS))
-        figure = figures.metrics_figure(
-            table, mu, title=title, axis="share of BSC (mu)", value=name, baseline=untrained
-        )
-        pictures.append(_picture(f"mu.{metric}", figure, f"{title} by mu.", table))
+    for metric, name in (("mrr", "MRR"), ("spearman", "rank correlation of cosines and grades")):
         train, held = (formatting.metric(_mean(graded_results(mu, held_out=one), metric)) for one in (False, True))
         captions.append(f"{name} {train} on training and {held} on held-out questions")
     return pictures, (
-        f"At mu {mu:g}: {'; '.join(captions)}. Means of {SEEDS} subsets of the training questions; bands: their range. "
-        f"{TRAINED}"
+        f"At mu {mu:g}: {'; '.join(captions)}. Means of {SEEDS} subsets of the training questions; band: their range; "
+        f"dashed: the untrained encoder, or cosine = grade. {TRAINED}"
     )
 
 
@@ -469,8 +473,8 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
     removed, gaps = removed_counts(margin), cosine_gaps()
     names = {kind: f"{kind}: {removed[kind]} of {cells.sum()} removed" for kind, cells in kinds_of_negatives().items()}
     values = {names[kind]: -gaps[cells] for kind, cells in kinds_of_negatives().items()}
-    title = f"Negatives of {len(gaps)} queries; shaded: removed by the mask"
-    figure = figures.limit_figure(values, margin, title=title, axis="margin from which the mask removes it")
+    title = f"Negatives of {len(gaps)} queries; shaded: below the margin, removed"
+    figure = figures.limit_figure(values, margin, title=title, axis="cosine of the positive minus that of the negative")
     return [_picture("mask", figure, f"{title}. {'; '.join(names.values())}.")], (
         f"At a margin of {margin:g}: {'; '.join(names.values())}. The mask uses the cosines of the encoder itself. A "
         "false negative is a right answer with another wording; the hard negative is the most similar wrong document."
@@ -480,9 +484,11 @@ def _removed_negatives(margin: float) -> tuple[list[Picture], str]:
 def _hardness_weights(key: str) -> None:
     settings = LabSettings(hardness="in_batch_negatives", symmetric=False)
     batch, panels = preset_batch("confusable"), ("softmax", "gradient")
+    above = st.container()
     strength = _lab(key, batch, settings, panels=panels, name="hardness_strength", values=STRENGTHS)
     pictures, caption = _shares_by_strength(strength)
-    _show(pictures[:1] if st.session_state[LOCKED] else pictures, caption)
+    with above:
+        _show(pictures[:1] if st.session_state[LOCKED] else pictures, caption, ABOVE)
 
 
 @computed_once
@@ -497,7 +503,7 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
         axis=axis,
         value="share of the gradient",
         value_format="%",
-        height=320,
+        height=ABOVE,
         together="each query",
     )
     means = shares[STRENGTHS.index(strength)].mean(axis=1)
@@ -583,8 +589,10 @@ def _gaps(dimensions: int) -> Picture:
 
 def _debiased(key: str) -> None:
     batch, settings = preset_batch("easy"), LabSettings(symmetric=False)
-    panels = ("softmax", "gradient")
-    _show(*_pulls_by_prior(_lab(key, batch, settings, panels=panels, name="debiased_prior", values=PRIORS)))
+    panels, above = ("softmax", "gradient"), st.container()
+    prior = _lab(key, batch, settings, panels=panels, name="debiased_prior", values=PRIORS, switches=("decoupled",))
+    with above:
+        _show(*_pulls_by_prior(prior), ABOVE)
 
 
 @computed_once
@@ -602,8 +610,8 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "The unit is gradient × number of pairs × temperature; without a prior, this is one minus the probability of "
-        "the positive."
+        "The curves show the gradients of the matrix times the number of pairs and the temperature: without a prior, "
+        "one minus the probability of the positive."
     )
 
 

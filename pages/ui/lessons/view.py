@@ -18,11 +18,23 @@ STATE = ("lesson", "done", "missed", "guess")
 PARAMETERS = (*STATE, "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
 STORED = f"{PAGE}.stored"  # session key
-DATASETS = {  # of the claims that lessons cite
+NAMES = {  # in the claims that lessons cite
+    "SCL": "the supervised contrastive loss",
     "PFCC-S": "tweets and the checked claims that they repeat",
     "CQA-A": "questions and comments of a forum",
     "STSb": "pairs of sentences with grades of similarity",
 }
+
+
+RESULTS = {
+    "supported": "**supports** this",
+    "smaller than claimed": "found a **smaller difference**",
+    "contradicted": "**contradicts** this",
+    "ruled out": "found **no difference of this size**",
+    "inconclusive": "**does not decide** this",
+    "not run yet": "has **not run yet**",
+}
+"""What a verdict means, after `The test on real data`."""
 
 
 def key(lesson: Lesson, name: str) -> str:
@@ -79,7 +91,7 @@ def select() -> Lesson:
     forget = state.pop("forget", False)
     lesson_progress(state["done"], state["missed"], forget=forget, key=STORED, on_stored=_use_stored_progress)
     slugs, done, missed = list(LESSONS), state["done"], state["missed"]
-    marks = {slug: f" :material/{'close' if slug in missed else 'check'}:" for slug in done}
+    marks = {slug: f" :material/{'check' if slug in missed else 'check_circle'}:" for slug in done}
     right = f", {len(done) - len(missed)} right at the first guess" if done else ""
     st.session_state[f"{PAGE}.cards"] = state["lesson"]
     selected = st.pills(
@@ -88,7 +100,8 @@ def select() -> Lesson:
         format_func=lambda slug: f"{slugs.index(slug) + 1} {LESSONS[slug].title}{marks.get(slug, '')}",
         key=f"{PAGE}.cards",
         required=True,
-        help="Your progress is stored in this browser and in the address of this page.",
+        help="A circle around the check mark: right at the first guess. Your progress is stored in this browser and in "
+        "the address of this page.",
         on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]
@@ -187,10 +200,10 @@ def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
         if statement:
             arms, claim = statement
             statements = [one for one in results[name]["statements"] if arms.split() == [one["better"], one["worse"]]]
-            verdict = ", ".join(dict.fromkeys(one["verdict"] for one in statements))
-        for dataset, about in DATASETS.items():
-            claim = claim.replace(dataset, f"{dataset} ({about})", 1)
-        sentences[name] = f"Claim: “{claim}” Result of its test on real data: **{verdict}**."
+            (verdict,) = {one["verdict"] for one in statements}
+        for short, about in NAMES.items():
+            claim = claim.replace(short, f"{short} ({about})", 1)
+        sentences[name] = f"From the papers: “{claim}” The test on real data {RESULTS[verdict]}."
     return sentences
 
 
@@ -210,7 +223,7 @@ def recap() -> None:
         with st.expander("Questions and right answers"):
             for number, (slug, lesson) in enumerate(LESSONS.items(), 1):
                 texts = _texts(slug)
-                mark = " :material/close:" if slug in state["missed"] else ""
+                mark = "" if slug in state["missed"] else " :material/check_circle:"
                 st.markdown(
                     f"**{number}. {lesson.title}**{mark}  \n{_escaped(texts['question'])}  \n"
                     f"*{_escaped(texts[f'option {lesson.correct}'])}*"

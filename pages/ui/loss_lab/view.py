@@ -221,8 +221,8 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     among = " of the documents that the mask leaves" if settings.mask != "none" else ""
     return (
         f"{int(best.sum())} of {int(anchors.sum())} queries rank a positive first{among}. At temperature "
-        f"{settings.temperature:g}, the gradient of a query is spread as over {result.effective_negatives:.1f} equal "
-        f"negatives.{strongest}"
+        f"{settings.temperature:g}, the gradient of a query is as concentrated as if {result.effective_negatives:.1f} "
+        f"negatives shared it equally.{strongest}"
     )
 
 
