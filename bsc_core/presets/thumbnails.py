@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bsc_core.batching import build_plan, plan_hardness, similarity_matrix
-from bsc_core.config import BatchingConfig, DataConfig
+from bsc_core.config import DataConfig
 from bsc_core.data.dataset import PairDataset
 from bsc_core.data.load import DatasetSplits, load_data
 from bsc_core.data.sample_data import sample_config
@@ -27,7 +27,6 @@ from bsc_core.presets.catalog import recommended
 
 QUESTIONS = 6
 BINS = 25
-BATCH_SIZE = 8
 STRATEGIES = ("random", "nearest")
 SEEDS = range(5)
 
@@ -50,7 +49,7 @@ def make_thumbnails(data: DatasetSplits, vectors: NDArray[np.float32], *, seed: 
             "documents": texts.take(data.train.document[rows]),
             "similarity": _rounded(similarity_matrix(data.train, vectors, rows)),
         },
-        "hardness": _hardness(data.train.take(data.train.positive), vectors, seed),
+        "hardness": _hardness(data.train, vectors, seed),
     }
 
 
@@ -67,19 +66,22 @@ def confusable_rows(dataset: PairDataset, vectors: NDArray[np.float32], number: 
 
 
 def _hardness(dataset: PairDataset, vectors: NDArray[np.float32], seed: int) -> dict[str, Any]:
+    """Return the hardness of the batches of each strategy, with the other settings of the recommended preset."""
+    preset = recommended(sample_config())
+    batch_size = preset.training.batch_size
     edges = np.linspace(0, 1, BINS + 1)
     shares: dict[str, list[float]] = {}
     closer: dict[str, float | None] = {}
     for strategy in STRATEGIES:
-        config = BatchingConfig.model_validate({"strategy": strategy})
-        plan = build_plan(config, dataset, vectors, seed=seed, epoch=1)
-        hardness = plan_hardness(plan, dataset, vectors, BATCH_SIZE)
+        config = preset.batching.model_copy(update={"strategy": strategy})
+        plan = build_plan(config, dataset, vectors, seed=seed, epoch=0)
+        hardness = plan_hardness(plan, dataset, vectors, batch_size)
         counts, _ = np.histogram(np.clip(hardness.hardest[np.isfinite(hardness.hardest)], 0, 1), edges)
         shares[strategy] = _rounded(counts / counts.sum())
         closer[strategy] = None if hardness.closer_share is None else round(hardness.closer_share, 4)
     return {
         "pairs": len(dataset),
-        "batch_size": BATCH_SIZE,
+        "batch_size": batch_size,
         "edges": _rounded(edges),
         "shares": shares,
         "closer_share": closer,

@@ -62,7 +62,7 @@ def test_a_link_with_a_guess_or_of_an_earlier_version_shows_the_answer(open_less
         ("in-batch-negatives", {"at": "16"}, "At batch size 16: 15 negatives for each query, 240 negative pairs"),
         ("temperature", {"at": "0.01", "row": "3"}, "At temperature 0.01, the hardest negative gets"),
         ("duplicates", {"at": "excluded"}, "The false negative (the right answer of the other pair) is excluded"),
-        ("batch-order", {"at": "nearest"}, "(the dashed line): 49% in nearest order"),
+        ("batch-order", {"at": "nearest"}, "(the dashed line): 82% in nearest order"),
         ("mask-margin", {"at": "0.15"}, "At a margin of 0.15: false negatives: 9 of 10 removed"),
         ("hardness-weights", {"at": "10"}, "At a strength of 10: hardest negative 77%"),
         ("matryoshka", {"at": "16"}, "MRR with the first 16 of 384 dimensions"),

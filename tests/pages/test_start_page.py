@@ -66,6 +66,8 @@ def test_a_finished_run_gives_the_time_estimate(finished: Run, runs: RunStore) -
     estimate = cards.estimate(runs, finished.config())
     assert estimate is not None
     assert (estimate.seconds, estimate.here) == (48.0, True)
+    shipped = cards.estimate(runs, recommended(sample_config()))
+    assert (estimate.before, estimate.after) == (shipped.before, shipped.after)
 
 
 def test_without_a_finished_run_the_shipped_estimate_is_used(runs: RunStore) -> None:
@@ -98,6 +100,7 @@ def test_the_shipped_matrix_is_that_of_the_encoder(recomputed: dict[str, dict]) 
 
 def test_the_shipped_histograms_are_those_of_the_strategies(recomputed: dict[str, dict]) -> None:
     shipped = cards.thumbnails()["hardness"]
+    assert shipped["batch_size"] == recommended(sample_config()).training.batch_size
     for strategy in ("random", "nearest"):
         assert sum(shipped["shares"][strategy]) == pytest.approx(1, abs=2e-3)
         difference = np.abs(np.array(shipped["shares"][strategy]) - recomputed["hardness"]["shares"][strategy]).sum()

@@ -44,7 +44,7 @@ Facts = Mapping[str, str]
 
 LONGER = PRESETS["stretched"].longer or 0
 """Index of the long document of the third lesson."""
-HARD_LEVEL = 6
+HARD_LEVEL = 10
 """Number of the edge of the hardness histogram from which the seventh lesson counts negatives as hard."""
 SUM = 0.5
 """The share of the eighth and tenth lesson's sentences."""

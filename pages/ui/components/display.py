@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Table = pd.DataFrame | Sequence[Mapping[str, Any]]
 
+COLOR = "Color"  # column of tables of runs
+COLOR_COLUMN = {COLOR: st.column_config.TextColumn(width=50, help="The color in figures.", alignment="center")}
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
 _students_build: dict[str, Lock] = {}  # by the name of the link
 MAX_CELL = 2_000  # characters of a text in a table
@@ -77,6 +79,14 @@ def figure(
             return st.plotly_chart(fig, key=key, on_select=on_select, config={"displaylogo": False}, alt=alt)
         draw = st.vega_lite_chart if isinstance(fig, dict) else st.altair_chart
         return draw(fig, key=key, on_select=on_select, alt=alt)
+
+
+def with_colors(rows: Sequence[Mapping[str, Any]], colors: Sequence[str]) -> Any:
+    """Return table rows with a first column COLOR, a dot in the color that the row has in figures."""
+    import pandas as pd
+
+    table = pd.DataFrame([{COLOR: "⬤", **row} for row in rows])
+    return table.style.apply(lambda _: [f"color: {color}" for color in colors], subset=[COLOR])
 
 
 @contextmanager

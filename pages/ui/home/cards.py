@@ -45,7 +45,7 @@ def batches() -> None:
     """Draw the card of the batches: how hard the negatives of two strategies are."""
     preview = thumbnails()["hardness"]
     st.header("Inspect your batches", anchor=False)
-    pairs = f"{preview['pairs']} questions with their answers, batches of {preview['batch_size']}"
+    pairs = f"{preview['pairs']} training pairs, batches of {preview['batch_size']}"
     st.caption(f"Batches of nearest neighbors contain harder negatives than shuffled ones: {pairs}.")
     table = plans.histogram_table(preview["edges"], preview["shares"])
     random, nearest = (formatting.percent(preview["closer_share"][name]) for name in ("random", "nearest"))
@@ -155,9 +155,10 @@ def _table_row(run: Run) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """Seconds and main dev metric of a finished run.
+    """Duration and main dev metric of the recommended run.
 
-    after: lowest and highest value after training; several seeds if shipped. here: it ran in this runs folder.
+    after: lowest and highest value of several seeds after training. here: whether the seconds are those of a run in
+    this runs folder.
     """
 
     seconds: float
@@ -168,17 +169,15 @@ class CostEstimate:
 
 
 def estimate(store: RunStore, config: RunConfig) -> CostEstimate | None:
-    """Return the estimate from the latest run with these settings, else the shipped one, else None."""
+    """Return the shipped values, with the seconds of the latest run with these settings; None without shipped ones."""
+    shipped = thumbnails().get("run")
+    if not shipped:
+        return None
     for run in store.list()[:RECENT_RUNS]:
         status = run.status()
         if status.state == "done" and status.started and status.finished and _same(run, config):
-            before = (run.evaluation("before").get("dev") or {}).get(status.metric_name)
-            seconds = status.finished - status.started
-            best = status.metric_best
-            after = None if best is None else (best, best)
-            return CostEstimate(seconds, status.metric_name or "", before, after, here=True)
-    shipped = thumbnails().get("run")
-    return CostEstimate(**shipped, here=False) if shipped else None
+            return CostEstimate(**shipped | {"seconds": status.finished - status.started}, here=True)
+    return CostEstimate(**shipped, here=False)
 
 
 def _same(run: Run, config: RunConfig) -> bool:
