@@ -24,7 +24,7 @@ from bsc_core.jobs.actions import merging
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache
 from pages.ui.runs import actions, detail, diagnosis, merge, model_export
-from tests.helpers.pages import click, open_page, open_page_in_app, page_text, table_with
+from tests.helpers.pages import click, figure_titles, open_page, open_page_in_app, page_text, table_with
 
 PAIR = {"query": "how do i bake", "document": "heat it", "label": None}
 PAIR |= {"query_tokens": 6, "document_tokens": 4, "query_cut": False, "document_cut": False}
@@ -328,3 +328,13 @@ def test_stop_in_two_tabs_stops_once(runs: RunStore, trained: Run) -> None:
     click(first, "runs.stop.waiting")
     click(second, "runs.stop.waiting")
     assert run.status().state == "stopped"
+
+
+def test_until_the_first_evaluation_the_loss_has_the_full_width(finished: Run) -> None:
+    assert len(open_page("runs", run=finished.id).get("vega_lite_chart")) >= 2
+    rows = [json.loads(line) for line in (finished.folder / "metrics.jsonl").read_text().splitlines()]
+    steps = [row for row in rows if row["kind"] == "step"]
+    (finished.folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in steps))
+    app = open_page("runs", run=finished.id)
+    assert [title for title in figure_titles(app) if title.startswith("The loss")]
+    assert len(figure_titles(app)) == 1

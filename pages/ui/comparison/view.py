@@ -104,7 +104,8 @@ def _draw_figures(figures: list[tuple[str, Any]], settings: int) -> None:
     if not figures:
         st.caption("There are no training steps yet.")
         return
-    for cell, (name, figure) in zip(display.columns(len(figures), min_width=320), figures, strict=True):
+    cells = display.columns(len(figures), min_width=320, of_figures=True)
+    for cell, (name, figure) in zip(cells, figures, strict=True):
         with cell:
             display.figure(figure, alt=f"{name} of {settings} settings", name=f"compare.{name}")
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -153,10 +153,14 @@ def vega_lite_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     return spec
 
 
-def columns(number: int, *, min_width: int = 400, border: bool = False) -> list[Any]:
-    """Return cells side by side; a row with too little room stacks them instead of making one narrower (in pixels)."""
+def columns(number: int, *, min_width: int = 400, border: bool = False, of_figures: bool = False) -> list[Any]:
+    """Return cells side by side; a row with too little room stacks them instead of making one narrower (in pixels).
+
+    With `of_figures`, the figures are aligned at their lower ends, since a title can have more lines than the next one.
+    """
     grid = st.grid(number, min_column_width=min_width, border=border)
-    return [grid.container(height="stretch") for _ in range(number)]
+    alignment: Literal["top", "bottom"] = "bottom" if of_figures else "top"
+    return [grid.container(height="stretch", vertical_alignment=alignment) for _ in range(number)]
 
 
 def csv_button(data: Table | Callable[[], Table], *, name: str, key: str) -> None:

@@ -86,13 +86,13 @@ def status_line(status: RunStatus) -> str:
 
 def _draw_overview(run: Run, status: RunStatus) -> None:
     rows, name = table.metric_rows(run), status.metric_name
-    evaluated = bool(name and curves.evaluations(rows, name))
-    cells = display.columns(2 if evaluated else 1)
-    with cells[0]:
+    is_evaluated = bool(name and curves.evaluations(rows, name))
+    cells = iter(display.columns(1 + is_evaluated, of_figures=True))  # until then, the loss has the full width
+    with next(cells):
         if not _draw_curve(run, rows, "loss"):
             _draw_no_steps(status)
-    if name and evaluated:
-        with cells[1]:
+    if name and is_evaluated:
+        with next(cells):
             verdict, colors = _verdict(run, name), run_data.run_colors([run.id])
             figure = curves.metric_curve({run.id: [rows]}, name, colors=colors, verdict=verdict)
             display.figure(figure, alt=f"{formatting.metric_name(name)} by epoch", name=f"dev.{run.id}")
@@ -181,7 +181,7 @@ def _draw_curves(run: Run, status: RunStatus) -> None:
         _draw_no_steps(status)
         return
     view = curve_controls.select_view()
-    for cell, field in zip(display.columns(len(fields), min_width=440), fields, strict=True):
+    for cell, field in zip(display.columns(len(fields), min_width=440, of_figures=True), fields, strict=True):
         with cell:
             _draw_curve(run, rows, field, view)
 

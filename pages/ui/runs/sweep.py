@@ -105,7 +105,7 @@ def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
     """Draw the dev metric by epoch and the loss by step of all runs, the best one highlighted."""
     metric, best_run, names = summary["metric"], summary["best_run"], setting_names(summary)
     rows = {run.id: table.metric_rows(run) for run in runs if run.id in names}  # not those that another run resumes
-    left, right = display.columns(2)
+    left, right = display.columns(2, of_figures=True)
     best = f"best run {data_cache.short_id(best_run)}" if best_run else "no run is done"
     colors = dict(zip(rows, run_data.run_colors(list(rows)), strict=True))
     draw = partial(parallel.sweep_curves, top=best_run, colors=colors)
