@@ -27,6 +27,8 @@ with display.show_errors():
     result = st.container()
     group, runs, selected = table.select(all_runs)
     if not selected:
+        if not group:
+            sweep.draw_newest(runs)
         queue.draw(all_runs, expanded=not group)
         trash.draw_trash()
 
@@ -36,7 +38,7 @@ with display.show_errors():
         sweep.draw_details(group, runs)
         table.draw_compare_button(runs)
     elif not selected:
-        st.caption("Select a run to see its curves, or several to compare them.")
+        st.caption("Select a run to see its metrics, or several to compare them.")
         with page_layout.action_bar():
             page_layout.next_step_button("Open the newest run", "runs", key="runs.newest", run=all_runs[0].id)
     elif len(selected) == 1:

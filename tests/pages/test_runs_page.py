@@ -9,9 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.runs import Run, RunStore
-from pages.ui.components import data_cache, run_data, url
+from pages.ui.components import data_cache, display, run_data, url
 from pages.ui.runs import table
-from tests.helpers.pages import open_page, page_text
+from tests.helpers.pages import figure_titles, open_page, page_text
 
 
 def test_without_a_run_the_page_offers_the_first(visit: Callable[..., AppTest], runs: RunStore) -> None:
@@ -48,10 +48,6 @@ def test_a_resumed_run_has_the_color_of_the_run_that_it_continues(runs: RunStore
     colors = run_data.run_colors(ids)
     assert colors[3] == colors[1]
     assert len(set(colors)) == 3
-    app = open_page("runs", run=ids[1], compare=[ids[3], ids[0]])
-    styler = table._with_colors([{"Run": run_id} for run_id in ids], ids, [ids[1], ids[3], ids[0]])
-    assert [f"color: {color};" in styler.to_html() for color in colors] == [True] * 4
-    assert app.dataframe[0].value["Color"].tolist() == ["⬤"] * 4
 
 
 @pytest.mark.parametrize("state", sorted(table.STATES))
@@ -202,3 +198,23 @@ def test_a_late_click_on_a_replaced_table_changes_no_selection(monkeypatch: pyte
     assert state["context"] == {"run": "resumed"}
     table._apply_selection("table.new", ["stopped"])
     assert state["context"] == {"run": "stopped"}
+
+
+@pytest.mark.parametrize("page", ["start", "runs"])
+def test_tables_of_runs_show_the_color_of_each_run(runs: RunStore, trained: Run, page: str) -> None:
+    for name in ("a", "b"):
+        runs.create(trained.config(), f"run-{name}")
+    shown = open_page(page).dataframe[0]
+    styles = shown.proto.arrow_data.styler.styles
+    assert all(f"color: {color}" in styles for color in run_data.run_colors(["run-a", "run-b"]))
+    assert shown.value[display.COLOR].nunique() == 1
+
+
+def test_without_a_selection_the_curves_of_the_runs_have_the_colors_of_the_table(finished: Run, runs: RunStore) -> None:
+    runs.create(finished.config(), "run-without-steps")
+    app = open_page("runs")
+    figures = app.get("vega_lite_chart")
+    assert len(figures) == 2
+    assert any("on dev of 2 runs; highest: " in title for title in figure_titles(app))
+    (color,) = run_data.run_colors([finished.id])
+    assert all(color in str(one.proto) for one in figures)

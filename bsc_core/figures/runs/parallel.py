@@ -121,8 +121,9 @@ def sweep_curves(
     across: str,
     top: str | None,
     colors: Mapping[str, str],
+    with_legend: bool = True,
 ) -> alt.LayerChart:
-    """Plot the curves of many runs, with the best run as a thick line on top, and a legend of at most MAX_NAMED runs.
+    """Plot the curves of many runs, with the best run as a thick line on top.
 
     Args:
         points: run to points, as returned by `curves.series`.
@@ -132,15 +133,17 @@ def sweep_curves(
         across: key of the x values.
         top: name of the best run; None without one.
         colors: run to color.
+        with_legend: whether a legend names the runs, if they are at most MAX_NAMED.
     """
+    with_legend = with_legend and len(points) <= MAX_NAMED
     table = [
         {"run": run, "name": names[run], "best": run == top, "color": colors[run], **point}
         for run, curve in points.items()
         for point in curve
     ]
-    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220, symbolType="stroke")
+    legend = alt.Legend(title=None, orient="bottom", columns=2, labelLimit=220, symbolType="stroke", symbolOpacity=1)
     scale = alt.Scale(domain=[names[run] for run in points], range=[colors[run] for run in points])
-    color = alt.Color("name:N", scale=scale, legend=legend) if len(points) <= MAX_NAMED else COLOR
+    color = alt.Color("name:N", scale=scale, legend=legend) if with_legend else COLOR
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X(f"{across}:Q", title=across, axis=alt.Axis(tickMinStep=1, format=",d")),
         y=alt.Y("value:Q", title=value, axis=alt.Axis(format=",~r", tickCount=5), scale=alt.Scale(zero=False)),
@@ -163,7 +166,8 @@ def sweep_curves(
             ("datum.best", {"strokeWidth": 4}),
         )
     ]
-    return alt.layer(*layers).properties(title=title, height=curves.HEIGHT)
+    height = curves.HEIGHT + (12 * len(points) if with_legend else 0)  # two names in a row
+    return alt.layer(*layers).properties(title=title, height=height)
 
 
 def _numeric(name: str, values: Mapping[str, Any]) -> Axis:

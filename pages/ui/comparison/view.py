@@ -118,7 +118,14 @@ def _draw_best_and_last(view: ComparisonView) -> None:
             display.escaped(f"Best and last epoch: {formatting.metric_name(view.metric or '')} on {view.split}{seeds}"),
             anchor=False,
         )
-        st.dataframe(rows, hide_index=True, key="runs.compare.best", alt="Best and last epoch of each setting")
+        colors = dict(zip((one.name for one in view.settings), view.colors(view.settings), strict=True))
+        st.dataframe(
+            display.with_colors(rows, [colors[row["Setting"]] for row in rows]),
+            hide_index=True,
+            key="runs.compare.best",
+            alt="Best and last epoch of each setting",
+            column_config=display.COLOR_COLUMN,
+        )
 
 
 def best_and_last(view: ComparisonView) -> list[dict[str, str]]:

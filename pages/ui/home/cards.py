@@ -15,7 +15,7 @@ from bsc_core.errors import BscError
 from bsc_core.figures.batches import plans, softmax
 from bsc_core.lab.presets import thumbnails
 from bsc_core.runs import Run, RunStore, new_run_id
-from pages.ui.components import data_cache, display, launch_once, page_layout, users
+from pages.ui.components import data_cache, display, launch_once, page_layout, run_data, users
 
 RECENT_RUNS, SHOWN_RUNS = 50, 6
 RUN_ID = "start.run_id"
@@ -123,13 +123,16 @@ def recent_runs(runs: RunStore) -> None:
         st.caption(f"There are no runs yet. {about}" if users.current_user().may_launch else users.NO_SHARED_RUN)
         return
     selected = st.dataframe(
-        [_table_row(run) for run in recent],
+        display.with_colors([_table_row(run) for run in recent], run_data.colors_alone([run.id for run in recent])),
         key="start.recent",
         on_select="rerun",
         selection_mode="single-row",
         hide_index=True,
         alt="Recent runs with state, progress, best metric and age",
-        column_config={"Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%")},
+        column_config={
+            **display.COLOR_COLUMN,
+            "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%"),
+        },
     )
     if selected.selection.rows:
         page_layout.switch_page("runs", run=recent[selected.selection.rows[0]].id)

@@ -1,6 +1,7 @@
 """The runs of a group: parallel coordinates, curves, a table of settings, and the best setting as a config."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import streamlit as st
 
 from bsc_core import formatting, jobs
 from bsc_core.config import RunConfig, to_toml
+from bsc_core.errors import RunError
 from bsc_core.evaluation import Comparison
 from bsc_core.figures.runs import curves, parallel
 from bsc_core.runs import Run
@@ -65,6 +67,11 @@ def headline(group: str, summary: Summary) -> str:
     return f"{data_cache.short_id(group)}: {done}{''.join(others)}"
 
 
+def _colors(run_ids: Iterable[str]) -> dict[str, str]:
+    ids = list(run_ids)
+    return dict(zip(ids, run_data.run_colors(ids), strict=True))
+
+
 def _draw_axes(group: str, runs: list[Run], summary: Summary) -> None:
     """Draw every run as a line over the settings that differ, the metric last."""
     values, results = run_values(summary)
@@ -73,9 +80,51 @@ def _draw_axes(group: str, runs: list[Run], summary: Summary) -> None:
         return
     metric = summary["metric"] or "metric on dev"
     values = {run: {formatting.setting_name(key): one for key, one in of_run.items()} for run, of_run in values.items()}
-    colors = dict(zip(values, run_data.run_colors(list(values)), strict=True))
-    figure = parallel.parallel(values, results, metric=metric, colors=colors)
+    figure = parallel.parallel(values, results, metric=metric, colors=_colors(values))
     display.figure(figure, alt=" ".join(parallel.headline(values, results, metric=metric)), name=f"sweep.{group}")
+
+
+def draw_newest(runs: list[Run]) -> None:
+    """Draw the curves of the first runs, of the table without a selection, live while one of them is active."""
+    shown = table.runs_of_figure(runs)
+    table.draw_live(lambda: _draw_newest(shown), shown)
+
+
+def _draw_newest(runs: list[Run]) -> None:
+    rows = {}
+    for run in runs:
+        with suppress(RunError):  # the page of a damaged run shows the error
+            rows[run.id] = table.metric_rows(run)
+    names = [name for run in runs if (name := run.status().metric_name)]
+    if not any(rows.values()):
+        return
+    best = table.best_run(runs)
+    number = formatting.plural(len(rows), "run")
+    losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
+    figures = [("loss", "step", f"Loss of {number}", losses)]
+    if names:
+        metric = max(names, key=names.count)
+        values = {run_id: curves.evaluations(lines, metric) for run_id, lines in rows.items()}
+        name = formatting.metric_name(metric)
+        title = f"{name} on dev of {number}" + (f"; highest: {data_cache.short_id(best.id)}" if best else "")
+        figures.insert(0, (name, "epoch", title, values))
+    for cell, (value, across, title, points) in zip(
+        display.columns(len(figures), of_figures=True), figures, strict=True
+    ):
+        with cell:
+            figure = parallel.sweep_curves(
+                points,
+                {run_id: data_cache.short_id(run_id) for run_id in points},
+                title=title,
+                value=value,
+                across=across,
+                top=best.id if best else None,
+                colors=_colors(points),
+                with_legend=False,
+            )
+            display.figure(figure, alt=f"{value} by {across} of {number}", name=f"newest.{value}")
+    thick = "; the thick one is that of the highest run" if best else ""
+    st.caption(f"Each curve has the color of its run in the table{thick}.")
 
 
 def run_values(summary: Summary) -> tuple[dict[str, dict[str, Any]], dict[str, float | None]]:
@@ -107,8 +156,7 @@ def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
     rows = {run.id: table.metric_rows(run) for run in runs if run.id in names}  # not those that another run resumes
     left, right = display.columns(2, of_figures=True)
     best = f"best run {data_cache.short_id(best_run)}" if best_run else "no run is done"
-    colors = dict(zip(rows, run_data.run_colors(list(rows)), strict=True))
-    draw = partial(parallel.sweep_curves, top=best_run, colors=colors)
+    draw = partial(parallel.sweep_curves, top=best_run, colors=_colors(rows))
     with left:
         losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
         figure = draw(losses, names, title=f"Loss; {best}", value="loss", across="step")

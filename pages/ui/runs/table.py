@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import streamlit as st
 from streamlit.errors import StreamlitAPIException
@@ -12,12 +12,10 @@ from streamlit.errors import StreamlitAPIException
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
 from bsc_core.figures import theme
+from bsc_core.figures.runs.parallel import MAX_NAMED
 from bsc_core.runs import Run, RunStatus, RunStore, without_resumed
 from pages.ui.components import data_cache, display, page_layout, run_data, url, users
 from pages.ui.runs import run_settings
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 COMPARE = "compare"
 GROUP = "group"
@@ -138,7 +136,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     differing = run_settings.differing_columns(settings)
     rows = [table_row(run) | {name: settings[run.id].get(name, "") for name in differing} for run in runs]
     order = [
-        "Color",
+        display.COLOR,
         "Run",
         "Best on dev",
         "State",
@@ -153,7 +151,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     st.session_state[CURRENT_TABLE] = key
     is_clicked = bool(selected) and selected[0] == st.session_state.get(CLICKED)
     st.dataframe(
-        _with_colors(rows, ids, selected),
+        display.with_colors(rows, _colors(ids, selected or [run.id for run in runs_of_figure(runs)])),
         key=key,
         on_select=lambda: _apply_selection(key, ids),
         selection_mode="multi-row",
@@ -163,7 +161,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         alt="Runs with state, metric on dev, settings that differ, progress, group and age",
         column_order=[name for name in order if _is_useful(name, rows)],
         column_config={
-            "Color": st.column_config.TextColumn(width=50, help="Color of the run in figures."),
+            **display.COLOR_COLUMN,
             "Run": st.column_config.TextColumn(width=180),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(
@@ -181,14 +179,15 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         st.rerun(scope="app")
 
 
-def _with_colors(rows: list[dict[str, Any]], ids: list[str], selected: list[str]) -> "Styler":
-    """Return the rows of a table with a dot in the color of each run, for selected runs as in the figures of them."""
-    import pandas as pd
+def runs_of_figure(runs: list[Run]) -> list[Run]:
+    """Return the runs that the figure of all runs shows: the first ones, without those that another one resumes."""
+    return without_resumed(runs)[:MAX_NAMED]
 
-    colors = dict(zip(ids, run_data.colors_alone(ids), strict=True))
-    colors |= dict(zip(selected, run_data.run_colors(selected), strict=True))
-    table = pd.DataFrame([{"Color": "⬤", **row} for row in rows])
-    return table.style.apply(lambda column: [f"color: {colors[run_id]}" for run_id in ids], subset=["Color"])
+
+def _colors(ids: list[str], in_figures: list[str]) -> list[str]:
+    """Return the color of each run, with that of the figures for the runs that figures show."""
+    shown = dict(zip(in_figures, run_data.run_colors(in_figures), strict=True))
+    return [shown.get(run_id, color) for run_id, color in zip(ids, run_data.colors_alone(ids), strict=True)]
 
 
 def _common_range(runs: list[Run], rows: list[dict[str, Any]]) -> dict[str, float]:
