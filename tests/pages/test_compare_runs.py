@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from urllib.parse import parse_qs
 
@@ -68,6 +69,8 @@ def test_two_runs_have_intervals_significance_and_wins_and_losses(finished, anot
     assert won.columns[-2:].tolist() == ["Top document, learning_rate 0.001", "Top document, learning_rate 0.5"]
     assert (won["Change"].str[0] == "−").any()
     assert "learning_rate 0.5 is better on" in page_text(app)
+    (metrics,) = [one for one in app.dataframe if SIGNIFICANT in one.value.columns]
+    assert json.loads(metrics.proto.columns)["Metric"]["pinned"]
     assert "nan" not in page_text(app).lower()
 
 

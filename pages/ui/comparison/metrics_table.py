@@ -127,7 +127,10 @@ def draw_table(view: ComparisonView) -> None:
         hide_index=True,
         key="runs.compared",
         alt="Metrics of the settings, and whether they differ",
-        column_config={WINS: st.column_config.TextColumn(help=about)},
+        column_config={
+            "Metric": st.column_config.TextColumn(pinned=True),
+            WINS: st.column_config.TextColumn(help=about),
+        },
     )
     display.csv_button(rows, name="comparison", key="runs.compared.save")
     resampled = "seeds and queries" if any(len(one.runs) > 1 for one in view.evaluated) else "queries"

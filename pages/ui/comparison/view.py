@@ -161,7 +161,13 @@ def _draw_differences(settings: list[Setting]) -> None:
     if not users.current_user().may_launch:  # students see no paths of the server
         different = [row for row in different if not row["Key"].startswith("data.")]
     if different:
-        st.dataframe(different, hide_index=True, key="runs.differences", alt="Settings that differ between the runs")
+        st.dataframe(
+            different,
+            hide_index=True,
+            key="runs.differences",
+            alt="Settings that differ between the runs",
+            column_config={"Key": st.column_config.TextColumn(pinned=True)},
+        )
     else:
         st.caption("These runs have the same settings.")
 
