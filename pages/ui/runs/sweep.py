@@ -17,7 +17,7 @@ from pages.ui.comparison import metrics_table
 from pages.ui.comparison.settings import Setting, compare_settings
 from pages.ui.components import data_cache, display, run_data, url, users
 from pages.ui.components.glossary import help_text
-from pages.ui.runs import actions, table
+from pages.ui.runs import actions, run_settings, table
 
 SEED = "training.seed"
 SPLIT = "dev"
@@ -98,7 +98,8 @@ def _draw_newest(runs: list[Run]) -> None:
     names = [name for run in runs if (name := run.status().metric_name)]
     if not any(rows.values()):
         return
-    best = table.best_run(runs)
+    datasets = {values.get(run_settings.DATASET) for values in run_settings.load_settings(runs).values()}
+    best = table.best_run(runs) if len(datasets) == 1 else None
     number = formatting.plural(len(rows), "run")
     losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
     figures = [("loss", "step", f"Loss of {number}", losses)]
