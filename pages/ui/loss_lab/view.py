@@ -229,7 +229,8 @@ def summary(result: Explanation, settings: LabSettings) -> str:
 def toy_training(batch: LabBatch, state: LabState) -> None:
     """Train the vectors of the batch with one or two losses and show the training as an animation."""
     start, names = link(), list(TOY_LOSSES)
-    loss_cell, second_cell, vectors_cell, temperature_cell, button_cell = display.columns(5, min_width=170)
+    has_texts = start.source != "circle"
+    loss_cell, second_cell, *vectors_cell, temperature_cell, button_cell = display.columns(4 + has_texts, min_width=170)
     name = loss_cell.selectbox("Loss", names, names.index(start.watch or "bsc"), key=_key("watched"))
     others = ["", *(other for other in names if other != name)]
     second = second_cell.selectbox(
@@ -239,7 +240,7 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
         format_func=lambda other: other or "no other loss",
         key=_key("second_loss"),
     )
-    words = vectors_cell.selectbox(
+    words = has_texts and vectors_cell[0].selectbox(
         "Trained vectors", list(VECTORS), int(start.words), format_func=VECTORS.get, key=_key("words")
     )
     has_temperature = not {name, second}.isdisjoint(("bsc", "mnrl"))
