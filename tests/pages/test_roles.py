@@ -474,13 +474,23 @@ def test_a_duplicated_run_has_the_decisions_that_the_run_applied(
 def test_a_file_with_the_folder_name_of_another_users_upload_is_refused(
     sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "_user_part", str)  # the users' files then have the same name, as with a collision
+    monkeypatch.setattr(uploads, "_digest", lambda _: "0" * uploads.DIGITS)  # as with a collision
     sign_in(EVA)
     path = uploads.save_file("pairs.tsv", PAIRS.encode())
     assert uploads.save_file("pairs.tsv", PAIRS.encode()) == path
     sign_in(BEN)
     with pytest.raises(InputError, match="belongs to another user"):
         uploads.save_file("pairs.tsv", PAIRS.encode())
+
+
+def test_no_content_of_the_owner_has_the_folder_of_a_members_upload(sign_in: SignIn) -> None:
+    sign_in(BEN)
+    of_member = uploads.save_file("pairs.tsv", PAIRS.encode())
+    sign_in(ADA)
+    for end in ("ben", "\nben", "\0ben"):
+        path = uploads.save_file("pairs.tsv", PAIRS.encode() + end.encode())
+        assert path != of_member
+        assert path.read_text(encoding="utf-8") == PAIRS + end
 
 
 def test_a_run_on_a_dataset_that_is_no_longer_shared_is_not_resumed(

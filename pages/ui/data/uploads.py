@@ -1,6 +1,7 @@
 """Uploaded datasets: their files in the uploads folder, and a `dataset.json` with how they are read."""
 
 import hashlib
+import hmac
 import re
 import tempfile
 from contextlib import suppress
@@ -36,8 +37,7 @@ def save_file(name: str, content: bytes) -> Path:
     if not content:
         raise FileFormatError(f"{name}: the file is empty; upload one with a header and at least one row")
     safe = re.sub(r"[^A-Za-z0-9._-]+", "_", Path(name.replace("\0", "")).name).strip("._")[-80:] or "pairs.csv"
-    digest = hashlib.sha256(content + _user_part().encode()).hexdigest()[:DIGITS]
-    folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{digest}"
+    folder = data_cache.run_store().uploads_folder / f"{_stem(safe)}-{_digest(content)}"
     path = folder / safe
     if not path.exists():
         check_content(safe, content)
@@ -77,10 +77,11 @@ def check_content(name: str, content: bytes) -> None:
         )
 
 
-def _user_part() -> str:
-    """Return what distinguishes the folders of users; empty for the owner of the app."""
+def _digest(content: bytes) -> str:
+    """Return what distinguishes the folder of a content from those of other contents and of other users."""
     user = users.current_user()
-    return "" if user.is_owner else f"\n{user.name}"
+    hashed = hashlib.sha256(content) if user.is_owner else hmac.new(user.name.encode(), content, hashlib.sha256)
+    return hashed.hexdigest()[:DIGITS]
 
 
 def check_source(source: str) -> str:
@@ -126,8 +127,9 @@ def folder_for(path: Path | str, *others: str) -> Path:
         path: File, folder or Hub id of the training pairs.
         *others: What else identifies the dataset, such as its settings.
     """
-    digest = hashlib.sha256(("\n".join([str(path), *others]) + _user_part()).encode()).hexdigest()[:DIGITS]
-    return data_cache.run_store().uploads_folder / f"{_stem(str(path).rstrip('/').rpartition('/')[2])}-{digest}"
+    name = _stem(str(path).rstrip("/").rpartition("/")[2])
+    digest = _digest("\n".join([str(path), *others]).encode())
+    return data_cache.run_store().uploads_folder / f"{name}-{digest}"
 
 
 def _stem(name: str) -> str:
