@@ -9,9 +9,10 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from bsc_core.config import BSCLossConfig
 from bsc_core.lab.lessons import LESSONS, LabLesson
 from bsc_core.lab.lessons import facts as facts_of
-from bsc_core.lab.lessons.batches import HIGH, LOW, SIZES, USUAL, losses_by_size, negative_shares
+from bsc_core.lab.lessons.batches import HIGH, LOW, SIZES, USUAL, losses_by_size, negative_shares, training_batch
 from bsc_core.lab.lessons.facts import CUT, PRIOR_PAIR, STRENGTH, SUM, WIDE, gradient_mass
 from bsc_core.lab.lessons.margins import (
     GRID,
@@ -57,6 +58,7 @@ from bsc_core.lab.lessons.training import (
 from bsc_core.lab.link import read_link
 from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnails
 from bsc_core.lab.settings import LabSettings, explain_batch
+from bsc_core.lab.toy_training import train_points
 from bsc_core.paths import sample_data_folder
 
 SENTENCES = ("claim", "move", "question", "answer", "practice")
@@ -151,6 +153,16 @@ def test_a_lower_temperature_gives_the_hardest_negative_of_every_query_more_and_
     similarity = np.delete(explained[0].similarity[row], row)
     assert np.diff(np.sort(similarity)[-2:])[0] < 0.01, "two negatives are almost equally similar"
     assert 0.4 < largest[0][row] < 0.6 < 0.9 < np.sort(largest[0])[1]
+
+
+def test_a_low_temperature_ends_the_training_on_the_circle_with_a_smaller_gap() -> None:
+    batch = training_batch()
+    traces = [train_points(batch, BSCLossConfig(temperature=tau)) for tau in (LOW, USUAL, 0.3)]
+    gaps = [float(trace.gap[-1]) for trace in traces]
+    assert 0.1 < gaps[0] < gaps[1] - 0.1 < gaps[2] - 0.2
+    for trace in traces:
+        assert trace.correct[0] * len(batch) == pytest.approx(2)
+        assert trace.correct[-1] == 1
 
 
 def test_length_wins_without_normalization_and_does_not_with_it() -> None:

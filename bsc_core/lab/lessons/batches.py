@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from bsc_core.lab.batch import LabBatch, circle_batch
 from bsc_core.lab.presets import preset_batch, sample_rows
 from bsc_core.lab.settings import LabSettings, explain_batch
 
@@ -37,6 +38,11 @@ def _query_loss(logits: NDArray[np.float64]) -> float:
     """Return -mean log softmax of the diagonal (B, B)."""
     highest = logits.max(axis=1)
     return float((np.log(np.exp(logits - highest[:, None]).sum(axis=1)) + highest - np.diag(logits)).mean())
+
+
+def training_batch() -> LabBatch:
+    """Return six pairs on a circle, of which four are farther apart than from a wrong document."""
+    return circle_batch(pairs=6, spread=60)
 
 
 def negative_shares(temperature: float) -> NDArray[np.float64]:

@@ -10,12 +10,13 @@ import pandas as pd
 import streamlit as st
 
 from bsc_core import formatting
+from bsc_core.config import BSCLossConfig
 from bsc_core.data.schema.classes import NLI
 from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.lessons import LabLesson, Lesson
-from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares
+from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares, training_batch
 from bsc_core.lab.lessons.facts import CUT, HARD_LEVEL, decimal, gradient_mass, hard_share, typical_query
 from bsc_core.lab.lessons.margins import (
     DISTANCES,
@@ -57,7 +58,7 @@ from bsc_core.lab.presets import preset_batch, rows_batch, sample_rows, thumbnai
 from bsc_core.lab.settings import LabSettings, explain_batch
 from pages.ui.components import display, page_layout, url
 from pages.ui.components.browser.mount import mount
-from pages.ui.loss_lab.browser import lab_component
+from pages.ui.loss_lab.browser import lab_component, player
 from pages.ui.loss_lab.view import cells
 
 _triplets = mount("bsc_lesson_triplets", "triplets", Path(__file__).with_name("triplets.js"))
@@ -259,7 +260,16 @@ def _temperature(key: str) -> None:
     queries = {str(row + 1): str(row + 1) for row in range(len(preset_batch("confusable")))}
     row = int(_choice("Query", queries, f"{key}.row", ROW, start=str(typical_query() + 1))) - 1
     start = min(TEMPERATURES, key=lambda value: abs(value - USUAL))
-    _show(*_shares_of_negatives(row, _slider("Temperature", TEMPERATURES, key, start)))
+    temperature = _slider("Temperature", TEMPERATURES, key, start)
+    pictures, caption = _shares_of_negatives(row, temperature)
+    if st.session_state[LOCKED]:
+        _show(pictures, caption)
+        return
+    shares, training = display.columns(2, min_width=270)
+    with shares:
+        _show(pictures, caption)
+    with training:
+        player(training_batch(), [BSCLossConfig(temperature=temperature)], None, key=f"{key}.circle", only_points=True)
 
 
 @computed_once
@@ -267,10 +277,10 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     batch = preset_batch("confusable")
     explained = explain_batch(batch, temperature=temperature)
     order = [column for column in np.argsort(-explained.similarity[row]).tolist() if column != row]
-    names = [formatting.shorten(f"{column + 1}  {batch.document_texts[column]}", 45) for column in order]
+    names = [formatting.shorten(f"{column + 1}  {batch.document_texts[column]}", 22) for column in order]
     shares = negative_shares(temperature)[row, order]
-    title = f"Share of each negative in the gradient of query {row + 1}"
-    figure = figures.shares_figure(names, shares, title=title, axis="share of the gradient on the negatives")
+    title = f"Gradient of query {row + 1}"
+    figure = figures.shares_figure(names, shares, title=title, axis="share of each negative")
     texts = [f"document {column + 1} {formatting.percent(share)}" for column, share in zip(order, shares, strict=True)]
     total = float(np.abs(explained.gradient).sum())
     present = shares[shares > 0]

@@ -121,6 +121,7 @@ def player(
     *,
     key: str,
     angles: Sequence[int] | None = None,
+    only_points: bool = False,
     on_move: Callable[[], None] = lambda: None,
 ) -> None:
     """Draw the animation of one or two toy trainings: points, cosines and curves with one slider over the steps.
@@ -131,6 +132,7 @@ def player(
         traces: The training of each loss; None: the browser trains. The points of a circle can then be dragged.
         key: The widget key.
         angles: Angles of the points of the batch, if they were dragged.
+        only_points: Draw neither the cosines nor the curves.
         on_move: Called when points were dragged, with the new angles in `st.session_state[key]["angles"]`.
     """
     configs = [loss.model_dump(mode="json") for loss in losses]
@@ -145,6 +147,7 @@ def player(
         "positive": (batch.labels > 0.5).tolist(),
         "batch": packed if traces is None else None,
         "circle": traces is None and batch.queries.shape[1] == 2,
+        "only_points": only_points,
         "runs": [
             {"loss": config, "trace": None if traces is None else _plain_trace(traces[number])}
             for number, config in enumerate(configs)

@@ -18,12 +18,14 @@ class RunView {
     scale.style.background = `linear-gradient(to right, ${this.data.colors})`;
     this.curves = element("div", { class: "curves" });
     this.buildPlane();
+    const views = [
+      figure("Texts, and the direction in which the loss moves them", this.plane),
+      figure("Cosine of every query (row) with every document (column)", this.buildMatrix(),
+        element("p", { class: "legend" }, "\u22121", scale, "1")),
+      figure(this.loss.learn_temperature ? "Loss, smallest gap and temperature by step" : "Loss and smallest gap by step", this.curves)];
     this.root = element("section", { class: "run" },
-      ...(this.data.runs.length > 1 ? [element("h3", {}, loss.name)] : []), this.facts, element("div", { class: "views" },
-        figure("Texts, and the direction in which the loss moves them", this.plane),
-        figure("Cosine of every query (row) with every document (column)", this.buildMatrix(),
-          element("p", { class: "legend" }, "\u22121", scale, "1")),
-        figure(this.loss.learn_temperature ? "Loss, smallest gap and temperature by step" : "Loss and smallest gap by step", this.curves)));
+      ...(this.data.runs.length > 1 ? [element("h3", {}, loss.name)] : []), this.facts,
+      element("div", { class: "views" }, ...(this.data.only_points ? views.slice(0, 1) : views)));
     this.load(trace);
   }
 
@@ -271,7 +273,7 @@ export default function (component) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) player.show(player.last);
   else { // a click on the button that trains is above the player, which may be below the window
     const isVisible = root.getBoundingClientRect().bottom <= innerHeight;
-    if (navigator.userActivation?.isActive && !isVisible) root.scrollIntoView({ block: "center", behavior: "smooth" });
+    if (navigator.userActivation?.isActive && !isVisible && !data.only_points) root.scrollIntoView({ block: "center", behavior: "smooth" });
     player.play();
   }
 }
