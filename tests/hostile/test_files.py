@@ -200,9 +200,17 @@ CASES: dict[str, tuple[Make, str]] = {
     "long_cell.tsv": (content(HEADER + b"a" * 12_000_000 + b"\tb\n"), "line 2 is longer than 10,000,000 bytes"),
     "long_cell.csv": (
         content(b'query,document\n"' + b"a\n" * 6_000_000 + b'",b\n'),
-        "starts at line 2 has a field of more than 10,000,000 characters",
+        "starts at line 2 has more than 10,000,000 characters",
     ),
     "long_line.jsonl": (json_lines(PAIR, PAIR | {"query": "a" * 12_000_000}), "line 2 is longer than 10,000,000"),
+    "many_fields.csv": (
+        content(b'query,document\n"' + b'a\n","' * 3_000_000 + b'"\n'),
+        "starts at line 2 has more than 10,000,000 characters",
+    ),
+    "carriage_returns.jsonl.gz": (
+        gzipped(b'{"query": [' + (NESTED + b"\r") * 60 + b"[]]}\n"),
+        "line 1 is longer than 10,000,000 bytes",
+    ),
     "long_header.csv": (content(b"q" * 12_000_000 + b",d\na,b\n"), "line 1 is longer than 10,000,000 bytes"),
     "open_quote.csv": (content(b'query,document\n"a,b\n' + b"c,d\n" * 5), "unmatched quotation marks"),
     "open_quote_long.csv": (content(b'query,document\n"a,b\n' + b"c,d\n" * 3_000_000), "close its quotation mark"),

@@ -404,7 +404,7 @@ def _value_chunks(
 
 
 def _max_line() -> int:
-    """Return the maximum number of bytes of a line, and of characters of a field over several lines."""
+    """Return the maximum number of bytes of a line, and of characters of a row over several lines."""
     text = os.environ.get(MAX_LINE_MB, "").strip() or str(DEFAULT_LINE_MB)
     try:
         size = float(text)
@@ -418,15 +418,16 @@ def _max_line() -> int:
 class _CheckedStream(io.BufferedIOBase):
     """Bytes of a file; raises FileFormatError for a line above the limit or a decompression bomb."""
 
-    def __init__(self, stream: io.BufferedIOBase, raw: io.BufferedReader, source: str) -> None:
+    def __init__(self, stream: io.BufferedIOBase, raw: io.BufferedReader, source: str, newline: str) -> None:
         """Wrap a stream.
 
         Args:
             stream: Uncompressed bytes.
             raw: The file that `stream` reads, compressed or not.
             source: Name of the file in error messages.
+            newline: As in `open`: empty if carriage returns end lines too.
         """
-        self.stream, self.raw, self.name = stream, raw, source
+        self.stream, self.raw, self.name, self.newline = stream, raw, source, newline
         self.limit, self.line, self.line_bytes, self.bytes = _max_line(), 1, 0, 0
 
     def readable(self) -> bool:
@@ -437,7 +438,7 @@ class _CheckedStream(io.BufferedIOBase):
 
     def read1(self, size: int = -1, /) -> bytes:
         block = self.stream.read1(size)
-        end = max(block.rfind(b"\n"), block.rfind(b"\r"))
+        end = max(block.rfind(b"\n"), block.rfind(b"\r") if not self.newline else -1)
         self.line_bytes = self.line_bytes + len(block) if end < 0 else len(block) - end
         self.line += block.count(b"\n")
         self.bytes += len(block)
@@ -454,7 +455,7 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
     """Yield the names in the header, then each row with its first line, or its rejection; nothing for an empty text."""
     csv.field_size_limit(limit := _max_line())
     of_row: list[str] = []  # the lines of the present row
-    reader = csv.reader(_recorded(lines, of_row), delimiter=delimiter, strict=True)
+    reader = csv.reader(_recorded(lines, of_row, limit), delimiter=delimiter, strict=True)
     start = 1
     names: tuple[str, ...] = ()
     all_quoted = True  # whether all rows so far begin with a quotation mark
@@ -474,10 +475,10 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
             start = reader.line_num + 1
             of_row.clear()
     except csv.Error as error:
-        if "field limit" in str(error):
+        if "limit" in str(error):
             raise FileFormatError(
-                f"{source}: the row that starts at line {start} has a field of more than {limit:,} characters; close "
-                f"its quotation mark if one is missing, divide its text, or set {MAX_LINE_MB} (megabytes)"
+                f"{source}: the row that starts at line {start} has more than {limit:,} characters; close its "
+                f"quotation mark if one is missing, divide its text, or set {MAX_LINE_MB} (megabytes)"
             ) from None
         what = "every text and the header" if len(names) == 1 else 'a field that begins with "'
         raise FileFormatError(
@@ -509,10 +510,18 @@ def _column_count(header: str, delimiter: str) -> int:
         return 0
 
 
-def _recorded(lines: Iterable[str], record: list[str]) -> Iterator[str]:
-    """Yield the lines, and append each one to a list before."""
+def _recorded(lines: Iterable[str], record: list[str], limit: int) -> Iterator[str]:
+    """Yield the lines, and append each one to a list before.
+
+    Raises:
+        csv.Error: The list, which the caller clears after each row, has more than `limit` characters.
+    """
+    size = 0
     for line in lines:
+        size = len(line) + (size if record else 0)
         record.append(line)
+        if size > limit:
+            raise csv.Error("row larger than the limit")
         yield line
 
 
@@ -615,7 +624,10 @@ def _open_text(
             check_signature(head, name, kind)
             check_text_start(head.decode("utf-8-sig", "ignore")[:200], name, kind)
             newline: Literal["", "\n"] = "\n" if kind == "jsonl" else ""
-            yield raw, io.TextIOWrapper(_CheckedStream(stream, raw, name), encoding="utf-8-sig", newline=newline)
+            yield (
+                raw,
+                io.TextIOWrapper(_CheckedStream(stream, raw, name, newline), encoding="utf-8-sig", newline=newline),
+            )
     except UnicodeDecodeError:
         try:
             line, byte = _first_undecodable(path, gzipped=gzipped)
