@@ -131,7 +131,7 @@ class RequestGuard:
             return await self.app(scope, receive, send)
         reason = self._refusal(scope["path"], Headers(scope=scope))
         if reason is None:
-            _remove_escaped_cookies(scope)
+            _remove_unusable_cookies(scope)
             with suppress(ClientDisconnect):  # while its request was read
                 await self.app(scope, receive, _with_headers(send))
             return None
@@ -150,12 +150,20 @@ class RequestGuard:
         return None
 
 
-def _remove_escaped_cookies(scope: Scope) -> None:
-    """Remove cookies with escape sequences, which this app does not set; Python needs time with their square."""
+def _remove_unusable_cookies(scope: Scope) -> None:
+    """Remove cookies with escape sequences, which this app does not set, and different keys of one request.
+
+    Python needs time with the square of escape sequences. A second key is set by another site of the same domain.
+    """
     scope["headers"] = [
-        (name, b";".join(one for one in value.split(b";") if b"\\" not in one) if name == b"cookie" else value)
-        for name, value in scope["headers"]
+        (name, _usable_cookies(value) if name == b"cookie" else value) for name, value in scope["headers"]
     ]
+
+
+def _usable_cookies(header: bytes) -> bytes:
+    cookies = [one for one in header.split(b";") if b"\\" not in one]
+    keys = {one.strip() for one in cookies if one.strip().startswith(f"{KEY_COOKIE}=".encode())}
+    return b";".join(one for one in cookies if len(keys) < 2 or one.strip() not in keys)
 
 
 class SessionLimit:
@@ -745,7 +753,8 @@ def main() -> int:
     parser.add_argument("--no-browser", action="store_true")
     arguments = parser.parse_args()
     sys.argv = [str(APP)]  # Streamlit reads the settings next to this file
-    options: dict[str, Any] = {"server.headless": True} if arguments.no_browser or arguments.host else {}
+    options: dict[str, Any] = {"logger.enableRich": False}  # which would not use the records of `server_log`
+    options |= {"server.headless": True} if arguments.no_browser or arguments.host else {}
     options |= {"server.port": arguments.port} if arguments.port else {}
     root = RunStore().root if arguments.host else None
     if root is not None:

@@ -10,6 +10,7 @@ from pages.ui.connections import Pace
 MAX_CHARACTERS = 4_000
 CAUSED_BY_CLIENTS = (  # loggers of records that any client can cause
     "streamlit.runtime.backend_operation_handler",
+    "streamlit.error_util",
     "streamlit.runtime.app_session",
     "streamlit.web.server.starlette.starlette_auth_routes",
     "streamlit.web.server.starlette.starlette_websocket",

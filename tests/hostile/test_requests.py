@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from pages.ui.server import MAX_PART, _remove_escaped_cookies, _with_headers
+from pages.ui.server import MAX_PART, _remove_unusable_cookies, _with_headers
 from tests.browser.serving import AppServer
 
 WEBSOCKET = {
@@ -113,9 +113,23 @@ def test_cookies_with_escape_sequences_are_removed(server: AppServer) -> None:
     headers = {"Host": f"localhost:{server.port}", "Cookie": cookie}
     assert respond(server, "/_stcore/health", headers).status == 200
     scope: dict[str, Any] = {"type": "http", "headers": [(b"cookie", cookie.encode()), (b"x", b"\\")]}
-    _remove_escaped_cookies(scope)
+    _remove_unusable_cookies(scope)
     assert scope["headers"] == [(b"cookie", b" b=1"), (b"x", b"\\")]
     assert HTTPConnection(scope).cookies == {"b": "1"}
+
+
+@pytest.mark.parametrize(
+    ("cookies", "usable"),
+    [
+        (b"bsc_key=one; bsc_key=two; a=1", b" a=1"),
+        (b"bsc_key=one; a=1; bsc_key=one", b"bsc_key=one; a=1; bsc_key=one"),
+        (b"a=1; bsc_key=one", b"a=1; bsc_key=one"),
+    ],
+)
+def test_two_different_keys_of_one_request_sign_nobody_in(cookies: bytes, usable: bytes) -> None:
+    scope: dict[str, Any] = {"type": "http", "headers": [(b"cookie", cookies)]}
+    _remove_unusable_cookies(scope)
+    assert scope["headers"] == [(b"cookie", usable)]
 
 
 @pytest.mark.parametrize("name", ["%00", "a" * 5000])

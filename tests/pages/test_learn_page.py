@@ -148,3 +148,12 @@ def test_the_settings_are_sent_to_a_new_run(
     assert (loss["name"], loss["temperature"], loss["normalization"]) == ("bsc", 0.25, "l2_columns")
     assert loss["learn_temperature"] is True
     assert (loss["mask"], loss["mask_guide"]) == ("guide", "static")
+
+
+def test_a_model_that_a_link_names_is_downloaded_only_after_a_click(runs: RunStore) -> None:
+    app = open_page("learn", source="dataset", encoder="somebody/model")
+    assert not app.exception
+    assert "somebody/model is not on this machine" in app.warning[0].value.replace("\\", "")
+    assert [button.label for button in app.button if button.key == "download.somebody/model"] == [
+        "Download the encoder"
+    ]

@@ -140,6 +140,16 @@ def test_students_see_no_paths_among_the_settings_of_runs(sign_in: SignIn, runs:
         assert ("/" in settings["Dataset"]) == user.may_launch
 
 
+def test_students_see_no_paths_in_the_error_of_a_run(sign_in: SignIn, finished: Run) -> None:
+    own(finished, BEN, "class")
+    finished.update_status(state="failed", error="/srv/data/secret/pairs.tsv: line 3 (of 4/5) is not UTF-8")
+    for user, shown in ((STUDENT, "pairs.tsv: line 3 (of 4/5)"), (BEN, "/srv/data/secret/pairs.tsv: line 3")):
+        sign_in(user)
+        text = page_text(open_page("runs", run=finished.id)).replace("\\", "")
+        assert shown in text
+        assert ("/srv/data" in text) == (user is BEN)
+
+
 def test_queue_buttons_of_an_earlier_owner_have_no_effect(sign_in: SignIn) -> None:
     calls: list[str] = []
     move, remove = (

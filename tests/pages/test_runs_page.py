@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -183,6 +185,21 @@ def test_all_compared_runs_of_a_link_are_among_the_visible_rows(finished: Run, r
     app = open_page("runs", run=newest.id, compare=[last.id, oldest.id])
     shown = app.dataframe[0].value["Run"].tolist()[:3]
     assert shown == [data_cache.short_id(run.id) for run in (newest, last, oldest)]
+
+
+@pytest.mark.parametrize("damage", ["vectors", "time"])
+def test_a_damaged_run_does_not_hide_the_others(finished: Run, runs: RunStore, damage: str) -> None:
+    run = runs.get(shutil.copytree(finished.folder, runs.root / "20270101-000000-copy-0001").name)
+    if damage == "vectors":
+        vectors = np.load(run.folder / "embeddings_after.npy")
+        vectors[0] = np.nan
+        np.save(run.folder / "embeddings_after.npy", vectors)
+    else:
+        text = run.metrics_file.read_text(encoding="utf-8")
+        run.metrics_file.write_text(re.sub(r'"elapsed_seconds": ?[\d.e-]+', '"elapsed_seconds": null', text), "utf-8")
+    app = open_page("runs")
+    assert not app.exception
+    assert any("on dev of 2 runs" in title for title in figure_titles(app))
 
 
 def test_a_late_click_on_a_replaced_table_changes_no_selection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def series(rows: MetricRows, field: str, *, max_points: int = MAX_POINTS, unit: 
     bins = [result[start : start + width] for start in range(0, len(result), width)]
     return [
         {"step": int(part[-1]["step"]), "value": sum(float(row[field]) for row in part) / len(part) / unit}
-        | ({SECONDS: float(part[-1]["elapsed_seconds"])} if "elapsed_seconds" in part[-1] else {})
+        | ({} if part[-1].get("elapsed_seconds") is None else {SECONDS: float(part[-1]["elapsed_seconds"])})
         for part in bins
     ]
 

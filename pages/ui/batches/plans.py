@@ -141,6 +141,8 @@ def _start_task(source: BatchSource, pairs: PairDataset, items: list[PlanItem]) 
     """Start the task that builds these plans, if it was not started before; return its folder."""
     folder = plans_folder(pairs)
     encoder = None if all(item.vectors for item in items) else source.encoder.model_dump()
+    if encoder is not None:
+        data_cache.confirm_download(source.encoder.name)
     content = {"encoder": encoder, "items": [asdict(item) for item in items]}
     request = request_folder(folder, hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16])
     if not (folder / "rows.npz").is_file():

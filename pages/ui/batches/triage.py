@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ from pages.ui.components.browser.mount import mount
 from pages.ui.data import uploads
 
 ALL, MINED, BATCH = "All training pairs", "Mined negatives", "This batch"
+MAX_NAME = 80  # characters of the name of who decides
+MAX_DIGITS = 9  # of the number of a pair
 MAX_QUEUE = 100
 """Pairs in the queue of the triage; an update of the plans shows the next ones."""
 MAX_CONFLICTS = 50
@@ -72,7 +75,7 @@ def draw(batch: BatchView, source: BatchSource) -> None:
         scope = st.segmented_control(
             "Pairs", scopes, default=scopes[0], required=True, help=ABOUT, **url.bound(SCOPE, scopes)
         )
-        st.text_input("Your name (optional)", key=WHO, persist_state="session", width=220)
+        st.text_input("Your name (optional)", key=WHO, max_chars=MAX_NAME, persist_state="session", width=220)
     identifier, pairs, more = _queue(scope or scopes[0], batch, source)
     try:
         decided = {decision.pair: decision.decision for decision in _saved(path)}
@@ -160,11 +163,11 @@ def _changes(
     """Return new decisions and the pairs whose decision was undone. changes: number of a pair -> kind or None."""
     added, undone = [], []
     for number, kind in changes.items():
-        if not number.isdecimal() or int(number) >= len(pairs):
+        if not number.isdecimal() or len(number) > MAX_DIGITS or int(number) >= len(pairs):
             continue
         query, document = pairs[int(number)]["query"], pairs[int(number)]["document"]
         if kind in KINDS:
-            added.append(Decision(query, document, kind, who))
+            added.append(Decision(query, document, kind, who[:MAX_NAME]))
         elif kind is None:
             undone.append((query, document))
     return added, undone
@@ -202,9 +205,10 @@ def _uploaded(file: Any) -> list[Decision]:
     """Read the uploaded decisions; an error names the file as the user knows it."""
     import tempfile
 
-    uploads.check_content(f"decisions{Path(file.name).suffix[:20]}", file.getvalue())
+    ending = re.sub(r"[^a-z0-9.]", "", Path(file.name).suffix.lower())[:20]
+    uploads.check_content(f"decisions{ending}", file.getvalue())
     with tempfile.TemporaryDirectory(dir=data_cache.run_store().root) as folder:
-        copy = Path(folder) / f"decisions{Path(file.name).suffix.lower()[:20]}"
+        copy = Path(folder) / f"decisions{ending}"
         copy.write_bytes(file.getvalue())
         try:
             return read_decisions(copy)

@@ -399,7 +399,7 @@ def encoder_config(encoder: str) -> EncoderConfig:
     return run_store().resolve_encoder(EncoderConfig(name=encoder, max_seq_length=trained.max_seq_length))
 
 
-def _confirm_download(encoder: str) -> None:
+def confirm_download(encoder: str) -> None:
     """Ask before a model is downloaded, since a link can name any model of the Hub; ends the page until confirmed."""
     from bsc_core.encoders.registry import needs_download
 
@@ -411,7 +411,7 @@ def _confirm_download(encoder: str) -> None:
 
 
 def _encode(config: EncoderConfig, texts: TextTable) -> np.ndarray:
-    _confirm_download(config.name)
+    confirm_download(config.name)
     bar = st.progress(0.0, text="Loading the encoder …")
     from bsc_core.encoders import embed
 

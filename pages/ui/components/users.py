@@ -39,6 +39,7 @@ from bsc_core.users import (
 
 STUDENT_PAGES = ("start", "learn", "lessons", "runs", "embeddings", "retrieval", "findings")
 HUB_NAME_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+ABSOLUTE = re.compile(r"(?<![\w./~])/(?:[^\s/:;,()'\"]+/)+")  # the folders of a path
 BUILT_IN_ENCODERS = ("bundled", "static")
 NO_SHARED_RUN = "No finished run is shared with you yet."
 SIGN_OUT = """<a href="/sign-out" target="_self" style="color: inherit; font-size: 0.875rem">Sign out</a>"""
@@ -99,6 +100,11 @@ def without_folders(value: str) -> str:
     """Return the value of a setting as the user may see it: students see only the last part of an absolute path."""
     is_hidden = Path(value).is_absolute() and not current_user().may_launch
     return Path(value).name if is_hidden else value
+
+
+def without_paths(text: str) -> str:
+    """Return a text as the user may see it: students see only the last part of the absolute paths in it."""
+    return text if current_user().may_launch else ABSOLUTE.sub("", text)
 
 
 def record(action: str, subject: str = "", **details: Any) -> None:

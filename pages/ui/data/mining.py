@@ -78,6 +78,9 @@ def _search(config: DataConfig, settings: NegativesConfig) -> MiningSearch | Non
 def _load_or_start(cache_key: Hashable, source: DataConfig, settings: NegativesConfig) -> MiningSearch | None:
     """Return the search with this key, or start its task and draw the progress."""
     data = data_cache.load_splits(source)
+    for model in (data_cache.encoder_config(settings.encoder).name, settings.second_opinion):
+        if model is not None:
+            data_cache.confirm_download(model)
     if len(data.texts) <= MAX_TEXTS_INLINE:
         return data_cache.shared_value("mining", cache_key, lambda: _new_search(source, settings))
     from bsc_core.preparation.mining import MiningSearch
@@ -164,7 +167,10 @@ def _draw_yield(preview: MiningPreview) -> None:
     if dropped:
         st.caption(f"Left out of the nearest documents: {'; '.join(dropped)}.")
     if report["without"]:
-        rows = [{"query": one["query"], "reason": f"documents {REASONS[one['reason']]}"} for one in report["without"]]
+        rows = [
+            {"query": display.cell(one["query"]), "reason": f"documents {REASONS[one['reason']]}"}
+            for one in report["without"]
+        ]
         number = report["per_query"].get("0", 0)
         st.markdown(f"**Queries without negatives** ({number:,})")
         st.dataframe(rows, hide_index=True, alt="Queries without negatives and the reasons")
@@ -177,9 +183,7 @@ def _draw_suspicious(preview: MiningPreview, key: str) -> None:
             "difference": round(one["cosine"] - one["positive_cosine"], 4),
             "cosine": one["cosine"],
             "of the positive": one["positive_cosine"],
-            "query": one["query"],
-            "negative": one["negative"],
-            "positive": one["positive"],
+            **{name: display.cell(one[name]) for name in ("query", "negative", "positive")},
         }
         for one in preview.report["likely_false_negatives"]
     ]

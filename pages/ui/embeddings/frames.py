@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
+from bsc_core import background_task
 from bsc_core.config import DataConfig
 from bsc_core.data.load import DatasetSplits
 from bsc_core.errors import BscError, InputError
@@ -21,6 +22,7 @@ from bsc_core.runs import EPOCH_TEXTS, RESULT, Run, epoch_array, saved_epochs
 from pages.ui.components import data_cache, page_layout, run_data
 from pages.ui.data import uploads
 
+MAX_VECTORS = 20  # files of vectors of untrained encoders that maps read
 MAX_FRAMES = 8  # of an animated map, unless more are selected
 SEED = 0
 
@@ -121,6 +123,7 @@ def load_map_data(context: page_layout.Context) -> MapData | None:
     folder = cache_folder() / "maps" / digest[:24]
     path = folder / "vectors.npy"
     if not path.is_file():
+        background_task.remove_oldest(folder.parent, "*/vectors.npy", MAX_VECTORS - 1)
         atomic_write(path, lambda file: np.save(file, vectors, allow_pickle=False))
     only = Frame("before", f"Untrained: {context.encoder}", VectorFile(path))
     return MapData(folder.name, splits, (only,), (only,), folder, True)

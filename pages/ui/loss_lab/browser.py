@@ -18,6 +18,7 @@ from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.settings import LabSettings
 from bsc_core.lab.toy_training import TrainingTrace
 from pages.ui.components.browser.mount import mount, pack_matrix
+from pages.ui.components.display import cell
 from pages.ui.components.glossary import TERMS
 
 HERE = Path(__file__).parent
@@ -86,7 +87,9 @@ def lab_component(
 
 def packed_batch(batch: LabBatch) -> dict[str, Any]:
     """Return the batch for `batchOf` in softmax.js."""
-    return batch.plain() | {"queries": pack_matrix(batch.queries), "documents": pack_matrix(batch.documents)}
+    packed = {"queries": pack_matrix(batch.queries), "documents": pack_matrix(batch.documents)}
+    texts = {name: list(map(cell, getattr(batch, name))) for name in ("query_texts", "document_texts")}
+    return batch.plain() | packed | texts
 
 
 def _browser_state(values: Mapping[str, Any], start: LabState, batch: LabBatch) -> LabState:
@@ -143,7 +146,7 @@ def player(
         "id": hashlib.sha256(json.dumps([kind, packed]).encode() + vectors).hexdigest(),
         "kind": kind,
         "angles": None if angles is None else list(angles),
-        "texts": [*batch.query_texts, *batch.document_texts],
+        "texts": [*packed["query_texts"], *packed["document_texts"]],
         "positive": (batch.labels > 0.5).tolist(),
         "batch": packed if traces is None else None,
         "circle": traces is None and batch.queries.shape[1] == 2,

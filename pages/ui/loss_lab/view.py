@@ -180,6 +180,7 @@ def _typed() -> LabBatch:
 
 
 def _encoded(title: str, rows: PairDataset, encoder: EncoderConfig) -> LabBatch:
+    data_cache.confirm_download(encoder.name)
     with st.spinner(f"Encoding {len(rows.texts)} texts …"), turns.turn():
         from bsc_core.encoders import embed
 

@@ -358,7 +358,12 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
     results, names = answer(search, query, position), model_names(search)
     if search.single:
         rows = [
-            {"Rank": rank, "Cosine": f"{hit.score:.3f}", "Relevant": "★" if hit.gold else "", "Document": hit.text}
+            {
+                "Rank": rank,
+                "Cosine": f"{hit.score:.3f}",
+                "Relevant": "★" if hit.gold else "",
+                "Document": display.cell(hit.text),
+            }
             for rank, hit in enumerate(results.left[:top], 1)
         ]
         widths = {"Rank": 60, "Cosine": 80, "Relevant": 80} | ({"Document": 280} if top < TOP else {})

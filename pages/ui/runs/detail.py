@@ -62,7 +62,7 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     if status.error:
         next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
         about = f"The end of the log is below. Fix the cause, then {next_step}."
-        display.error_box(status.error, style.meaning).caption(about)
+        display.error_box(users.without_paths(status.error), style.meaning).caption(about)
 
 
 def status_line(status: RunStatus) -> str:

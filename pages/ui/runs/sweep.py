@@ -21,6 +21,7 @@ from pages.ui.runs import actions, run_settings, table
 
 SEED = "training.seed"
 SPLIT = "dev"
+MAX_EPOCHS = 1_000  # of a curve
 MAX_INTERVALS = 24  # settings, the best means first, whose intervals are computed
 Summary = Mapping[str, Any]
 Cell = Mapping[str, Any]  # one setting of a summary
@@ -99,13 +100,15 @@ def _draw_newest(runs: list[Run]) -> None:
     if not any(rows.values()):
         return
     datasets = {values.get(run_settings.DATASET) for values in run_settings.load_settings(runs).values()}
-    best = table.best_run(runs) if len(datasets) == 1 else None
+    best = None
+    with suppress(RunError):
+        best = table.best_run(runs) if len(datasets) == 1 else None
     number = formatting.plural(len(rows), "run")
     losses = {run_id: curves.series(lines, "loss", max_points=128) for run_id, lines in rows.items()}
     figures = [("loss", "step", f"Loss of {number}", losses)]
     if names:
         metric = max(names, key=names.count)
-        values = {run_id: curves.evaluations(lines, metric) for run_id, lines in rows.items()}
+        values = {run_id: curves.evaluations(lines, metric)[:MAX_EPOCHS] for run_id, lines in rows.items()}
         name = formatting.metric_name(metric)
         title = f"{name} on dev of {number}" + (f"; highest: {data_cache.short_id(best.id)}" if best else "")
         figures.insert(0, (name, "epoch", title, values))
