@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import threading
@@ -46,7 +47,7 @@ from pages.ui.data import uploads
 from pages.ui.findings import cards
 from pages.ui.new_run import launch, preflight
 from pages.ui.runs import actions as actions_of_runs
-from pages.ui.runs import queue, run_settings, table
+from pages.ui.runs import queue, run_settings, sweep, table
 from pages.ui.runs.actions import saved_dataset_key
 from tests.helpers.pages import click, config_file, open_app, open_page, open_page_in_app, page_text, queued_configs
 
@@ -138,6 +139,17 @@ def test_students_see_no_paths_among_the_settings_of_runs(sign_in: SignIn, runs:
         settings = run_settings.load_settings([finished])[finished.id]
         assert (settings["Encoder"], settings["Mask guide"]) == names
         assert ("/" in settings["Dataset"]) == user.may_launch
+
+
+def test_students_see_no_paths_among_the_settings_of_a_sweep(
+    sign_in: SignIn, finished: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [{"setting": {"encoder.name": "/srv/secret/m0", "loss.temperature": 0.1}}]
+    monkeypatch.setattr("bsc_core.jobs.group_summary", lambda runs: {"settings": copy.deepcopy(cells)})
+    sign_in(STUDENT)
+    assert sweep._summary([finished])["settings"][0]["setting"] == {"encoder.name": "m0", "loss.temperature": 0.1}
+    sign_in(BEN)
+    assert sweep._summary([finished])["settings"] == cells
 
 
 def test_students_see_no_paths_in_the_error_of_a_run(sign_in: SignIn, finished: Run) -> None:
@@ -659,6 +671,18 @@ def test_an_upload_with_too_many_cells_is_refused_and_removed(sign_in: SignIn, r
     with pytest.raises(InputError, match="more than 20 cells"):
         uploads.save_file("pairs.tsv.gz", gzip.compress(PAIRS.encode() + b"a\tb\n" * 100_000))
     assert [path.name for path in runs.uploads_folder.glob("*/pairs*")] == ["pairs.tsv"]
+
+
+def test_columns_of_later_json_lines_count_as_cells(
+    sign_in: SignIn, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "CELL_CHECK_ROWS", 100)
+    sign_in(BEN.model_copy(update={"quota": BEN.quota.model_copy(update={"upload_cells": 50_000})}))
+    rows = [{"query": "a", "document": "b"}] * 1_000
+    assert uploads.save_file("pairs.jsonl", "\n".join(map(json.dumps, rows)).encode())
+    rows.append({f"c{number}": "a" for number in range(900)})
+    with pytest.raises(InputError, match="more than 50,000 cells"):
+        uploads.save_file("more.jsonl", "\n".join(map(json.dumps, rows)).encode())
 
 
 def test_a_file_uploaded_twice_at_the_same_time_is_stored_and_logged_once(

@@ -224,8 +224,9 @@ def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Deci
     if len(merged.conflicts) > MAX_CONFLICTS:
         st.caption(f"The first {MAX_CONFLICTS} are shown; in the others, your decision remains.")
     shown = merged.conflicts[:MAX_CONFLICTS]
-    for number, (mine, other) in enumerate(shown):
-        with st.container(border=True, key=f"{CHOICES}.{number}"):
+    keys = [f"{CHOICES}.{hashlib.sha256(repr(conflict).encode()).hexdigest()[:16]}" for conflict in shown]
+    for key, (mine, other) in zip(keys, shown, strict=True):
+        with st.container(border=True, key=key):
             display.plain_text("Query", mine.query)
             display.plain_text("Document", mine.document)
             names = {"mine": mine, "theirs": other}
@@ -233,7 +234,7 @@ def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Deci
                 "Decision",
                 list(names),
                 format_func=lambda name, names=names: _choice(name, names[name]),
-                key=f"{CHOICES}.{number}.choice",
+                key=f"{key}.choice",
                 horizontal=True,
                 label_visibility="collapsed",
             )
@@ -241,7 +242,7 @@ def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Deci
     if st.button("Merge decisions", key="batches.triage.apply", icon=":material/merge:", disabled=not changed):
         known = {decision.pair for decision in decisions}
         new = [decision for decision in merged.decisions if decision.pair not in known]
-        choices = [st.session_state.get(f"{CHOICES}.{number}.choice") for number in range(len(shown))]
+        choices = [st.session_state.get(f"{key}.choice") for key in keys]
         chosen = [pair[1] for pair, name in zip(shown, choices, strict=True) if name == "theirs"]
         users.record("upload", path.stem, decisions=len(new) + len(chosen))
         add_decisions(path, [*new, *chosen])

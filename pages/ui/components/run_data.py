@@ -146,26 +146,36 @@ def encode_texts(models: Sequence[AnyModel]) -> None:
 
 def run_colors(run_ids: Sequence[str]) -> list[str]:
     """Return the color of each run of a figure; a resumed run has the color of the run that it continues."""
-    return theme.run_colors([_first_run(run_id) for run_id in run_ids], _all_runs())
+    return theme.run_colors(_first_runs(run_ids), _all_runs())
 
 
 def colors_alone(run_ids: Sequence[str]) -> list[str]:
     """Return the color of each run in a figure of its own."""
     order = _all_runs()
-    return [theme.run_colors([_first_run(run_id)], order)[0] for run_id in run_ids]
+    return [theme.run_colors([run_id], order)[0] for run_id in _first_runs(run_ids)]
 
 
 def _all_runs() -> list[str]:
     return [run.id for run in reversed(data_cache.run_store().list())]
 
 
-def _first_run(run_id: str) -> str:
-    """Return the run that a resumed run continues, directly or over others; the run itself if it is not resumed."""
-    store, seen = data_cache.run_store(), {run_id}
+def _first_runs(run_ids: Sequence[str]) -> list[str]:
+    """Return for each run the one that it continues, directly or over others; the run itself if it is not resumed."""
+    first: dict[str, str] = {}
+    for run_id in run_ids:
+        chain = [run_id]
+        while chain[-1] not in first and (parent := _parent(chain[-1])) and parent not in chain:
+            chain.append(parent)
+        first |= dict.fromkeys(chain, first.get(chain[-1], chain[-1]))
+    return [first[run_id] for run_id in run_ids]
+
+
+def _parent(run_id: str) -> str | None:
     with suppress(BscError):  # it was deleted, or is not shared with the user
-        while (parent := store.get(run_id).status().resumed_from) and parent not in seen:
-            seen.add(run_id := parent)
-    return run_id
+        store = data_cache.run_store()
+        parent = store.get(run_id).status().resumed_from
+        return parent if parent and store.get(parent) else None
+    return None
 
 
 def model_colors(models: Sequence[AnyModel]) -> list[str]:

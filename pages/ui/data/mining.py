@@ -13,7 +13,7 @@ from bsc_core import background_task, formatting
 from bsc_core.config import DataConfig, NegativesConfig
 from bsc_core.figures.batches import mining as figures
 from bsc_core.paths import cache_folder
-from pages.ui.components import config_form, data_cache, display, url, users
+from pages.ui.components import config_form, data_cache, display, turns, url, users
 
 if TYPE_CHECKING:
     from bsc_core.preparation.mining import MiningPreview, MiningSearch
@@ -111,18 +111,12 @@ def _draw_progress(folder: Path, result: Path) -> None:
 
 
 def _new_search(source: DataConfig, settings: NegativesConfig) -> MiningSearch:
-    from bsc_core.encoders import embed
     from bsc_core.preparation.mining import MiningSearch
 
     data = data_cache.load_splits(source)
-    bar = st.progress(0.0, text=f"Encoding {len(data.texts):,} texts once …")
-    try:
-        encoder = data_cache.encoder_config(settings.encoder)
-        vectors = embed(encoder, data.texts, progress=lambda done, total: bar.progress(done / max(total, 1)))
-        bar.progress(1.0, text="Searching the nearest documents …")
+    vectors = data_cache.text_vectors(data_cache.encoder_config(settings.encoder), data.texts)
+    with st.spinner("Searching the nearest documents …"), turns.turn():
         return MiningSearch(data, vectors, settings)
-    finally:
-        bar.empty()
 
 
 def _draw_figures(preview: MiningPreview, settings: NegativesConfig, key: str) -> None:

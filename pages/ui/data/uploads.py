@@ -59,7 +59,7 @@ def check_content(name: str, content: bytes) -> None:
         InputError: The user may not upload it.
     """
     users.check_upload(len(content))
-    user, cells = users.current_user(), 0
+    user, rows, width = users.current_user(), 0, 1
     if user.is_owner:
         return
     limit = user.quota.upload_cells
@@ -67,10 +67,11 @@ def check_content(name: str, content: bytes) -> None:
         path = Path(folder) / f"file{''.join(Path(name).suffixes[-2:]).lower()}"
         path.write_bytes(content)
         for table in read_chunks(path, rows=CELL_CHECK_ROWS):  # an error is reported where the file is read
-            cells += (len(table) + len(table.rejected)) * max(1, len(table.names))
-            if cells > limit:
+            rows += len(table) + len(table.rejected)
+            width = max(width, len(table.names) + len(table.not_read))  # later JSON lines can have further columns
+            if rows * width > limit:
                 break
-    if cells > limit:
+    if rows * width > limit:
         raise InputError(
             f"{name}: the file has more than {limit:,} cells (rows times columns); remove columns, divide the file, or "
             "ask the owner of this app"

@@ -12,7 +12,7 @@ from bsc_core.errors import InputError
 from bsc_core.evaluation import rank
 from bsc_core.evaluation.retrieval.adhoc_queries import adhoc_task, answer_overlap
 from bsc_core.neighbors import TextRows, top_k
-from pages.ui.components import display, run_data, url, users
+from pages.ui.components import display, run_data, turns, url, users
 from pages.ui.data import uploads
 from pages.ui.retrieval import errors, metric_cards
 from pages.ui.retrieval.search import CACHE_KEY, LINES, MAX_IN_URL, TOP, Search
@@ -107,10 +107,11 @@ def answer_queries(search: Search, queries: QuerySet) -> Answers:
     """Answer the queries with both models, cached across sessions."""
     documents = [TextRows(model.vectors(), search.task.corpus) for model in search.models]
     encoded = [run_data.encode_queries(model, list(queries.texts)) for model in search.models]
-    tops = [top_k(vectors, corpus, TOP)[0] for vectors, corpus in zip(encoded, documents, strict=True)]
     known = np.flatnonzero([bool(one) for one in queries.gold])
-    task = adhoc_task([queries.gold[row] for row in known], [search.text(text) for text in search.task.corpus])
-    results = [rank(vectors[known], corpus, task) for vectors, corpus in zip(encoded, documents, strict=True)]
+    with turns.turn(draw=False):
+        tops = [top_k(vectors, corpus, TOP)[0] for vectors, corpus in zip(encoded, documents, strict=True)]
+        task = adhoc_task([queries.gold[row] for row in known], [search.text(text) for text in search.task.corpus])
+        results = [rank(vectors[known], corpus, task) for vectors, corpus in zip(encoded, documents, strict=True)]
     ranks = np.zeros((2, len(queries.texts)), dtype=np.int32)
     ranks[:, known] = [result.first_rank for result in results]
     cards = []

@@ -416,7 +416,8 @@ def answer(search: Search, query: str, position: int | None = None) -> Results:
     vectors = _query_vector(left, query, text_id), _query_vector(right, query, text_id)
     corpora = TextRows(left.vectors(), task.corpus), TextRows(right.vectors(), task.corpus)
     relevant = frozenset(document for one in positions for document in task.relevant(one).tolist())
-    hits = [_hits(search, one, relevant) for one in compare_answers(vectors, corpora, top=TOP)]
+    with turns.turn(draw=False):
+        hits = [_hits(search, one, relevant) for one in compare_answers(vectors, corpora, top=TOP)]
     return Results(*hits, relevant, len(positions))
 
 

@@ -34,7 +34,7 @@ def draw_result(group: str, runs: list[Run]) -> None:
 
 def _draw_result(group: str, runs: list[Run]) -> None:
     with display.show_errors(stop=False):
-        summary = jobs.group_summary(runs)
+        summary = _summary(runs)
         st.header(headline(group, summary), anchor=False)
         if len(metrics := [formatting.metric_name(name) for name in summary["main_metrics"]]) > 1:
             st.caption(
@@ -51,7 +51,7 @@ def draw_details(group: str, runs: list[Run]) -> None:
 
 def _draw_details(group: str, runs: list[Run]) -> None:
     with display.show_errors(stop=False):
-        summary = jobs.group_summary(runs)
+        summary = _summary(runs)
         tabs = {
             "Parallel coordinates": _draw_axes,
             "Curves": _draw_curves,
@@ -66,6 +66,17 @@ def headline(group: str, summary: Summary) -> str:
     others = [f", {count} {state}" for state, count in summary["states"].items() if state != "done" and count]
     done = f"{summary['done']} of {formatting.plural(summary['runs'], 'run')} done"
     return f"{data_cache.short_id(group)}: {done}{''.join(others)}"
+
+
+def _summary(runs: list[Run]) -> Summary:
+    """Return the summary of the runs with the settings as the user may see them."""
+    summary = jobs.group_summary(runs)
+    for cell in summary["settings"]:
+        cell["setting"] = {
+            key: users.without_folders(value) if isinstance(value, str) else value
+            for key, value in cell["setting"].items()
+        }
+    return summary
 
 
 def _colors(run_ids: Iterable[str]) -> dict[str, str]:
@@ -91,6 +102,10 @@ def draw_newest(runs: list[Run]) -> None:
     table.draw_live(lambda: _draw_newest(shown), shown)
 
 
+def _evaluations(rows: Mapping[str, list[dict[str, Any]]], metric: str) -> dict[str, curves.Points]:
+    return {run_id: curves.evaluations(lines, metric)[:MAX_EPOCHS] for run_id, lines in rows.items()}
+
+
 def _draw_newest(runs: list[Run]) -> None:
     rows = {}
     for run in runs:
@@ -108,7 +123,7 @@ def _draw_newest(runs: list[Run]) -> None:
     figures = [("loss", "step", f"Loss of {number}", losses)]
     if names:
         metric = max(names, key=names.count)
-        values = {run_id: curves.evaluations(lines, metric)[:MAX_EPOCHS] for run_id, lines in rows.items()}
+        values = _evaluations(rows, metric)
         name = formatting.metric_name(metric)
         title = f"{name} on dev of {number}" + (f"; highest: {data_cache.short_id(best.id)}" if best else "")
         figures.insert(0, (name, "epoch", title, values))
@@ -167,7 +182,7 @@ def _draw_curves(group: str, runs: list[Run], summary: Summary) -> None:
         display.figure(figure, alt=f"Loss by step of {len(rows)} runs", name=f"sweep.loss.{group}")
     if metric:
         with right:
-            values = {run_id: curves.evaluations(lines, metric) for run_id, lines in rows.items()}
+            values = _evaluations(rows, metric)
             name = formatting.metric_name(metric)
             title = f"{name} on dev; {best}"
             figure = draw(values, names, title=title, value=name, across="epoch")
