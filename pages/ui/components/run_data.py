@@ -156,7 +156,8 @@ def colors_alone(run_ids: Sequence[str]) -> list[str]:
 
 
 def _all_runs() -> list[str]:
-    return [run.id for run in reversed(data_cache.run_store().list())]
+    """Return all runs that do not continue another one, the oldest first."""
+    return [run.id for run in reversed(data_cache.run_store().list()) if not run.status().resumed_from]
 
 
 def _first_runs(run_ids: Sequence[str]) -> list[str]:

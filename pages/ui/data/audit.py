@@ -76,6 +76,7 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
             f"{formatting.plural(rows, 'row')} by {name.replace('_', ' ')}" for name, rows in data.filtered
         )
         st.markdown(f":green[:material/filter_alt:] **Filters, in this order:** {dropped}")
+        st.caption("The findings count the rows as read, before these filters.")
     problems = [finding for finding in findings if finding.severity != "info" or len(finding.rows)]
     notes = [finding for finding in findings if finding.severity == "info" and not len(finding.rows)]
     by_kind: dict[tuple[str, FilterName | None], list[AuditFinding]] = {}  # of all splits, since a filter fixes all
