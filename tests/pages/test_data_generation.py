@@ -10,8 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core import background_task
 from bsc_core.config import DataConfig, ExamplesConfig, NegativesConfig
+from bsc_core.data.sample_data import sample_config
 from bsc_core.encoders import embed
-from bsc_core.errors import ConfigError
+from bsc_core.errors import ConfigError, InputError
 from bsc_core.files import atomic_write
 from bsc_core.preparation import mining_task
 from bsc_core.preparation.mining import MiningSearch
@@ -274,3 +275,17 @@ def test_the_preview_searches_again_after_a_decision(
     assert mining._search(config, settings) is before
     atomic_write(decisions, "query\tdocument\tdecision\nwhat is river\tboat\tpositive\n")
     assert mining._search(config, settings) is not before
+
+
+@pytest.mark.parametrize("model", ["encoder", "second_opinion"])
+def test_the_preview_of_mined_negatives_asks_before_it_downloads_a_model(
+    runs: RunStore, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    def ask(name: str) -> None:
+        if name == "somebody/model":
+            raise InputError("asked")
+
+    monkeypatch.setattr(mining.data_cache, "confirm_download", ask)
+    settings = NegativesConfig.model_validate({"method": "window", "encoder": "static", model: "somebody/model"})
+    with pytest.raises(InputError, match="asked"):
+        mining._load_or_start((model,), sample_config(), settings)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.errors import InputError
+from bsc_core.lab.batch import circle_batch
 from bsc_core.runs import RunStore
+from pages.ui.components import display
 from pages.ui.loss_lab import view
+from pages.ui.loss_lab.browser import packed_batch
 from tests.helpers.pages import click, open_page, open_page_in_app, page_text
 
 
@@ -157,3 +161,10 @@ def test_a_model_that_a_link_names_is_downloaded_only_after_a_click(runs: RunSto
     assert [button.label for button in app.button if button.key == "download.somebody/model"] == [
         "Download the encoder"
     ]
+
+
+def test_the_browser_gets_the_start_of_long_texts() -> None:
+    batch = circle_batch()
+    batch = replace(batch, query_texts=("x" * 10_000, *batch.query_texts[1:]))
+    assert len(packed_batch(batch)["query_texts"][0]) == display.MAX_CELL
+    assert packed_batch(batch)["query_texts"][1:] == list(batch.query_texts[1:])

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache, display, run_data, url
-from pages.ui.runs import table
+from pages.ui.runs import sweep, table
 from tests.helpers.pages import figure_titles, open_page, page_text
 
 
@@ -242,3 +242,8 @@ def test_without_a_selection_the_curves_of_the_runs_have_the_colors_of_the_table
     titles = figure_titles(open_page("runs"))
     assert any("on dev of 3 runs" in title for title in titles)
     assert not any("highest" in title for title in titles), "metrics on different data are not comparable"
+
+
+def test_a_curve_of_very_many_evaluations_has_a_limited_number_of_points() -> None:
+    rows = [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": 0.5}} for epoch in range(5_000)]
+    assert len(sweep._evaluations({"a": rows}, "mrr")["a"]) == sweep.MAX_EPOCHS
