@@ -559,13 +559,7 @@ class NeighborSearch:
             if not np.isfinite(units.sum(axis=1)).all():
                 raise _not_finite()
             return units
-        if self.rows is None:
-            return self._prepare(self.vectors)
-        vectors = np.empty((self.size, self.vectors.shape[1]), dtype=np.float32)
-        for start in range(0, self.size, BLOCK):
-            stop = min(start + BLOCK, self.size)
-            vectors[start:stop] = self._take(np.arange(start, stop))
-        return vectors
+        return self._prepare(self.vectors if self.rows is None else self.vectors[self.rows])
 
     def _take(self, indices: NDArray[np.integer[Any]]) -> Vectors:
         """Return some of the vectors as they are compared, (Q, D). indices: (Q,)."""

@@ -246,4 +246,7 @@ def test_without_a_selection_the_curves_of_the_runs_have_the_colors_of_the_table
 
 def test_a_curve_of_very_many_evaluations_has_a_limited_number_of_points() -> None:
     rows = [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": 0.5}} for epoch in range(5_000)]
-    assert len(sweep._evaluations({"a": rows}, "mrr")["a"]) == sweep.MAX_EPOCHS
+    points = sweep._evaluations({"a": rows, "b": rows[:3]}, "mrr")
+    assert len(points["a"]) == sweep.MAX_EPOCHS
+    assert points["a"][-1]["epoch"] == 4_999
+    assert [point["epoch"] for point in points["b"]] == [0, 1, 2]

@@ -438,7 +438,7 @@ class _CheckedStream(io.BufferedIOBase):
 
     def read1(self, size: int = -1, /) -> bytes:
         block = self.stream.read1(size)
-        end = max(block.rfind(b"\n"), block.rfind(b"\r") if not self.newline else -1)
+        end = max(block.rfind(one) for one in ((b"\n",) if self.newline else (b"\n", b"\r")))
         self.line_bytes = self.line_bytes + len(block) if end < 0 else len(block) - end
         self.line += block.count(b"\n")
         self.bytes += len(block)
@@ -624,10 +624,8 @@ def _open_text(
             check_signature(head, name, kind)
             check_text_start(head.decode("utf-8-sig", "ignore")[:200], name, kind)
             newline: Literal["", "\n"] = "\n" if kind == "jsonl" else ""
-            yield (
-                raw,
-                io.TextIOWrapper(_CheckedStream(stream, raw, name, newline), encoding="utf-8-sig", newline=newline),
-            )
+            checked = _CheckedStream(stream, raw, name, newline)
+            yield raw, io.TextIOWrapper(checked, encoding="utf-8-sig", newline=newline)
     except UnicodeDecodeError:
         try:
             line, byte = _first_undecodable(path, gzipped=gzipped)

@@ -196,15 +196,13 @@ def _repeated_documents(train: PairDataset) -> Iterator[AuditFinding]:
 
 def query_word_shares(dataset: PairDataset) -> tuple[float, float] | None:
     """Return the mean share of a query's words that its positives and its negatives contain; None for too few pairs."""
-    rows = np.arange(len(dataset))
-    pairs = [
-        (dataset.query[dataset.positive], dataset.document[dataset.positive]),
-        (dataset.query[~dataset.positive], dataset.document[~dataset.positive])
-        if dataset.negative is None
-        else (dataset.query[rows], dataset.negative[rows]),
-    ]
+    positive, negative = dataset.positive, ~dataset.positive
+    positives = dataset.query[positive], dataset.document[positive]
+    negatives = dataset.query[negative], dataset.document[negative]
+    if dataset.negative is not None:
+        negatives = dataset.query, dataset.negative
     shares = []
-    for queries, documents in pairs:
+    for queries, documents in (positives, negatives):
         if len(queries) < MIN_SHARED_WORDS:
             return None
         some = np.unique(np.linspace(0, len(queries) - 1, MAX_SHARED_WORDS).astype(int))

@@ -1,5 +1,6 @@
 """The runs of a group: parallel coordinates, curves, a table of settings, and the best setting as a config."""
 
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -21,7 +22,7 @@ from pages.ui.runs import actions, run_settings, table
 
 SEED = "training.seed"
 SPLIT = "dev"
-MAX_EPOCHS = 1_000  # of a curve
+MAX_EPOCHS = 1_000  # of a curve, up to which all are drawn
 MAX_INTERVALS = 24  # settings, the best means first, whose intervals are computed
 Summary = Mapping[str, Any]
 Cell = Mapping[str, Any]  # one setting of a summary
@@ -103,7 +104,10 @@ def draw_newest(runs: list[Run]) -> None:
 
 
 def _evaluations(rows: Mapping[str, list[dict[str, Any]]], metric: str) -> dict[str, curves.Points]:
-    return {run_id: curves.evaluations(lines, metric)[:MAX_EPOCHS] for run_id, lines in rows.items()}
+    """Return the metric of each run by epoch, of very many epochs evenly spaced ones with the last."""
+    points = {run_id: curves.evaluations(lines, metric) for run_id, lines in rows.items()}
+    steps = {run_id: max(1, math.ceil(len(curve) / MAX_EPOCHS)) for run_id, curve in points.items()}
+    return {run_id: curve[:: -steps[run_id]][::-1] for run_id, curve in points.items()}
 
 
 def _draw_newest(runs: list[Run]) -> None:
