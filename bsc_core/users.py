@@ -388,10 +388,15 @@ def processor_hours(runs: Iterable[Run], *, threads: int) -> float:
 
 
 def disk_bytes(store: RunStore, user: User) -> int:
-    """Return the size of the runs, the deleted runs and the uploaded files of a user."""
+    """Return the size of a user's runs, deleted runs, uploaded files and decisions about false negatives."""
     runs = [*(run for run in store.list() if run_access(run).owner == user.name), *_deleted_runs(store, user)]
-    folders = [*(run.folder for run in runs), *_datasets(store, user)]
-    return sum(folder_bytes(folder) for folder in folders)
+    datasets = _datasets(store, user)
+    decisions = [
+        *(store.false_negatives_file(folder.name) for folder in datasets),
+        *store.false_negatives_file(f"{user.name}/any").parent.glob("*.tsv"),  # about datasets of others
+    ]
+    folders = [*(run.folder for run in runs), *datasets]
+    return sum(map(folder_bytes, folders)) + sum(file.stat().st_size for file in decisions if file.is_file())
 
 
 def _datasets(store: RunStore, user: User) -> list[Path]:

@@ -192,6 +192,11 @@ def test_the_quota_counts_active_runs_processor_time_and_disk(tmp_path: Path) ->
     check_disk(store, member)
     with pytest.raises(InputError, match=r"of 0.0001 GB"):
         check_disk(store, member, additional_bytes=200_000)
+    decisions = store.false_negatives_file(f"{member.name}/dataset-of-another-user")
+    decisions.parent.mkdir(parents=True)
+    decisions.write_bytes(bytes(200_000))
+    with pytest.raises(InputError, match=r"of 0.0001 GB"):
+        check_disk(store, member)
     check_quota(store, ADA, 1000, threads=2)
     with pytest.raises(InputError, match="students cannot launch"):
         check_quota(store, STUDENT, 1, threads=2)

@@ -794,6 +794,21 @@ def test_a_removed_user_saves_no_decisions_in_an_open_page(
     assert not list(tmp_path.glob("*.tsv"))
 
 
+def test_decisions_beyond_the_disk_quota_are_not_saved(
+    sign_in: SignIn, runs: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = {"key": {"decisions": {"0": "drop"}}}
+    monkeypatch.setattr(triage.st, "session_state", state)
+    pairs = [{"query": "a", "document": "b" * 2_000}]
+    sign_in(BEN.model_copy(update={"quota": Quota(disk_gb=1e-6)}))
+    triage._save("key", tmp_path / "decisions.tsv", pairs)
+    assert "of 1e-06 GB" in state[triage.ERROR]
+    assert not list(tmp_path.glob("*.tsv"))
+    sign_in(BEN)
+    triage._save("key", tmp_path / "decisions.tsv", pairs)
+    assert "\tdrop\t" in (tmp_path / "decisions.tsv").read_text()
+
+
 def test_a_file_of_decisions_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) -> None:
     sign_in(BEN.model_copy(update={"quota": Quota(upload_mb=1)}))
     with pytest.raises(InputError, match="you may upload 1 MB"):

@@ -15,12 +15,12 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.batching import PlanStats, hardest_negatives, likely_false_negatives
 from bsc_core.data import PairDataset
-from bsc_core.data.decisions import Decision, TextPair, add_decisions, applied_sentence, read_decisions, undo_decisions
+from bsc_core.data.decisions import Decision, TextPair, applied_sentence, read_decisions, undo_decisions
 from bsc_core.errors import BscError
 from bsc_core.figures.batches import similarity
 from pages.ui.batches import plans
 from pages.ui.batches.source import HOW_TO_DECIDE, BatchSource, revise
-from pages.ui.components import display, glossary, page_layout, url, users
+from pages.ui.components import data_cache, display, glossary, page_layout, url, users
 from pages.ui.components.browser.mount import matrix_canvas
 
 BATCH = "batches.batch"  # parameter of the URL and key of the box, from 1; the hardest batch if there is none
@@ -333,7 +333,7 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
 def _mark(source: BatchSource, pair: PinnedPair, number: int) -> None:
     users.current_user()  # a callback runs before the page, which ends for a removed user
     path = source.false_negatives
-    if path is not None and _is_saved(lambda: add_decisions(path, [Decision(*pair.texts)])):
+    if path is not None and _is_saved(lambda: data_cache.save_decisions(path, [Decision(*pair.texts)])):
         _pin(number, (pair.dataset, pair.query_row, pair.document_row))
         st.session_state[MARKED] = True
         st.toast("Marked as false negative. The plans are being updated.", icon=":material/flag:")

@@ -21,7 +21,6 @@ from bsc_core.data.decisions import (
     KINDS,
     Decision,
     TextPair,
-    add_decisions,
     as_text,
     decisions_sentence,
     merge_decisions,
@@ -149,7 +148,7 @@ def _save(key: str, path: Path, pairs: Sequence[dict[str, Any]]) -> None:
     added, undone = _changes(changes, pairs, str(st.session_state.get(WHO) or "").strip())
     try:
         if added:
-            add_decisions(path, added)
+            data_cache.save_decisions(path, added)
         if undone:
             undo_decisions(path, undone)
         st.session_state[f"{key}.saved"] = sent
@@ -245,7 +244,7 @@ def _draw_merge(path: Path, decisions: Sequence[Decision], theirs: Sequence[Deci
         choices = [st.session_state.get(f"{key}.choice") for key in keys]
         chosen = [pair[1] for pair, name in zip(shown, choices, strict=True) if name == "theirs"]
         users.record("upload", path.stem, decisions=len(new) + len(chosen))
-        add_decisions(path, [*new, *chosen])
+        data_cache.save_decisions(path, [*new, *chosen])
         revise()
         st.rerun()
 

@@ -265,7 +265,7 @@ def by_dimension(setting: Setting, split: str, metric: str) -> list[dict[int, fl
     ]
 
 
-@st.cache_resource(max_entries=64, show_spinner="Evaluating truncated vectors …", hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=64, show_spinner="Evaluating truncated vectors …", hash_funcs=CACHE_KEY)
 def _by_dimension(setting: Setting, split: str) -> list[dict[int, dict[str, float | None]]]:
     results = []
     for run in setting.runs:
@@ -291,7 +291,7 @@ def compare_settings(first: Setting, second: Setting, split: str, metric: str) -
         return str(error)
 
 
-@st.cache_resource(max_entries=1024, show_spinner="Testing differences …", hash_funcs=CACHE_KEY)
+@turns.cached(max_entries=1024, show_spinner="Testing differences …", hash_funcs=CACHE_KEY)
 def _compare(
     first: Setting, second: Setting, split: str, metric: str, _results: tuple[tuple[EvalResult, ...], ...]
 ) -> Comparison:

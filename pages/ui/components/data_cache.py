@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bsc_core.data import Table, TextTable
+    from bsc_core.data.decisions import Decision
     from bsc_core.data.load import DatasetSplits
 
 MAX_STAMPS = 5_000  # files of a folder
@@ -217,6 +218,18 @@ def may_change_decisions(path: str | None) -> bool:
         [key] if key not in SAMPLES and key in choices and choices[key].may_change else []
     )
     return Path(path) in map(run_store().false_negatives_file, names)
+
+
+def save_decisions(path: Path, decisions: Sequence[Decision]) -> None:
+    """Add decisions about pairs to a file; they count in the user's disk quota.
+
+    Raises:
+        InputError: The disk quota is exceeded, or the file cannot be changed.
+    """
+    from bsc_core.data.decisions import add_decisions
+
+    users.check_upload(sum(len(text.encode()) for one in decisions for text in one.pair))
+    add_decisions(path, decisions)
 
 
 def dataset_splits(key: str, *, seed: int = 0) -> DatasetSplits:

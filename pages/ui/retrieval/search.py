@@ -290,7 +290,7 @@ def words_note(search: Search, query: str, results: Results) -> str:
     return note
 
 
-@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs={PairDataset: lambda dataset: dataset.digest})
+@turns.cached(max_entries=8, show_spinner=False, hash_funcs={PairDataset: lambda dataset: dataset.digest})
 def _training_word_shares(train: PairDataset) -> tuple[float, float] | None:
     return query_word_shares(train)
 
