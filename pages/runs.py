@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from bsc_core import formatting
 from pages.ui.comparison import view
 from pages.ui.components import data_cache, display, page_layout, users
 from pages.ui.runs import detail, queue, run_settings, sweep, table, trash
@@ -55,8 +56,9 @@ with display.show_errors():
     else:
         view.draw(selected)
         if best := table.best_run(selected):
+            label = f"Search with the run of the highest {formatting.metric_name(best.status().metric_name or '')}"
             with page_layout.action_bar():
-                page_layout.next_step_button("Search with the best run", "retrieval", key="runs.best", run=best.id)
+                page_layout.next_step_button(label, "retrieval", key="runs.best", run=best.id)
     if selected:
         queue.draw(all_runs, expanded=False)
         trash.draw_trash()

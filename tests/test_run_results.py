@@ -146,6 +146,20 @@ def test_the_interval_of_a_setting_covers_seeds_and_queries(make_run):
     assert setting_interval([runs[0]] * 3, "spearman") == setting_interval(runs[:1], "spearman")
 
 
+def test_the_interval_of_two_very_different_seeds_stays_in_the_range_of_the_metric(make_run, pairs):
+    rows = load_experiment(make_config({"data": {"train": str(pairs)}, "encoder": {"name": "static"}}).data)
+    right = np.zeros((len(rows.texts), len(rows.texts)), dtype=np.float32)
+    for split in rows.splits.values():
+        right[split.query, split.query] = 1
+        right[split.document, split.query] = split.label - 0.5  # cosines that increase with the labels
+    wrong = right.copy()
+    wrong[np.unique(np.concatenate([split.document for split in rows.splits.values()]))] *= -1
+    runs = [load_results(make_run(name, vectors)) for name, vectors in (("right", right), ("wrong", wrong))]
+    for metric, lowest in (("mrr", 0.0), ("spearman", -1.0)):
+        interval = setting_interval(runs, metric)
+        assert (interval.low, interval.high) == (lowest, 1.0)
+
+
 def test_a_run_against_itself_shows_no_difference(make_run):
     run = make_run("one", noisy(1, 0.5))
     for metric in shared_metrics([load_results(run)]):

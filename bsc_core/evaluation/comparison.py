@@ -3,7 +3,7 @@
 # Q queries, N pairs, S seeds, U distinct texts, D dimensions, n of the rows
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -22,6 +22,8 @@ from bsc_core.evaluation.stats.bootstrap_pairs import (
 from bsc_core.evaluation.stats.significance import Comparison, compare, compare_seeds
 from bsc_core.neighbors import TIE, TextRows, top_k
 from bsc_core.types import Ids, Indices, Mask, Numbers, Vectors
+
+CORRELATIONS = ("spearman", "pearson")  # metrics between -1 and 1; the others are between 0 and 1
 
 
 def compare_results(
@@ -58,16 +60,21 @@ def compare_results(
 def setting_interval(results: Sequence[EvalResult], metric: str, *, seed: int = INTERVAL_SEED) -> Interval:
     """Return the mean of a metric over the training seeds of a setting, with its interval over seeds and queries.
 
+    The interval is cut at the ends of the range of the metric, which that of two or three seeds can exceed.
+
     Raises:
         DataError: As `compare_results`.
     """
     distinct = _distinct(results)
     check_same_data(distinct)
     if all(result.has_per_query(metric) for result in distinct):
-        return bootstrap_seeds(np.stack([result.per_query(metric) for result in distinct]), seed=seed).both
-    return mean_pair_interval(
-        [result.scored_pairs(metric) for result in distinct], metric, distinct[0].groups, seed=seed
-    )
+        mean = bootstrap_seeds(np.stack([result.per_query(metric) for result in distinct]), seed=seed).both
+    else:
+        pairs = [result.scored_pairs(metric) for result in distinct]
+        mean = mean_pair_interval(pairs, metric, distinct[0].groups, seed=seed)
+    if mean.low is None or mean.high is None:
+        return mean
+    return replace(mean, low=max(mean.low, -1.0 if metric in CORRELATIONS else 0.0), high=min(mean.high, 1.0))
 
 
 def check_same_data(results: Sequence[EvalResult]) -> None:

@@ -7,13 +7,14 @@ affects no run. These processes execute the modules `worker`, `supervisor` and `
 from bsc_core.jobs.actions.groups import group_summary, launch_group
 from bsc_core.jobs.actions.launching import launch, unpause
 from bsc_core.jobs.actions.resuming import can_resume, resume
-from bsc_core.jobs.actions.stopping import has_live_process, stop
+from bsc_core.jobs.actions.stopping import GRACE_SECONDS, has_live_process, stop
 from bsc_core.jobs.actions.trash import TrashedRun, empty_trash, list_trash, restore, trash
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.recovery import reconcile
 from bsc_core.jobs.scheduler import slots, waits_for
 
 __all__ = [
+    "GRACE_SECONDS",
     "Queue",
     "TrashedRun",
     "can_resume",

@@ -55,6 +55,11 @@ def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visito
     visit.wait(QUESTION)
     page = visit.page
     expect(page).to_have_url(re.compile("compare="))
+    expect(page.get_by_role("button", name="Search with the run of the highest MRR")).to_be_visible()
+    runs = page.get_by_test_id("stDataFrame").first.locator("tbody tr")
+    expect(runs).to_have_count(4)
+    for row in range(4):
+        expect(runs.nth(row)).to_have_attribute("aria-selected", "true")
     page.reload()
     visit.wait(QUESTION)
     cold, warm = "temperature 0.05 · 2 seeds", "temperature 0.5 · 2 seeds"

@@ -161,7 +161,7 @@ def check_all_runs(visit, store: RunStore, group: str, done: list[Run], stopped:
     expect(visit.table(RUNS)).not_to_contain_text("running")
     visit.wait(QUESTION)
     shown = {row[1]: row[3] for row in visit.rows(RUNS)}
-    assert shown == {shown_name(run): "✓ done" for run in done} | {shown_name(stopped): "■ stopped"}
+    assert shown == {shown_name(run): "✓ done" for run in done} | {shown_name(stopped): "■ stopped, resumed"}
     expect(page.get_by_text("Queue: no run waiting")).to_be_visible()
 
 

@@ -123,7 +123,7 @@ def test_students_see_no_paths_among_the_differences_of_configs(
     monkeypatch.setattr(comparison_view.st, "dataframe", lambda rows, **options: tables.append(rows))
     for user in (BEN, STUDENT):
         sign_in(user)
-        comparison_view._draw_differences(settings)
+        comparison_view._draw_differences(SimpleNamespace(settings=settings))
     member, student = ([(row["Key"], row["other"]) for row in rows] for rows in tables)
     assert member == [("data.train", "/srv/private.tsv"), ("encoder.name", "/srv/models/large")]
     assert student == [("encoder.name", "large")]

@@ -79,6 +79,15 @@ def test_every_state_has_a_style_and_an_error_a_box(
         assert run.status().state == "stopping"
         assert [toast.value for toast in app.toast] == ["Run run-running stops after this step."]
         assert "◑ stopping" in app.dataframe[0].value["State"].tolist()
+        assert "evaluation of its model" in page_text(app)
+        assert "at the latest after 30 s" in page_text(app)
+        limits: list[dict[str, float]] = []
+        monkeypatch.setattr(
+            "bsc_core.jobs.actions.stopping.start_escalation", lambda _, **seconds: limits.append(seconds)
+        )
+        app.button(key=f"runs.stop.now.{run.id}").click().run()
+        assert [one["grace_seconds"] for one in limits] == [0.0]
+        assert [toast.value for toast in app.toast] == ["Run run-running ends now."]
 
 
 def test_a_run_whose_process_is_gone_is_lost_and_shows_its_log(runs: RunStore, trained: Run) -> None:
@@ -164,6 +173,7 @@ def test_resume_creates_a_new_run(runs: RunStore, trained: Run, monkeypatch: pyt
     assert not app.exception
     following = [one for one in runs.list() if one.status().resumed_from == run.id]
     assert [one.status().state for one in following] == ["queued"]
+    assert "■ stopped, resumed" in open_page("runs").dataframe[0].value["State"].tolist()
     shutil.rmtree(run.checkpoints_folder)
     assert not any(button.label == "Resume" for button in open_page("runs", run=run.id).button)
 

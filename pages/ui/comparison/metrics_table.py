@@ -13,6 +13,7 @@ from pages.ui.components import display, url
 MAIN_METRICS = ("mrr", "map", "has_positive@1", "has_positive@10", "ndcg@10", "recall@10")
 MAIN_METRICS += ("spearman", "pearson", "auc", "average_precision", "f1", "best_accuracy")
 ALPHA = 0.05
+FEW_SEEDS = 5  # with fewer, intervals over seeds are wide
 NOT_COMPARED = "not compared"
 WINS = "Better / worse / equal"
 ALL = "runs.compare.all"
@@ -137,9 +138,11 @@ def draw_table(view: ComparisonView) -> None:
     corrected = " The p-values of a row are corrected for several settings (Holm), not for several metrics." * (
         len(view.others) > 1
     )
+    seeds = min((len(one.runs) for one in view.evaluated if len(one.runs) > 1), default=FEW_SEEDS)
+    few = f" The interval of {seeds} seeds is wide; {FEW_SEEDS} or more are recommended." * (seeds < FEW_SEEDS)
     st.caption(
-        f"Brackets: 95% bootstrap intervals over {resampled}.{corrected} If no metric had a true difference, about one "
-        "of 20 would still appear significant."
+        f"Brackets: 95% bootstrap intervals over {resampled}.{few}{corrected} If no metric had a true difference, "
+        "about one of 20 would still appear significant."
     )
 
 

@@ -38,12 +38,12 @@ def draw(runs: list[Run]) -> None:
 def _draw(runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         view = select_view(runs)
-        metrics_table.draw_intervals(view)
-        _draw_curves(view)
-        _draw_differences(view.settings)
-        _draw_best_and_last(view)
         parts: tuple[Callable[[ComparisonView], None], ...] = (
+            metrics_table.draw_intervals,
             metrics_table.draw_table,
+            _draw_curves,
+            _draw_differences,
+            _draw_best_and_last,
             query_differences.draw,
             _draw_dimensions,
         )
@@ -152,7 +152,8 @@ def best_and_last(view: ComparisonView) -> list[dict[str, str]]:
     return rows
 
 
-def _draw_differences(settings: list[Setting]) -> None:
+def _draw_differences(view: ComparisonView) -> None:
+    settings = view.settings
     if len(settings) < 2:
         st.caption("These runs differ only in their seed.")
         return

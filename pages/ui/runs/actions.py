@@ -37,6 +37,11 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator) -> None:
             st.button(
                 "Stop", key=f"runs.stop.{run.id}", icon=":material/stop:", help=about, on_click=_stop, args=(run,)
             )
+        elif status.state == "stopping":
+            about = "Ends the process now. Resume continues from the last checkpoint."
+            icon = ":material/stop:"
+            key = f"runs.stop.now.{run.id}"
+            st.button("Stop without evaluation", key=key, icon=icon, help=about, on_click=_stop, args=(run, 0.0))
         elif jobs.can_resume(run):
             about = "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
@@ -65,15 +70,15 @@ def _button(label: str, run: Run, action: Callable[[Run], None], *, icon: str, a
             action(run)
 
 
-def _stop(run: Run) -> None:
+def _stop(run: Run, grace_seconds: float = jobs.GRACE_SECONDS) -> None:
     """Stop a run before the page is drawn again, which then shows it as stopping; an error is shown there."""
     try:
         users.record("stop", run.id)
-        state = jobs.stop(run).state
+        state = jobs.stop(run, grace_seconds=grace_seconds).state
     except BscError as error:
         st.session_state[STOP_ERROR] = error
     else:
-        text = "was stopped" if state == "stopped" else "stops after this step"
+        text = "was stopped" if state == "stopped" else "stops after this step" if grace_seconds else "ends now"
         st.session_state[STOPPED] = f"Run {data_cache.short_id(run.id)} {text}."
 
 

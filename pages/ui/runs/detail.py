@@ -12,7 +12,7 @@ from bsc_core.errors import RunError
 from bsc_core.figures.runs import curves
 from bsc_core.runs import FIRST_BATCH, GENERAL, GENERAL_SCORE, Run, RunStatus
 from pages.ui.comparison import metrics_table, settings
-from pages.ui.components import display, run_data, url, users
+from pages.ui.components import data_cache, display, run_data, url, users
 from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_export, queue, table
 
 MAX_EXPORTED_STEPS = 200_000
@@ -50,6 +50,7 @@ def _draw(run: Run) -> None:
 def _draw_head(run: Run, status: RunStatus) -> None:
     """Draw the status line, the actions, the progress bar and the error."""
     style = table.STATES[status.state]
+    st.header(display.escaped(data_cache.short_id(run.id)), anchor=False)
     row = st.container(horizontal=True, vertical_alignment="center")
     row.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
     row.text(status_line(status))
@@ -59,10 +60,23 @@ def _draw_head(run: Run, status: RunStatus) -> None:
         if status.state == "queued":
             activity = queue.waiting_reason(run) or "Waits for its turn"
         st.progress(status.progress, text=display.escaped(activity))
+        if status.state == "stopping":
+            st.caption(stopping_note(run))
     if status.error:
         next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
         about = f"The end of the log is below. Fix the cause, then {next_step}."
         display.error_box(users.without_paths(status.error), style.meaning).caption(about)
+
+
+def stopping_note(run: Run) -> str:
+    """Return what a run that was asked to stop still does, with the expected time if it has to be evaluated."""
+    latest = f"at the latest after {formatting.duration(jobs.GRACE_SECONDS)}"
+    evaluations = [row for row in table.metric_rows(run) if row.get("kind") == "evaluation"]
+    if any(row["epoch"] for row in evaluations):
+        return f"The run ends after this step, {latest}. Its model is that of the best epoch so far."
+    seconds = sum(row.get("encode_seconds") or 0.0 for row in evaluations)
+    expected = f" (about {formatting.duration(seconds)})" if seconds else ""
+    return f"The run ends after this step and the evaluation of its model{expected}, {latest}."
 
 
 def status_line(status: RunStatus) -> str:

@@ -23,6 +23,7 @@ SAVED_GROUP = "runs.group.saved"
 ALL_RUNS = "All runs"
 UPDATE_INTERVAL = "2s"
 CURRENT_TABLE = "runs.table.current"  # the key of the table that the page shows
+TABLE_NUMBER = "runs.table.number"  # of the tables with other checked rows
 CLICKED = "runs.table.clicked"  # the run whose row was clicked first
 MAX_STEPS = 20_000  # that curves are drawn from
 HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 300, 182, 38, 36  # pixels; the table keeps its height while it is clicked
@@ -47,7 +48,7 @@ STATES: dict[str, StateStyle] = {
     "queued": StateStyle("○", ":material/schedule:", "gray", "Waits for its turn and starts automatically."),
     "starting": StateStyle("◔", ":material/hourglass_top:", "blue", "The process is starting."),
     "running": StateStyle("●", ":material/play_arrow:", "blue", "Training. It continues if you close this page."),
-    "stopping": StateStyle("◑", ":material/hourglass_bottom:", "orange", "Stops after this step and saves its model."),
+    "stopping": StateStyle("◑", ":material/hourglass_bottom:", "orange", "Ends after this step and saves its model."),
     "done": StateStyle("✓", ":material/check_circle:", "green", "Trained and evaluated."),
     "failed": StateStyle("✗", ":material/error:", "red", "The run ended with an error."),
     "stopped": StateStyle("■", ":material/stop_circle:", "orange", "Stopped on request. Its best model is saved."),
@@ -131,10 +132,13 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     _recover_lost_runs(runs)
     runs = _with_selected_runs_visible(runs, selected)
     ids = [run.id for run in runs]
-    key = f"runs.table.{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
+    key = _table_key(ids)
     settings = run_settings.load_settings(runs)
     differing = run_settings.differing_columns(settings)
+    resumed = set(ids) - {run.id for run in without_resumed(runs)}
     rows = [table_row(run) | {name: settings[run.id].get(name, "") for name in differing} for run in runs]
+    for row, run_id in zip(rows, ids, strict=True):
+        row["State"] += ", resumed" if run_id in resumed else ""
     order = [
         display.COLOR,
         "Run",
@@ -177,6 +181,19 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         st.caption(f"Equal in all {len(runs):,} runs: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
+
+
+def _table_key(ids: list[str]) -> str:
+    """Return the key of the table of these runs; another one if its checked rows are not the selected runs.
+
+    A table with a new key begins with the rows of `selection_default`.
+    """
+    key = f"runs.table.{hashlib.sha256(' '.join(ids).encode()).hexdigest()[:12]}"
+    number: int = st.session_state.setdefault(TABLE_NUMBER, 0)
+    state = st.session_state.get(f"{key}.{number}")
+    if state is not None and {ids[row] for row in state["selection"]["rows"]} != set(_current_selection(ids)):
+        st.session_state[TABLE_NUMBER] = number = number + 1
+    return f"{key}.{number}"
 
 
 def runs_of_figure(runs: list[Run]) -> list[Run]:
