@@ -45,7 +45,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_task_receives_its_request_and_reports_progress(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, {"k": 1})
-    assert wait_for_task(folder, 60) == 0
+    assert wait_for_task(folder) == 0
     assert (folder / "result.txt").read_text() == "{'k': 1}"
     assert read_progress(folder) == TaskProgress(4, 4, "done")
 
@@ -53,15 +53,15 @@ def test_a_task_receives_its_request_and_reports_progress(module: str, tmp_path:
 def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, 1)
-    assert wait_for_task(folder, 60) == 0
+    assert wait_for_task(folder) == 0
     (folder / "result.txt").unlink()
     start(folder, module, 1)
-    assert wait_for_task(folder, 60) == 0
+    assert wait_for_task(folder) == 0
     assert not (folder / "result.txt").exists()
     background_task.reset(folder)
     assert not (folder / "progress.json").exists()
     start(folder, module, 2)
-    assert wait_for_task(folder, 60) == 0
+    assert wait_for_task(folder) == 0
     assert (folder / "result.txt").read_text() == "2"
 
 
@@ -79,18 +79,18 @@ def test_a_task_above_the_limit_has_an_error_and_starts_once_another_has_ended(
     assert read_progress(first).error is None
     background_task.cancel(first)
     start(second, module, 2)
-    assert wait_for_task(second, 60) == 0
+    assert wait_for_task(second) == 0
     assert read_progress(second) == TaskProgress(4, 4, "done")
 
 
 def test_a_task_is_started_again_after_its_folder_was_removed(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, 1)
-    assert wait_for_task(folder, 60) == 0
+    assert wait_for_task(folder) == 0
     background_task.remove_oldest(tmp_path, "*/request.json", 0)
     assert not folder.exists()
     start(folder, module, 2)
-    assert wait_for_task(folder, 60) == 0
+    assert wait_for_task(folder) == 0
     assert (folder / "result.txt").read_text() == "2"
 
 
@@ -101,7 +101,7 @@ def test_a_refused_task_takes_no_place_of_a_finished_one(
     monkeypatch.setenv("BSC_MAX_TASKS", "1")
     finished, running, refused = (tmp_path / name for name in ("finished", "running", "refused"))
     start(finished, module, 1)
-    assert wait_for_task(finished, 60) == 0
+    assert wait_for_task(finished) == 0
     start(running, module, "sleep")
     start(refused, module, 2)
     background_task.remove_oldest(tmp_path, "*/request.json", 2)
@@ -177,7 +177,7 @@ def test_a_task_that_ends_is_reaped_although_nobody_looks(module: str, tmp_path:
 def test_a_process_that_ends_early_is_reported_with_its_log(module: str, tmp_path: Path) -> None:
     folder = tmp_path / "task"
     start(folder, module, "exit")
-    assert wait_for_task(folder, 60) == 3
+    assert wait_for_task(folder) == 3
     error = read_progress(folder).error
     assert error is not None
     assert "exit status 3" in error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -48,3 +49,11 @@ def test_no_folder_has_more_than_twelve_modules(top: Path) -> None:
     counts = Counter(path.parent for path in modules)
     assert counts
     assert not {str(folder): count for folder, count in counts.items() if count > MAX_MODULES}
+
+
+def test_no_test_has_a_deadline_of_its_own() -> None:
+    """A busy machine needs longer; `PATIENCE_SECONDS` is the only deadline. Intervals of polling are shorter."""
+    deadline = re.compile(r"(?:\.wait\(|timeout=|wait_for_task\(\w+, )(\d+)")
+    for path in Path(__file__).parent.rglob("*.py"):
+        found = deadline.findall(path.read_text(encoding="utf-8"))
+        assert not [seconds for seconds in found if int(seconds) >= 10], path

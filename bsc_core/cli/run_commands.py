@@ -31,7 +31,7 @@ def train(arguments: argparse.Namespace) -> Outcome:
     store = run_store(arguments)
     if config.training.seeds:
         return _group(store, expand_seeds(config), (), detach=arguments.detach, backend=arguments.backend)
-    _check_chain(store, config, arguments)
+    _check_encoders(store, config, arguments)
     if arguments.detach:
         return 0, run_report(launch(store, config, backend=arguments.backend))
     run = shared_run(lambda: store.create(config))
@@ -56,7 +56,7 @@ def sweep(arguments: argparse.Namespace) -> Outcome:
     store = run_store(arguments)
     for config in configs:
         _check(config)
-        _check_chain(store, config, arguments)
+        _check_encoders(store, config, arguments)
     if arguments.dry_run:
         return 0, {"number_of_runs": number, "checked": True, "over": over}
     return _group(store, configs, over, detach=arguments.detach, backend=arguments.backend)
@@ -179,10 +179,17 @@ def _check(config: RunConfig) -> None:
     check_files(data.train, data.dev, data.test, data.corpus, *data.mix)
 
 
-def _check_chain(store: RunStore, config: RunConfig, arguments: argparse.Namespace) -> None:
-    """Raise BscError if the encoder's run has no model; a queued run may wait for it."""
-    check = store.awaited_run if arguments.detach else store.resolve_encoder
-    check(config.encoder)
+def _check_encoders(store: RunStore, config: RunConfig, arguments: argparse.Namespace) -> None:
+    """Raise BscError if the encoder or the guide cannot be used, before heavy modules are imported.
+
+    A queued run may wait for the model of another run.
+    """
+    from bsc_core.encoders import check_encoder
+
+    guide = [] if config.loss.guide is None else [config.encoder.model_copy(update={"name": config.loss.guide})]
+    for encoder in (config.encoder, *guide):
+        if not arguments.detach or store.awaited_run(encoder) is None:
+            check_encoder(store.resolve_encoder(encoder).name)
 
 
 def _check_backend(arguments: argparse.Namespace) -> None:

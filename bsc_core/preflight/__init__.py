@@ -36,7 +36,11 @@ def preflight(
         InputError: The configuration or the data are invalid.
         TrainingError: The loss is not finite in one of these steps.
     """
-    from bsc_core.preflight.probe import measure
+    from bsc_core.encoders import check_encoder
     from bsc_core.runs import RunStore
 
-    return measure(config, steps, store or RunStore(), on_progress)
+    store = store or RunStore()
+    check_encoder(store.available_encoder(config.encoder)[0].name)  # before the imports, which take seconds
+    from bsc_core.preflight.probe import measure
+
+    return measure(config, steps, store, on_progress)

@@ -4,8 +4,11 @@ Up to 256 KiB are received at a time, and parsed before anything else is done: 4
 websocket, or compressed messages of a thousand times their size.
 """
 
+import asyncio
+import ipaddress
 import re
 import time
+from functools import lru_cache
 from typing import Any
 
 import h11
@@ -17,6 +20,8 @@ MAX_HEADER_LINES = 100
 SLICE_BYTES = 1024  # of a websocket, parsed at a time
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
 MAX_FRAMES = 300  # of a websocket, in a second
+MAX_CONNECTIONS = 400  # of one address; those of this machine, such as a proxy, are not limited
+REQUEST_SECONDS = 60  # in which a connection has to receive a request
 
 
 class Pace:
@@ -45,21 +50,69 @@ class Pace:
 
 
 class LimitedHttp(H11Protocol):
-    """Connection that ends if its client sends a request with many headers, or in chunks, which no browser does."""
+    """Connection that ends if its client sends no request, one with many headers, or one in chunks.
+
+    No browser sends chunks. It also ends if its address has MAX_CONNECTIONS others.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._requests = 0
+        self._check: asyncio.TimerHandle | None = None
         next_event = self.conn.next_event
 
         def next_limited_event() -> Any:
             if self.conn.their_state is h11.IDLE and _header_lines(self.conn.trailing_data[0]) > MAX_HEADER_LINES:
                 raise h11.RemoteProtocolError("the request has too many headers")
             event = next_event()
-            if isinstance(event, h11.Request) and any(name == b"transfer-encoding" for name, _ in event.headers):
-                raise h11.RemoteProtocolError("the request is in chunks; send its length")
+            if isinstance(event, h11.Request):
+                self._requests += 1
+                if any(name == b"transfer-encoding" for name, _ in event.headers):
+                    raise h11.RemoteProtocolError("the request is in chunks; send its length")
             return event
 
         self.conn.next_event = next_limited_event  # type: ignore[method-assign]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count the connections of the address."""
+        super().connection_made(transport)
+        network = _network(self.client[0]) if self.client else None
+        others = [one.client for one in self.connections if one.client]
+        if network is not None and sum(_network(host) == network for host, _ in others) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_without_request, 0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the checks."""
+        super().connection_lost(exc)
+        if self._check is not None:
+            self._check.cancel()
+
+    def _end_without_request(self, known: int) -> None:
+        """Close the connection if no request followed the `known` ones and none is being answered."""
+        if self.transport.get_protocol() is not self:  # a websocket by now
+            return
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        if self._requests == known and not is_answering:
+            self.transport.abort()
+        else:
+            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_without_request, self._requests)
+
+
+@lru_cache(maxsize=4096)
+def _network(host: str) -> str | None:
+    """Return the address that is counted, of IPv6 its /64 network; None for an address of this machine."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        elif not address.is_loopback:
+            return str(ipaddress.ip_network((address, 64), strict=False))
+    return None if address.is_loopback else str(address)
 
 
 def _header_lines(received: bytes) -> int:

@@ -17,7 +17,7 @@ import threading
 import time
 import tomllib
 import webbrowser
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
@@ -80,6 +80,7 @@ RESPONSE_HEADERS = {
 }
 MAX_SESSIONS = "BSC_MAX_SESSIONS"  # environment variable: pages that may be open at the same time
 DEFAULT_SESSIONS = 60
+PAGES_OF_USER = 3  # that a user may open although the server is full
 RETRY_SECONDS = 60
 FULL_PAGE = """<!doctype html>
 <html lang="en">
@@ -171,7 +172,8 @@ class SessionLimit:
 
     A page counts from its request until its websocket closes, or from its websocket if it is opened from another site.
     A page that was sent can always open its websocket, and reopen it after an interruption, so open pages continue to
-    work; all websockets are at most twice as many.
+    work. In a shared app, a user with fewer than PAGES_OF_USER pages still gets one, so nobody can keep the others
+    out. All websockets are at most twice as many.
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
@@ -183,38 +185,48 @@ class SessionLimit:
         """
         self.app = app
         self.sessions = sessions
-        self._open = 0  # websockets
-        self._opening: deque[float] = deque()  # times of the requests of pages that have not opened a websocket yet
+        self._open: Counter[str] = Counter()  # websockets by user
+        self._opening: deque[tuple[float, str]] = deque()  # time and user of pages that have not opened a websocket yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket" and scope["path"].endswith(STREAM):
             return await self._serve_session(scope, receive, send)
         if scope["type"] == "http" and scope["method"] == "GET" and _requests_page(scope):
-            if self._is_full():
+            user = Headers(scope=scope).get(USER_HEADER, "")
+            if self._is_full(user):
                 page = FULL_PAGE.format(style=PAGE_STYLE, seconds=RETRY_SECONDS, sessions=self.sessions)
                 headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
                 return await HTMLResponse(page, status_code=503, headers=headers)(scope, receive, send)
             if Headers(scope=scope).get("sec-fetch-site") not in OTHER_SITES:  # which could open any number of pages
-                self._opening.append(time.monotonic())
+                self._opening.append((time.monotonic(), user))
         return await self.app(scope, receive, send)
 
     async def _serve_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        may_reconnect = _is_reconnecting(scope) and self._open < 2 * self.sessions  # a client can name any session
-        if self._is_full() and not self._opening and not may_reconnect:
+        user = Headers(scope=scope).get(USER_HEADER, "")
+        is_full = self._is_full(user)
+        sent = next((one for one in self._opening if one[1] == user), None)
+        may_have_more = self._open.total() < 2 * self.sessions and (not user or self._open[user] < self.sessions)
+        may_reconnect = may_have_more and _is_reconnecting(scope)  # a client can name any session
+        if is_full and sent is None and not may_reconnect:
             reason = "The server is full."
             return await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": reason})
-        if self._opening:
-            self._opening.popleft()
-        self._open += 1
+        if sent is not None:
+            self._opening.remove(sent)
+        self._open[user] += 1
         try:
             await self.app(scope, receive, send)
         finally:
-            self._open -= 1
+            self._open[user] -= 1
+            self._open += Counter()  # without users who have no page
 
-    def _is_full(self) -> bool:
-        while self._opening and time.monotonic() - self._opening[0] > RETRY_SECONDS:  # closed before it was loaded
+    def _is_full(self, user: str) -> bool:
+        while self._opening and time.monotonic() - self._opening[0][0] > RETRY_SECONDS:  # closed before it was loaded
             self._opening.popleft()
-        return self._open + len(self._opening) >= self.sessions
+        pages = self._open.total() + len(self._opening)
+        if user and pages < 2 * self.sessions:
+            own = self._open[user] + sum(name == user for _, name in self._opening)
+            return pages >= self.sessions and own >= PAGES_OF_USER
+        return pages >= self.sessions
 
 
 def _requests_page(scope: Scope) -> bool:

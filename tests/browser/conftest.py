@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlencode, urlparse
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, FilePayload, Locator, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, FilePayload, Locator, Page, expect, sync_playwright
 
 sys.path.append(str(Path(__file__).parent))  # modules of this folder
 
@@ -103,15 +103,16 @@ class Visit:
         self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.faults.append(f"page error: {error}"))
-        self.page.on("request", self._on_request)
+        self.page.on("request", lambda request: self._check_host(request.url))
+        self.page.on("websocket", lambda socket: self._check_host(socket.url))
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type == "error" and not EXPECTED_ERROR.search(message.location["url"]):
             self.faults.append(f"console: {message.text} {message.location['url']}")
 
-    def _on_request(self, request: Request) -> None:
-        if urlparse(request.url).hostname not in ("localhost", None):
-            self.faults.append(f"request to another machine: {request.url}")
+    def _check_host(self, url: str) -> None:
+        if urlparse(url).hostname not in ("localhost", None):
+            self.faults.append(f"request to another machine: {url}")
 
     def open(self, name: str = "", **query: str) -> None:
         """Open a page and wait until it is complete."""

@@ -89,6 +89,11 @@ def test_the_browser_computes_what_the_core_computes(scripts, preset: str, setti
     assert computed["gradientSum"] == pytest.approx(np.abs(result.gradient).sum(), abs=1e-3)
 
 
+def test_of_equal_values_apart_from_rounding_the_browser_takes_the_first(scripts) -> None:
+    assert scripts.evaluate("values => firstLargest(values)", [1.0, 2 - 1e-9, 2.0]) == 1
+    assert scripts.evaluate("values => firstLargest(values)", [1.0, 2 - 1e-3, 2.0]) == 2
+
+
 @pytest.mark.parametrize("settings", [SETTINGS[3], SETTINGS[8]], ids=str)
 def test_the_lab_shows_the_values_of_the_settings_in_its_link(visit, settings: dict[str, Any]) -> None:
     visit.open("learn", preset="repeats", **link(settings))

@@ -140,3 +140,16 @@ def check_no_markup(page: Page) -> None:
     expect(main.locator("img[src=x], script")).to_have_count(0)
     expect(page.locator("strong, em, b", has_text=re.compile(r"^(bold|slanted|tag)$"))).to_have_count(0)
     assert page.evaluate("window.executed") is None
+
+
+def test_requests_and_websockets_to_another_machine_are_faults(visitor, server) -> None:
+    visit = visitor(server)
+    visit.open("findings")
+    visit.page.evaluate("""async () => {
+        const socket = new WebSocket("wss://elsewhere.invalid/");
+        await new Promise((resolve) => socket.addEventListener("error", resolve));
+        await fetch("https://elsewhere.invalid/").catch(() => null);
+    }""")
+    addresses = [fault.partition("request to another machine: ")[2] for fault in visit.faults]
+    assert {"wss://elsewhere.invalid/", "https://elsewhere.invalid/"} <= set(addresses)
+    visit.faults.clear()

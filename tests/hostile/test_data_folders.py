@@ -19,6 +19,7 @@ import pytest
 from bsc_core.data import read_table
 from bsc_core.data.io.shards import write_manifest, write_part
 from bsc_core.errors import FileFormatError, PathError
+from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.hostile.test_files import MAX_BYTES, READER
 
 datasets = pytest.importorskip("datasets")
@@ -260,7 +261,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for name, (make, _) in CASES.items():
         make(folder / name)
     result = subprocess.run(
-        [sys.executable, str(READER), str(folder)], capture_output=True, text=True, check=True, timeout=600
+        [sys.executable, str(READER), str(folder)], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
     )
     found: dict[str, Any] = json.loads(result.stdout)
     return found | {"log": result.stderr}

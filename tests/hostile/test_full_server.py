@@ -6,6 +6,7 @@ import gzip
 import http.client
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 import streamlit
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from pages.ui.server import SessionLimit
+from bsc_core.users import USER_HEADER
+from pages.ui.server import PAGES_OF_USER, STREAM, SessionLimit
 from tests.browser.serving import AppServer
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
@@ -73,6 +76,33 @@ def test_only_pages_count() -> None:
         assert client.get(path, headers=PAGE).status_code == 200
     assert [client.get("/", headers=PAGE).status_code for _ in range(2)] == [200, 503]
     assert client.get("/_stcore/health", headers=PAGE).status_code == 200
+
+
+def test_a_user_of_a_shared_app_cannot_keep_the_others_out() -> None:
+    client = TestClient(SessionLimit(PlainTextResponse("a page"), sessions=4))
+    opened = [
+        [client.get("/", headers={**PAGE, USER_HEADER: user}).status_code for _ in range(5)] for user in ("a", "b", "c")
+    ]
+    assert opened == [[200] * 4 + [503], [200] * PAGES_OF_USER + [503] * 2, [200] + [503] * 4]
+
+
+def test_a_user_of_a_shared_app_cannot_keep_the_others_out_with_websockets() -> None:
+    async def accept(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+
+    client = TestClient(SessionLimit(accept, sessions=4))
+    names = ["streamlit", "token", "invented"]  # a session whose connection was interrupted, as the client says
+    with ExitStack() as pages:
+        for user in ("a", "b"):
+            page = partial(client.websocket_connect, STREAM, names, headers={USER_HEADER: user})
+            for _ in range(4):
+                pages.enter_context(page())
+            with pytest.raises(WebSocketDisconnect), page():
+                pass
+    with client.websocket_connect(STREAM, headers={USER_HEADER: "c"}):  # all pages are closed
+        pass
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])

@@ -6,7 +6,9 @@ import base64
 import json
 import os
 import pickle
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +18,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from bsc_core.config import EncoderConfig
+from bsc_core.config import EncoderConfig, make_config, to_toml
 from bsc_core.data.dataset import TextTable
+from bsc_core.data.sample_data import sample_config
 from bsc_core.encoders import load_encoder, pretrained, tokenize
 from bsc_core.encoders.checks.folder import MODEL_TYPES, _check_config, check_folder
 from bsc_core.errors import ModelError
 from bsc_core.preparation.second_opinion import second_scorer
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 Change = Callable[[Path], object]
 EXECUTED = "executed"
@@ -480,6 +484,29 @@ def test_a_hostile_model_folder_is_refused_before_the_libraries_are_imported(
         monkeypatch.setitem(sys.modules, library, None)  # importing it fails
     with pytest.raises(ModelError, match=reason):
         load_encoder(EncoderConfig(name=str(tmp_path / "model"), max_seq_length=16))
+
+
+def test_commands_refuse_a_hostile_model_folder_before_the_libraries_are_imported(
+    tiny_encoder: Path, tmp_path: Path
+) -> None:
+    change, reason = CASES["pickled weights"]
+    shutil.copytree(tiny_encoder, tmp_path / "model")
+    change(tmp_path / "model")
+    config = make_config({"data": sample_config().model_dump(), "encoder": {"name": str(tmp_path / "model")}})
+    (tmp_path / "run.toml").write_text(to_toml(config), encoding="utf-8")
+    code = """
+import sys
+sys.modules |= {"sentence_transformers": None, "transformers": None}  # importing them fails
+from bsc_core.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+    for command in ("train", "check"):
+        arguments = [command, str(tmp_path / "run.toml"), "--runs", str(tmp_path / "runs")]
+        process = [sys.executable, "-c", code, *arguments]
+        ended = subprocess.run(process, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
+        assert ended.returncode == 2
+        assert re.search(reason, ended.stderr)
+    assert not list(tmp_path.glob("runs/*/config.json"))
 
 
 def test_the_sizes_of_a_good_model_are_accepted(tiny_encoder: Path) -> None:

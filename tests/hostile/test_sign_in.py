@@ -29,6 +29,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, remove_user
+from pages.ui import connections
 from pages.ui import server as server_module
 from pages.ui.connections import (
     MAX_FRAMES,
@@ -516,6 +517,60 @@ def test_a_request_in_chunks_is_refused() -> None:
     for rest in (b"", b"1\r\na\r\n" * 40_000, b"0\r\n" + b"a:\r\n" * 10_000):
         _, transport = sent(LimitedHttp, head + rest)
         assert any(b"400 Bad Request" in call.args[0] for call in transport.write.call_args_list)
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "limited"),
+    [
+        ("203.0.113.7", "203.0.113.8", True),
+        ("::ffff:203.0.113.7", "203.0.113.8", True),
+        ("2001:db8:0:1::1", "2001:db8:0:2::1", True),
+        ("127.0.0.1", "203.0.113.8", False),
+        ("::1", "203.0.113.8", False),
+    ],
+)
+def test_the_connections_of_an_address_are_limited(
+    host: str, other: str, limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
+
+    async def connect_all() -> list[bool]:
+        config, state = uvicorn.Config(lambda: None, lifespan="off"), ServerState()
+        aborted = []
+        for address in [host] * 6 + [other]:
+            transport = Mock(get_extra_info=lambda name, address=address: (address, 1) if name == "peername" else None)
+            LimitedHttp(config, state, {}).connection_made(transport)
+            aborted.append(transport.abort.called)
+        return aborted
+
+    assert asyncio.run(connect_all()) == [False] * 5 + [limited, False]
+
+
+def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.01)
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def send(content: bytes) -> bool:
+        connection = LimitedHttp(uvicorn.Config(answer, lifespan="off"), ServerState(), {})
+        transport = Mock(get_extra_info=lambda name: None, get_protocol=lambda: connection)
+        ended = asyncio.Event()
+        transport.abort = ended.set
+        connection.connection_made(transport)
+        if content:
+            connection.data_received(content)
+        checks = [connection._check]
+        while not ended.is_set() and len(checks) < 4:
+            await asyncio.sleep(0.001)
+            checks += [connection._check] if connection._check is not checks[-1] else []
+        connection.connection_lost(None)
+        return ended.is_set()
+
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+    contents = {"nothing": b"", "part of a request": head, "a request that is answered": head + b"\r\n"}
+    aborted = {name: asyncio.run(send(content)) for name, content in contents.items()}
+    assert aborted == {"nothing": True, "part of a request": True, "a request that is answered": False}
 
 
 def hostile_names() -> Iterator[BackMsg]:

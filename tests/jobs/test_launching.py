@@ -18,7 +18,7 @@ from bsc_core.jobs.local.processes import find_process, start_detached
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.supervisor import supervise
 from bsc_core.runs import Run, RunStore
-from tests.helpers.waiting import final_status, wait_until
+from tests.helpers.waiting import PATIENCE_SECONDS, final_status, wait_until
 from tests.jobs import stub_worker
 
 
@@ -55,7 +55,8 @@ def test_two_supervisors_execute_each_run_once(store, config):
     runs = [launch(store, config, f"run-{number}", start=lambda store: None) for number in range(4)]
     command = stub_worker.command("supervise", "quick", "2", str(store.root))
     supervisors = [start_detached(command, store.root / "log.txt", {}) for _ in range(2)]
-    assert [supervisor.wait(60) for supervisor in supervisors] == [0, 0], (store.root / "log.txt").read_text()
+    exits = [supervisor.wait(PATIENCE_SECONDS) for supervisor in supervisors]
+    assert exits == [0, 0], (store.root / "log.txt").read_text()
     assert [run.status().state for run in runs] == ["done"] * 4
     assert [len(run.metrics()[0]) for run in runs] == [1] * 4
     assert Queue(store.root).snapshot().claimed == ()
@@ -77,7 +78,7 @@ def test_killing_the_launching_process_and_its_group_does_not_touch_the_run(stor
     run = Run(store.root / "one")
     until(lambda: run.folder.exists() and run.status().state == "running" and bool(run.log_tail()))
     os.killpg(launcher.pid, signal.SIGKILL)
-    launcher.wait(10)
+    launcher.wait(PATIENCE_SECONDS)
     assert reconcile(store) == []
     assert find_process(run.status()) is not None
     run.request_stop()
@@ -90,7 +91,7 @@ def test_killing_the_supervisor_leaves_its_run_to_the_next(store, config, until)
     supervisor = start_detached(command, store.root / "log.txt", {})
     until(lambda: first.status().state == "running")
     supervisor.kill()
-    supervisor.wait(10)
+    supervisor.wait(PATIENCE_SECONDS)
     assert find_process(first.status()) is not None
     second = launch(store, config, "second", start=lambda store: stub_worker.start_supervising(store, behavior="quick"))
     first.request_stop()

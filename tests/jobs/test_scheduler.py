@@ -16,7 +16,7 @@ from bsc_core.jobs.scheduler import Scheduler
 from bsc_core.jobs.states import advance, claim_start
 from bsc_core.jobs.supervisor import supervise
 from bsc_core.runs import Run, RunStore
-from tests.helpers.waiting import final_status
+from tests.helpers.waiting import PATIENCE_SECONDS, final_status
 from tests.jobs import stub_worker
 
 
@@ -213,7 +213,7 @@ def test_a_supervisor_waits_for_a_locked_queue(store, config, until):
             stub_worker.command("supervise", "quick", "1", str(store.root)), store.root / "log.txt", {}
         )
         until(lambda: "another process has locked the queue" in (store.root / "log.txt").read_text())
-    assert supervisor.wait(60) == 0
+    assert supervisor.wait(PATIENCE_SECONDS) == 0
     assert run.status().state == "done"
 
 
@@ -225,7 +225,7 @@ def test_sigterm_ends_a_supervisor_and_leaves_its_run_to_the_next(store, config,
     )
     until(lambda: bool(first.log_tail()))
     supervisor.send_signal(signal.SIGTERM)
-    assert supervisor.wait(30) == 0
+    assert supervisor.wait(PATIENCE_SECONDS) == 0
     assert states(store) == "first:running second:queued"
     with supervisor_lock(store.root):
         pass
@@ -244,7 +244,7 @@ def test_a_supervisor_with_keep_starts_later_runs(store, config, until):
         until(lambda run=run: run.status().state == "done")
     for process in (supervisor, other):
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_a_runs_folder_that_is_deleted_ends_its_supervisor(store, config, fake_backend):

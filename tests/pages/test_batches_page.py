@@ -455,7 +455,7 @@ def test_a_large_plan_is_built_in_a_background_task(
     assert not app.table, "the page waits for the task"
     train = data_cache.dataset_splits(large).train
     (request,) = (plans.plans_folder(train) / "requests").iterdir()
-    assert wait_for_task(request, 60) == 0, (request / "log.txt").read_text()
+    assert wait_for_task(request) == 0, (request / "log.txt").read_text()
     app.run()
     assert not app.exception
     shown = app.table[0].value.set_index("Statistic")["random"]
