@@ -33,6 +33,7 @@ from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.jobs.stub_worker import LEDGER, last_step
 
 FAILURES = {"lost": "LOST WITHOUT A FAULT", "started twice": "STARTED TWICE", "wrong state": "WRONG STATE"}
+MAX_TRIES = 3  # of a fault without effect
 CAUSES = {"disk": "the disk is full", "memory": "out of memory"}
 
 
@@ -55,14 +56,14 @@ def main() -> int:
     chaos = Chaos(folder / "runs", arguments.seed, disk)
     if arguments.finished_runs:
         chaos.add_finished(arguments.finished_runs)
-    done = inject(chaos, arguments.faults, random.Random(arguments.seed))
+    done, missed = inject(chaos, arguments.faults, random.Random(arguments.seed))
     drained = wait_until(lambda: quiet(chaos), PATIENCE_SECONDS, poll_seconds=0.3)
     failures = find_failures(chaos)
     for word, times in done.items():
         print(f"{word:<36}{times:>6}")
     print(f"{'total faults':<36}{sum(done.values()):>6}\n")
-    if chaos.unavailable:
-        print(f"of them not possible: {', '.join(f'{word}, {n}' for word, n in sorted(chaos.unavailable.items()))}\n")
+    if missed:
+        print(f"not counted, without effect: {', '.join(f'{word}, {n}' for word, n in sorted(missed.items()))}\n")
     for word, number in (counts(chaos) | {"errors, retried": sum(chaos.refused.values())}).items():
         print(f"{word:<36}{number:>6}")
     print(f"{'runs that had finished before':<36}{len(chaos.finished):>6}")
@@ -86,25 +87,32 @@ def make_disk(folder: Path) -> Disk | None:
         return None
 
 
-def inject(chaos: Chaos, number: int, generator: random.Random) -> Counter[str]:
+def inject(chaos: Chaos, number: int, generator: random.Random) -> tuple[Counter[str], Counter[str]]:
     """Inject faults in random order, each kind about equally often, while runs are launched and reconciled.
 
-    Returns the number of each kind. SIGTERM ends it after the current fault.
+    A fault that finds nothing to act on is tried again later, up to MAX_TRIES times. SIGTERM ends it after the current
+    fault.
+
+    Returns:
+        The number of faults of each kind that had an effect, and of those without one.
     """
     names = list(islice(cycle(FAULTS), number))
     generator.shuffle(names)
-    done = Counter(dict.fromkeys(FAULTS, 0))
+    done, missed = Counter(dict.fromkeys(FAULTS, 0)), Counter[str]()
     with stop_on_signals() as stopped:
-        for name in names:
+        for name in names:  # grows while faults have no effect
             if stopped.is_set():
                 break
             chaos.top_up()
+            chaos.has_missed = False
             FAULTS[name](chaos)
-            done[name] += 1
+            (missed if chaos.has_missed else done)[name] += 1
+            if chaos.has_missed and missed[name] < MAX_TRIES * number / len(FAULTS):
+                names.append(name)
             for _ in range(generator.randrange(1, 4)):
                 chaos.reconcile()
                 time.sleep(generator.uniform(0.05, 0.3))
-    return done
+    return done, missed
 
 
 def quiet(chaos: Chaos) -> bool:

@@ -51,7 +51,7 @@ class Chaos:
         self.launched: list[str] = []
         self.harmed: dict[str, set[str]] = {}
         self.refused: Counter[str] = Counter()
-        self.unavailable: Counter[str] = Counter()  # faults that this system did not allow
+        self.has_missed = False  # whether the last fault found nothing to act on, or this system did not allow it
         self.failures: list[tuple[str, str]] = []
         self.reported_done: set[str] = set()  # runs that were done when the power was cut
         self.finished: list[str] = []  # runs that had finished before
@@ -128,6 +128,7 @@ class Chaos:
     def suspend_worker(self) -> None:
         run = self._random_live_run()
         process = find_process(run.status()) if run else None
+        self.has_missed = process is None
         if process is not None:
             seconds = self.random.choice([0.5, 1.0, STALE_SECONDS + 2])
             if run is not None and seconds > STALE_SECONDS:  # it is lost for a while, and a run waiting for it fails
@@ -135,10 +136,13 @@ class Chaos:
             self._suspend(process.pid, seconds)
 
     def suspend_supervisor(self) -> None:
-        for pid in self.processes("supervise"):
+        processes = self.processes("supervise")
+        self.has_missed = not processes
+        for pid in processes:
             self._suspend(pid, 1.0)
 
     def damage_queue(self) -> None:
+        self.has_missed = not self.queue.path.exists()
         with suppress(FileNotFoundError, IndexError):  # missing or empty
             content = bytearray(self.queue.path.read_bytes())
             used = [position for position, byte in enumerate(content) if byte]  # most of the file is empty
@@ -147,10 +151,12 @@ class Chaos:
             self.queue.path.write_bytes(content)
 
     def truncate_queue(self) -> None:
+        self.has_missed = not self.queue.path.exists()
         with suppress(OSError):
             os.truncate(self.queue.path, self.random.choice([0, 100, 5000]))
 
     def delete_queue(self) -> None:
+        self.has_missed = not self.queue.path.exists()
         self.queue.path.unlink(missing_ok=True)
 
     def lock_queue(self) -> None:
@@ -200,6 +206,7 @@ class Chaos:
         """Mount the runs folder read-only over itself for two seconds; open files can still be written."""
         root = str(self.store.root)
         if not self._mount_read_only(root):
+            self.has_missed = True
             return
         try:
             end = time.monotonic() + READ_ONLY_SECONDS
@@ -219,14 +226,12 @@ class Chaos:
         """Return whether the folder is read-only now; a process that opens a file meanwhile prevents it."""
         for _ in range(20):
             if subprocess.run(["mount", "--bind", root, root], capture_output=True, check=False).returncode:
-                self.unavailable["file system read-only for 2 s"] += 1  # needs the right to mount
-                return False
+                return False  # needs the right to mount
             if not subprocess.run(
                 ["mount", "-o", "remount,ro,bind", root], capture_output=True, check=False
             ).returncode:
                 return True
             subprocess.run(["umount", "--lazy", root], check=True)
-        self.unavailable["file system read-only for 2 s"] += 1
         return False
 
     def start_supervisors(self) -> None:
@@ -242,7 +247,7 @@ class Chaos:
     def cut_power(self) -> None:
         """Stop all processes at once, discard what is not on the disk, and start again from there."""
         if self.disk is None:
-            self.unavailable["power cut"] += 1
+            self.has_missed = True
             return
         for timer in threading.enumerate():  # they use the disk
             if isinstance(timer, threading.Timer):
@@ -283,7 +288,7 @@ class Chaos:
         launching = without_locks(number, command("launch", "steps", run_id, str(self.store.root)))
         tab = subprocess.run(launching, capture_output=True, text=True, check=False)
         if tab.returncode == NO_FILTER:
-            self.unavailable["file system without locks"] += 1
+            self.has_missed = True
         elif "has no file locks" not in tab.stderr:
             self.failures.append(("wrong state", f"{run_id} was not refused: {tab.stderr[-500:]}"))
 
@@ -320,6 +325,7 @@ class Chaos:
             restore(self.store, run.id)
 
     def _harm(self, run: Run | None, how: str, act: Callable[[Run], object]) -> None:
+        self.has_missed = run is None
         if run is None:
             return
         self.harmed.setdefault(run.id, set()).add(how)
@@ -357,7 +363,9 @@ class Chaos:
         threading.Timer(seconds, self._signal, (pid, signal.SIGCONT)).start()
 
     def _signal_all(self, word: str, number: signal.Signals) -> None:
-        for pid in self.processes(word):
+        processes = self.processes(word)
+        self.has_missed = not processes
+        for pid in processes:
             self._signal(pid, number)
 
     def _signal(self, pid: int, number: signal.Signals) -> None:
