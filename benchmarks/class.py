@@ -1,11 +1,12 @@
 """Response times of a class: clients open a page by the websocket protocol of the app and act every 5 seconds.
 
-    python benchmarks/class.py [--clients 30 100] [--seconds 180] [--page lessons] [--train]
+    python benchmarks/class.py [--clients 30 100] [--seconds 180] [--page lessons] [--links each] [--train]
 
-Each number of clients has a new server, started by `bsc app`. A client opens the page at a random time within a minute,
-fetches the files that Chromium requests on a first visit, and acts until the time is over. A response ends with the
-last message of the script run. With --train, a run on the sample data trains at the same time; its speed is compared
-with that before and after the class. Needs the test extras and Chromium (`python tests/browser/chromium.py`).
+Each number of clients has a new server, started by `bsc app --host` with a link for each student, or one for all of
+them (`--links one`), or by `bsc app` without users (`--links none`). A client opens the page at a random time within a
+minute, fetches the files that Chromium requests on a first visit, and acts until the time is over. A response ends with
+the last message of the script run. With --train, a run on the sample data trains at the same time; its speed is
+compared with that before and after the class. Needs the test extras and Chromium (`python tests/browser/chromium.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -42,11 +44,13 @@ from bsc_core.jobs import launch
 from bsc_core.jobs.local.processes import find_process
 from bsc_core.presets.catalog import recommended
 from bsc_core.runs import Run
+from bsc_core.users import add_user
 
 if TYPE_CHECKING:
     from serving import AppServer
 
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "browser")]
+KEY_COOKIE = "bsc_key"  # as in `pages.ui.server`
 OPENING_SECONDS = 60  # during which the clients open the page
 ACTION_SECONDS = 5.0  # from a reaction to the next action
 PATIENCE_SECONDS = 60  # after which a missing reaction is an error
@@ -82,6 +86,7 @@ class Client:
     url: str
     page: str
     files: Sequence[str]
+    headers: dict[str, str]
     random: random.Random
     first_page: float | None = None
     reactions: list[float] = field(default_factory=list)
@@ -114,7 +119,7 @@ class Client:
         """Fetch the page and the files that a browser then has in its cache."""
         connection = http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=PATIENCE_SECONDS)
         for path, kinds in ((f"/{self.page}", "text/html"), *((path, "*/*") for path in self.files)):
-            connection.request("GET", path, headers={"Accept-Encoding": "gzip", "Accept": kinds})
+            connection.request("GET", path, headers={"Accept-Encoding": "gzip", "Accept": kinds, **self.headers})
             response = connection.getresponse()
             self.received_bytes += len(response.read())
             if response.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
@@ -126,6 +131,7 @@ class Client:
     async def _act(self, started: float, end: float) -> None:
         address = f"ws://{urlsplit(self.url).netloc}/_stcore/stream"
         options: dict[str, Any] = {"origin": self.url, "subprotocols": ["streamlit"], "max_size": None, "proxy": None}
+        options["additional_headers"] = self.headers
         async with connect(address, create_connection=CountingConnection, **options) as connection:
             self._connection = connection
             reader = asyncio.create_task(self._read())
@@ -211,7 +217,12 @@ class Client:
     def _change_widget(self, number: int) -> WidgetState | None:
         """Change the state of the next widget; return that of a button instead, which is clicked."""
         names = ACTIONS[self.page][number % len(ACTIONS[self.page])]
-        widgets = {key.rpartition(".")[2]: (key, *widget) for key, widget in self._widgets.items()}
+        widgets = {
+            key.rpartition(".")[2]: (key, kind, widget)
+            for key, (kind, widget) in self._widgets.items()
+            if kind != "bidi_component"
+            or "frame" not in json.loads(widget.json or "{}")  # the frame of a figure has its key
+        }
         found = [widgets[name] for name in names if name in widgets]
         key, kind, widget = next((one for one in found if not getattr(one[2], "disabled", False)), ("", "", None))
         state = WidgetState(id=key)
@@ -226,24 +237,31 @@ class Client:
             case "button_group":
                 state.string_array_value.data.append(self.random.choice(widget.options).content)
             case "bidi_component":
-                settings = json.loads(widget.json)["settings"]
-                state.json_value = json.dumps({"settings": settings | {"temperature": self.random.uniform(0.02, 1)}})
+                state.json_value = json.dumps(self._move(json.loads(widget.json)))
             case _:
                 self.errors.append(f"the page has no widget {' or '.join(names)} that can be changed")
                 return None
         self._states[key] = state
         return None
 
+    def _move(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Return the state of a figure after its control was moved. data: what the server sent to it."""
+        if data.get("margins"):
+            return {"margin": self.random.choice(data["margins"])}
+        if data.get("sizes"):
+            return {"pairs": self.random.randint(data["sizes"]["min"], data["sizes"]["max"])}
+        return {"settings": data["settings"] | {"temperature": self.random.uniform(0.02, 1)}}
+
 
 @contextmanager
-def app_server() -> Iterator[AppServer]:
-    """Run the app on a new runs folder; end it and its runs."""
+def app_server(*options: str, root: Path | None = None) -> Iterator[AppServer]:
+    """Run the app with these options on a folder, by default a new one; end it and its runs."""
     from serving import AppServer
 
     with tempfile.TemporaryDirectory() as folder:
-        server = AppServer(Path(folder))
+        server = AppServer(root or Path(folder))
         try:
-            server.start()
+            server.start(*options)
             yield server
         finally:
             server.stop_jobs()
@@ -266,6 +284,22 @@ def first_visit(page: str) -> list[str]:
             window.wait_for_load_state("networkidle")
         browser.close()
     return [path for path in paths if path != f"/{page}"]
+
+
+@contextmanager
+def class_server(links: str, number: int) -> Iterator[tuple[AppServer, list[dict[str, str]]]]:
+    """Run the app for a number of students; yield it and the request headers of each. links: as `--links`."""
+    if links == "none":
+        with app_server() as server:
+            yield server, [{}] * number
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "runs"
+        root.mkdir()
+        add_user(root, "teacher", "owner")
+        keys = [add_user(root, f"student{one}", "student") for one in range(number if links == "each" else 1)]
+        with app_server("--host", "localhost", root=Path(folder)) as server:
+            yield server, [{"Cookie": f"{KEY_COOKIE}={key}"} for key in islice(cycle(keys), number)]
 
 
 def start_run(server: AppServer) -> Run:
@@ -302,12 +336,14 @@ class Class:
     steps_per_second: float | None
 
 
-def run_class(server: AppServer, files: Sequence[str], run: Run | None, number: int, options: Any) -> Class:
-    """Let the clients visit the page."""
+def run_class(
+    server: AppServer, files: Sequence[str], headers: Sequence[dict[str, str]], run: Run | None, options: Any
+) -> Class:
+    """Let a client with each of these request headers visit the page."""
     process = psutil.Process(server.pid)
     before, steps_before, memory = cpu_seconds(process, run), steps(run) if run else 0, process.memory_info().rss
     numbers = random.Random(options.seed)
-    clients = [Client(server.url, options.page, files, random.Random(numbers.random())) for _ in range(number)]
+    clients = [Client(server.url, options.page, files, one, random.Random(numbers.random())) for one in headers]
 
     async def visit() -> None:
         end = time.perf_counter() + options.seconds
@@ -368,6 +404,8 @@ def main() -> None:
     arguments.add_argument("--clients", type=int, nargs="+", default=[30])
     arguments.add_argument("--seconds", type=float, default=180.0, help="from the first client to the last reaction")
     arguments.add_argument("--page", choices=VISITS, default="lessons")
+    links = "for each student, one for all of them, or none: the app has no users"
+    arguments.add_argument("--links", choices=("each", "one", "none"), default="each", help=f"sign-in links: {links}")
     arguments.add_argument("--train", action="store_true", help="train on the sample data at the same time")
     arguments.add_argument("--seed", type=int, default=0)
     options = arguments.parse_args()
@@ -386,10 +424,10 @@ def main() -> None:
         "load",
     )
     for number in options.clients:
-        with app_server() as server:
+        with class_server(options.links, number) as (server, headers):
             run = start_run(server) if options.train else None
             alone = [speed(run)] if run else []
-            result = run_class(server, files, run, number, options)
+            result = run_class(server, files, headers, run, options)
             alone += [speed(run)] if run else []
             report(result, alone, options)
 

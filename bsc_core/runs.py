@@ -70,6 +70,7 @@ _TAIL_BYTES = 64 * 1024
 _ROWS_AT_ONCE = 16_384
 _MAX_LINES, _MAX_LINE_BYTES = 3_000_000, 1_000_000  # of the metrics
 _MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 16 * 2**20  # of the metrics, that are not steps
+_MAX_STEP_VALUES = 100  # of a step
 _CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**22  # of vectors
 _MAX_TEXTS, _MAX_DIMENSION, _MAX_EPOCHS = 100_000_000, 16_384, 300  # of vectors
 
@@ -82,7 +83,7 @@ FINISHED: frozenset[State] = frozenset({"done", "failed", "stopped", "lost"})
 _Number = Annotated[float, Field(ge=-1e15, le=1e15)] | None
 _Time = Annotated[float, Field(ge=0, le=1e11)]  # until the year 5138
 _Count = Annotated[int, Field(ge=0, le=10**12)]
-_Metrics = Annotated[dict[str, _Number], Field(max_length=10_000)]
+_Metrics = Annotated[dict[str, _Number], Field(max_length=500)]
 _Type = TypeVar("_Type")
 
 
@@ -136,7 +137,7 @@ class _RunResult(BaseModel, extra="allow"):
 
 class _Group(BaseModel):
     group: str | None = None
-    setting: dict[str, Any] = {}
+    setting: Annotated[dict[str, Any], Field(max_length=100)] = {}
     seed: int | None = None
 
 
@@ -425,10 +426,11 @@ class Run:
             ]
         others = [len(line) for line in lines if not _STEP_LINE.match(line)]
         is_long = len(line) == _MAX_LINE_BYTES or len(others) > _MAX_OTHER_LINES or sum(others) > _MAX_OTHER_BYTES
-        if count > _MAX_LINES or is_long:
+        has_many_values = any(line.count(b":") > _MAX_STEP_VALUES for line in lines if _STEP_LINE.match(line))
+        if count > _MAX_LINES or is_long or has_many_values:
             raise RunError(
-                f"run {self.id}: metrics.jsonl is damaged ({count:,} lines, more than a run writes); restore it, or "
-                "launch the run again"
+                f"run {self.id}: metrics.jsonl is damaged ({count:,} lines, more than a run writes, or longer ones); "
+                "restore it, or launch the run again"
             )
         return lines, end_byte
 

@@ -14,8 +14,8 @@ PAGE = Path(__file__).with_name("licenses.md")
 TEXT = """# Licenses
 
 BSC Lab is licensed under Apache-2.0. This is the license of each package that it installs, as the package's metadata
-name it, at the versions of `constraints.txt`; `python docs/make_licenses.py` wrote the tables. A GPU build of torch adds
-packages of NVIDIA under their own terms. BSC Lab contains none of these packages.
+name it, at the versions of `constraints.txt`; `python docs/make_licenses.py` wrote the tables. A GPU build of torch
+adds packages of NVIDIA under their own terms. BSC Lab contains none of these packages.
 
 ## Default install
 """

@@ -22,6 +22,7 @@ HUB = "hf://"
 MAX_VALUE = 10_000  # characters; the time and memory for a key of many parts grow with the square of its length
 MAX_CHARACTERS = 500_000
 MAX_DOTS_SQUARED = 500_000
+MAX_DOTS_TIMES_LINES = 1_000_000  # most dots of a line, times all lines
 MAX_PARTS = 20
 NONE_IS_A_VALUE = ("normalization", "activation")
 """Keys with the value `none`; for other keys `--set key=none` unsets the key."""
@@ -87,11 +88,13 @@ def read_values(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, An
 def check_toml(text: str) -> None:
     """Raise ValueError for a text that is much longer than a config, or may have keys of many parts.
 
-    The library needs memory for a key that grows with the square of its parts.
+    The library needs memory for a key that grows with the square of its parts, and time for each line below a header
+    that grows with the parts of the header.
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"a config has at most {MAX_CHARACTERS:,} characters, and this file has {len(text):,}")
-    if sum(line.count(".") ** 2 for line in text.split("\n")) > MAX_DOTS_SQUARED:
+    dots = [line.count(".") for line in text.split("\n")]
+    if sum(count**2 for count in dots) > MAX_DOTS_SQUARED or max(dots) * len(dots) > MAX_DOTS_TIMES_LINES:
         raise ValueError("lines have more dots than those of a config")
 
 

@@ -24,7 +24,7 @@ from bsc_core.training.data import is_streamed, select_training_rows
 from bsc_core.types import Ids, Numbers, Vectors
 
 MAX_STEPS = 5000  # step lines that are read
-MAX_EPOCHS = 10_000
+MAX_EPOCHS = 1_000
 MAX_ROWS = 1024  # rows of the first batches that are inspected
 MAX_PAIRS = 5000  # pairs of a split whose cosines are computed
 SEED = 0  # of all samples
@@ -72,8 +72,8 @@ class RunEvidence:
     def dev_by_epoch(self) -> dict[int, float]:
         """Dev metric after each of the first MAX_EPOCHS evaluated epochs."""
         count = min(max(self.run.status().epoch, 1), self.config.training.epochs, MAX_EPOCHS)
-        evaluations = {epoch: self.run.evaluation(epoch_name(epoch)) for epoch in range(1, count + 1)}
-        values = {epoch: (one.get("dev") or {}).get(self.metric) for epoch, one in evaluations.items()}
+        names = {epoch: epoch_name(epoch) for epoch in range(1, count + 1)}
+        values = {epoch: (self.run.evaluation(name).get("dev") or {}).get(self.metric) for epoch, name in names.items()}
         return {epoch: value for epoch, value in values.items() if value is not None}
 
     @cached_property

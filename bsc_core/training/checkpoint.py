@@ -10,6 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+import pickletools
+import re
 import shutil
 import sys
 import zipfile
@@ -41,6 +43,8 @@ UNREADABLE = (
     *(OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError),
     *(SafetensorError, pickle.UnpicklingError, zipfile.BadZipFile),
 )
+MAX_PICKLE_BYTES = 4 * 2**20  # of a state, without its tensors
+TENSORS_AND_DICTS = re.compile(r"torch \w+Storage|torch\._utils _rebuild_(tensor_v2|parameter)|collections OrderedDict")
 PROGRESS = "progress.json"
 PREVIOUS_FINGERPRINT = "made_by"  # name of `config_fingerprint` in checkpoints of earlier versions
 
@@ -215,6 +219,7 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
             _check_weights(folder / "model")
             check_regular(folder / "state.pt")
         check_arrays(folder / "state.pt")
+        _check_pickle(folder / "state.pt")
         state: dict[str, Any] = torch.load(folder / "state.pt", map_location="cpu", weights_only=True)
         _check_tensors(state)
         vectors = state["memory"]
@@ -237,6 +242,19 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
     except UNREADABLE as error:
         reason = first_problem(error) if isinstance(error, ValidationError) else error
         raise CheckpointError(f"{folder}: this checkpoint cannot be read ({reason})") from None
+
+
+def _check_pickle(path: Path) -> None:
+    """Raise ValueError for a state that names anything but tensors and dicts, such as a constructor of zeros."""
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if not entry.filename.endswith("data.pkl"):
+                continue
+            if entry.file_size > MAX_PICKLE_BYTES:
+                raise ValueError(f"its structure has more than {MAX_PICKLE_BYTES // 2**20} MiB")
+            for opcode, name, _ in pickletools.genops(archive.read(entry)):
+                if "GLOBAL" in opcode.name and not TENSORS_AND_DICTS.fullmatch(str(name)):
+                    raise ValueError(f"it contains {printable(str(name))}, which no state has")
 
 
 def _check_tensors(state: dict[str, Any]) -> None:

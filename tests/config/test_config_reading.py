@@ -187,6 +187,7 @@ def test_a_huge_number_or_a_deep_key_is_refused_in_one_sentence(tmp_path: Path, 
     ("text", "reason"),
     [
         (".".join(["a"] * 1_000) + " = 1", "have more dots than those of a config"),
+        ("[" + ".".join("a" * 600) + "]\n" + "b = 1\n" * 2_000, "have more dots than those of a config"),
         ("[" + ".".join(["'b.c'"] * 1_000) + "]", "have more dots than those of a config"),
         ('x = { y = """"a""", ' + ".".join(["a"] * 1_000) + ' = 1, z = """"b""" }', "have more dots than"),
         ('x."' + ".".join(["a"] * 100) + '" = [1]', "has more than 20 parts"),

@@ -23,6 +23,7 @@ READERS: dict[str, Callable[[Run], object]] = {
     "metrics": lambda run: f"{len(run.metrics(max_steps=1000)[0])} lines",
     "log": lambda run: f"{len(run.log_tail())} lines",
     "result": lambda run: sorted(run.read_json("result") or {}),
+    "group": lambda run: sorted(run.read_json("group") or {}),
     "after": lambda run: sorted(run.evaluation("after")),
     "vectors": lambda run: None if (vectors := run.embeddings("after")) is None else vectors.shape,
     "plan": lambda run: len(BatchPlan.load(run.plan_file(1)).order),

@@ -144,6 +144,19 @@ def expanded_state(run: Path) -> None:
     torch.save({"memory": torch.zeros(1).expand(500_000_000)}, run / CHECKPOINT / "state.pt")
 
 
+def state_of_zeros(run: Path) -> None:
+    """A state with a constructor of 2.5 GB of zeros, which torch allows."""
+    torch.save({"memory": None, "optimizer": "zeros"}, path := run / CHECKPOINT / "state.pt")
+    with zipfile.ZipFile(path) as archive:
+        content = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    name = next(name for name in content if name.endswith("data.pkl"))
+    zeros = b"c__builtin__\nbytearray\nJ" + (2_000_000_000).to_bytes(4, "little") + b"\x85R"
+    content[name] = pickle.dumps({"memory": None, "optimizer": 0}, protocol=2).replace(b"K\x00", zeros)
+    with zipfile.ZipFile(path, "w") as archive:
+        for entry, data in content.items():
+            archive.writestr(entry, data)
+
+
 def state_in_itself(run: Path) -> None:
     """A state with a list that contains itself."""
     endless: list[object] = []
@@ -172,6 +185,7 @@ def deflated_state(run: Path) -> None:
 
 
 NESTED = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+MANY_VALUES = b'{"kind": "step", "step": 1' + b"".join(b', "%d": 1' % number for number in range(85_000)) + b"}\n"
 UNREADABLE = "none of its 1 checkpoint(s) can be read"
 CASES: dict[str, tuple[Change, str, str]] = {
     # what is changed, the part that is read, and its outcome
@@ -207,6 +221,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
         "metrics",
         "more than a run writes",
     ),
+    "metrics-many-values": (write("metrics.jsonl", MANY_VALUES * 100), "metrics", "more than a run writes"),
     "metrics-long-line": (write("metrics.jsonl", b'"' + bytes(3_000_000)), "metrics", "more than a run writes"),
     "metrics-large-lines": (
         write("metrics.jsonl", (b'{"kind": "epoch", "text": "' + b"x" * 990_000 + b'"}\n') * 70),
@@ -219,6 +234,16 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "result-pipe": (pipe("result.json"), "result", "not a regular file"),
     "result-list": (write("result.json", b"[1]"), "result", "is damaged"),
     "after-device": (link("evaluation/after.json", "/dev/urandom"), "after", "a path outside its folder"),
+    "after-many-metrics": (
+        edit("evaluation/after.json", dev={f"ndcg@{number}": 1.0 for number in range(501)}),
+        "after",
+        "is damaged",
+    ),
+    "group-many-settings": (
+        write("group.json", json.dumps({"setting": {f"loss.a{number}": 0 for number in range(101)}}).encode()),
+        "group",
+        "is damaged",
+    ),
     "after-texts": (write("evaluation/after.json", b'{"dev": {"mrr": "high"}}'), "after", "is damaged"),
     "vectors-pipe": (pipe("embeddings_after.npy"), "vectors", "is damaged"),
     "vectors-device": (link("embeddings_after.npy", "/dev/zero"), "vectors", "a path outside its folder"),
@@ -259,6 +284,7 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "checkpoint-unlisted-code": (no_list_of_files(pickled_state), "checkpoint", UNREADABLE),
     "checkpoint-saved-code": (no_list_of_files(saved_code), "checkpoint", UNREADABLE),
     "checkpoint-expanded": (no_list_of_files(expanded_state), "checkpoint", UNREADABLE),
+    "checkpoint-of-zeros": (no_list_of_files(state_of_zeros), "checkpoint", UNREADABLE),
     "checkpoint-in-itself": (no_list_of_files(state_in_itself), "checkpoint", UNREADABLE),
     "plan-order-text": (changed_plan(batch_order="[" + "[]," * 400_000 + "[]]"), "plan", "not a batch plan"),
     "metrics-facts": (

@@ -23,7 +23,8 @@ def draw_intervals(view: ComparisonView) -> None:
     """Draw the metric of every setting with its interval, and the significance of each difference."""
     if view.metric is None or not view.others:
         missing = [one.name for one in view.settings if not one.is_evaluated(view.split)]
-        st.caption(f"Metrics with intervals appear here after the evaluation of {' and '.join(missing)}.")
+        names = display.escaped(" and ".join(missing))
+        st.caption(f"Metrics with intervals appear here after the evaluation of {names}.")
         return
     rows, shown, verdicts = [], [], significances(view, view.metric)
     for setting in view.evaluated:

@@ -44,7 +44,7 @@ def draw(claim: Claim, finding: dict[str, Any] | None, bar: DeltaGenerator, *, p
             small = read_findings(folder()).get(f"{claim.name}-small")
             if small is not None:
                 warning = "A few steps on sample data say nothing about the claim."
-                st.caption(f"Quick check, {small['date']}: {small['reason']} {warning}")
+                st.caption(display.escaped(f"Quick check, {small['date']}: {small['reason']} {warning}"))
     label = "Run again" if finding else "Run"
     if st.query_params.get(OPEN) == claim.name:
         with st.container(border=True):

@@ -96,7 +96,8 @@ def _draw_progress(folder: Path) -> None:
     if progress.error or background_task.read_result(folder) is not None or st.session_state.get(STATE) != str(folder):
         st.rerun(scope="app")
     elapsed = background_task.elapsed_seconds(folder)
-    st.progress(progress.fraction, text=f"Preflight: {progress.doing} · {formatting.duration(elapsed)}")
+    doing = display.escaped(f"Preflight: {progress.doing} · {formatting.duration(elapsed)}")
+    st.progress(progress.fraction, text=doing)
     icon = ":material/stop:"
     st.button("Cancel the preflight", key="train.preflight.end", icon=icon, type="tertiary", on_click=cancel)
 

@@ -278,7 +278,7 @@ def batch_sentence(batch: dict[str, Any]) -> str:
 def _draw_log(run: Run, _status: RunStatus) -> None:
     with st.container(height=320, border=False, autoscroll=True):
         st.code("\n".join(run.log_tail(LOG_LINES)) or "The log is empty.", language=None, wrap_lines=True)
-    st.caption(f"The last {LOG_LINES} lines of {run.log_file}")
+    st.caption(display.escaped(f"The last {LOG_LINES} lines of {run.log_file}"))
 
 
 def _draw_config(run: Run, status: RunStatus) -> None:
@@ -288,8 +288,8 @@ def _draw_config(run: Run, status: RunStatus) -> None:
     display.config_download(text, key=f"runs.toml.{run.id}")
     ended = f" · ended {_local_time(status.finished)}" if status.finished else ""
     names = sorted(path.name for path in run.checkpoints_folder.glob("step-*"))
-    checkpoints = f" · checkpoints {display.escaped(', '.join(names))}" if names else " · no checkpoint yet"
-    st.caption(f"{run.folder} · created {_local_time(status.created)}{ended}{checkpoints}")
+    checkpoints = f" · checkpoints {', '.join(names)}" if names else " · no checkpoint yet"
+    st.caption(display.escaped(f"{run.folder} · created {_local_time(status.created)}{ended}{checkpoints}"))
 
 
 def _local_time(timestamp: float) -> str:

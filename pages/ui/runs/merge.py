@@ -95,5 +95,5 @@ def _draw_curve(run: Run, curve: dict[str, Any]) -> None:
             about = "Writes it into the folder of the run."
             TASK.draw(run, folder, "Save the merged model", about=about, alpha=alpha)
             return
-        st.caption(f"Saved: {saved['model']}")
+        st.caption(f"Saved: {display.escaped(saved['model'])}")
         st.code(f"bsc evaluate {shlex.quote(saved['model'])} --data pairs.tsv", language=None)

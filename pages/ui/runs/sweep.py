@@ -36,8 +36,9 @@ def draw_result(group: str, runs: list[Run]) -> None:
 def _draw_result(group: str, runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         summary = _summary(runs)
-        st.header(headline(group, summary), anchor=False)
-        if len(metrics := [formatting.metric_name(name) for name in summary["main_metrics"]]) > 1:
+        st.header(display.escaped(headline(group, summary)), anchor=False)
+        metrics = [display.escaped(formatting.metric_name(name)) for name in summary["main_metrics"]]
+        if len(metrics) > 1:
             st.caption(
                 f"The main metrics of the runs differ: {', '.join(metrics)}. All runs are compared by the {metrics[0]} "
                 "of their saved model on dev."
