@@ -59,8 +59,8 @@ VISITS = {  # what Chromium opens to list the files of a first visit
     "lessons": ("lessons", "lessons?lesson=temperature", "lessons?lesson=matryoshka"),
     "learn": ("learn?source=circle&watch=bsc",),
 }
-ACTIONS = {  # widgets that a client changes in turn: the last parts of their keys, of which a page has one
-    "lessons": (("picture", "order"), ("guess",), ("Next lesson", "Previous")),
+ACTIONS = {  # widgets that a client changes in turn: the last parts of their keys, of which the first enabled one
+    "lessons": (("picture", "order", "0", "row", "guess", "cards"), ("guess", "cards"), ("Next lesson", "Previous")),
     "learn": (("lab",), ("preset",), ("lab",), ("watched",), ("watch",)),
 }
 
@@ -277,7 +277,14 @@ def first_visit(page: str) -> list[str]:
     with app_server() as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
         window = browser.new_page()
-        window.on("response", lambda response: paths.setdefault(urlsplit(response.url).path) if response.ok else None)
+        window.on(
+            "response",
+            lambda response: (
+                paths.setdefault(urlsplit(response.url).path)
+                if response.ok and response.url.startswith(server.url)  # no blob
+                else None
+            ),
+        )
         for visit in VISITS[page]:
             window.goto(f"{server.url}/{visit}")
             window.locator("[data-testid='stApp'][data-test-script-state='notRunning']").wait_for(timeout=60_000)
