@@ -187,6 +187,6 @@ def test_settings_that_exceed_the_data_give_warnings() -> None:
     many = BatchingConfig(strategy="nearest", neighbors=900, group_size=50)
     assert plan_warnings(many, dataset) == [
         "group_size is 50 and there are 3 rows: no group can reach this size",
-        "neighbors is 900 and a text has 2 others: the search covers all of them",
+        "neighbors is 900, and a text has only 2 others, which are all searched",
     ]
     assert plan_warnings(BatchingConfig(group_size=2), dataset) == []

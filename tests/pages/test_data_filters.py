@@ -36,7 +36,7 @@ def test_a_filter_shows_what_it_would_drop_and_is_stored_with_the_dataset(flawed
     toggle_with_label(app, "Drop self pairs").set_value(True).run()
     assert data_cache.data_config(flawed_dataset).filters == ("drop_duplicates", "drop_self_pairs")
     assert row_count(flawed_dataset) == before - 5
-    assert "dropped 2 rows in train and dev together; the filters before it had dropped 3 rows" in page_text(app)
+    assert "dropped 2 rows of train and dev; the filters before it had dropped 3 rows" in page_text(app)
     toggle_with_label(app, "Drop duplicates").set_value(False).run()
     assert data_cache.data_config(flawed_dataset).filters == ("drop_self_pairs",)
     assert row_count(flawed_dataset) == before - 2

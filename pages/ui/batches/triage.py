@@ -61,8 +61,8 @@ def draw(batch: BatchView, source: BatchSource) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions."""
     st.header("Triage of likely false negatives", anchor="triage")
     st.caption(
-        "Does the suspected document answer the query? **Positive**: it does. **True negative**: it does not, and no "
-        "false-negative mask removes it. **Drop**: the loss ignores the pair, as with **Mark as false negative**."
+        "Does the suspected document answer the query? **Positive**: yes. **True negative**: no; masks then keep it "
+        "as a negative. **Drop**: unclear; the loss ignores the pair, as with **Mark as false negative**."
     )
     path = source.false_negatives
     if path is None:

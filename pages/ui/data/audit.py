@@ -139,7 +139,7 @@ def _switch(key: str, data: DatasetSplits, name: FilterName, code: str) -> None:
 
 def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tuple[str, bool]:
     """Return what a filter dropped or would drop, in words, and whether it can be used."""
-    of_all = f" in {' and '.join(data.splits)} together"
+    of_all = f" of {' and '.join(data.splits)}"
     if is_on:
         names = [filter_name for filter_name, _ in data.filtered]
         before = sum(rows for _, rows in data.filtered[: names.index(name)]) if name in names else 0

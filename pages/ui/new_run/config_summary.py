@@ -252,7 +252,7 @@ def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
     corpus = f"search in {plural(summary.corpus, 'document')}" if summary.corpus else "the dev pairs themselves"
     negatives = ""
     if has_in_batch_negatives(config.loss):
-        negatives = f", so each query has up to {plural(size - 1, 'in-batch negative')}"
+        negatives = f"; in a full batch, each query has {plural(size - 1, 'in-batch negative')}"
     each = " and after every epoch" if config.evaluation.each_epoch else ""
     patience = config.training.early_stopping_patience
     stop = f"; stop after {plural(patience, 'epoch')} without improvement" if patience else ""
