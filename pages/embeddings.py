@@ -38,7 +38,7 @@ with display.show_errors():
     ten = geometry.ten_pairs(data, rows) if shows_pairs else geometry.NO_PAIRS
     pairs = clicked if len(clicked) else ten
     pairs_name = "texts of the selected cell" if len(clicked) else "texts of a positive pair"
-    with map_view.frame(data, layout, method, umap_folder):
+    with map_view.frame(data, layout, method, umap_folder, number_selected=len(selected) if is_selected else 0):
         drawn = map_view.draw_maps(
             data, layout, colorings, selected=marked, trails=trails, pairs=(pairs, pairs_name), animated=animated
         )

@@ -251,8 +251,13 @@ def _hover_texts(data: DatasetSplits, rows: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame({"text": [formatting.shorten(text, maps.TEXT_LENGTH) for text in data.texts.take(rows)]})
 
 
-def frame(data: MapData, layout: map_task.Maps, method: str, umap_folder: Path | None) -> AbstractContextManager[None]:
-    """Return the block that draws the title and the menu of the maps; the title has the method of what is shown."""
+def frame(
+    data: MapData, layout: map_task.Maps, method: str, umap_folder: Path | None, *, number_selected: int
+) -> AbstractContextManager[None]:
+    """Return the block that draws the title and the menu of the maps; the title has the method of what is shown.
+
+    It also says how many texts are selected, since their table is below the map.
+    """
     names = " and ".join(one.name[0].lower() + one.name[1:] for one in data.ends)
     shown = method.upper()
     if umap_folder is not None:
@@ -262,6 +267,8 @@ def frame(data: MapData, layout: map_task.Maps, method: str, umap_folder: Path |
         soon = f"UMAP in about {formatting.duration(left)}" if left > 0 else "UMAP is still being computed"
         shown = "PCA" if failed else f"PCA; {soon}"
     title = f"{formatting.plural(len(layout.rows), 'text')}, {names} ({shown})"
+    if number_selected:
+        title += f"; {formatting.count(number_selected)} selected, listed below"
     table = partial(map_table, data, layout)
     return display.figure_frame(title, name="map", data=table, key=f"embeddings.frame.{data.key}")
 
