@@ -27,7 +27,7 @@ MAX_EPOCH_ROWS = 60_000
 CLOSER = "queries with a negative closer than the positive"
 NEAREST = "median cosine of the hardest negative"
 COLLISIONS = "collisions"
-LIKELY = "likely false negatives"
+LIKELY = "likely false negatives in batches"
 INTACT = "groups in a single batch"
 FACTS = {  # fact -> its label, where this is not its key
     "as_exact": "share of sampled groups as good as with exact search",
