@@ -23,6 +23,7 @@ from tests.hostile.test_requests import WEBSOCKET
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hosting.md"
 HOST = "lab.example"
+CONNECTIONS = re.findall(r"`worker_connections` in\s`nginx.conf` to (\d+)", DOCUMENT.read_text(encoding="utf-8"))[0]
 
 pytestmark = pytest.mark.skipif(not (nginx.executable() and shutil.which("openssl")), reason="needs nginx and openssl")
 
@@ -59,7 +60,8 @@ class Proxy:
         )
         (folder / "nginx.conf").write_text(
             f"daemon off; pid {folder}/pid; error_log {folder}/error.log;\n"
-            f"events {{}}\nhttp {{\naccess_log {folder}/access.log;\n{paths}{server}}}\n"
+            f"events {{ worker_connections {CONNECTIONS}; }}\n"
+            f"http {{\naccess_log {folder}/access.log;\n{paths}{server}}}\n"
         )
         self.context = ssl.create_default_context(cafile=str(certificate))
         self._process = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,7 @@ def markdown_texts(block: Any) -> Iterator[str]:
     """Every text of a page that the browser renders as Markdown, and those that might be."""
     for child in block.children.values():
         if isinstance(child, Block):
-            yield from strings(MessageToDict(child.proto) if child.proto is not None else {}, ())
+            yield from strings(MessageToDict(child.proto) if child.proto is not None else {}, ("id",))
             yield from markdown_texts(child)
         elif isinstance(child, Element) and child.type not in PLAIN_KINDS:
             plain = tuple(name for name in PLAIN_FIELDS if name != "options" or child.type not in MARKDOWN_OPTIONS)
@@ -123,6 +124,22 @@ def test_names_in_the_folder_of_a_run_are_shown_as_text(named: Run, part: str) -
     named.update_status(state="done", metric_name=NASTY)
     (named.checkpoints_folder / f"step-{IMAGE.replace('/', '_')}").mkdir(parents=True)
     app = open_page("runs", run=named.id, **{"runs.part": part})
+    assert "evil.example" in page_text(app)
+    check_page(app)
+
+
+@pytest.mark.parametrize("link", [{"group": NASTY}, {"run": "named-0001", "compare": "named-0002"}], ids=str)
+def test_names_of_groups_and_settings_are_text(named: Run, link: dict[str, str], runs: RunStore) -> None:  # noqa: F811
+    config = json.loads((named.folder / "config.json").read_text())
+    for number in (1, 2):
+        run = Run(runs.root / f"named-000{number}")
+        shutil.copytree(named.folder, run.folder)
+        config["loss"] |= {"mask": "guide", "mask_guide": f"{NASTY} {number}"}
+        (run.folder / "config.json").write_text(json.dumps(config))
+        run.update_status(state="done", group=NASTY, metric_name=f"{NASTY} {number}")
+        (run.folder / "group.json").write_text(json.dumps({"group": NASTY, "setting": {NASTY: f"{NASTY} {number}"}}))
+    shutil.rmtree(named.folder)
+    app = open_page("runs", **link)
     assert "evil.example" in page_text(app)
     check_page(app)
 
