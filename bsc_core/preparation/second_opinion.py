@@ -14,6 +14,7 @@ from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import embed, encoder_folder
 from bsc_core.encoders.checks.folder import has_architecture
 from bsc_core.encoders.pretrained import load_cross_encoder, tokenizer_errors
+from bsc_core.errors import ModelError
 from bsc_core.neighbors import unit_rows
 from bsc_core.types import Ids, Progress, Vectors
 
@@ -39,7 +40,7 @@ def second_scorer(name: str, texts: TextTable, progress: Progress | None = None)
         progress: Called with (texts encoded, texts) for an encoder.
 
     Raises:
-        ModelError, PathError: As `load_encoder`.
+        ModelError, PathError: As `load_encoder`, and when a score is not finite.
     """
     folder = encoder_folder(name)
     if has_architecture(folder, "ForSequenceClassification"):
@@ -51,7 +52,7 @@ def second_scorer(name: str, texts: TextTable, progress: Progress | None = None)
         for start in range(0, len(queries), PAIRS_AT_ONCE):
             part = slice(start, start + PAIRS_AT_ONCE)
             scores[part] = np.einsum("nd,nd->n", unit[queries[part]], unit[documents[part]])
-        return scores
+        return _finite(name, scores)
 
     return cosines
 
@@ -62,6 +63,12 @@ def _cross_encoder(folder: Path, texts: TextTable) -> Scorer:
     def scores(queries: Ids, documents: Ids) -> Vectors:
         pairs = list(zip(texts.take(queries), texts.take(documents), strict=True))
         with tokenizer_errors():
-            return np.asarray(model.predict(pairs, show_progress_bar=False), dtype=np.float32)
+            return _finite(str(folder), np.asarray(model.predict(pairs, show_progress_bar=False), dtype=np.float32))
 
+    return scores
+
+
+def _finite(name: str, scores: Vectors) -> Vectors:
+    if not np.isfinite(scores).all():
+        raise ModelError(f"{name}: the model gives pairs a score that is not finite; choose another model")
     return scores

@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.schema.columns import as_names
 from bsc_core.errors import ColumnError, ConfigError, DataError, PathError
 from bsc_core.files import atomic_write, rows_as_tsv
-from bsc_core.paths import sample_data_folder
+from bsc_core.paths import check_path, sample_data_folder
 
 SUBSETS_FOLDER = "subsets"
 """Folder of subsets inside a runs folder."""
@@ -148,7 +149,7 @@ def setfit_pairs(rows: Rows, rounds: int, *, seed: int) -> Rows:
         seed: Seed of the sampling.
     """
     generator = np.random.default_rng(seed)
-    classes = np.asarray([row["label"] for row in rows])
+    classes = np.array([row["label"] for row in rows], dtype=object)  # of any length
     members = {name: np.flatnonzero(classes == name) for name in dict.fromkeys(classes.tolist())}
     others = {name: np.flatnonzero(classes != name) for name in members}
     pairs = []
@@ -202,7 +203,10 @@ def _digest(subset: Subset, paths: Iterable[Path | None]) -> str:
         del settings["planted"]
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=list).encode())
     for path in paths:
-        digest.update(b"" if path is None else path.read_bytes())
+        if path is not None:
+            with check_path(path).open("rb") as file:
+                for block in iter(partial(file.read, 2**20), b""):
+                    digest.update(block)
     return digest.hexdigest()[:10]
 
 

@@ -22,6 +22,7 @@ MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
 MAX_FRAMES = 300  # of a websocket, in a second
 MAX_CONNECTIONS = 400  # of one address; those of this machine, such as a proxy, are not limited
 REQUEST_SECONDS = 60  # in which a connection has to receive a request
+CLOSE_SECONDS = 10  # after which a websocket that is being closed ends, also if its client does not read
 
 
 class Pace:
@@ -120,8 +121,26 @@ def _header_lines(received: bytes) -> int:
     return BLANK_LINE.split(received, 1)[0].count(b"\n")
 
 
+class EndingTransport:
+    """A transport that ends CLOSE_SECONDS after it is closed: one whose client does not read would wait forever."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """Close the transport after what it has to send, or end it after CLOSE_SECONDS."""
+        self._transport.close()
+        self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
+
+
 class LimitedWebSocket(WebSocketsSansIOProtocol):
-    """Websocket connection that ends if its client sends faster than its messages are read, or very many frames."""
+    """Websocket connection that ends if its client sends faster than its messages are read, or very many frames.
+
+    It also ends soon after it is closed, if its client does not read.
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -136,6 +155,10 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             return events
 
         self.conn.events_received = counted_events  # type: ignore[method-assign, assignment]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Use a transport that ends after it is closed."""
+        super().connection_made(EndingTransport(transport, self.loop))  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
         """Parse what was received in slices, until a limit is exceeded."""

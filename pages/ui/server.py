@@ -40,11 +40,15 @@ from streamlit.auth_util import (
     get_secrets_auth_section,
 )
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.media_file_manager import MediaFileMetadata
+from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.starlette import App
 from streamlit.web.server.server_util import get_cookie_secret
 from streamlit.web.server.starlette import starlette_auth_routes, starlette_server
 from streamlit.web.server.starlette.starlette_app_utils import decode_signed_value
 from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_NAME
+from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
 
 from bsc_core.data.io.limits import MAX_DATA_MB
 from bsc_core.errors import BscError
@@ -99,6 +103,8 @@ STATIC_FOLDER = Path(st.__file__).parent / "static"
 COMPRESSED_TYPES = {".js": "text/javascript", ".css": "text/css"}
 TRY_AGAIN_LATER = 1013  # close code of a websocket
 MESSAGE_TOO_BIG = 1009  # close code of a websocket
+MAX_UNREAD_BYTES = 32 * 2**20  # that wait to be sent to a client
+DOWNLOAD_SECONDS = 60  # after which a file that was built for a download may be removed
 MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selection on a map
 MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
 MAX_STUDENT_ENTRIES = 10_000
@@ -748,6 +754,32 @@ def _configures_provider(folder: Path) -> bool:
         return False
 
 
+def _limit_waiting_messages() -> None:
+    """End the session of a client that does not read: Streamlit lets 500 messages of any size wait for it."""
+    write = StarletteSessionClient.write_forward_msg
+
+    def write_limited(client: Any, message: ForwardMsg) -> None:
+        if sum(map(len, client._send_queue._queue)) > MAX_UNREAD_BYTES:
+            client._closed.set()
+            raise SessionClientDisconnectedError
+        write(client, message)
+
+    StarletteSessionClient.write_forward_msg = write_limited  # type: ignore[method-assign]
+
+
+def _keep_downloads() -> None:
+    """Keep files that were built for a download; Streamlit removes them when two scripts of any user have ended."""
+
+    def mark_for_delete(file: Any) -> None:
+        file.marked = getattr(file, "marked", time.monotonic())
+
+    def is_marked_for_delete(file: Any) -> bool:
+        return time.monotonic() - getattr(file, "marked", time.monotonic()) > DOWNLOAD_SECONDS
+
+    MediaFileMetadata.mark_for_delete = mark_for_delete  # type: ignore[method-assign]
+    MediaFileMetadata.is_marked_for_delete = property(is_marked_for_delete)  # type: ignore[assignment, method-assign]
+
+
 def _raise_file_limit() -> None:
     """Let this process open as many files, such as connections, as the system allows it."""
     with suppress(ImportError, OSError, ValueError):
@@ -783,6 +815,8 @@ def main() -> int:
         if arguments.host not in LOCAL_HOSTS:
             sys.stderr.write("bsc: the connection is not encrypted; see docs/hosting.md for a proxy with TLS\n")
     _raise_file_limit()
+    _limit_waiting_messages()
+    _keep_downloads()
     prepare_log()
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts
     usual_settings = starlette_server._get_uvicorn_config_kwargs

@@ -104,6 +104,18 @@ def test_a_collapsed_model_scores_the_floors_of_every_query(sentences):
     assert scores.semantic.mean() == pytest.approx(scores.semantic_floor)
 
 
+def test_a_class_with_a_very_long_name_needs_no_more_memory(sentences):
+    model, reference, classes = sentences
+    named = [[*side[:-1].tolist(), "long" * 25_000] for side in classes]
+    tracemalloc.start()
+    scores = polarity_task(reference, named, k=7).evaluate(*model)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * 2**20  # a table of equally long names has 72 MB
+    numbered = [[*side[:-1].tolist(), "other"] for side in classes]
+    assert scores.polarity.tolist() == polarity_task(reference, numbered, k=7).evaluate(*model).polarity.tolist()
+
+
 def test_a_collapsed_model_is_evaluated_in_bounded_memory():
     generator = np.random.default_rng(6)
     reference = [generator.normal(size=(rows, 64)).astype(np.float32) for rows in (300, 8000)]

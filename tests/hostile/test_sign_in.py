@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 from urllib.parse import urlencode
@@ -24,6 +25,12 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime.media_file_manager import MediaFileManager, MediaFileMetadata
+from streamlit.runtime.media_file_storage import MediaFileStorageError
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
+from streamlit.runtime.session_manager import SessionClientDisconnectedError
+from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
 from uvicorn.server import ServerState
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -37,6 +44,7 @@ from pages.ui.connections import (
     MAX_WAITING_BYTES,
     MAX_WAITING_MESSAGES,
     SLICE_BYTES,
+    EndingTransport,
     LimitedHttp,
     LimitedWebSocket,
     Pace,
@@ -208,6 +216,7 @@ def test_markup_in_a_link_is_text(server: AppServer) -> None:
 def test_a_refused_key_is_recorded_without_its_text_and_a_long_form_is_not_read(
     server: AppServer, keys: dict[str, str]
 ) -> None:
+    sign_in(server, keys["ben"])
     assert sign_in(server, "guess-of-a-key").status == 401
     assert sign_in(server, "x" * (MAX_FORM_BYTES + 1)).status == 413
     log = (Path(keys["root"]) / AUDIT_FILE).read_text()
@@ -571,6 +580,57 @@ def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) ->
     contents = {"nothing": b"", "part of a request": head, "a request that is answered": head + b"\r\n"}
     aborted = {name: asyncio.run(send(content)) for name, content in contents.items()}
     assert aborted == {"nothing": True, "part of a request": True, "a request that is answered": False}
+
+
+def test_a_closed_websocket_ends_although_its_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.01)
+
+    async def close() -> bool:
+        transport, ended = Mock(), asyncio.Event()
+        transport.abort = ended.set
+        EndingTransport(transport, asyncio.get_running_loop()).close()
+        assert transport.close.called
+        assert not ended.is_set()
+        await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
+        return True
+
+    assert asyncio.run(close())
+    assert isinstance(sent(LimitedWebSocket, HANDSHAKE)[0].transport, EndingTransport)
+
+
+def test_the_session_of_a_client_that_does_not_read_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StarletteSessionClient, "write_forward_msg", StarletteSessionClient.write_forward_msg)
+    server_module._limit_waiting_messages()
+    queue: asyncio.Queue[bytes] = asyncio.Queue(500)
+    client = SimpleNamespace(_send_queue=queue, _closed=asyncio.Event())
+    message = ForwardMsg(script_finished=ForwardMsg.FINISHED_SUCCESSFULLY)
+    for size in (server_module.MAX_UNREAD_BYTES - 100, 200):
+        StarletteSessionClient.write_forward_msg(client, message)  # type: ignore[arg-type]
+        queue.put_nowait(bytes(size))
+    with pytest.raises(SessionClientDisconnectedError):
+        StarletteSessionClient.write_forward_msg(client, message)  # type: ignore[arg-type]
+    assert client._closed.is_set()
+
+
+def test_a_file_that_was_built_for_a_download_is_not_removed_when_others_use_the_app(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("mark_for_delete", "is_marked_for_delete"):
+        monkeypatch.setattr(MediaFileMetadata, name, getattr(MediaFileMetadata, name))
+    server_module._keep_downloads()
+    now = [1000.0]
+    monkeypatch.setattr(server_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    manager = MediaFileManager(MemoryMediaFileStorage("/media"))
+    address = manager.add(b"a model", "application/zip", "", file_name="model.zip", is_for_static_download=True)
+    manager.clear_session_refs()
+    name = address.rpartition("/")[2]
+    for _ in range(5):  # scripts that end
+        manager.remove_orphaned_files()
+    assert manager._storage.get_file(name).content == b"a model"  # type: ignore[attr-defined]
+    now[0] += server_module.DOWNLOAD_SECONDS + 1
+    manager.remove_orphaned_files()
+    with pytest.raises(MediaFileStorageError):
+        manager._storage.get_file(name)  # type: ignore[attr-defined]
 
 
 def hostile_names() -> Iterator[BackMsg]:

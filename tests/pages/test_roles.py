@@ -794,6 +794,20 @@ def test_a_removed_user_saves_no_decisions_in_an_open_page(
     assert not list(tmp_path.glob("*.tsv"))
 
 
+def test_students_see_no_folders_in_errors(sign_in: SignIn, runs: RunStore) -> None:
+    for user, path in ((BEN, "/srv/data/big.tsv"), (STUDENT, "big.tsv")):
+        sign_in(user)
+        app = AppTest.from_function(_draw_error)
+        assert f"{path}: outside" in page_text(app.run())
+        assert ("/srv" in page_text(app)) == (user is BEN)
+
+
+def _draw_error() -> None:
+    from pages.ui.components import display
+
+    display.error_box("/srv/data/big.tsv: outside the folders that may be read")
+
+
 def test_decisions_beyond_the_disk_quota_are_not_saved(
     sign_in: SignIn, runs: RunStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

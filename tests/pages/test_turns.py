@@ -10,7 +10,7 @@ import pytest
 import streamlit as st
 
 from pages.ui.components import turns
-from pages.ui.components.turns import Turns
+from pages.ui.components.turns import StudentScripts, Turns
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
 
 
@@ -51,6 +51,39 @@ def test_a_page_that_stops_waiting_gives_its_turn_to_the_next(monkeypatch: pytes
     ended.set()
     order.take("ben")
     page.join(PATIENCE_SECONDS)
+
+
+def test_few_scripts_of_a_student_run_at_the_same_time_and_those_in_a_turn_do_not_count() -> None:
+    scripts, running, events = StudentScripts(), [], {name: threading.Event() for name in ("turn", "end")}
+
+    def draw(number: int, student: str, waits_for_turn: bool) -> None:
+        with scripts.script(student):
+            running.append(number)
+            if waits_for_turn:
+                with scripts.paused():
+                    events["turn"].wait(PATIENCE_SECONDS)
+            events["end"].wait(PATIENCE_SECONDS)
+
+    pages = [
+        threading.Thread(target=draw, args=page) for page in ((0, "stu", True), (1, "stu", False), (2, "stu", False))
+    ]
+    for number, page in enumerate(pages):
+        page.start()
+        wait_until(lambda count=number: len(running) > count, "the page is not drawn")
+    waiting = threading.Thread(target=draw, args=(3, "stu", False))
+    waiting.start()
+    other = threading.Thread(target=draw, args=(4, "class", False))
+    other.start()
+    wait_until(lambda: 4 in running, "the page of another student waits")
+    assert 3 not in running
+    events["turn"].set()
+    wait_until(lambda: scripts._running["stu"] == 3, "the page with a turn does not continue")
+    assert 3 not in running
+    events["end"].set()
+    for page in (*pages, waiting, other):
+        page.join(PATIENCE_SECONDS)
+    assert 3 in running
+    assert scripts._running == {"stu": 0, "class": 0}
 
 
 def test_a_computation_inside_another_one_is_an_error() -> None:

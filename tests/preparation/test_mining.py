@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from sentence_transformers.util import mine_hard_negatives
 
 from bsc_core.background_task import read_progress
@@ -23,7 +25,7 @@ from bsc_core.data.dataset import Corpus, DatasetSplits, PairDataset, TextTable,
 from bsc_core.data.decisions import Decision, write_decisions
 from bsc_core.data.generation.negatives import find_candidates, row_negatives, with_negatives
 from bsc_core.data.read_report import ReadReport
-from bsc_core.errors import DataError
+from bsc_core.errors import DataError, ModelError
 from bsc_core.neighbors import unit_rows
 from bsc_core.preparation import mining_task
 from bsc_core.preparation.experiment import load_experiment
@@ -381,6 +383,18 @@ def test_a_cross_encoder_scores_pairs_as_its_own_predict_does(cross_encoder: Pat
     pairs = list(zip(rows.texts.take(rows.query), rows.texts.take(rows.document), strict=True))
     expected = CrossEncoder(str(cross_encoder), local_files_only=True).predict(pairs)
     np.testing.assert_allclose(scores, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "cross-encoder"])
+def test_a_second_opinion_that_is_not_finite_is_refused(
+    tmp_path: Path, tiny_encoder: Path, cross_encoder: Path, kind: str
+) -> None:
+    shutil.copytree(tiny_encoder if kind == "encoder" else cross_encoder, tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    save_file({name: values * 3e38 for name, values in load_file(weights).items()}, weights, {"format": "pt"})
+    rows, _, _ = world(0)
+    with pytest.raises(ModelError, match="score that is not finite"):
+        second_scorer(str(tmp_path / "model"), rows.texts)(rows.query, rows.document)
 
 
 def test_an_experiment_is_mined_with_a_second_opinion(tmp_path: Path, tiny_encoder: Path, cross_encoder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,15 @@ import pytest
 from bsc_core.config import make_config
 from bsc_core.data.load import load_data
 from bsc_core.errors import ConfigError, PathError
-from bsc_core.reproduction.subsets import SOURCES, Subset, SubsetSplit, prepare_subset, row_counts, setfit_pairs
+from bsc_core.reproduction.subsets import (
+    SOURCES,
+    Subset,
+    SubsetSplit,
+    _digest,
+    prepare_subset,
+    row_counts,
+    setfit_pairs,
+)
 
 Rows = list[dict[str, str]]
 
@@ -63,6 +72,28 @@ def data(tmp_path: Path) -> Path:
 WIKIQA = Subset(
     "wikiqa", {"train": SubsetSplit("train", 30), "dev": SubsetSplit("train", 8), "test": SubsetSplit("test")}
 )
+
+
+def test_a_label_of_any_length_is_sampled_in_bounded_memory() -> None:
+    rows = [{"text": f"text {number}", "label": str(number % 2), "query_id": str(number)} for number in range(400)]
+    rows[0]["label"] = "long" * 50_000
+    tracemalloc.start()
+    assert len(setfit_pairs(rows, 1, seed=0)) == 799  # one sentence has no other of its class
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * 2**20  # a table of equally long labels has 320 MB
+
+
+def test_a_large_file_is_identified_in_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv.gz"
+    with path.open("wb") as file:
+        file.truncate(300 * 2**20)
+    tracemalloc.start()
+    digest = _digest(WIKIQA, [path, None])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * 2**20
+    assert digest != _digest(WIKIQA, [None, None])
 
 
 def test_a_subset_has_all_rows_of_a_query_and_no_query_twice(data: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ all runs. Training on the class raises P and may lower S; `combine` and `pareto_
 # Q queries (n of them at a time), N sentences of the pool, D and E dimensions of the model and of R, k neighbors,
 # F fetched, R runs (or epochs, or margins)
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -147,7 +147,7 @@ class PolarityTask:
 
 def polarity_task(
     reference: tuple[Vectors, Vectors],
-    classes: tuple[ArrayLike, ArrayLike],
+    classes: tuple[Sequence[Any] | NDArray[Any], Sequence[Any] | NDArray[Any]],
     *,
     k: int = K,
     weights: Weights = "uniform",
@@ -157,7 +157,7 @@ def polarity_task(
     Args:
         reference: vectors (Q, E) of the queries and (N, E) of the pool; they need not be normalized, and a zero vector
             has cosine 0.
-        classes: classes of the queries (Q,) and of the pool (N,), of any comparable type.
+        classes: classes of the queries (Q,) and of the pool (N,), of any hashable type.
         k: number of neighbors.
         weights: weights of the neighbors, "uniform" or "linear".
 
@@ -166,7 +166,7 @@ def polarity_task(
             vector is not finite.
     """
     queries, pool = (finite_unit_rows(side) for side in reference)
-    labels = tuple(np.asarray(side) for side in classes)
+    labels = tuple(side.tolist() if isinstance(side, np.ndarray) else list(side) for side in classes)
     if (len(queries), len(pool)) != (len(labels[0]), len(labels[1])):
         raise DataError(
             f"polarity: {len(queries)} queries and {len(pool)} sentences in the pool, but {len(labels[0])} and "
@@ -181,8 +181,8 @@ def polarity_task(
         raise DataError("polarity: there is no query; give at least one sentence with its class")
     if not 1 <= k <= len(pool):
         raise DataError(f"polarity: k is {k} and the pool has {len(pool)} sentences; choose k from 1 to {len(pool)}")
-    _, numbers = np.unique(np.concatenate(labels), return_inverse=True)
-    sides = np.split(numbers.astype(np.int32), [len(queries)])
+    numbers = {name: number for number, name in enumerate(dict.fromkeys([*labels[0], *labels[1]]))}
+    sides = [np.array([numbers[name] for name in side], dtype=np.int32) for side in labels]
     return PolarityTask(queries, pool, (sides[0], sides[1]), WEIGHTS[weights](k))
 
 

@@ -256,7 +256,7 @@ def error_box(error: BscError | str, title: str = "Error") -> DeltaGenerator:
     """Draw the message of an error in a box and return the box."""
     box = st.container(border=True)
     box.markdown(f":material/error: **{title}**")
-    box.text(cell(_without_upload_folder(str(error))))  # a message may quote a long text of a file
+    box.text(cell(users.without_paths(_without_upload_folder(str(error)))))  # a message may quote a long text of a file
     return box
 
 

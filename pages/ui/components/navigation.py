@@ -8,7 +8,7 @@ import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
 from bsc_core import formatting
-from pages.ui.components import users
+from pages.ui.components import turns, users
 
 THROUGH_APP = "through_app"  # session key: app.py runs the current page
 LOGO = Path(__file__).parents[1] / "logo.svg"
@@ -66,7 +66,8 @@ def run(pages: Mapping[str, Sequence[StreamlitPage]]) -> None:
     }
     page = st.navigation({section: group for section, group in opened.items() if group}, expanded=True)
     _redirect_old_link(page)
-    page.run()
+    with turns.script():
+        page.run()
 
 
 def _redirect_old_link(page: StreamlitPage) -> None:

@@ -1,7 +1,8 @@
-"""Computations of pages that run one at a time; users take turns, so many pages of one user delay the others little."""
+"""Computations of pages that run one at a time, and scripts of students; one user delays the others little."""
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -11,6 +12,7 @@ import streamlit as st
 
 from pages.ui.components import users
 
+SCRIPTS_OF_STUDENT = 2  # that draw pages of one student, or of a class that shares a link, at the same time
 WAIT_SECONDS = 0.2  # after which a waiting page checks whether it is drawn again
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -64,7 +66,63 @@ class Turns:
         return min(self._waiting, key=lambda entry: self._last_turn.get(entry[0], -1))
 
 
-_turns, _encodings = Turns(), Turns()
+class StudentScripts:
+    """Limits how many scripts draw pages of a student at the same time; each takes processor time from all others.
+
+    A script that waits for a turn or computes in it does not count.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running: Counter[str] = Counter()  # by student
+        self._student = threading.local()  # `name` in a thread whose script counts
+
+    @contextmanager
+    def script(self, student: str) -> Iterator[None]:
+        """Wait until fewer than SCRIPTS_OF_STUDENT scripts of the student run, and count this one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._running[student] < SCRIPTS_OF_STUDENT)
+            self._running[student] += 1
+        self._student.name = student
+        try:
+            yield
+        finally:
+            self._student.name = None
+            self._count(student, -1)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Do not count the script of this thread. It then continues at once, since others may wait for its result."""
+        student = getattr(self._student, "name", None)
+        if student is None:
+            yield
+            return
+        self._student.name = None
+        self._count(student, -1)
+        try:
+            yield
+        finally:
+            self._student.name = student
+            self._count(student, 1)
+
+    def _count(self, student: str, change: int) -> None:
+        with self._changed:
+            self._running[student] += change
+            self._changed.notify_all()
+
+
+_turns, _encodings, _scripts = Turns(), Turns(), StudentScripts()
+
+
+@contextmanager
+def script() -> Iterator[None]:
+    """Draw a page of the user, for a student when few of their other pages are drawn."""
+    user = users.current_user()
+    if user.may_launch:
+        yield
+        return
+    with _scripts.script(user.name):
+        yield
 
 
 @contextmanager
@@ -77,13 +135,14 @@ def turn(*, draw: bool = True) -> Iterator[None]:
             notes[:] = notes or [st.empty()]
             notes[0].caption("Waiting for the computations of other pages …")  # Streamlit ends the script here
 
-    _turns.take(users.current_user().name, show)
-    try:
-        for note in notes:
-            note.empty()
-        yield
-    finally:
-        _turns.release()
+    with _scripts.paused():
+        _turns.take(users.current_user().name, show)
+        try:
+            for note in notes:
+                note.empty()
+            yield
+        finally:
+            _turns.release()
 
 
 @contextmanager
@@ -99,11 +158,12 @@ def encoding(while_waiting: Callable[[], object]) -> Iterator[Callable[[], None]
         _encodings.release()
         _encodings.take(user)
 
-    _encodings.take(user, while_waiting)
-    try:
-        yield hand_over
-    finally:
-        _encodings.release()
+    with _scripts.paused():
+        _encodings.take(user, while_waiting)
+        try:
+            yield hand_over
+        finally:
+            _encodings.release()
 
 
 def cached(**options: Any) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
