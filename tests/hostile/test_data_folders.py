@@ -19,7 +19,7 @@ import pytest
 from bsc_core.data import read_table
 from bsc_core.data.io.shards import write_manifest, write_part
 from bsc_core.errors import FileFormatError, PathError
-from tests.hostile.test_files import MAX_BYTES, READER
+from tests.hostile.test_files import GIBIBYTE, LARGE, MAX_BYTES, READER, SIZES, forged, page
 
 datasets = pytest.importorskip("datasets")
 
@@ -57,6 +57,19 @@ def shard_twice(folder: Path) -> None:
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"parts": manifest["parts"] * 2}))
+
+
+def forged_shard(make: Make) -> Make:
+    """A folder of one shard, which is another Parquet file."""
+
+    def change(folder: Path) -> None:
+        write_shards(folder, ROWS)
+        make(folder / "part-00000.parquet")
+        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest["parts"][0]["bytes"] = (folder / "part-00000.parquet").stat().st_size
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+
+    return change
 
 
 def large_manifest(folder: Path) -> None:
@@ -213,6 +226,12 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_twice": (saved(lambda folder: file_names(*[data_file(folder).name] * 2)(folder)), "is named twice"),
     "saved_split_twice": (splits("train", "train"), "names a split twice"),
     "shard_repeated_text": (repeated_text, "of the file expand to at least"),
+    "shard_large_page": (forged_shard(forged(page(LARGE, GIBIBYTE + 4, values=2), rows=2)), SIZES),
+    "shard_rows_of_a_group": (
+        forged_shard(forged(page(), rows=2, group_rows=3)),
+        "the row groups have other sizes than the footer",
+    ),
+    "shard_negative_page": (forged_shard(forged(page(unpacked=-1, values=2), rows=2)), SIZES),
     "shard_bytes": (bytes_in_shards, "it has columns that are not of shards"),
     "saved_above": (saved(file_names("../outside/data-00000-of-00001.arrow")), NO_FILE),
     "saved_elsewhere": (saved(file_names("/etc/hostname")), NO_FILE),
