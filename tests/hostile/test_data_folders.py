@@ -19,7 +19,7 @@ import pytest
 from bsc_core.data import read_table
 from bsc_core.data.io.shards import write_manifest, write_part
 from bsc_core.errors import FileFormatError, PathError
-from tests.hostile.test_files import GIBIBYTE, LARGE, MAX_BYTES, READER, SIZES, forged, page
+from tests.hostile.test_files import GIBIBYTE, LARGE, MAX_BYTES, MAX_SECONDS, READER, SIZES, forged, page
 
 datasets = pytest.importorskip("datasets")
 
@@ -294,8 +294,9 @@ def test_a_hostile_folder_has_its_stated_outcome(report: dict[str, Any], name: s
     assert "\n" not in outcome
 
 
-def test_no_folder_needs_a_gibibyte(report: dict[str, Any]) -> None:
+def test_no_folder_needs_a_gibibyte_or_ten_seconds(report: dict[str, Any]) -> None:
     assert report["bytes"] < MAX_BYTES, report["log"]
+    assert max(report["seconds"].values()) < MAX_SECONDS, report["seconds"]
 
 
 def test_a_part_that_links_out_of_the_allowed_folders_is_not_read(
