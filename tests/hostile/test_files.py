@@ -371,7 +371,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "new_keys.jsonl": (json_lines(*({f"k{number}": "a"} for number in range(2_000))), "more than 1,000 columns"),
     "thousand_columns.csv": (
         content(b",".join(b"c%d" % n for n in range(1_000)) + b"\n" + b"," * 999 + b"\n"),
-        "1 rows",
+        "1 rows, 0 rejected",
     ),
     "thousand_lines.tsv": (content(HEADER + b"a\tb\n" * 1_000), "1000 rows, 0 rejected"),
     # JSON
@@ -441,7 +441,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "nested.parquet": (parquet({"query": [[[["a"]]]], "document": [{"a": {"b": 1}}]}), "1 rows, 0 rejected"),
     "typed.parquet": (
         parquet({"query": [1.5], "document": [b"\xff"], "when": pyarrow.array([0], pyarrow.timestamp("ns"))}),
-        "1 rows",
+        "1 rows, 0 rejected",
     ),
     "no_rows.parquet": (parquet({"query": pyarrow.array([], pyarrow.string())}), "it has no rows"),
     "not_utf8.parquet": (not_utf8, "its data are damaged"),
@@ -457,7 +457,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "blank.tsv": (content(b"\n\n\n"), "the file is empty"),
     "header_only.tsv": (content(HEADER), "it has no rows"),
     "header_twice.tsv": (content(b"query\tquery\na\tb\n"), "names query more than once"),
-    "no_names.tsv": (content(b"\t\na\tb\n"), "1 rows|the file is empty"),
+    "no_names.tsv": (content(b"\t\na\tb\n"), "1 rows, 0 rejected"),
     "semicolons.csv": (content(b"query;document\na;b\n"), "1 rows, 0 rejected"),
     "semicolons.tsv": (content(b"query;document\na;b\n"), "the header has semicolons but no tabs"),
     "tabs.csv": (content(ROWS), "the header has tabs but no commas"),
@@ -474,7 +474,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "zero_device.csv": (link("/dev/zero"), "not a regular file"),
     "random_device.csv.gz": (link("/dev/urandom"), "not a regular file"),
     "terminal.csv": (link("/dev/tty"), "not a regular file"),
-    "standard_input.csv": (link("/dev/stdin"), "not a regular file|there is no such file"),
+    "standard_input.csv": (link("/dev/stdin"), "not a regular file"),
     "kernel_messages.csv": (link("/proc/kmsg"), "the file is empty"),
     "environment.csv": (link("/proc/self/environ"), "the file is empty"),
     "memory.csv": (link("/proc/self/mem"), "the file is empty"),
@@ -506,8 +506,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
 @pytest.mark.parametrize("name", CASES, ids=ascii)
 @pytest.mark.parametrize("reader", [0, 1], ids=["whole", "chunks"])
 def test_a_hostile_file_has_its_stated_outcome(report: dict[str, object], name: str, reader: int) -> None:
-    outcome = report["outcomes"][name][reader]
-    assert any(part in outcome for part in CASES[name][1].split("|")), outcome
+    outcome, expected = report["outcomes"][name][reader], CASES[name][1]
+    assert outcome == expected if expected.endswith("rejected") else expected in outcome
     assert "Traceback" not in outcome
     assert "\n" not in outcome.replace(name, "")
 
