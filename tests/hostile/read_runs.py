@@ -36,9 +36,9 @@ READERS: dict[str, Callable[[Run], object]] = {
 
 
 def outcome(read: Callable[[Run], object], run: Run) -> str:
-    """Return the error of reading a part of a run, or what was read."""
+    """Return the error of reading a part of a run, or what was read after "read: "."""
     try:
-        return str(read(run))
+        return f"read: {read(run)}"
     except BscError as error:
         return str(error)
     except BaseException:

@@ -26,9 +26,12 @@ from bsc_core.encoders.checks.folder import MODEL_TYPES, _check_config, check_fo
 from bsc_core.errors import ModelError
 from bsc_core.preparation.second_opinion import second_scorer
 from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.hostile.test_files import MAX_BYTES, MAX_SECONDS
 
 Change = Callable[[Path], object]
 EXECUTED = "executed"
+ROOT = Path(__file__).parents[2]
+READER = Path(__file__).with_name("read_models.py")
 
 
 class RunsCode:
@@ -460,17 +463,39 @@ CASES: dict[str, tuple[Change, str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def report(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The outcome of every case and of the unchanged model, loaded in one separate process."""
+    root = tmp_path_factory.mktemp("models")
+    for name in ["unchanged", *CASES]:
+        shutil.copytree(tiny_encoder, root / name / "model")
+        if name in CASES:
+            CASES[name][0](root / name / "model")
+    result = subprocess.run(
+        [sys.executable, str(READER), str(root)],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found | {"log": result.stderr, "executed": list(root.rglob(EXECUTED))}
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_a_hostile_model_folder_is_refused_and_runs_no_code(tiny_encoder: Path, tmp_path: Path, name: str) -> None:
-    change, reason = CASES[name]
-    folder = tmp_path / "model"
-    shutil.copytree(tiny_encoder, folder)
-    change(folder)
-    with pytest.raises(ModelError) as error:
-        load_encoder(EncoderConfig(name=str(folder), max_seq_length=16))
-    assert reason in str(error.value)
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / EXECUTED).exists()
+def test_a_hostile_model_folder_is_refused(report: dict[str, Any], name: str) -> None:
+    outcome = report["outcomes"][name]
+    assert CASES[name][1] in outcome
+    assert "Traceback" not in outcome
+    assert "\n" not in outcome
+
+
+def test_no_model_needs_a_gibibyte_or_ten_seconds_or_executes_code(report: dict[str, Any]) -> None:
+    assert report["bytes"] < MAX_BYTES, report["log"]
+    assert max(report["seconds"].values()) < MAX_SECONDS, report["seconds"]
+    assert report["executed"] == []
+    assert report["outcomes"]["unchanged"] == "32 dimensions"
 
 
 @pytest.mark.parametrize("name", ["pickled weights", "million layers", "foreign module"])

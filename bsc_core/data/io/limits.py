@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bsc_core.errors import FileFormatError
 from bsc_core.files import error_reason
@@ -28,6 +28,28 @@ NUMBER_BYTES = 20
 """Size of a number as text, which can be stored in less than a bit."""
 UNCHECKED_CELLS = 10_000_000
 """Files of at most this many cells are read at any ratio: 4 million rows of two columns with few distinct texts."""
+UNCHECKED_PAGES = 100_000
+"""Parquet files of at most this many pages are read, however short the pages are."""
+MIN_PAGE_BYTES = 1_000
+"""Minimum mean size of the pages of other Parquet files."""
+HEADER_BYTES = 512
+"""Bytes that contain most headers of pages; those with long texts as minimum and maximum have more."""
+MAX_HEADER_BYTES = 1 << 24
+MAX_HEADER_VALUES = 32
+"""Maximum number of values in the header of a page, which has at most 23 as of version 2.12 of the format."""
+MAX_FOOTER_VALUES = 3_000_000
+"""Maximum number of values in the footer of a Parquet file: about 40 for each column of a row group."""
+MAX_FIELD = 2**15 - 1
+"""Maximum number of a field, which has 16 bits."""
+INT_32, INT_64, TEXT, LIST, STRUCTURE = 5, 6, 8, 9, 12
+"""Types of values in the compact protocol of Thrift."""
+COLUMN = {3: {5: INT_64, 6: INT_64, 7: INT_64, 9: INT_64, 11: INT_64}}
+"""Numbers and types of the fields of a column in the footer of a Parquet file."""
+FOOTER = {4: [{1: [COLUMN], 3: INT_64}]}
+PAGE_HEADER = {1: INT_32, 2: INT_32, 3: INT_32, 5: {1: INT_32}, 7: {1: INT_32}, 8: {1: INT_32}}
+PAGE_KINDS = {0: 5, 2: 7, 3: 8}
+"""Field of the header that describes a page of data, a dictionary, or data of version 2."""
+DICTIONARY = 2
 
 
 def check_expansion(size: int, stored: int, source: str) -> None:
@@ -65,7 +87,8 @@ def check_column_count(count: int, source: str) -> None:
 def check_parquet_size(path: Path, columns: Iterable[str], source: str) -> None:
     """Raise FileFormatError for a Parquet file whose columns are far larger than the file, before they are read.
 
-    Constant columns need no space, and a dictionary-encoded column can repeat a long text any number of times.
+    Constant columns need no space, and a dictionary-encoded column can repeat a long text any number of times. The
+    headers of the pages are compared with the footer before a page is decoded.
 
     Args:
         path: The file.
@@ -83,6 +106,7 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str) -> None:
     slow = {field.name for field in schema if is_slow(field.type)}
     check_cells(metadata.num_rows * sum(SLOW_CELLS if name in slow else 1 for name in names), stored, source)
     names -= nested_parquet_columns(schema)
+    _check_pages(path, metadata, names, source)
     texts = [field.name for field in schema if field.name in names and _is_text(field.type)]
     size += NUMBER_BYTES * metadata.num_rows * len(names.difference(texts))
     check_expansion(size, stored, source)
@@ -99,6 +123,162 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str) -> None:
                 else:
                     size += chunk.nbytes
                 check_expansion(size, stored, source)
+
+
+def _check_pages(path: Path, metadata: Any, names: set[str], source: str) -> None:
+    """Raise FileFormatError if the pages of columns have other sizes or rows than the footer of a Parquet file says.
+
+    pyarrow allocates the decompressed size that the header of a page states, and reads the rows of the row groups. The
+    footer is read here since `RowGroupMetaData.column` of pyarrow ends the process if a column is damaged.
+    """
+    stored, size, pages = path.stat().st_size, 0, 0
+    columns = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    name = ""
+    with path.open("rb") as file:
+        try:
+            groups = _footer(file, stored)
+            if sum(group[3] for group in groups) != metadata.num_rows:
+                raise ValueError("the row groups have other rows than the file")
+            for group in groups:
+                for name, column in zip(columns, group[1], strict=True):
+                    for unpacked in _page_sizes(file, column[3], group[3]) if name in names else ():
+                        size, pages = size + unpacked, pages + 1
+                        check_expansion(size, stored, source)
+                        if pages > max(UNCHECKED_PAGES, stored // MIN_PAGE_BYTES):
+                            raise FileFormatError(
+                                f"{source}: it has more than {pages - 1:,} pages, which are very short; write it again "
+                                "with larger pages or row groups"
+                            )
+        except (KeyError, IndexError, ValueError, OverflowError, RecursionError) as error:
+            if isinstance(error, OverflowError) and not name:
+                raise FileFormatError(
+                    f"{source}: the footer of the Parquet file has more than {MAX_FOOTER_VALUES:,} values; write it "
+                    "again with larger row groups or fewer columns"
+                ) from None
+            part = f"pages of column {name!r}" if name else "row groups"
+            raise FileFormatError(
+                f"{source}: the {part} have other sizes than the footer of the Parquet file says, or are damaged; "
+                "write it again"
+            ) from None
+
+
+def _footer(file: BinaryIO, stored: int) -> list[dict[int, Any]]:
+    """Return the row groups of a Parquet file of `stored` bytes, as far as FOOTER has their fields."""
+    file.seek(stored - 8)
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(stored - 8 - length)
+    groups: list[dict[int, Any]] = _Thrift(file.read(length), MAX_FOOTER_VALUES).structure(FOOTER)[4]
+    if any(group[3] < 0 for group in groups):
+        raise ValueError("a row group has a negative number of rows")
+    return groups
+
+
+def _page_sizes(file: BinaryIO, column: dict[int, int], rows: int) -> Iterator[int]:
+    """Yield the decompressed size of each page of a column in a row group.
+
+    Raises:
+        KeyError, IndexError, ValueError: A header is damaged or contradicts the footer.
+    """
+    values, unpacked, packed, position = column[5], column[6], column[7], column[9]
+    if 0 < column.get(11, 0) < position:
+        position = column[11]
+    if values != rows:
+        raise ValueError("the column has other rows than the row group")
+    while values > 0:
+        header, length = _page_header(file, position)
+        kind, size, stored = header[1], header[2], header[3]
+        count = header[PAGE_KINDS[kind]][1] if kind in PAGE_KINDS else 0  # pyarrow skips pages of other types
+        unpacked, packed = unpacked - size, packed - stored
+        if kind != DICTIONARY:
+            values -= count
+        elif count > size:
+            raise ValueError("the dictionary has more values than bytes")
+        if min(size, stored, count, unpacked, packed, values) < 0:
+            raise ValueError("a size is negative or above that of the footer")
+        position += length + stored
+        yield size
+
+
+def _page_header(file: BinaryIO, position: int) -> tuple[dict[int, Any], int]:
+    """Return the fields of the header of a page, and its length."""
+    size = HEADER_BYTES
+    while True:
+        file.seek(position)
+        data = _Thrift(file.read(size), MAX_HEADER_VALUES)
+        try:
+            return data.structure(PAGE_HEADER), data.position
+        except IndexError:
+            if len(data.content) < size or size >= MAX_HEADER_BYTES:
+                raise
+            size *= 8
+
+
+class _Thrift:
+    """Values in the compact protocol of Thrift, of which only the requested ones are returned.
+
+    Every method raises IndexError if the values end early, OverflowError if they are too many, and ValueError if
+    another reader could read them differently: a field occurs twice or has another type.
+    """
+
+    def __init__(self, content: bytes, limit: int) -> None:
+        self.content, self.position, self.left = content, 0, limit
+
+    def structure(self, wanted: dict[int, Any]) -> dict[int, Any]:
+        """Return the fields with the numbers and types of `wanted`."""
+        fields: dict[int, Any] = {}
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self._integer(16)
+            if number in fields or number > MAX_FIELD:
+                raise ValueError("a field occurs twice, or its number is not one")
+            value = self._value(head & 15, wanted.get(number))
+            if number in wanted:
+                fields[number] = value
+        return fields
+
+    def _value(self, kind: int, wanted: Any) -> Any:
+        self.left -= 1
+        expected = STRUCTURE if isinstance(wanted, dict) else LIST if isinstance(wanted, list) else wanted
+        if self.left < 0:
+            raise OverflowError("there are too many values")
+        if expected not in (None, kind):
+            raise ValueError("a value has another type")
+        if kind == STRUCTURE:
+            return self.structure(wanted or {})
+        if kind == LIST:
+            head = self._byte()
+            count = head >> 4 if head >> 4 < 15 else self._unsigned(32)
+            of = wanted[0] if wanted else None
+            if head & 15 in (1, 2):
+                raise ValueError("a list has truth values, which are of another size there")
+            values = (self._value(head & 15, of) for _ in range(count))
+            return list(values) if wanted else sum(1 for _ in values)
+        if kind in (4, INT_32, INT_64):
+            return self._integer({4: 16, INT_32: 32, INT_64: 64}[kind])
+        if kind not in (1, 2, 3, 7, TEXT):
+            raise ValueError("a value has an unknown type")
+        length = self._unsigned(32) if kind == TEXT else {3: 1, 7: 8}.get(kind, 0)
+        self.position += length
+        return None
+
+    def _byte(self) -> int:
+        self.position += 1
+        return self.content[self.position - 1]
+
+    def _integer(self, bits: int) -> int:
+        value = self._unsigned(bits)
+        return value >> 1 ^ -(value & 1)
+
+    def _unsigned(self, bits: int) -> int:
+        value = 0
+        for shift in range(0, bits, 7):
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                break
+        if byte > 127 or value >> bits:
+            raise ValueError("a number is too long")
+        return value
 
 
 def nested_parquet_columns(schema: pyarrow.Schema) -> frozenset[str]:

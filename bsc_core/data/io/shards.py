@@ -99,7 +99,7 @@ class Shards:
                         batch.validate(full=True)  # a text may not be UTF-8
                         _check_groups(batch, part.groups, path)
                         yield _with_groups_from(batch, first_group)
-            except (pyarrow.ArrowException, OSError) as error:
+            except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise FileFormatError(
                     f"{path}: the shard cannot be read ({error_reason(error)}); write it again"
                 ) from None

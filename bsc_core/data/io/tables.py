@@ -368,7 +368,7 @@ def _parquet_chunks(
             for table in _value_chunks(source, values, total, None, on_progress):
                 cells = {name: [class_name(cell, classes[name]) for cell in table.columns[name]] for name in named}
                 yield replace(table, columns=table.columns | cells, not_read=not_read, named=named)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileFormatError(
             f"{source.name}: the Parquet file cannot be read ({error_reason(error)}); write it again"
         ) from None
