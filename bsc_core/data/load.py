@@ -20,6 +20,7 @@ from bsc_core.data.dataset import (
     share_texts,
 )
 from bsc_core.data.decisions import apply_decisions, read_decisions
+from bsc_core.data.io.limits import Sizes
 from bsc_core.data.io.read_pairs import read_corpus, to_pairs, to_sentences
 from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.quality.filters import FILTERS
@@ -68,7 +69,7 @@ def load_evaluation_splits(train: PairDataset, config: DataConfig) -> DatasetSpl
 def load_evaluation_data(config: DataConfig) -> tuple[PairDataset, Corpus | None]:
     """Read all pairs of `config.train`, whatever their split, and the corpus if there is one, on one text table."""
     reader = _Reader(config)
-    dataset, documents = reader.rows(read_table(config.train)), reader.corpus()
+    dataset, documents = reader.rows(reader.table(config.train)), reader.corpus()
     if documents is not None:
         texts, (pair_ids, corpus_ids) = merge_text_tables([dataset.texts, documents.texts])
         dataset, documents = dataset.reindex_texts(texts, pair_ids), documents.reindex_texts(texts, corpus_ids)
@@ -84,7 +85,12 @@ class _Reader:
 
     def __init__(self, config: DataConfig) -> None:
         self.config = config
+        self._sizes = Sizes()
         self._first: dict[str, str] = {}
+
+    def table(self, path: str) -> Table:
+        """Read a file; all files of the config together have the limits of one."""
+        return read_table(path, sizes=self._sizes)
 
     def rows(self, table: Table, config: DataConfig | None = None) -> PairDataset:
         """Map the columns and build the rows: pairs, or sentences from which examples will be generated."""
@@ -104,7 +110,7 @@ class _Reader:
         """Read the documents to search, if the config has any."""
         if not self.config.corpus:
             return None
-        documents = read_corpus(self.config.corpus, self.config.corpus_columns)
+        documents = read_corpus(self.config.corpus, self.config.corpus_columns, sizes=self._sizes)
         if self.config.text_identity == "exact":
             return documents
         return documents.reindex_texts(*self._merge(documents.texts))
@@ -116,10 +122,10 @@ class _Reader:
 
 def _read_training_files(reader: _Reader) -> list[PairDataset]:
     config = reader.config
-    first = reader.rows(read_table(config.train))
+    first = reader.rows(reader.table(config.train))
     datasets = [first]
     for path in config.mix:
-        table = read_table(path)
+        table = reader.table(path)
         try:
             dataset = reader.rows(table, _config_of_mixed_file(config, first, table.names))
         except ColumnError as error:
@@ -204,7 +210,7 @@ def _evaluation_rows(rows: PairDataset, reader: _Reader, name: Literal["dev", "t
     path = config.dev if name == "dev" else config.test
     split = config.dev_split if name == "dev" else config.test_split
     if path is not None:
-        table = read_table(path)
+        table = reader.table(path)
         dataset = reader.rows(table, _without_missing_split(config, table.names))
         _check_classes(dataset, rows)
         return _rows_of_split(dataset, split, f"{name}_split")

@@ -60,6 +60,17 @@ def shard_twice(folder: Path) -> None:
     path.write_text(json.dumps(manifest | {"parts": manifest["parts"] * 2}))
 
 
+def many_shards(folder: Path) -> None:
+    """Three shards of 2 million constant rows, each of which is within the limits."""
+    write_shards(folder, ROWS)
+    rows, parts = 2_000_000, [folder / f"part-{number:05d}.parquet" for number in range(3)]
+    for part in parts:
+        pyarrow.parquet.write_table(pyarrow.table({"query": ["a"] * rows, "document": ["b"] * rows}), part)
+    entries = [{"file": part.name, "rows": rows, "groups": 1, "bytes": part.stat().st_size} for part in parts]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"parts": entries}))
+
+
 def forged_shard(make: Make) -> Make:
     """A folder of one shard, which is another Parquet file."""
 
@@ -160,12 +171,23 @@ def splits(*names: object) -> Make:
     return make
 
 
-def many_nulls(folder: Path) -> None:
-    """Fifty million cells in a file of less than 1 kB."""
-    rows = pyarrow.table({"query": pyarrow.nulls(50_000_000)})
-    datasets.Dataset(rows.slice(0, 1)).save_to_disk(str(folder))
-    with pyarrow.ipc.new_stream(data_file(folder), rows.schema) as writer:
-        writer.write_table(rows)
+def nulls(count: int) -> Make:
+    """A saved dataset of many cells in a file of less than 1 kB."""
+
+    def make(folder: Path) -> None:
+        rows = pyarrow.table({"query": pyarrow.nulls(count)})
+        datasets.Dataset(rows.slice(0, 1)).save_to_disk(str(folder))
+        with pyarrow.ipc.new_stream(data_file(folder), rows.schema) as writer:
+            writer.write_table(rows)
+
+    return make
+
+
+def many_splits(folder: Path) -> None:
+    """Two splits of six million rows, each of which is within the limits."""
+    for name in ("one", "two"):
+        nulls(6_000_000)(folder / name)
+    (folder / "dataset_dict.json").write_text(json.dumps({"splits": ["one", "two"]}))
 
 
 def arrow_file(table: pyarrow.Table, **options: Any) -> Make:
@@ -227,6 +249,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_twice": (saved(lambda folder: file_names(*[data_file(folder).name] * 2)(folder)), "is named twice"),
     "saved_split_twice": (splits("train", "train"), "names a split twice"),
     "shard_repeated_text": (repeated_text, "of the file expand to at least"),
+    "shard_many": (many_shards, "with the files before it"),
     "shard_large_page": (forged_shard(forged(page(LARGE, GIBIBYTE + 4, values=2), rows=2)), SIZES),
     "shard_rows_of_a_group": (
         forged_shard(forged(page(), rows=2, group_rows=3)),
@@ -244,7 +267,8 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_pipe": (saved(pipe), "is missing"),
     "saved_split_above": (splits("../outside"), NO_FILE),
     "saved_split_number": (splits(3), NO_FILE),
-    "saved_nulls": (many_nulls, "keep the columns of texts, labels and ids"),
+    "saved_nulls": (nulls(50_000_000), "keep the columns of texts, labels and ids"),
+    "saved_many_splits": (many_splits, "with the files before it"),
     "saved_offset_after_the_data": (saved(offsets(0, 16, 4_000)), "its data are damaged"),
     "saved_offset_far_away": (saved(offsets(0, 16, 2_000_000_000)), "expand to at least"),
     "saved_offset_negative": (saved(offsets(0, -16, 32)), "its data are damaged"),

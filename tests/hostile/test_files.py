@@ -23,10 +23,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from bsc_core.config import Columns, CorpusColumns, DataConfig
 from bsc_core.data.io import limits
 from bsc_core.data.io.limits import check_parquet_size
 from bsc_core.data.io.tables import read_table
+from bsc_core.data.load import load_data
 from bsc_core.errors import FileFormatError
+from bsc_core.paths import sample_data_folder
 
 READER = Path(__file__).with_name("read_files.py")
 MAX_BYTES = 1 << 30
@@ -531,6 +534,35 @@ def test_the_data_of_a_file_are_limited_in_a_shared_app(
     monkeypatch.setenv("BSC_MAX_DATA_MB", "0.1")
     with pytest.raises(FileFormatError, match=r"more than 0\.1 MB of data"):
         read_table(path)
+
+
+@pytest.mark.parametrize("limit", ["UNCHECKED_CELLS", "UNCHECKED_BYTES"])
+@pytest.mark.parametrize("role", ["mix", "corpus", "test"])
+def test_the_files_of_a_config_have_the_limits_of_one_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, role: str
+) -> None:
+    monkeypatch.setattr(limits, limit, 120_000)
+    monkeypatch.setattr(limits, "MAX_EXPANSION", 10)
+    path, columns = str(tmp_path / "rows.parquet"), Columns(query="query", document="document")
+    parquet({"query": ["a"] * 25_000 + ["c"] * 25_000, "document": ["b"] * 50_000})(Path(path))
+    other = {"corpus": path, "corpus_columns": CorpusColumns(document="document")} if role == "corpus" else {}
+    other |= {"mix": (path,)} if role == "mix" else {"test": path} if role == "test" else {}
+    load_data(DataConfig(train=path, columns=columns, dev_size=0.5))
+    with pytest.raises(FileFormatError, match=r"with the files before it, [0-9,]* bytes (may have|expand)"):
+        load_data(DataConfig(train=path, columns=columns, **other))
+
+
+def test_several_files_of_real_text_are_within_the_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("UNCHECKED_CELLS", "UNCHECKED_BYTES"):
+        monkeypatch.setattr(limits, limit, 0)
+    table = read_table(sample_data_folder() / "pairs.tsv")
+    paths = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    for path in paths:
+        parquet(dict(table.columns))(Path(path))
+    gz = tmp_path / "c.tsv.gz"
+    gzipped((sample_data_folder() / "pairs.tsv").read_bytes())(gz)
+    data = load_data(DataConfig(train=paths[0], mix=(paths[1], str(gz), paths[1])))
+    assert len(data.mix_reports) == 3
 
 
 def test_a_long_file_of_few_distinct_texts_is_within_the_limits(tmp_path: Path) -> None:

@@ -59,21 +59,66 @@ def check_expansion(size: int, stored: int, source: str) -> None:
         raise FileFormatError(
             f"{source}: it has more than {megabytes:,g} MB of data; divide the file, or set {MAX_DATA_MB} (megabytes)"
         )
-    if size > max(UNCHECKED_BYTES, MAX_EXPANSION * stored):
-        raise FileFormatError(
-            f"{source}: {stored:,} bytes of the file expand to at least {size:,} bytes; the limit is {MAX_EXPANSION} "
-            "times. Decompress the file and check its content"
-        )
+    _check_ratio(size, stored, f"{source}: {stored:,} bytes of the file expand")
 
 
 def check_cells(cells: int, stored: int, source: str) -> None:
     """Raise FileFormatError if a file of `stored` bytes has far more cells than bytes, each of which needs memory."""
-    limit = max(UNCHECKED_CELLS, MAX_CELLS_PER_BYTE * stored)
+    limit = _cell_limit(stored)
     if cells > limit:
         raise FileFormatError(
             f"{source}: a file of {stored:,} bytes may have {limit:,} cells, and this one has at least {cells:,}; "
             "keep the columns of texts, labels and ids, or divide the file"
         )
+
+
+def _check_ratio(size: int, stored: int, subject: str) -> None:
+    if size > max(UNCHECKED_BYTES, MAX_EXPANSION * stored):
+        raise FileFormatError(
+            f"{subject} to at least {size:,} bytes; the limit is {MAX_EXPANSION} times. Decompress the file and check "
+            "its content"
+        )
+
+
+def _cell_limit(stored: int) -> int:
+    return max(UNCHECKED_CELLS, MAX_CELLS_PER_BYTE * stored)
+
+
+class Sizes:
+    """Sizes of files that are read together: each file has the limits, and all of them have those of one file.
+
+    Else small files, which may expand at any ratio, could add up. Call `start_file` before each file.
+    """
+
+    def __init__(self) -> None:
+        self._stored = self._size = self._cells = 0  # of the files before
+        self._file_stored = self._file_size = self._file_cells = 0
+
+    def start_file(self) -> None:
+        """Add the sizes of the present file, as far as it was checked, to those of the files before."""
+        self._stored += self._file_stored
+        self._size += self._file_size
+        self._cells += self._file_cells
+        self._file_stored = self._file_size = self._file_cells = 0
+
+    def check_expansion(self, size: int, stored: int, source: str) -> None:
+        """Raise FileFormatError as `check_expansion` does, for the present file and for all."""
+        check_expansion(size, stored, source)
+        self._file_size, self._file_stored = max(self._file_size, size), max(self._file_stored, stored)
+        if self._stored:
+            stored += self._stored
+            _check_ratio(self._size + size, stored, f"{source}: with the files before it, {stored:,} bytes expand")
+
+    def check_cells(self, cells: int, stored: int, source: str) -> None:
+        """Raise FileFormatError as `check_cells` does, for the present file and for all."""
+        check_cells(cells, stored, source)
+        self._file_cells, self._file_stored = cells, stored
+        if self._stored and self._cells + cells > (limit := _cell_limit(self._stored + stored)):
+            raise FileFormatError(
+                f"{source}: with the files before it, {self._stored + stored:,} bytes may have {limit:,} cells, and "
+                f"these have at least {self._cells + cells:,}; keep the columns of texts, labels and ids, or remove "
+                "files"
+            )
 
 
 def check_column_count(count: int, source: str) -> None:
@@ -84,7 +129,7 @@ def check_column_count(count: int, source: str) -> None:
         )
 
 
-def check_parquet_size(path: Path, columns: Iterable[str], source: str) -> None:
+def check_parquet_size(path: Path, columns: Iterable[str], source: str, sizes: Sizes | None = None) -> None:
     """Raise FileFormatError for a Parquet file whose columns are far larger than the file, before they are read.
 
     Constant columns need no space, and a dictionary-encoded column can repeat a long text any number of times. The
@@ -94,22 +139,25 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str) -> None:
         path: The file.
         columns: The columns that will be read; those of `nested_parquet_columns` count as empty cells.
         source: Name of the file in error messages.
+        sizes: Sizes of the files that are read together with it.
     """
     import pyarrow.compute
     import pyarrow.parquet
 
+    sizes = sizes or Sizes()
+    sizes.start_file()
     stored, size, names = path.stat().st_size, 0, set(columns)
     metadata = pyarrow.parquet.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    check_expansion(max(metadata.num_rows, sum(group.total_byte_size for group in groups)), stored, source)
+    sizes.check_expansion(max(metadata.num_rows, sum(group.total_byte_size for group in groups)), stored, source)
     schema = metadata.schema.to_arrow_schema()
     slow = {field.name for field in schema if is_slow(field.type)}
-    check_cells(metadata.num_rows * sum(SLOW_CELLS if name in slow else 1 for name in names), stored, source)
+    sizes.check_cells(metadata.num_rows * sum(SLOW_CELLS if name in slow else 1 for name in names), stored, source)
     names -= nested_parquet_columns(schema)
     _check_pages(path, metadata, names, source)
     texts = [field.name for field in schema if field.name in names and _is_text(field.type)]
     size += NUMBER_BYTES * metadata.num_rows * len(names.difference(texts))
-    check_expansion(size, stored, source)
+    sizes.check_expansion(size, stored, source)
     if not texts:
         return
     options = {"pre_buffer": False, "read_dictionary": texts, "arrow_extensions_enabled": False}
@@ -122,7 +170,7 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str) -> None:
                     size += pyarrow.compute.sum(lengths.cast(pyarrow.int64())).as_py() or 0
                 else:
                     size += chunk.nbytes
-                check_expansion(size, stored, source)
+                sizes.check_expansion(size, stored, source)
 
 
 def _check_pages(path: Path, metadata: Any, names: set[str], source: str) -> None:

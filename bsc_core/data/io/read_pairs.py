@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from bsc_core.config import Columns, CorpusColumns, ExamplesConfig, SentenceColumns
 from bsc_core.data.dataset import Corpus, PairDataset, TextTable, query_groups
+from bsc_core.data.io.limits import Sizes
 from bsc_core.data.io.sources import open_source
 from bsc_core.data.io.tables import OnProgress, Table, read_chunks, read_table
 from bsc_core.data.io.validation import (
@@ -126,12 +127,14 @@ def to_sentences(table: Table, config: ExamplesConfig, threshold: float = 0.5) -
     )
 
 
-def read_corpus(path: Path | str, columns: CorpusColumns | Mapping[str, Any] | None = None) -> Corpus:
+def read_corpus(
+    path: Path | str, columns: CorpusColumns | Mapping[str, Any] | None = None, *, sizes: Sizes | None = None
+) -> Corpus:
     """Read documents to search; columns are guessed and errors raised as by `read_pairs`.
 
-    Of several texts with the same id, the first is read, and the others are rejected.
+    Of several texts with the same id, the first is read, and the others are rejected. `sizes` are as in `read_table`.
     """
-    table = read_table(path)
+    table = read_table(path, sizes=sizes)
     roles, guessed = map_columns(table, columns, CorpusColumns, guess_corpus_columns)
     checks = RowChecks(table)
     documents = checks.texts(roles.document)

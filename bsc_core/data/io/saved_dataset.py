@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bsc_core.data.io.limits import SLOW_CELLS, arrow_columns, check_cells, check_expansion, is_slow
+from bsc_core.data.io.limits import SLOW_CELLS, Sizes, arrow_columns, check_cells, is_slow
 from bsc_core.errors import DataError, FileFormatError
 from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, error_reason, read_regular
 from bsc_core.paths import check_path, plain_name
@@ -183,12 +183,14 @@ def _is_compressed(metadata: bytes) -> bool:
     return bool(header and field(target(header), 3))
 
 
-def saved_batches(path: str, splits: Sequence[SavedSplit], rows: int) -> Iterator[dict[str, list[Any]]]:
+def saved_batches(path: str, splits: Sequence[SavedSplit], rows: int, sizes: Sizes) -> Iterator[dict[str, list[Any]]]:
     """Yield columns of at most `rows` rows; a class is given by name, and several splits get a column of split names.
+
+    `sizes` are those of the files that are read together with the dataset.
 
     Raises:
         DataError: There are several splits and also a column named "split".
-        FileFormatError: The data are damaged.
+        FileFormatError: The data are damaged, or the splits have too many cells together.
     """
     for split in splits:
         if split.name and SPLIT in split.columns:
@@ -196,9 +198,11 @@ def saved_batches(path: str, splits: Sequence[SavedSplit], rows: int) -> Iterato
                 f"{path}: has several splits and also a column {SPLIT!r}; choose the folder of one split inside it"
             )
         stored, size = _stored_bytes(split), 0
+        sizes.start_file()
+        sizes.check_cells(split.cells, stored, path)
         for batch in _arrow_batches(split, min(rows, MAX_BATCH_ROWS)):
             size += batch.nbytes
-            check_expansion(size, stored, path)
+            sizes.check_expansion(size, stored, path)
             values = arrow_columns(batch, path)
             for name in values.keys() & split.class_names.keys():
                 values[name] = [class_name(value, split.class_names[name]) for value in values[name]]

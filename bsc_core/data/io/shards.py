@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bsc_core.data.io.limits import check_parquet_size, nested_parquet_columns
+from bsc_core.data.io.limits import Sizes, check_parquet_size, nested_parquet_columns
 from bsc_core.errors import FileFormatError, PathError, RunError
 from bsc_core.files import (
     MAX_LARGE_DOCUMENT_BYTES,
@@ -75,16 +75,19 @@ class Shards:
         """Number of groups in all parts."""
         return sum(part.groups for part in self.parts)
 
-    def batches(self, columns: Sequence[str] | None = None, rows: int = READ_ROWS) -> Iterator[pyarrow.RecordBatch]:
+    def batches(
+        self, columns: Sequence[str] | None = None, rows: int = READ_ROWS, sizes: Sizes | None = None
+    ) -> Iterator[pyarrow.RecordBatch]:
         """Yield the rows in plan order, at most `rows` at a time.
 
         Column `row` is the row number in the data, `group` the group number, which increases through all parts. Raises
-        FileFormatError when a part cannot be read or is far larger than its file.
+        FileFormatError when a part cannot be read, or the parts are far larger than their files. `sizes` are those of
+        the files that are read together with the shards.
         """
         import pyarrow
         import pyarrow.parquet
 
-        first_group = 0
+        first_group, sizes = 0, sizes or Sizes()
         for part in self.parts:
             path = self.folder / part.file
             try:
@@ -94,7 +97,7 @@ class Shards:
                     if file.metadata.num_rows != part.rows:
                         raise FileFormatError(f"{path}: has other rows than {MANIFEST} says; write the shards again")
                     names = file.schema_arrow.names
-                    check_parquet_size(path, names if columns is None else columns, str(path))
+                    check_parquet_size(path, names if columns is None else columns, str(path), sizes)
                     for batch in file.iter_batches(rows, columns=columns):
                         batch.validate(full=True)  # a text may not be UTF-8
                         _check_groups(batch, part.groups, path)

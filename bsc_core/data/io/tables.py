@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bsc_core.data.io.hub_dataset import open_hub_dataset
 from bsc_core.data.io.limits import (
+    Sizes,
     arrow_columns,
-    check_cells,
     check_column_count,
-    check_expansion,
     check_parquet_size,
     nested_parquet_columns,
 )
@@ -105,15 +104,19 @@ class ReadProgress:
 OnProgress = Callable[[ReadProgress], object]
 
 
-def read_table(path: Path | str | Source) -> Table:
+def read_table(path: Path | str | Source, *, sizes: Sizes | None = None) -> Table:
     """Read a CSV, TSV, JSONL (each also .gz) or Parquet file, a folder of shards, or a dataset of Hugging Face.
+
+    Args:
+        path: File, folder or dataset.
+        sizes: Sizes of the files that are read together, to which this file is added.
 
     Raises:
         PathError: The path cannot be read.
         FileFormatError: The file is unusable: empty, without rows, not UTF-8, of another format, or with unmatched
             quotation marks.
     """
-    return _concatenate(list(read_chunks(path, rows=sys.maxsize)))
+    return _concatenate(list(read_chunks(path, rows=sys.maxsize, sizes=sizes)))
 
 
 def read_chunks(
@@ -122,6 +125,7 @@ def read_chunks(
     *,
     rows: int | None = None,
     on_progress: OnProgress = lambda progress: None,
+    sizes: Sizes | None = None,
 ) -> Iterator[Table]:
     """Yield the rows of `read_table` in tables of at most `rows` rows, with the same lines, rejections and errors.
 
@@ -130,24 +134,25 @@ def read_chunks(
         columns: Columns to read; None: all, for JSON lines those of the first chunk.
         rows: Maximum number of rows of a table; None: CHUNK_ROWS.
         on_progress: Called with the progress.
+        sizes: As in `read_table`.
     """
-    source = open_source(path)
+    source, sizes = open_source(path), sizes or Sizes()
     rows = rows or CHUNK_ROWS
     if source.format == "hub":
-        yield from _hub_chunks(source, columns, rows, on_progress)
+        yield from _hub_chunks(source, columns, rows, on_progress, sizes)
     elif source.format == "saved":
         splits = open_saved(source.name, source.path)
         total = sum(split.rows for split in splits)
-        yield from _value_chunks(source, saved_batches(source.name, splits, rows), total, columns, on_progress)
+        yield from _value_chunks(source, saved_batches(source.name, splits, rows, sizes), total, columns, on_progress)
     elif source.format == "shards":
         shards = open_shards(source.name)
-        batches = (arrow_columns(batch, source.name) for batch in shards.batches(rows=rows))
+        batches = (arrow_columns(batch, source.name) for batch in shards.batches(rows=rows, sizes=sizes))
         for table in _value_chunks(source, batches, len(shards), columns, on_progress):
             yield replace(table, roles=shards.columns)
     elif source.format == "parquet":
-        yield from _parquet_chunks(source, columns, rows, on_progress)
+        yield from _parquet_chunks(source, columns, rows, on_progress, sizes)
     else:
-        yield from _text_chunks(source, columns, rows, on_progress)
+        yield from _text_chunks(source, columns, rows, on_progress, sizes)
 
 
 def check_complete(table: Table) -> None:
@@ -163,7 +168,7 @@ def read_text(path: Path | str) -> str:
         PathError: The path cannot be read.
         FileFormatError: The file is empty or unusable.
     """
-    with _open_text(str(path), check_path(path), "text", gzipped=False) as (_, text):
+    with _open_text(str(path), check_path(path), "text", gzipped=False, sizes=Sizes()) as (_, text):
         content = text.read()
     if not content.strip():
         raise FileFormatError(f"{path}: the file is empty; give one with text")
@@ -187,7 +192,9 @@ def _concatenate(tables: list[Table]) -> Table:
     )
 
 
-def _hub_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress) -> Iterator[Table]:
+def _hub_chunks(
+    source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress, sizes: Sizes
+) -> Iterator[Table]:
     """Yield the rows of the files of a dataset; several splits get a column of split names."""
     splits = open_hub_dataset(source.name)
     several = len(splits) > 1
@@ -202,7 +209,7 @@ def _hub_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_pro
             def report(part: ReadProgress, count: int = count, done: int = done, size: int = size) -> None:
                 on_progress(ReadProgress(count + part.rows, done + size * part.done // max(1, part.total), total))
 
-            for read in read_chunks(file, wanted, rows=rows, on_progress=report):
+            for read in read_chunks(file, wanted, rows=rows, on_progress=report, sizes=sizes):
                 if several and columns is None and SPLIT in read.names:
                     raise DataError(
                         f"{source.name}: has several splits and also a column {SPLIT!r}; choose one split, as with "
@@ -243,19 +250,22 @@ def _slice(table: Table, start: int, stop: int | None) -> Table:
     return replace(table, columns=columns, line=table.line[rows])
 
 
-def _text_chunks(source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress) -> Iterator[Table]:
+def _text_chunks(
+    source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress, sizes: Sizes
+) -> Iterator[Table]:
     path = source.path
+    sizes.start_file()
     read = _json_chunks if source.format == "jsonl" else _delimited_chunks
-    with _open_text(source.name, path, source.format, gzipped=source.gzipped) as (raw, text):
+    with _open_text(source.name, path, source.format, gzipped=source.gzipped, sizes=sizes) as (raw, text):
         total, count = path.stat().st_size, 0
-        for table in read(text, source, columns, rows):
+        for table in read(text, source, columns, rows, sizes):
             count += len(table) + len(table.rejected)
             on_progress(ReadProgress(count, raw.tell(), total))
             yield table
 
 
 def _delimited_chunks(
-    lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int
+    lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int, sizes: Sizes
 ) -> Iterator[Table]:
     lines, delimiter = _with_delimiter(lines, DELIMITERS[source.format])
     parsed = _delimited_rows(lines, source.name, delimiter)
@@ -266,7 +276,7 @@ def _delimited_chunks(
     chosen = [number for number, name in enumerate(names) if columns is None or name in columns]
     rows = min(rows, max(1, MAX_CHUNK_CELLS // len(names)))
     empty = True
-    for numbers, values, rejected in _chunks(_counted(parsed, lambda: len(chosen), source), rows):
+    for numbers, values, rejected in _chunks(_counted(parsed, lambda: len(chosen), source, sizes), rows):
         empty = False
         cells = {names[number]: [fields[number] for fields in values] for number in chosen}
         not_read = frozenset(names).difference(cells)
@@ -275,10 +285,13 @@ def _delimited_chunks(
         raise FileFormatError(f"{source.name}: it has no rows; add rows")
 
 
-def _json_chunks(lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int) -> Iterator[Table]:
+def _json_chunks(
+    lines: Iterable[str], source: Source, columns: Sequence[str] | None, rows: int, sizes: Sizes
+) -> Iterator[Table]:
     names = None if columns is None else tuple(columns)
     seen: set[str] = set()
-    parsed = _counted(_json_rows(lines, source.name, seen), lambda: len(seen if names is None else names), source)
+    found = _json_rows(lines, source.name, seen)
+    parsed = _counted(found, lambda: len(seen if names is None else names), source, sizes)
     empty = True
     for numbers, objects, rejected in _chunks(parsed, rows):
         empty = empty and not objects
@@ -304,7 +317,7 @@ def _check_class_names(cells: Iterable[str], names: Sequence[str], column: str, 
         )
 
 
-def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source) -> Iterator[Any]:
+def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source, sizes: Sizes) -> Iterator[Any]:
     """Yield the rows of a file, valid or not, while their cells, at least `width` in each, are not too many.
 
     Raises:
@@ -312,7 +325,7 @@ def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source) -> I
     """
     stored, rejected = source.path.stat().st_size, 0
     for count, row in enumerate(rows, 1):
-        check_cells(count * max(1, width()), stored, source.name)
+        sizes.check_cells(count * max(1, width()), stored, source.name)
         if isinstance(row, Rejection):
             rejected += 1
             if rejected > MAX_REJECTED and 2 * rejected > count:
@@ -341,7 +354,7 @@ def _chunks(rows: Iterator[Any], size: int) -> Iterator[tuple[list[int], list[An
 
 
 def _parquet_chunks(
-    source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress
+    source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress, sizes: Sizes
 ) -> Iterator[Table]:
     import pyarrow
     import pyarrow.parquet
@@ -358,7 +371,7 @@ def _parquet_chunks(
             total = file.metadata.num_rows
             if not total:
                 raise FileFormatError(f"{source.name}: it has no rows; add rows")
-            check_parquet_size(path, chosen, source.name)
+            check_parquet_size(path, chosen, source.name, sizes)
             nested = nested_parquet_columns(file.schema_arrow)
             read = [name for name in chosen if name not in nested]
             batches = file.iter_batches(min(rows, total), columns=read, use_threads=False)
@@ -418,7 +431,9 @@ def _max_line() -> int:
 class _CheckedStream(io.BufferedIOBase):
     """Bytes of a file; raises FileFormatError for a line above the limit or a decompression bomb."""
 
-    def __init__(self, stream: io.BufferedIOBase, raw: io.BufferedReader, source: str, newline: str) -> None:
+    def __init__(
+        self, stream: io.BufferedIOBase, raw: io.BufferedReader, source: str, newline: str, sizes: Sizes
+    ) -> None:
         """Wrap a stream.
 
         Args:
@@ -426,8 +441,9 @@ class _CheckedStream(io.BufferedIOBase):
             raw: The file that `stream` reads, compressed or not.
             source: Name of the file in error messages.
             newline: As in `open`: empty if carriage returns end lines too.
+            sizes: Sizes of the files that are read together.
         """
-        self.stream, self.raw, self.name, self.newline = stream, raw, source, newline
+        self.stream, self.raw, self.name, self.newline, self.sizes = stream, raw, source, newline, sizes
         self.limit, self.line, self.line_bytes, self.bytes = _max_line(), 1, 0, 0
 
     def readable(self) -> bool:
@@ -447,7 +463,7 @@ class _CheckedStream(io.BufferedIOBase):
                 f"{self.name}: line {self.line} is longer than {self.limit:,} bytes; divide its text, or set "
                 f"{MAX_LINE_MB} (megabytes)"
             )
-        check_expansion(self.bytes, self.raw.tell(), self.name)
+        self.sizes.check_expansion(self.bytes, self.raw.tell(), self.name)
         return block
 
 
@@ -607,7 +623,7 @@ def _header(fields: list[str], source: str, delimiter: str) -> tuple[str, ...]:
 
 @contextmanager
 def _open_text(
-    name: str, path: Path, kind: str, *, gzipped: bool
+    name: str, path: Path, kind: str, *, gzipped: bool, sizes: Sizes
 ) -> Iterator[tuple[io.BufferedReader, io.TextIOWrapper]]:
     """Yield the raw file, for its position, and its text; convert the errors of reading."""
     try:
@@ -624,7 +640,7 @@ def _open_text(
             check_signature(head, name, kind)
             check_text_start(head.decode("utf-8-sig", "ignore")[:200], name, kind)
             newline: Literal["", "\n"] = "\n" if kind == "jsonl" else ""
-            checked = _CheckedStream(stream, raw, name, newline)
+            checked = _CheckedStream(stream, raw, name, newline, sizes)
             yield raw, io.TextIOWrapper(checked, encoding="utf-8-sig", newline=newline)
     except UnicodeDecodeError:
         try:
