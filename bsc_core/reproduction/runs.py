@@ -6,6 +6,7 @@ The id of a run is a function of its settings and data, so an interrupted reprod
 import hashlib
 import json
 import multiprocessing
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bsc_core.config import make_config
+from bsc_core.config import RunConfig, flatten, make_config
+from bsc_core.config.reading import format_value
 from bsc_core.errors import ConfigError, RunError
+from bsc_core.formatting import shorten
 from bsc_core.reproduction.claims import Claim, FormName, Sections, merge_sections
 from bsc_core.reproduction.metrics.nli import EXTRA_DATA_FILE
 from bsc_core.reproduction.subsets import prepare_subset
@@ -38,6 +41,13 @@ BASE: Sections = {
     "training": {"threads": 1, "save_total_limit": 1},
 }
 """Default config of every arm: no epoch is chosen by its metrics, so dev and test are both held out."""
+_NOT_COMPARED = {
+    "name",
+    "encoder.unpadded",
+    *(f"training.{key}" for key in ("compile", "report_to", "save_steps", "save_total_limit", "threads")),
+}
+"""Keys that depend on the machine and do not change results, except for rounding."""
+MAX_SHOWN = 60  # characters of a value in an error message
 
 
 @dataclass(frozen=True)
@@ -161,9 +171,11 @@ def train_planned(planned: PlannedRun, store: RunStore, train: Train) -> Run:
     A run that was interrupted or failed is not changed; the next one of the same settings gets a numbered id.
 
     Raises:
-        RunError: training did not finish.
+        RunError: training did not finish, or the run that exists has other settings.
     """
     run = _attempt(store, planned.id)
+    if run.exists:
+        _check_settings(planned, run)
     if not (run.exists and run.status().state == "done"):
         _train(planned, run, store, train)
     if planned.extra_data:
@@ -178,6 +190,33 @@ def _attempt(store: RunStore, base: str) -> Run:
         number += 1
         run = Run(store.root / f"{base}-{number}")
     return run
+
+
+def _check_settings(planned: PlannedRun, run: Run) -> None:
+    """Raise RunError if a run with the id of a plan, which may come from elsewhere, has other settings."""
+    claim = planned.claim.name
+    expected = _settings(make_config(dict(planned.values), source=f"claim {claim}"))
+    found = _settings(run.config())
+    if planned.after is not None:
+        parent = expected["encoder.name"] = f"run:{planned.after}"
+        if re.fullmatch(rf"{re.escape(parent)}-\d+", found["encoder.name"]):  # a later attempt
+            found["encoder.name"] = parent
+    for key in dict.fromkeys([*expected, *found]):
+        if found.get(key) != expected.get(key):
+            one, other = (shorten(format_value(values.get(key)), MAX_SHOWN) for values in (found, expected))
+            raise RunError(
+                f"run {run.id}: its config has {key} = {one}, and claim {claim} needs {other}; delete the run, or use "
+                "another runs folder"
+            )
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """Return the settings of a config that decide its results, with the paths of files from the folder of subsets."""
+    settings = {key: value for key, value in flatten(config).items() if key not in _NOT_COMPARED}
+    for key in ("data.train", "data.dev", "data.test", "data.corpus"):
+        if settings[key] is not None:
+            settings[key] = "/".join(Path(settings[key]).parts[-2:])  # the name of the folder is a digest of the data
+    return settings
 
 
 def _train(planned: PlannedRun, run: Run, store: RunStore, train: Train) -> None:

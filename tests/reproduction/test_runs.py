@@ -1,6 +1,8 @@
 """Reproduction of a claim: runs are trained once, resumed after an interruption, and compared."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +112,55 @@ def test_finished_runs_are_not_trained_again(turns: Claim, store: RunStore, find
     again = reproduce(turns, store, counting, form="small")
     assert counting.ids == []
     assert again["statements"] == finding["statements"]
+
+
+def copy_of_runs(store: RunStore, finding: dict[str, Any], folder: Path) -> RunStore:
+    """Copy the runs of a finding to another runs folder."""
+    for run_id in (run["run"] for arm in finding["arms"] for run in arm["runs"]):
+        shutil.copytree(store.root / run_id, folder / run_id)
+    return RunStore(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("training.max_steps", 9, "training.max_steps = 9, and claim turns needs 3"),
+        ("batching.strategy", "random", "batching.strategy = random, and claim turns needs nearest"),
+        ("data.train", "/other/stsb-0/train.tsv", "data.train = stsb-0/train.tsv, and claim turns needs stsb-"),
+        ("encoder.name", "run:another", "encoder.name = run:another, and claim turns needs run:"),
+    ],
+)
+@pytest.mark.parametrize("state", ["done", "queued"])
+def test_a_run_of_the_planned_id_with_other_settings_is_refused(
+    turns: Claim, store: RunStore, finding: dict[str, Any], tmp_path: Path, key: str, value: Any, shown: str, state: str
+) -> None:
+    arm = "second" if key == "encoder.name" else "first"
+    run_id = next(one for one in finding["arms"] if one["name"] == arm)["runs"][0]["run"]
+    copies = copy_of_runs(store, finding, tmp_path)
+    copies.get(run_id).update_status(state=state)
+    path = copies.get(run_id).folder / "config.json"
+    config = json.loads(path.read_text())
+    section, name = key.split(".")
+    config[section][name] = value
+    path.write_text(json.dumps(config))
+    with pytest.raises(RunError, match=re.escape(f"run {run_id}: its config has {shown}")):
+        reproduce(turns, copies, Counting(), form="small")
+
+
+def test_runs_of_another_folder_version_and_machine_are_used(
+    turns: Claim, store: RunStore, finding: dict[str, Any], tmp_path: Path
+) -> None:
+    copies, counting = copy_of_runs(store, finding, tmp_path), Counting()
+    for run in copies.list():
+        config = json.loads((run.folder / "config.json").read_text())
+        training = config["training"]
+        training["steps"] = training.pop("max_steps")  # its name in earlier versions
+        training["threads"] = 4
+        config["encoder"]["unpadded"] = True
+        del config["evaluation"]["general"]  # a key that they lack
+        (run.folder / "config.json").write_text(json.dumps(config))
+    assert reproduce(turns, copies, counting, form="small")["statements"] == finding["statements"]
+    assert counting.ids == []
 
 
 def test_parallel_processes_train_every_run(tmp_path: Path) -> None:
