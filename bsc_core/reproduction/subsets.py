@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ConfigDict
 
-from bsc_core.data.io.tables import Table, read_table
+from bsc_core.data.io.tables import Table, check_complete, read_table
 from bsc_core.data.schema.columns import as_names
 from bsc_core.errors import ColumnError, ConfigError, DataError, PathError
 from bsc_core.files import atomic_write, rows_as_tsv
@@ -114,7 +114,8 @@ def prepare_subset(subset: Subset, data: Path | None, runs: Path) -> dict[str, A
         runs: The runs folder.
 
     Raises:
-        PathError: The dataset is missing.
+        PathError: The dataset is missing, or may not be read.
+        DataError: It has rows that cannot be read.
         ConfigError: One of its splits has no rows left.
     """
     source, path, corpus = _locate(subset, data)
@@ -228,7 +229,7 @@ def _data_section(subset: Subset, source: SubsetFormat, folder: Path) -> dict[st
 
 
 def _write(subset: Subset, source: SubsetFormat, path: Path, *, corpus: Path | None, folder: Path, small: bool) -> None:
-    table = read_table(path)
+    table = _read_complete(path)
     try:
         rows = _read_rows(table, source)
     except KeyError as error:
@@ -250,10 +251,17 @@ def _write(subset: Subset, source: SubsetFormat, path: Path, *, corpus: Path | N
     counts |= {f"queries_{name}": len({row["query_id"] for row in part}) for name, part in parts.items()}
     if corpus is not None:
         gold = {row["document_id"] for part in parts.values() for row in part}
-        documents = _sample_documents(read_table(corpus), gold, SMALL_CORPUS if small else subset.corpus)
+        documents = _sample_documents(_read_complete(corpus), gold, SMALL_CORPUS if small else subset.corpus)
         _write_rows(folder / "corpus.tsv", documents)
         counts["corpus"] = len(documents)
     atomic_write(folder / "rows.json", json.dumps(counts))
+
+
+def _read_complete(path: Path) -> Table:
+    """Read a file of a dataset. Raises DataError if it has rows of the wrong shape, which would be missing."""
+    table = read_table(path)
+    check_complete(table)
+    return table
 
 
 def _read_rows(table: Table, source: SubsetFormat) -> Rows:

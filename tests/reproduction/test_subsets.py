@@ -11,7 +11,7 @@ import pytest
 
 from bsc_core.config import make_config
 from bsc_core.data.load import load_data
-from bsc_core.errors import ConfigError, PathError
+from bsc_core.errors import ConfigError, DataError, PathError
 from bsc_core.reproduction.subsets import (
     SOURCES,
     Subset,
@@ -94,6 +94,29 @@ def test_a_large_file_is_identified_in_bounded_memory(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert peak < 10 * 2**20
     assert digest != _digest(WIKIQA, [None, None])
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("wikiqa", "pairs"), ("pfcc_s", "pairs"), ("pfcc_s", "corpus"), ("sst2", "sentences")]
+)
+def test_a_dataset_with_rows_that_cannot_be_read_is_refused(data: Path, tmp_path: Path, name: str, file: str) -> None:
+    path = data / name / f"{file}.tsv.gz"
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+    lines[3] = lines[3].rpartition("\t")[0]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    parts = {"train": SubsetSplit("train"), "dev": SubsetSplit("dev")}
+    with pytest.raises(DataError, match=f"{file}.tsv.gz: line 4: has [0-9] fields where the header has [0-9]"):
+        prepare_subset(Subset(name, parts), data, tmp_path / "runs")
+    assert not list(tmp_path.glob("runs/subsets/*/rows.json"))  # it is written last
+
+
+def test_a_dataset_outside_of_the_folders_that_may_be_read_is_refused(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare_subset(WIKIQA, data, tmp_path / "runs")
+    monkeypatch.setenv("BSC_ROOTS", str(tmp_path / "runs"))
+    with pytest.raises(PathError, match="outside the folders that may be read"):
+        prepare_subset(WIKIQA, data, tmp_path / "runs")
 
 
 def test_a_subset_has_all_rows_of_a_query_and_no_query_twice(data: Path, tmp_path: Path) -> None:
