@@ -150,14 +150,14 @@ def setfit_pairs(rows: Rows, rounds: int, *, seed: int) -> Rows:
         seed: Seed of the sampling.
     """
     generator = np.random.default_rng(seed)
-    classes = np.array([row["label"] for row in rows], dtype=object)  # of any length
-    members = {name: np.flatnonzero(classes == name) for name in dict.fromkeys(classes.tolist())}
-    others = {name: np.flatnonzero(classes != name) for name in members}
+    number_of = {name: number for number, name in enumerate(dict.fromkeys(row["label"] for row in rows))}
+    classes = np.array([number_of[row["label"]] for row in rows], dtype=np.int32)
+    members = [np.flatnonzero(classes == number) for number in range(len(number_of))]
     pairs = []
     for _ in range(rounds):
         for index, row in enumerate(rows):
-            same = members[row["label"]]
-            for label, candidates in (("1", same[same != index]), ("0", others[row["label"]])):
+            same, others = members[classes[index]], np.flatnonzero(classes != classes[index])  # others may be many
+            for label, candidates in (("1", same[same != index]), ("0", others)):
                 if len(candidates):
                     other = int(generator.choice(candidates))
                     pair = {"query": row["text"], "document": rows[other]["text"], "label": label}

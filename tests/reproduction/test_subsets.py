@@ -84,6 +84,15 @@ def test_a_label_of_any_length_is_sampled_in_bounded_memory() -> None:
     assert peak < 10 * 2**20  # a table of equally long labels has 320 MB
 
 
+def test_any_number_of_labels_is_sampled_in_bounded_memory() -> None:
+    rows = [{"text": f"text {number}", "label": str(number), "query_id": "0"} for number in range(4_000)]
+    tracemalloc.start()
+    assert len(setfit_pairs(rows, 1, seed=0)) == 4_000  # no sentence has another one of its class
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * 2**20  # a table of the other sentences of each label has 128 MB
+
+
 def test_a_large_file_is_identified_in_bounded_memory(tmp_path: Path) -> None:
     path = tmp_path / "rows.tsv.gz"
     with path.open("wb") as file:
