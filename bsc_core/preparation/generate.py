@@ -22,7 +22,7 @@ from bsc_core.data.generation.negatives import (
     with_negative_column,
     with_negative_rows,
 )
-from bsc_core.errors import DataError
+from bsc_core.errors import DataError, ModelError
 from bsc_core.neighbors import NeighborSearch, Selection, unit_rows
 from bsc_core.preparation.second_opinion import Scorer
 from bsc_core.types import Ids, Indices, Vectors
@@ -222,7 +222,7 @@ def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
 
 def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:
     search = _search(candidates, unit)
-    positive = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document])
+    positive = _finite(np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document]))
     limit = positive - np.float32(config.margin)  # (N,)
     result = np.full((len(dataset), config.count), -1, dtype=np.int32)
     waiting, depth = np.arange(len(dataset)), min(FIRST_DEPTH, len(candidates.document))
@@ -343,9 +343,18 @@ def positive_cosines(dataset: PairDataset, unit: Vectors) -> Vectors:
     Args:
         dataset: N pairs.
         unit: (U, D) vectors of length 1, row t for text t of the dataset.
+
+    Raises:
+        ModelError: A vector is not finite, so that no document would be above a limit.
     """
     cosines = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document], dtype=np.float64)
-    return np.asarray(cosines, dtype=np.float32)
+    return _finite(np.asarray(cosines, dtype=np.float32))
+
+
+def _finite(cosines: Vectors) -> Vectors:
+    if not np.isfinite(cosines).all():
+        raise ModelError("the encoder gives a text of the pairs a vector that is not finite; choose another encoder")
+    return cosines
 
 
 def _window(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -395,6 +396,17 @@ def test_a_second_opinion_that_is_not_finite_is_refused(
     rows, _, _ = world(0)
     with pytest.raises(ModelError, match="score that is not finite"):
         second_scorer(str(tmp_path / "model"), rows.texts)(rows.query, rows.document)
+
+
+@pytest.mark.parametrize("method", ["window", "hardest"])
+def test_a_positive_whose_vector_is_not_finite_is_refused(method: str) -> None:
+    rows, corpus, unit = world(0)
+    others = replace(corpus, document=np.setdiff1d(corpus.document, rows.document).astype(np.int32))
+    config = NegativesConfig(method=method, absolute_margin=0.1)
+    add_negatives(rows, others, unit, config)
+    unit[rows.document[0]] = np.nan
+    with pytest.raises(ModelError, match="vector that is not finite"):
+        add_negatives(rows, others, unit, config)
 
 
 def test_an_experiment_is_mined_with_a_second_opinion(tmp_path: Path, tiny_encoder: Path, cross_encoder: Path) -> None:
