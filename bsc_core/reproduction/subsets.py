@@ -235,7 +235,7 @@ def _write(subset: Subset, source: SubsetFormat, path: Path, *, corpus: Path | N
     except KeyError as error:
         raise ColumnError(f"{path}: has no column {error}; give the folder of the original dataset") from None
     except ValueError as error:
-        raise DataError(f"{path}: a label is not a number ({error}); give the original dataset") from None
+        raise DataError(f"{path}: a label cannot be used ({error}); give the original dataset") from None
     parts = _sample(rows, subset.parts, small=small, path=path)
     if corpus is not None:
         parts = {name: [row for row in part if float(row["label"]) > source.threshold] for name, part in parts.items()}
@@ -271,7 +271,7 @@ def _read_rows(table: Table, source: SubsetFormat) -> Rows:
     if source.kind != "sentences":
         columns["document"] = _texts(table, source.document)
     if source.kind == "pairs":
-        columns["label"] = [f"{(float(label) - source.low) / (source.high - source.low):g}" for label in labels]
+        columns["label"] = [_scaled(label, source) for label in labels]
     else:
         columns["class" if source.kind == "nli" else "label"] = labels
     columns["query_id"] = queries if source.query_id is None else table.columns[source.query_id]
@@ -280,6 +280,18 @@ def _read_rows(table: Table, source: SubsetFormat) -> Rows:
         columns["document_id"] = lines if source.document_id is None else table.columns[source.document_id]
     columns["split"] = table.columns.get("split") or ["all"] * len(table)
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+
+
+def _scaled(label: str, source: SubsetFormat) -> str:
+    """Return a label scaled to [0, 1].
+
+    Raises:
+        ValueError: It is not a number in the range, so that a run would drop its row.
+    """
+    value = float(label)
+    if not source.low <= value <= source.high:
+        raise ValueError(f"{label[:20]!r} is not between {source.low:g} and {source.high:g}")
+    return f"{(value - source.low) / (source.high - source.low):g}"
 
 
 def _texts(table: Table, names: str | tuple[str, ...]) -> list[str]:

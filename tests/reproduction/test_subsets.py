@@ -177,6 +177,17 @@ def test_planted_copies_are_near_copies_of_positives_as_other_queries(data: Path
         assert copy["query_id"] == f"copy of {original['query_id']}"
 
 
+@pytest.mark.parametrize("label", ["nan", "inf", "-1", "5.1", "five", ""])
+def test_a_dataset_with_a_label_that_runs_would_drop_is_refused(data: Path, tmp_path: Path, label: str) -> None:
+    path = data / "stsb" / "pairs.tsv.gz"
+    rows = [{"sentence1": f"one {n}", "sentence2": f"two {n}", "score": "2", "split": "train"} for n in range(10)]
+    rows[3]["score"] = label
+    write(path, rows)
+    subset = Subset("stsb", {"train": SubsetSplit("train", 5), "dev": SubsetSplit("train")})
+    with pytest.raises(DataError, match=r"pairs\.tsv\.gz: a label cannot be used"):
+        prepare_subset(subset, data, tmp_path / "runs")
+
+
 def test_labels_are_scaled_to_0_and_1(data: Path, tmp_path: Path) -> None:
     values = prepare_subset(
         Subset("stsb", {"train": SubsetSplit("train"), "dev": SubsetSplit("dev")}), data, tmp_path / "runs"
