@@ -1,8 +1,10 @@
 """Loading of an experiment's data in stages: read, map columns, build pairs, split, filter."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -20,13 +22,16 @@ from bsc_core.data.dataset import (
     share_texts,
 )
 from bsc_core.data.decisions import apply_decisions, read_decisions
+from bsc_core.data.io.limits import check_cells
 from bsc_core.data.io.read_pairs import read_corpus, to_pairs, to_sentences
+from bsc_core.data.io.sources import is_hub_id
 from bsc_core.data.io.tables import Table, read_table
 from bsc_core.data.quality.filters import FILTERS
 from bsc_core.data.schema.columns import SPLIT, guess_columns
 from bsc_core.data.splits import connected_queries, split_by_component, split_by_query
 from bsc_core.data.text_normalization import normalize_text
 from bsc_core.errors import ColumnError, ConfigError, DataError
+from bsc_core.files import folder_bytes
 from bsc_core.types import Ids
 
 __all__ = ["DatasetSplits", "load_data", "load_evaluation_data", "load_evaluation_splits"]
@@ -116,10 +121,13 @@ class _Reader:
 
 def _read_training_files(reader: _Reader) -> list[PairDataset]:
     config = reader.config
-    first = reader.rows(read_table(config.train))
+    table = read_table(config.train)
+    first, cells = reader.rows(table), len(table) * len(table.names)
     datasets = [first]
-    for path in config.mix:
+    for number, path in enumerate(config.mix):
         table = read_table(path)
+        cells += len(table) * len(table.names)
+        check_cells(cells, sum(map(_stored_bytes, {config.train, *config.mix[: number + 1]})), f"data.mix, {path}")
         try:
             dataset = reader.rows(table, _config_of_mixed_file(config, first, table.names))
         except ColumnError as error:
@@ -127,6 +135,12 @@ def _read_training_files(reader: _Reader) -> list[PairDataset]:
         _check_classes(dataset, first)
         datasets.append(dataset)
     return datasets
+
+
+def _stored_bytes(path: str) -> int:
+    """Return the size of a file or folder; no limit follows from that of a dataset of the Hub."""
+    local = Path(path)
+    return sys.maxsize if is_hub_id(path) else folder_bytes(local) if local.is_dir() else local.stat().st_size
 
 
 def _check_classes(dataset: PairDataset, first: PairDataset) -> None:

@@ -161,14 +161,30 @@ def train_planned(planned: PlannedRun, store: RunStore, train: Train) -> Run:
     A run that was interrupted or failed is not changed; the next one of the same settings gets a numbered id.
 
     Raises:
-        RunError: training did not finish.
+        RunError: training did not finish, or the run with the id of the plan has other settings.
     """
     run = _attempt(store, planned.id)
     if not (run.exists and run.status().state == "done"):
         _train(planned, run, store, train)
+    elif not _has_settings(run, planned):
+        raise RunError(f"run {run.id} has other settings than claim {planned.claim.name} plans; delete the run")
     if planned.extra_data:
         run.write_json(EXTRA_DATA_FILE, planned.extra_data)
     return run
+
+
+def _has_settings(run: Run, planned: PlannedRun) -> bool:
+    """Return whether a run has the values of its plan, apart from its data, whose paths depend on the machine."""
+    expected = make_config(dict(planned.values)).model_dump(exclude_unset=True, exclude={"data", "name"})
+    if planned.after is not None:
+        expected.get("encoder", {}).pop("name", None)
+
+    def agrees(part: Any, value: Any) -> bool:
+        if isinstance(part, dict):
+            return isinstance(value, dict) and all(agrees(one, value.get(key)) for key, one in part.items())
+        return bool(part == value)
+
+    return agrees(expected, run.config().model_dump())
 
 
 def _attempt(store: RunStore, base: str) -> Run:

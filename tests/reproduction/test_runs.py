@@ -1,6 +1,7 @@
 """Reproduction of a claim: runs are trained once, resumed after an interruption, and compared."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,19 @@ def test_finished_runs_are_not_trained_again(turns: Claim, store: RunStore, find
     again = reproduce(turns, store, counting, form="small")
     assert counting.ids == []
     assert again["statements"] == finding["statements"]
+
+
+def test_a_finished_run_with_other_settings_is_not_used(
+    turns: Claim, store: RunStore, finding: dict[str, Any], tmp_path: Path
+) -> None:
+    shutil.copytree(store.root, tmp_path / "runs")
+    copy = RunStore(tmp_path / "runs")
+    run = next(run for run in copy.list() if run.config().loss.name == "bsc")
+    config = json.loads((run.folder / "config.json").read_text())
+    config["loss"]["temperature"] *= 2
+    (run.folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(RunError, match=f"run {run.id} has other settings than claim"):
+        reproduce(turns, copy, Counting(), form="small")
 
 
 def test_parallel_processes_train_every_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bsc_core.data.io.limits import check_parquet_size, nested_parquet_columns
+from bsc_core.data.io.limits import check_cells, check_parquet_size, nested_parquet_columns
 from bsc_core.errors import FileFormatError, PathError, RunError
 from bsc_core.files import (
     MAX_LARGE_DOCUMENT_BYTES,
@@ -88,6 +88,7 @@ class Shards:
         for part in self.parts:
             path = self.folder / part.file
             try:
+                stored = sum((self.folder / one.file).stat().st_size for one in self.parts)
                 with pyarrow.parquet.ParquetFile(path) as file:
                     if nested_parquet_columns(file.schema_arrow):
                         raise FileFormatError(f"{path}: it has columns that are not of shards; write the shards again")
@@ -95,6 +96,7 @@ class Shards:
                         raise FileFormatError(f"{path}: has other rows than {MANIFEST} says; write the shards again")
                     names = file.schema_arrow.names
                     check_parquet_size(path, names if columns is None else columns, str(path))
+                    check_cells(len(self) * len(names if columns is None else columns), stored, str(self.folder))
                     for batch in file.iter_batches(rows, columns=columns):
                         batch.validate(full=True)  # a text may not be UTF-8
                         _check_groups(batch, part.groups, path)
