@@ -84,7 +84,7 @@ RESPONSE_HEADERS = {
 }
 MAX_SESSIONS = "BSC_MAX_SESSIONS"  # environment variable: pages that may be open at the same time
 DEFAULT_SESSIONS = 60
-PAGES_OF_USER = 3  # that a user may open although the server is full
+PAGES_OF_USER = 3  # that a user may open although another one fills the server
 RETRY_SECONDS = 60
 FULL_PAGE = """<!doctype html>
 <html lang="en">
@@ -178,8 +178,8 @@ class SessionLimit:
 
     A page counts from its request until its websocket closes, or from its websocket if it is opened from another site.
     A page that was sent can always open its websocket, and reopen it after an interruption, so open pages continue to
-    work. In a shared app, a user with fewer than PAGES_OF_USER pages still gets one, so nobody can keep the others
-    out. All websockets are at most twice as many.
+    work. In a shared app, a user with fewer than PAGES_OF_USER pages still gets one if another user has more than
+    that, so nobody can keep the others out. All websockets are at most twice as many.
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
@@ -228,11 +228,11 @@ class SessionLimit:
     def _is_full(self, user: str) -> bool:
         while self._opening and time.monotonic() - self._opening[0][0] > RETRY_SECONDS:  # closed before it was loaded
             self._opening.popleft()
-        pages = self._open.total() + len(self._opening)
-        if user and pages < 2 * self.sessions:
-            own = self._open[user] + sum(name == user for _, name in self._opening)
-            return pages >= self.sessions and own >= PAGES_OF_USER
-        return pages >= self.sessions
+        pages = self._open + Counter(name for _, name in self._opening)
+        has_one_many = bool(user) and max(pages.values(), default=0) > PAGES_OF_USER
+        if has_one_many and pages[user] < PAGES_OF_USER and pages.total() < 2 * self.sessions:
+            return False
+        return pages.total() >= self.sessions
 
 
 def _requests_page(scope: Scope) -> bool:

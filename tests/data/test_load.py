@@ -1,5 +1,8 @@
 """The splits of an experiment: from one file or several, on one text table."""
 
+import gzip
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,13 +10,25 @@ from hypothesis import strategies as st
 
 from bsc_core.config import Columns, DataConfig, ExamplesConfig
 from bsc_core.data import PairDataset, load_data, read_corpus, read_pairs
+from bsc_core.data.io import limits
 from bsc_core.data.load import concatenate
 from bsc_core.data.quality.audit import audit
-from bsc_core.errors import ColumnError, ConfigError, DataError
+from bsc_core.errors import ColumnError, ConfigError, DataError, FileFormatError
 from tests.helpers.pairs import texts_of
 
 ROWS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("wxyz"), st.integers(0, 2)), min_size=1, max_size=8)
 SPLIT_FILE = "query,document,split\na,x,train\nb,y,train\nc,z,dev\nd,w,test\ne,v,extra\nf,u,\n"
+
+
+def test_small_files_that_are_mixed_may_not_have_many_cells_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "UNCHECKED_CELLS", 9_000)
+    path = tmp_path / "pairs.tsv.gz"
+    path.write_bytes(gzip.compress(b"query\tdocument\n" + b"a\tb\n" * 2_000))
+    assert len(load_data(DataConfig(train=str(path), dev=str(path))).train) == 2_000
+    with pytest.raises(FileFormatError, match=r"files before it, .* may have 9,000 cells, and these have at least"):
+        load_data(DataConfig(train=str(path), mix=(str(path),) * 3, dev=str(path)))
 
 
 def test_a_split_column_gives_all_splits_and_unused_rows_are_reported(write):

@@ -53,6 +53,15 @@ def repeated_text(folder: Path) -> None:
     write_shards(folder, {"query": text, "document": ["b"] * 20_000})
 
 
+def many_cells(folder: Path) -> None:
+    """Forty shards of 80,000 rows that repeat two short texts."""
+    folder.mkdir()
+    numbers = pyarrow.array([0] * 80_000)
+    texts = {"query": ["a"] * 80_000, "document": ["b"] * 80_000}
+    table = pyarrow.table({"row": numbers, "group": numbers, **texts})
+    write_manifest(folder, [write_part(folder, number, table) for number in range(40)], COLUMNS, {})
+
+
 def shard_twice(folder: Path) -> None:
     write_shards(folder, ROWS)
     path = folder / "manifest.json"
@@ -248,6 +257,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "shard_twice": (shard_twice, "names a part twice"),
     "saved_twice": (saved(lambda folder: file_names(*[data_file(folder).name] * 2)(folder)), "is named twice"),
     "saved_split_twice": (splits("train", "train"), "names a split twice"),
+    "shard_many_cells": (many_cells, "with the files before it"),
     "shard_repeated_text": (repeated_text, "of the file expand to at least"),
     "shard_many": (many_shards, "with the files before it"),
     "shard_large_page": (forged_shard(forged(page(LARGE, GIBIBYTE + 4, values=2), rows=2)), SIZES),

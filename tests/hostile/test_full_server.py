@@ -86,6 +86,14 @@ def test_a_user_of_a_shared_app_cannot_keep_the_others_out() -> None:
     assert opened == [[200] * 4 + [503], [200] * PAGES_OF_USER + [503] * 2, [200] + [503] * 4]
 
 
+def test_the_server_is_full_for_everybody_if_no_user_has_many_pages() -> None:
+    client = TestClient(SessionLimit(PlainTextResponse("a page"), sessions=4))
+    opened = [
+        client.get("/", headers={**PAGE, USER_HEADER: user}).status_code for user in ("a", "a", "b", "c", "d", "a")
+    ]
+    assert opened == [200] * 4 + [503] * 2
+
+
 def test_a_user_of_a_shared_app_cannot_keep_the_others_out_with_websockets() -> None:
     async def accept(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "websocket.accept"})

@@ -125,6 +125,7 @@ def copy_of_runs(store: RunStore, finding: dict[str, Any], folder: Path) -> RunS
     ("key", "value", "shown"),
     [
         ("training.max_steps", 9, "training.max_steps = 9, and claim turns needs 3"),
+        ("loss.temperature", 0.2, "loss.temperature = 0.2, and claim turns needs 0.1"),
         ("batching.strategy", "random", "batching.strategy = random, and claim turns needs nearest"),
         ("data.train", "/other/stsb-0/train.tsv", "data.train = stsb-0/train.tsv, and claim turns needs stsb-"),
         ("encoder.name", "run:another", "encoder.name = run:another, and claim turns needs run:"),
