@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bsc_core.errors import DataError, InputError
+from bsc_core.errors import DataError, InputError, ModelError
 from bsc_core.types import Ids, Indices, Mask, Numbers, Progress, Vectors
 
 Metric = Literal["cosine", "l2"]
@@ -92,6 +92,17 @@ def unit_rows(vectors: Documents) -> Vectors:
         with np.errstate(invalid="ignore"):
             unit[start : start + ROWS_AT_ONCE] = np.divide(rows, lengths, out=rows, where=lengths > 0)
     return unit
+
+
+def check_finite(values: Vectors, problem: str) -> Vectors:
+    """Return what a model computed.
+
+    Raises:
+        ModelError: A number is not finite, so that it would compare with no other; the message is `problem`.
+    """
+    if not np.isfinite([values.min(initial=0), values.max(initial=0)]).all():
+        raise ModelError(problem)
+    return values
 
 
 def finite_unit_rows(vectors: Vectors, *, first: int = 0) -> Vectors:

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from torch import nn
 
 from bsc_core.batching import plan_warnings
@@ -20,9 +19,10 @@ from bsc_core.encoders.compiled import compile_encoder
 from bsc_core.encoders.layers import freeze_layers, load_initial_encoder
 from bsc_core.encoders.lora import add_lora, check_lora, load_lora_state
 from bsc_core.encoders.merging import MergeWithStart
-from bsc_core.errors import CheckpointError, ConfigError, ModelError
+from bsc_core.errors import CheckpointError, ConfigError
 from bsc_core.files import error_reason
 from bsc_core.losses import build_loss
+from bsc_core.neighbors import check_finite
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.preparation.repeated_mining import RepeatedMining
 from bsc_core.run_results import save_results
@@ -163,9 +163,8 @@ def guide_vectors(
         return None
     guide = EncoderConfig(name=config.loss.guide, max_seq_length=config.encoder.max_seq_length)
     vectors = embed(store.resolve_encoder(guide), data.splits.texts, progress=progress)
-    if not np.isfinite(vectors).all():
-        raise ModelError(f"{config.loss.guide}: the guide gives a text a vector that is not finite; choose another one")
-    return vectors
+    problem = f"{config.loss.guide}: the guide gives a text a vector that is not finite; choose another one"
+    return check_finite(vectors, problem)
 
 
 def summarize(

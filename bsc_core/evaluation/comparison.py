@@ -23,7 +23,7 @@ from bsc_core.evaluation.stats.significance import Comparison, compare, compare_
 from bsc_core.neighbors import TIE, TextRows, top_k
 from bsc_core.types import Ids, Indices, Mask, Numbers, Vectors
 
-CORRELATIONS = ("spearman", "pearson")  # metrics between -1 and 1; the others are between 0 and 1
+SIGNED_METRICS = ("spearman", "pearson")  # metrics between -1 and 1; the others are between 0 and 1
 
 
 def compare_results(
@@ -74,7 +74,7 @@ def setting_interval(results: Sequence[EvalResult], metric: str, *, seed: int = 
         mean = mean_pair_interval(pairs, metric, distinct[0].groups, seed=seed)
     if mean.low is None or mean.high is None:
         return mean
-    return replace(mean, low=max(mean.low, -1.0 if metric in CORRELATIONS else 0.0), high=min(mean.high, 1.0))
+    return replace(mean, low=max(mean.low, -1.0 if metric in SIGNED_METRICS else 0.0), high=min(mean.high, 1.0))
 
 
 def check_same_data(results: Sequence[EvalResult]) -> None:

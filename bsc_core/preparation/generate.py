@@ -22,13 +22,14 @@ from bsc_core.data.generation.negatives import (
     with_negative_column,
     with_negative_rows,
 )
-from bsc_core.errors import DataError, ModelError
-from bsc_core.neighbors import NeighborSearch, Selection, unit_rows
+from bsc_core.errors import DataError
+from bsc_core.neighbors import NeighborSearch, Selection, check_finite, unit_rows
 from bsc_core.preparation.second_opinion import Scorer
 from bsc_core.types import Ids, Indices, Vectors
 
 Facts = list[dict[str, float | str]]
 
+NOT_FINITE = "the encoder gives a text of the pairs a vector that is not finite; choose another encoder"
 SMALL_CLASS = 256  # sentences up to which the neighbors in other classes come from one search among all sentences
 BLOCK = 4_000_000  # neighbors in memory at a time
 MAX_NEIGHBORS = 50_000_000  # of all sentences together; each needs about 100 bytes
@@ -222,7 +223,7 @@ def _by_rank(dataset: PairDataset, candidates: Candidates, unit: Vectors, config
 
 def _hardest(dataset: PairDataset, candidates: Candidates, unit: Vectors, config: NegativesConfig) -> tuple[Ids, str]:
     search = _search(candidates, unit)
-    positive = _finite(np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document]))
+    positive = check_finite(np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document]), NOT_FINITE)
     limit = positive - np.float32(config.margin)  # (N,)
     result = np.full((len(dataset), config.count), -1, dtype=np.int32)
     waiting, depth = np.arange(len(dataset)), min(FIRST_DEPTH, len(candidates.document))
@@ -348,13 +349,7 @@ def positive_cosines(dataset: PairDataset, unit: Vectors) -> Vectors:
         ModelError: A vector is not finite, so that no document would be above a limit.
     """
     cosines = np.einsum("nd,nd->n", unit[dataset.query], unit[dataset.document], dtype=np.float64)
-    return _finite(np.asarray(cosines, dtype=np.float32))
-
-
-def _finite(cosines: Vectors) -> Vectors:
-    if not np.isfinite(cosines).all():
-        raise ModelError("the encoder gives a text of the pairs a vector that is not finite; choose another encoder")
-    return cosines
+    return check_finite(np.asarray(cosines, dtype=np.float32), NOT_FINITE)
 
 
 def _window(

@@ -14,13 +14,13 @@ from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import embed, encoder_folder
 from bsc_core.encoders.checks.folder import has_architecture
 from bsc_core.encoders.pretrained import load_cross_encoder, tokenizer_errors
-from bsc_core.errors import ModelError
-from bsc_core.neighbors import unit_rows
+from bsc_core.neighbors import check_finite, unit_rows
 from bsc_core.types import Ids, Progress, Vectors
 
 Scorer = Callable[[Ids, Ids], Vectors]
 """Returns the scores (n,) of pairs, given the text ids of their queries (n,) and documents (n,)."""
 PAIRS_AT_ONCE = 4096
+NOT_FINITE = "{}: the model gives pairs a score that is not finite; choose another model"
 
 
 def scorer_of(config: NegativesConfig, texts: TextTable, progress: Progress | None = None) -> Scorer | None:
@@ -52,7 +52,7 @@ def second_scorer(name: str, texts: TextTable, progress: Progress | None = None)
         for start in range(0, len(queries), PAIRS_AT_ONCE):
             part = slice(start, start + PAIRS_AT_ONCE)
             scores[part] = np.einsum("nd,nd->n", unit[queries[part]], unit[documents[part]])
-        return _finite(name, scores)
+        return check_finite(scores, NOT_FINITE.format(name))
 
     return cosines
 
@@ -63,12 +63,7 @@ def _cross_encoder(folder: Path, texts: TextTable) -> Scorer:
     def scores(queries: Ids, documents: Ids) -> Vectors:
         pairs = list(zip(texts.take(queries), texts.take(documents), strict=True))
         with tokenizer_errors():
-            return _finite(str(folder), np.asarray(model.predict(pairs, show_progress_bar=False), dtype=np.float32))
+            predicted = np.asarray(model.predict(pairs, show_progress_bar=False), dtype=np.float32)
+        return check_finite(predicted, NOT_FINITE.format(folder))
 
-    return scores
-
-
-def _finite(name: str, scores: Vectors) -> Vectors:
-    if not np.isfinite(scores).all():
-        raise ModelError(f"{name}: the model gives pairs a score that is not finite; choose another model")
     return scores

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import time
-import traceback
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from bsc_core.batching import BatchPlan
-from bsc_core.errors import BscError
 from bsc_core.jobs.actions.resuming import _checkpoint_position
 from bsc_core.runs import Run, RunStore, saved_epochs
 from bsc_core.training.checkpoint import last_checkpoint
 from bsc_core.users import run_access
-from tests.hostile.read_files import peak_bytes
+from tests.hostile.outcomes import outcome, write_outcomes
 
 READERS: dict[str, Callable[[Run], object]] = {
     "status": lambda run: (status := run.status()).error or status.state,
@@ -35,28 +31,18 @@ READERS: dict[str, Callable[[Run], object]] = {
 }
 
 
-def outcome(read: Callable[[Run], object], run: Run) -> str:
-    """Return the error of reading a part of a run, or what was read after "read: "."""
-    try:
-        return f"read: {read(run)}"
-    except BscError as error:
-        return str(error)
-    except BaseException:
-        return traceback.format_exc()
+@cache
+def listed(root: Path) -> frozenset[str]:
+    """Return the ids of the runs of a folder."""
+    return frozenset(run.id for run in RunStore(root).list())
 
 
-def main() -> None:
-    root = Path(sys.argv[1])
-    start = peak_bytes()
-    listed, results, seconds = {run.id for run in RunStore(root).list()}, {}, {}
-    for path in sorted(root.iterdir()):
-        before, run = time.process_time(), Run(path)
-        results[path.name] = {"listed": str(path.name in listed)}
-        results[path.name] |= {name: outcome(read, run) for name, read in READERS.items()}
-        seconds[path.name] = time.process_time() - before
-        sys.stderr.write(f"{path}: {peak_bytes() - start:,} bytes\n")
-    sys.stdout.write(json.dumps({"outcomes": results, "bytes": peak_bytes() - start, "seconds": seconds}))
+def parts(folder: Path) -> dict[str, str]:
+    """Return whether a run is listed, and the outcome of reading each part; what was read follows "read: "."""
+    run = Run(folder)
+    read = {name: outcome(lambda part=part: f"read: {part(run)}") for name, part in READERS.items()}
+    return {"listed": str(folder.name in listed(folder.parent)), **read}
 
 
 if __name__ == "__main__":
-    main()
+    write_outcomes(parts)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ import pytest
 from bsc_core.data import read_table
 from bsc_core.data.io.shards import write_manifest, write_part
 from bsc_core.errors import FileFormatError, PathError
-from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.hostile.outcomes import read_outcomes
 from tests.hostile.test_files import GIBIBYTE, LARGE, MAX_BYTES, MAX_SECONDS, READER, SIZES, forged, page
 
 datasets = pytest.importorskip("datasets")
@@ -313,11 +311,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("folders")
     for name, (make, _) in CASES.items():
         make(folder / name)
-    result = subprocess.run(
-        [sys.executable, str(READER), str(folder)], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
-    )
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found | {"log": result.stderr}
+    return read_outcomes(READER, folder)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,8 +10,6 @@ import os
 import random
 import socket
 import struct
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from decimal import Decimal
@@ -30,6 +28,7 @@ from bsc_core.data.io.tables import read_table
 from bsc_core.data.load import load_data
 from bsc_core.errors import FileFormatError
 from bsc_core.paths import sample_data_folder
+from tests.hostile.outcomes import read_outcomes
 
 READER = Path(__file__).with_name("read_files.py")
 MAX_BYTES = 1 << 30
@@ -499,11 +498,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     folder = tmp_path_factory.mktemp("files")
     for name, (make, _) in CASES.items():
         make(folder / name)
-    result = subprocess.run(
-        [sys.executable, str(READER), str(folder)], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
-    )
-    found: dict[str, object] = json.loads(result.stdout)
-    return found | {"log": result.stderr}
+    return read_outcomes(READER, folder)
 
 
 @pytest.mark.parametrize("name", CASES, ids=ascii)

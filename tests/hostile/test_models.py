@@ -26,11 +26,11 @@ from bsc_core.encoders.checks.folder import MODEL_TYPES, _check_config, check_fo
 from bsc_core.errors import ModelError
 from bsc_core.preparation.second_opinion import second_scorer
 from tests.helpers.waiting import PATIENCE_SECONDS
+from tests.hostile.outcomes import read_outcomes
 from tests.hostile.test_files import MAX_BYTES, MAX_SECONDS
 
 Change = Callable[[Path], object]
 EXECUTED = "executed"
-ROOT = Path(__file__).parents[2]
 READER = Path(__file__).with_name("read_models.py")
 
 
@@ -471,16 +471,7 @@ def report(tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
         shutil.copytree(tiny_encoder, root / name / "model")
         if name in CASES:
             CASES[name][0](root / name / "model")
-    result = subprocess.run(
-        [sys.executable, str(READER), str(root)],
-        capture_output=True,
-        text=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found | {"log": result.stderr, "executed": list(root.rglob(EXECUTED))}
+    return read_outcomes(READER, root) | {"executed": list(root.rglob(EXECUTED))}
 
 
 @pytest.mark.parametrize("name", CASES)

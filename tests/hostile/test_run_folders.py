@@ -7,8 +7,6 @@ import math
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +16,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.hostile.outcomes import ROOT, read_outcomes
 from tests.hostile.test_files import MAX_BYTES, MAX_SECONDS
 from tests.hostile.test_models import EXECUTED, RunsCode
 
-ROOT = Path(__file__).parents[2]
 READER = Path(__file__).with_name("read_runs.py")
 SOURCE = ROOT / "tests" / "fixtures" / "previous_version" / "runs" / "20261101-100000-finished-0001"
 CHECKPOINT = "checkpoints/step-000012"
@@ -338,16 +336,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     for name, (change, _, _) in CASES.items():
         shutil.copytree(SOURCE, root / name)
         change(root / name)
-    result = subprocess.run(
-        [sys.executable, str(READER), str(root)],
-        capture_output=True,
-        text=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found | {"log": result.stderr, "executed": list(root.rglob(EXECUTED))}
+    return read_outcomes(READER, root) | {"executed": list(root.rglob(EXECUTED))}
 
 
 @pytest.mark.parametrize("name", CASES)

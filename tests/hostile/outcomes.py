@@ -1,0 +1,64 @@
+"""Outcomes of reading hostile inputs in one separate process, whose memory and processor time are measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bsc_core.errors import BscError
+from tests.helpers.waiting import PATIENCE_SECONDS
+
+ROOT = Path(__file__).parents[2]
+
+
+def read_outcomes(reader: Path, folder: Path) -> dict[str, Any]:
+    """Run the script `reader` on a folder; return what its `write_outcomes` writes, and its standard error as `log`."""
+    result = subprocess.run(
+        [sys.executable, str(reader), str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=PATIENCE_SECONDS,
+    )
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found | {"log": result.stderr}
+
+
+def write_outcomes(read: Callable[[Path], object]) -> None:
+    """Read every entry of the folder in the first argument; write the results, the seconds and the memory as JSON.
+
+    The memory is that above the peak at the beginning, so import libraries before.
+    """
+    start = _peak_bytes()
+    results, seconds = {}, {}
+    for path in sorted(Path(sys.argv[1]).iterdir()):
+        before = time.process_time()
+        results[path.name] = read(path)
+        seconds[path.name] = time.process_time() - before
+        sys.stderr.write(f"{path}: {_peak_bytes() - start:,} bytes\n")
+    sys.stdout.write(json.dumps({"outcomes": results, "bytes": _peak_bytes() - start, "seconds": seconds}))
+
+
+def outcome(read: Callable[[], str]) -> str:
+    """Return what was read, the message of an error that is raised on purpose, or the traceback of another one."""
+    try:
+        return read()
+    except BscError as error:
+        return str(error)
+    except BaseException:
+        return traceback.format_exc()
+
+
+def _peak_bytes() -> int:
+    """Return the peak memory of this process; `ru_maxrss` would include that of the process which started it."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
