@@ -10,12 +10,14 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
+from bsc_core import pipeline
 from bsc_core.config import RunConfig, make_config
 from bsc_core.data import load_data
-from bsc_core.errors import ConfigError, DataError
+from bsc_core.data.sample_data import sample_config
+from bsc_core.errors import ConfigError, DataError, ModelError
 from bsc_core.evaluate_model import evaluate_model
 from bsc_core.evaluation import Evaluator
-from bsc_core.pipeline import run_experiment
+from bsc_core.pipeline import guide_vectors, load_training_data, run_experiment
 from bsc_core.preparation.plan_report import plan_report
 from bsc_core.runs import Run, RunStore
 from bsc_core.training.callbacks import OnStep
@@ -227,3 +229,15 @@ def test_rejected_rows_are_named_counted_and_no_others_are_lost(tmp_path, tiny_e
     result, _run = conduct(config, tmp_path / "runs")
     assert result["rejected"] == rejected
     assert sum(result["rows"].values()) == 4
+
+
+def test_a_guide_whose_vectors_are_not_finite_is_refused(tmp_path, monkeypatch) -> None:
+    loss = {"name": "mnrl", "mask": "guide", "mask_guide": "static"}
+    config = make_config({"data": sample_config().model_dump(), "encoder": {"name": "static"}, "loss": loss})
+    data = load_training_data(config)
+    vectors = np.ones((len(data.splits.texts), 4), dtype=np.float32)
+    monkeypatch.setattr(pipeline, "embed", lambda *_, **__: vectors)
+    assert guide_vectors(config, data, RunStore(tmp_path)) is vectors
+    vectors[3, 2] = np.nan
+    with pytest.raises(ModelError, match="static: the guide gives a text a vector that is not finite"):
+        guide_vectors(config, data, RunStore(tmp_path))
