@@ -647,6 +647,10 @@ class RunStore:
         """File of the pairs of a dataset that the Batches page marks as false negatives; each run copies it."""
         return _present(self.root, *_MARKED, f"{dataset_key}.tsv")
 
+    def false_negatives_of_user(self, user: str) -> list[Path]:
+        """Files of the pairs that a user marks as false negatives in datasets of others."""
+        return [file for folder in _MARKED for file in (self.root / folder / user).glob("*.tsv")]
+
     def create(self, config: RunConfig, run_id: str | None = None, fill: Callable[[Run], object] | None = None) -> Run:
         """Create the folder of a queued run; an existing run with this id is returned unchanged.
 

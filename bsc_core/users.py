@@ -393,7 +393,7 @@ def disk_bytes(store: RunStore, user: User) -> int:
     datasets = _datasets(store, user)
     decisions = [
         *(store.false_negatives_file(folder.name) for folder in datasets),
-        *store.false_negatives_file(f"{user.name}/any").parent.glob("*.tsv"),  # about datasets of others
+        *store.false_negatives_of_user(user.name),
     ]
     folders = [*(run.folder for run in runs), *datasets]
     return sum(map(folder_bytes, folders)) + sum(file.stat().st_size for file in decisions if file.is_file())

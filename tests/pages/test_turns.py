@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 import streamlit as st
 
+from bsc_core import users
 from pages.ui.components import turns
 from pages.ui.components.turns import StudentScripts, Turns
 from tests.helpers.waiting import PATIENCE_SECONDS, wait_until
@@ -84,6 +85,20 @@ def test_few_scripts_of_a_student_run_at_the_same_time_and_those_in_a_turn_do_no
         page.join(PATIENCE_SECONDS)
     assert 3 in running
     assert scripts._running == {"stu": 0, "class": 0}
+
+
+def test_a_rerun_of_a_fragment_of_a_student_counts_as_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_scripts", StudentScripts())
+    monkeypatch.setattr(turns.users, "current_user", lambda: users.User(name="stu", role="student"))
+    monkeypatch.setattr(turns.st, "fragment", lambda draw, run_every: draw)  # without a browser, it draws nothing
+    counts: list[int] = []
+    draw = turns.fragment(lambda: counts.append(turns._scripts._running["stu"]))
+    draw()
+    assert counts == [1]
+    with turns.script():
+        draw()  # as part of a page
+        assert counts == [1, 1]
+    assert turns._scripts._running["stu"] == 0
 
 
 def test_a_computation_inside_another_one_is_an_error() -> None:

@@ -146,12 +146,18 @@ def test_vectors_come_from_the_encoder_if_the_files_have_none(scattered, tmp_pat
         ({"train": "missing.parquet"}, {"strategy": "words"}, PathError, "missing.parquet"),
         ({"train": "."}, {"strategy": "words"}, PathError, "without a .parquet file"),
         ({"train": "pairs.tsv"}, {"strategy": "words"}, FileFormatError, "pairs.tsv"),
+        ({"train": "repeated"}, {"strategy": "words"}, FileFormatError, "b.parquet: .* expand to at least"),
+        ({"train": "repeated/b.parquet"}, {"strategy": "words"}, FileFormatError, "b.parquet: .* expand to at least"),
     ],
 )
 def test_bad_input_is_refused_before_a_cluster_is_used(tmp_path, monkeypatch, data, batching, kind, message):
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path / "pairs", rows=20)
     (tmp_path / "pairs.tsv").write_text("query\tdocument\na\tb\n")
+    (tmp_path / "repeated").mkdir()
+    pq.write_table(pa.table({"query": ["a"], "document": ["b"]}), tmp_path / "repeated/a.parquet")
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 50_000, pa.int32()), pa.array(["ab" * 50_000]))
+    pq.write_table(pa.table({"query": texts, "document": texts}), tmp_path / "repeated/b.parquet")
     config = make_config({"data": {"train": "pairs", **data}, "batching": batching})
     with pytest.raises(kind, match=message) as refused:
         plan_with_ray(config, tmp_path / "out", address="127.0.0.1:1")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from bsc_core.config import Columns, DataConfig
-from bsc_core.data.io.tables import Table, cells_of, nested_columns
+from bsc_core.data.io.limits import Sizes, check_parquet_size, nested_parquet_columns
+from bsc_core.data.io.tables import Table, cells_of
 from bsc_core.data.io.validation import EXAMPLE_CELLS, map_columns
 from bsc_core.data.schema.columns import as_names, guess_columns
 from bsc_core.errors import ColumnError, ConfigError, FileFormatError, PathError
@@ -139,14 +141,18 @@ def row_source(config: DataConfig, pieces: Sequence[Piece], *, positives_only: b
     Raises:
         ColumnError: A file lacks a column.
         ConfigError: A setting needs all rows at once.
+        FileFormatError: The columns are far larger than the files.
     """
-    files = list(dict.fromkeys(piece.path for piece in pieces))
+    files, sizes = list(dict.fromkeys(piece.path for piece in pieces)), Sizes()
+    names = pyarrow.parquet.read_schema(files[0]).names
+    check_parquet_size(Path(files[0]), names, files[0], sizes)
     with pyarrow.parquet.ParquetFile(files[0]) as file:
-        names = file.schema_arrow.names
-        head = next(file.iter_batches(EXAMPLE_CELLS), None)
-    values = {name: [] if head is None else head.column(name).to_pylist() for name in names}
+        nested = nested_parquet_columns(file.schema_arrow)
+        head = next(file.iter_batches(EXAMPLE_CELLS, columns=[name for name in names if name not in nested]), None)
+    values = {name: [] if head is None or name in nested else head.column(name).to_pylist() for name in names}
     lines = list(range(1, 1 if head is None else 1 + head.num_rows))
-    table = Table(files[0], tuple(names), cells_of(values), lines, (), nested_columns(values), "row")
+    cells = cells_of(values) | {name: [""] * len(lines) for name in nested}
+    table = Table(files[0], tuple(names), cells, lines, (), nested, "row")
     roles, _ = map_columns(
         table,
         config.columns,
@@ -165,6 +171,8 @@ def row_source(config: DataConfig, pieces: Sequence[Piece], *, positives_only: b
         for name, role in required.items():
             if name not in names:
                 raise ColumnError(f"{file}: there is no column {name!r} for {role}; all files need the same columns")
+        if file != files[0]:
+            check_parquet_size(Path(file), required, file, sizes)
     return RowSource(
         roles, (config.label_min, config.label_max), config.threshold, config.train_split, positives_only, with_vectors
     )

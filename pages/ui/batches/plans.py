@@ -18,7 +18,7 @@ from bsc_core.figures.batches import similarity
 from bsc_core.paths import cache_folder
 from bsc_core.preparation.plan_task import PlanItem, plan_file, refused_file, request_folder, save_rows
 from pages.ui.batches.source import BatchSource, cached_vectors
-from pages.ui.components import data_cache, display, users
+from pages.ui.components import data_cache, display, turns, users
 
 MAX_ROWS_INLINE = 20_000
 """Rows whose plan is built while the page waits: about a second per strategy on one core."""
@@ -82,7 +82,7 @@ def plan_stats(source: BatchSource, pairs: PairDataset, requests: dict[str, Plan
             display.error_box(error)
         pending = [item.name for name, item in missing.items() if errors[name] is None]
         if pending:
-            st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, request, pending)
+            turns.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, request, pending)
             return _previous_plans(pairs, items)
         items = {name: item for name, item in items.items() if name not in missing}
     stats = {name: _load(str(plan_file(folder, item.name))) for name, item in items.items()}

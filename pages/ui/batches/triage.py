@@ -30,7 +30,7 @@ from bsc_core.data.decisions import (
 from bsc_core.errors import BscError
 from pages.ui.batches.batch_view import BatchView
 from pages.ui.batches.source import HOW_TO_DECIDE, REVISION, BatchSource, revise
-from pages.ui.components import data_cache, display, url, users
+from pages.ui.components import data_cache, display, turns, url, users
 from pages.ui.components.browser.mount import mount
 from pages.ui.data import uploads
 
@@ -56,7 +56,7 @@ ABOUT = (
 _triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
 
 
-@st.fragment
+@turns.fragment
 def draw(batch: BatchView, source: BatchSource) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions."""
     st.header("Triage of likely false negatives", anchor="triage")

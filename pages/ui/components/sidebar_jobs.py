@@ -8,7 +8,7 @@ from streamlit.errors import StreamlitPageNotFoundError
 
 from bsc_core import formatting
 from bsc_core.runs import Run, RunStatus
-from pages.ui.components import data_cache, users
+from pages.ui.components import data_cache, turns, users
 
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
 SHOWN = 5
@@ -21,7 +21,7 @@ def draw() -> None:
     """Draw the active jobs in the sidebar, updated every 5 seconds while there are any."""
     with st.sidebar:
         refreshing = bool(_active())
-        st.fragment(_jobs, run_every=UPDATE_INTERVAL if refreshing else None)(refreshing)
+        turns.fragment(_jobs, run_every=UPDATE_INTERVAL if refreshing else None)(refreshing)
 
 
 def _active(max_age: float = 0.0) -> list[tuple[Run, RunStatus]]:

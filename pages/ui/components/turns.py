@@ -77,6 +77,11 @@ class StudentScripts:
         self._running: Counter[str] = Counter()  # by student
         self._student = threading.local()  # `name` in a thread whose script counts
 
+    @property
+    def counts_this_thread(self) -> bool:
+        """Whether the script of this thread counts now."""
+        return getattr(self._student, "name", None) is not None
+
     @contextmanager
     def script(self, student: str) -> Iterator[None]:
         """Wait until fewer than SCRIPTS_OF_STUDENT scripts of the student run, and count this one."""
@@ -118,11 +123,22 @@ _turns, _encodings, _scripts = Turns(), Turns(), StudentScripts()
 def script() -> Iterator[None]:
     """Draw a page of the user, for a student when few of their other pages are drawn."""
     user = users.current_user()
-    if user.may_launch:
+    if user.may_launch or _scripts.counts_this_thread:
         yield
         return
     with _scripts.script(user.name):
         yield
+
+
+def fragment(draw: Callable[Arguments, Result], run_every: float | None = None) -> Callable[Arguments, Result]:
+    """Return a function that draws a part of a page as `st.fragment` does; its reruns count as scripts."""
+
+    @wraps(draw)
+    def counted(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with script():
+            return draw(*args, **kwargs)
+
+    return st.fragment(counted, run_every=run_every)
 
 
 @contextmanager

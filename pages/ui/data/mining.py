@@ -98,7 +98,7 @@ def _load_or_start(cache_key: Hashable, source: DataConfig, settings: NegativesC
         "encoder": encoder.model_dump(mode="json"),
     }
     background_task.start(folder, "bsc_core.preparation.mining_task", request, user=users.task_user())
-    st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, search_file(folder))
+    turns.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder, search_file(folder))
     return None
 
 

@@ -185,7 +185,7 @@ def draw_notes(data: MapData, layout: map_task.Maps, umap_folder: Path | None) -
         else:
             seconds = map_task.expected_seconds(len(layout.rows), len(data.frames))
             is_late = background_task.elapsed_seconds(umap_folder) > seconds
-            st.fragment(_draw_progress, run_every=POLL_INTERVAL)(umap_folder, seconds, is_late)
+            turns.fragment(_draw_progress, run_every=POLL_INTERVAL)(umap_folder, seconds, is_late)
 
 
 def draw_maps(

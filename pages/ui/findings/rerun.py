@@ -14,7 +14,7 @@ from bsc_core.reproduction.claims import Claim, FormName
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.reproduction.progress import FINDINGS_FOLDER
 from bsc_core.reproduction.subsets import check_files
-from pages.ui.components import data_cache, display, url, users
+from pages.ui.components import data_cache, display, turns, url, users
 
 POLL_INTERVAL = "2s"
 DATA = "findings.data"
@@ -36,7 +36,7 @@ def draw(claim: Claim, finding: dict[str, Any] | None, bar: DeltaGenerator, *, p
     for form in ("full", "small"):
         state = _state(claim.name, form)
         if state is not None and state.is_active:
-            st.fragment(_watch, run_every=POLL_INTERVAL)(claim.name, form)
+            turns.fragment(_watch, run_every=POLL_INTERVAL)(claim.name, form)
             return
         if state is not None and state.error:
             display.error_box(state.error, f"{FORMS[form]} failed")

@@ -12,7 +12,7 @@ from bsc_core.config import RunConfig
 from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.paths import cache_folder
 from bsc_core.preflight import STEPS, Preflight
-from pages.ui.components import data_cache, display, users
+from pages.ui.components import data_cache, display, turns, users
 from pages.ui.new_run.config_summary import format_bytes
 
 POLL_INTERVAL = "1s"
@@ -57,7 +57,7 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
         with display.error_box(error, "The preflight failed"):
             _restart_button("Try again", config)
     elif is_running:
-        st.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder)
+        turns.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder)
     else:
         st.button(
             f"Run a preflight of {STEPS} steps",

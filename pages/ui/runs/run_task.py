@@ -11,7 +11,7 @@ import streamlit as st
 from bsc_core import background_task
 from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.runs import Run
-from pages.ui.components import display, users
+from pages.ui.components import display, turns, users
 
 POLL_INTERVAL = "1s"
 MAX_FOLDERS = 40
@@ -47,7 +47,7 @@ class RunTask:
         """
         if is_running(folder):
             self._start(run, folder, more)  # again if the app was restarted meanwhile
-            st.fragment(self._draw_progress, run_every=POLL_INTERVAL)(folder, label)
+            turns.fragment(self._draw_progress, run_every=POLL_INTERVAL)(folder, label)
             return
         key = f"{self.key}.{folder.name}"
         st.button(label, key=key, icon=self.icon, help=about, on_click=self._begin, args=(run, folder, more))

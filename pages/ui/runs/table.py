@@ -14,7 +14,7 @@ from bsc_core.errors import BscError, RunError, RunNotFoundError
 from bsc_core.figures import theme
 from bsc_core.figures.runs.parallel import MAX_NAMED
 from bsc_core.runs import Run, RunStatus, RunStore, without_resumed
-from pages.ui.components import data_cache, display, page_layout, run_data, url, users
+from pages.ui.components import data_cache, display, page_layout, run_data, turns, url, users
 from pages.ui.runs import run_settings
 
 COMPARE = "compare"
@@ -124,7 +124,7 @@ def draw_live(draw: Callable[[], None], runs: list[Run]) -> None:
             st.rerun(scope="app")
         draw()
 
-    st.fragment(update, run_every=UPDATE_INTERVAL if active else None)()
+    turns.fragment(update, run_every=UPDATE_INTERVAL if active else None)()
 
 
 def _draw_table(runs: list[Run], selected: list[str]) -> None:
