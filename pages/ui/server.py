@@ -41,6 +41,7 @@ from streamlit.auth_util import (
 )
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime import memory_media_file_storage
 from streamlit.runtime.media_file_manager import MediaFileMetadata
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.starlette import App
@@ -778,6 +779,13 @@ def _keep_downloads() -> None:
 
     MediaFileMetadata.mark_for_delete = mark_for_delete  # type: ignore[method-assign]
     MediaFileMetadata.is_marked_for_delete = property(is_marked_for_delete)  # type: ignore[assignment, method-assign]
+    memory_media_file_storage._calculate_file_id = _file_id
+
+
+def _file_id(content: bytes, mimetype: str, name: str | None = None) -> str:
+    """Return the id of a downloaded file; that of Streamlit ignores most bytes of a file of more than 1 MiB."""
+    parts = (mimetype.encode(), (name or "").encode(), content)
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 def _raise_file_limit() -> None:

@@ -26,8 +26,9 @@ import uvicorn
 from starlette.testclient import TestClient
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from streamlit.runtime import memory_media_file_storage
 from streamlit.runtime.media_file_manager import MediaFileManager, MediaFileMetadata
-from streamlit.runtime.media_file_storage import MediaFileStorageError
+from streamlit.runtime.media_file_storage import MediaFileKind, MediaFileStorageError
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.runtime.session_manager import SessionClientDisconnectedError
 from streamlit.web.server.starlette.starlette_websocket import StarletteSessionClient
@@ -617,7 +618,9 @@ def test_a_file_that_was_built_for_a_download_is_not_removed_when_others_use_the
 ) -> None:
     for name in ("mark_for_delete", "is_marked_for_delete"):
         monkeypatch.setattr(MediaFileMetadata, name, getattr(MediaFileMetadata, name))
+    monkeypatch.setattr(memory_media_file_storage, "_calculate_file_id", None)  # replaced next
     server_module._keep_downloads()
+    assert memory_media_file_storage._calculate_file_id is server_module._file_id
     now = [1000.0]
     monkeypatch.setattr(server_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     manager = MediaFileManager(MemoryMediaFileStorage("/media"))
@@ -631,6 +634,14 @@ def test_a_file_that_was_built_for_a_download_is_not_removed_when_others_use_the
     manager.remove_orphaned_files()
     with pytest.raises(MediaFileStorageError):
         manager._storage.get_file(name)  # type: ignore[attr-defined]
+
+
+def test_large_downloads_that_differ_in_one_byte_are_different_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_media_file_storage, "_calculate_file_id", server_module._file_id)
+    storage, files = MemoryMediaFileStorage("/media"), [bytearray(2**21), bytearray(2**21)]
+    files[1][2**19] = 1  # outside the parts that Streamlit compares
+    ids = [storage.load_and_get_id(bytes(file), "text/csv", MediaFileKind.DOWNLOADABLE, "a.csv") for file in files]
+    assert [storage.get_file(f"{file_id}.csv").content for file_id in ids] == files
 
 
 def hostile_names() -> Iterator[BackMsg]:
