@@ -84,7 +84,7 @@ def test_a_lesson_has_no_literal_number(slug: str) -> None:
 
 @pytest.mark.parametrize("slug", LESSONS)
 def test_a_lesson_has_a_short_title_and_short_sentences(slug: str) -> None:
-    assert 2 <= len(LESSONS[slug].title.split()) <= 4
+    assert 1 <= len(LESSONS[slug].title.split()) <= 3
     for text in LESSONS[slug].sentences().values():
         for sentence in re.split(r"(?<=[.?!;:]) ", text):
             assert len(sentence.split()) <= 22, sentence

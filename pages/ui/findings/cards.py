@@ -55,7 +55,7 @@ MEANINGS = {
     "inconclusive": "the runs do not decide between these.",
     "not run yet": "there is no result of the full experiment.",
 }
-WIDTHS = {"Verdict": 138, "Claim": 320, "Why": 265, "From a weak start": 330, "Group": 110}  # pixels
+WIDTHS = {"Verdict": 138, "Claim": 420, "Why": 305, "From a weak start": 138, "Group": 110}  # pixels
 WEAK_START = (
     "A weak start: the upper three of the six layers of the bundled encoder have random weights, since the models of "
     "the papers were not trained for similarity either. The runs train on all rows, as long as in the paper."
@@ -214,12 +214,12 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
 
 
 def summary_row(card: ClaimCard) -> dict[str, str]:
-    """Return a row of the table: verdict, claim and reason, the result from a weak start, and paper."""
+    """Return a row of the table: verdict, claim and reason, the verdict from a weak start, and paper."""
     return {
         "Verdict": card.verdict,
         "Claim": card.claim.title,
         "Why": _reason(card),
-        "From a weak start": f"{card.weak.verdict}: {_reason(card.weak)}" if card.weak else "",
+        "From a weak start": card.weak.verdict if card.weak else "",
         "Group": PAPER_NAMES[card.claim.paper],
     }
 
