@@ -70,7 +70,8 @@ _TAIL_BYTES = 64 * 1024
 _ROWS_AT_ONCE = 16_384
 _MAX_LINES, _MAX_LINE_BYTES = 3_000_000, 1_000_000  # of the metrics
 _MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 16 * 2**20  # of the metrics, that are not steps
-_MAX_STEP_VALUES = 100  # of a step
+_MAX_STEP_VALUES, _MAX_STEP_NAMES = 100, 200  # of a step, and of all steps
+_MAX_VALUES, _MAX_STEP_BYTES = 3_000_000, 64 * 2**20  # of the steps that are read together
 _CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**22  # of vectors
 _MAX_TEXTS, _MAX_DIMENSION, _MAX_EPOCHS = 100_000_000, 16_384, 300  # of vectors
 
@@ -387,7 +388,8 @@ class Run:
 
         Args:
             start_byte: Offset of the first line.
-            max_steps: If there are more lines, return those of evaluations and plans, and evenly spaced steps.
+            max_steps: If there are more lines, return those of evaluations and plans, and at most this many evenly
+                spaced steps.
 
         Returns:
             The lines, and the offset for the next call.
@@ -400,12 +402,15 @@ class Run:
         self._check_metrics(start_byte)
         lines, end_byte = self._metrics_lines(start_byte, max_steps)
         try:
-            return [_parse(line, _METRICS) for line in lines], end_byte
+            rows = [_parse(line, _METRICS) for line in lines]
         except ValueError as error:
             raise RunError(
                 f"run {self.id}: metrics.jsonl is damaged after byte {start_byte} ({error}); restore it, or launch the "
                 "run again"
             ) from None
+        if len({name for row in rows if row.get("kind") == "step" for name in row}) > _MAX_STEP_NAMES:
+            raise self._damaged("metrics.jsonl")
+        return rows, end_byte
 
     def _metrics_lines(self, start_byte: int, max_steps: int | None) -> tuple[list[bytes], int]:
         """Return the complete lines from a byte on, of which at most `max_steps` are steps, and where they end."""
@@ -417,17 +422,19 @@ class Run:
                 if not line.endswith(b"\n"):
                     break
                 count, end_byte = count + 1, end_byte + len(line)
-            stride = 1 if max_steps is None else max(1, -(-count // max_steps))
+            stride = 1 if max_steps is None else max(1, -(-count // max(1, max_steps)))
             file.seek(start_byte)
             lines = [
                 line
                 for number, line in zip(range(count), iter(read_line, b""), strict=False)
-                if number % stride == 0 or not _STEP_LINE.match(line)
+                if (max_steps != 0 and number % stride == 0) or not _STEP_LINE.match(line)
             ]
+        steps = [(len(line), line.count(b":")) for line in lines if _STEP_LINE.match(line)]
         others = [len(line) for line in lines if not _STEP_LINE.match(line)]
         is_long = len(line) == _MAX_LINE_BYTES or len(others) > _MAX_OTHER_LINES or sum(others) > _MAX_OTHER_BYTES
-        has_many_values = any(line.count(b":") > _MAX_STEP_VALUES for line in lines if _STEP_LINE.match(line))
-        if count > _MAX_LINES or is_long or has_many_values:
+        is_long |= sum(size for size, _ in steps) > _MAX_STEP_BYTES
+        values = [count for _, count in steps]
+        if count > _MAX_LINES or is_long or max(values, default=0) > _MAX_STEP_VALUES or sum(values) > _MAX_VALUES:
             raise RunError(
                 f"run {self.id}: metrics.jsonl is damaged ({count:,} lines, more than a run writes, or longer ones); "
                 "restore it, or launch the run again"

@@ -226,6 +226,16 @@ CASES: dict[str, tuple[Change, str, str]] = {
         "metrics",
         "more than a run writes",
     ),
+    "metrics-long-names": (
+        write("metrics.jsonl", ('{"kind": "step", "step": 1, "\U0001f600' + "x" * 900_000 + '": 1}\n').encode() * 80),
+        "metrics",
+        "more than a run writes",
+    ),
+    "metrics-many-names": (
+        write("metrics.jsonl", b"".join(b'{"kind": "step", "step": 1, "%d": 1}\n' % number for number in range(300))),
+        "metrics",
+        "metrics.jsonl is damaged",
+    ),
     "log-pipe": (lambda run: os.mkfifo(run / "log.txt"), "log", "read: 0 lines"),
     "log-device": (lambda run: (run / "log.txt").symlink_to("/dev/zero"), "log", "read: 0 lines"),
     "log-binary": (write("log.txt", bytes(range(256)) * 100), "log", "read: 50 lines"),

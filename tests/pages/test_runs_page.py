@@ -153,12 +153,30 @@ def test_a_damaged_status_is_reported(finished: Run) -> None:
 
 
 def test_only_new_bytes_of_the_metrics_are_read(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    import streamlit as st
-
-    monkeypatch.setattr(st, "session_state", {})
     first = table.metric_rows(finished)
-    finished.append_metrics({"kind": "step", "step": 99, "loss": 1.0})
-    assert table.metric_rows(finished) == [*first, {"kind": "step", "step": 99, "loss": 1.0}]
+    added = {"kind": "step", "step": 99, "loss": 1.0}
+    finished.append_metrics(added)
+    assert table.metric_rows(finished) == [*first, added]
+    start = finished.metrics_file.stat().st_size
+    finished.append_metrics(added)
+    starts, read = [], Run.metrics
+    monkeypatch.setattr(
+        Run, "metrics", lambda run, position, **options: starts.append(position) or read(run, position, **options)
+    )
+    assert table.metric_rows(finished) == [*first, added, added]
+    assert starts == [start]
+
+
+def test_metrics_that_a_resumed_run_removes_are_not_shown(finished: Run) -> None:
+    assert any(row["kind"] == "step" for row in table.metric_rows(finished))
+    finished.rewind_metrics(step=0, epoch=0, ends_epoch=True)
+    assert not any(row["kind"] == "step" for row in table.metric_rows(finished))
+
+
+def test_sessions_do_not_keep_metrics(finished: Run) -> None:
+    finished.append_metrics({"kind": "step", "step": 99, "loss": 123.456})
+    app = open_page("runs", run=finished.id)
+    assert "123.456" not in repr(app.session_state._state.filtered_state)
 
 
 def test_resume_creates_a_new_run(runs: RunStore, trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:

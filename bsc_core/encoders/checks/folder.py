@@ -54,6 +54,7 @@ MAX_SETTING, MAX_LENGTH, MAX_VALUES = 4096, 1000, 10_000
 MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 5_000, 100_000
 MAX_TENSORS = 20_000
 MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merges are as many lists
+MAX_VOCABULARY_MIB, MAX_PIECES_MIB = 12, 20  # of text, which needs up to 55 times its size, and of SentencePiece
 MAX_PROMPT, MAX_TOKEN = 2_000, 1_000  # characters
 SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens, to which texts are padded, and counts
     **dict.fromkeys(("attention_window", "block_size", "num_labels"), 1024),
@@ -557,6 +558,13 @@ def _json_of(path: Path) -> Any:
         raise ModelError(f"{path}: not JSON ({reason}); save the encoder again") from None
 
 
+def _check_vocabulary(path: Path) -> None:
+    """Check the size of a file that the library reads if there is no tokenizer.json."""
+    limit = MAX_PIECES_MIB if path.suffix == ".model" else MAX_VOCABULARY_MIB
+    if path.stat().st_size > limit * 2**20:
+        raise ModelError(f"{path}: larger than {limit} MiB; save the encoder with a tokenizer.json instead")
+
+
 FILE_CHECKS: dict[str, Callable[[Path], None]] = {
     "sentence_*_config.json": _check_module_settings,
     "tokenizer_config.json": _check_tokenizer_settings,
@@ -567,4 +575,5 @@ FILE_CHECKS: dict[str, Callable[[Path], None]] = {
     "config.json": _check_config,
     "config_sentence_transformers.json": _check_prompts,
     "*processor_config.json": _refuse_processor,
+    **dict.fromkeys(("*vocab*", "merges.txt", "bpe.codes", "*.model"), _check_vocabulary),
 }

@@ -28,7 +28,7 @@ from bsc_core.data.sample_data import sample_config, sample_nli_config
 from bsc_core.errors import InputError
 from bsc_core.files import FileStamp, file_stamp, read_regular
 from bsc_core.paths import sample_data_folder
-from bsc_core.runs import RunStore, parent_run_id
+from bsc_core.runs import Run, RunStore, parent_run_id
 from bsc_core.users import Access, UserRuns, dataset_access
 from pages.ui.components import display, turns, users
 
@@ -298,6 +298,28 @@ def shared_value(kind: str, key: Hashable, compute: Callable[[], Value], *, size
                 cache.pop(next(iter(cache)), None)
             cache[key] = value
     return value
+
+
+def run_metrics(
+    kind: str, run: Run, select: Callable[[list[dict[str, Any]]], list[Value]], *, max_steps: int, size: int
+) -> list[Value]:
+    """Return what `select` returns for the rows of a run's metrics file; only new bytes are read again.
+
+    All sessions share the values of the `size` runs that were read last. Of many steps, they are of a sample.
+    """
+    cache = _cache(kind)
+    with _computing(kind, run.folder):
+        facts = run.metrics_file.stat() if run.metrics_file.exists() else None
+        inode, length = (facts.st_ino, facts.st_size) if facts else (None, 0)
+        known, values, start = cache.pop(run.folder, (inode, [], 0))
+        if known != inode or length < start or (max_steps and len(values) > 2 * max_steps):
+            values, start = [], 0
+        rows, end = run.metrics(start, max_steps=max_steps)
+        values = values + select(rows) if rows else values
+        while len(cache) >= size:
+            cache.pop(next(iter(cache)), None)
+        cache[run.folder] = (inode, values, end)
+        return values
 
 
 _locks: WeakValueDictionary[Hashable, threading.RLock] = WeakValueDictionary()

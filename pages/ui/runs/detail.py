@@ -15,7 +15,7 @@ from pages.ui.comparison import metrics_table, settings
 from pages.ui.components import data_cache, display, run_data, url, users
 from pages.ui.runs import actions, curve_controls, diagnosis, merge, model_export, queue, table
 
-MAX_EXPORTED_STEPS = 200_000
+MAX_EXPORTED_STEPS = 100_000
 LOG_LINES = 200
 ALL_METRICS = "runs.metrics.all"
 PARTS = ("runs.part.overview", "runs.part.log", "runs.sweep.part")

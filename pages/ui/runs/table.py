@@ -25,7 +25,8 @@ UPDATE_INTERVAL = "2s"
 CURRENT_TABLE = "runs.table.current"  # the key of the table that the page shows
 TABLE_NUMBER = "runs.table.number"  # of the tables with other checked rows
 CLICKED = "runs.table.clicked"  # the run whose row was clicked first
-MAX_STEPS = 20_000  # that curves are drawn from
+MAX_STEPS = 5_000  # that curves are drawn from
+MAX_TABLE, MAX_CURVES = 4_096, 48  # runs whose values of the table, and whose rows, are kept for all sessions
 HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 300, 182, 38, 36  # pixels; the table keeps its height while it is clicked
 MAX_COMPARED = 24
 METRIC_ORDER = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
@@ -338,17 +339,17 @@ def _dev_values(run: Run, metric: str | None) -> list[float]:
     """Return a dev metric before training and after each epoch."""
     if metric is None:
         return []
-    values = [row["dev"].get(metric) for row in metric_rows(run) if row.get("kind") == "evaluation" and row.get("dev")]
-    return [value for value in values if value is not None]
+
+    def values(rows: list[dict[str, Any]]) -> list[float]:
+        found = [row["dev"].get(metric) for row in rows if row.get("kind") == "evaluation" and row.get("dev")]
+        return [value for value in found if value is not None]
+
+    return data_cache.run_metrics(f"runs.dev.{metric}", run, values, max_steps=0, size=MAX_TABLE)
 
 
 def metric_rows(run: Run) -> list[dict[str, Any]]:
-    """Return the rows of a run's metrics file, of very many steps a sample; only new bytes are read again."""
-    cache: dict[str, tuple[list[dict[str, Any]], int]] = st.session_state.setdefault("runs.metrics", {})
-    rows, start = cache.get(run.id, ([], 0))
-    new, end = run.metrics(start, max_steps=MAX_STEPS)
-    cache[run.id] = (rows + new, end)
-    return cache[run.id][0]
+    """Return the rows of a run's metrics file, of many steps a sample; only new bytes are read again."""
+    return data_cache.run_metrics("runs.rows", run, list, max_steps=MAX_STEPS, size=MAX_CURVES)
 
 
 def metric_order(name: str) -> tuple[int, int]:
