@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -122,6 +124,7 @@ class _Reader:
 
 def _read_training_files(reader: _Reader) -> list[PairDataset]:
     config = reader.config
+    _check_different([config.train, *config.mix])
     first = reader.rows(reader.table(config.train))
     datasets = [first]
     for path in config.mix:
@@ -133,6 +136,19 @@ def _read_training_files(reader: _Reader) -> list[PairDataset]:
         _check_classes(dataset, first)
         datasets.append(dataset)
     return datasets
+
+
+def _check_different(paths: Sequence[str]) -> None:
+    """Raise ConfigError if two paths of training files lead to the same file: a small one could be read many times."""
+    known: dict[object, str] = {}
+    for path in paths:
+        key: object = path
+        with suppress(OSError, ValueError):  # such as the id of a dataset on the Hub
+            facts = Path(path).stat()
+            key = facts.st_dev, facts.st_ino
+        if key in known:
+            raise ConfigError(f"data.mix: {path} is the same file as {known[key]}; name each training file once")
+        known[key] = path
 
 
 def _check_classes(dataset: PairDataset, first: PairDataset) -> None:

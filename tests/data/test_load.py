@@ -24,11 +24,21 @@ def test_small_files_that_are_mixed_may_not_have_many_cells_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "UNCHECKED_CELLS", 9_000)
-    path = tmp_path / "pairs.tsv.gz"
-    path.write_bytes(gzip.compress(b"query\tdocument\n" + b"a\tb\n" * 2_000))
+    path, *others = (tmp_path / f"{number}.tsv.gz" for number in range(4))
+    for file in (path, *others):
+        file.write_bytes(gzip.compress(b"query\tdocument\n" + b"a\tb\n" * 2_000))
     assert len(load_data(DataConfig(train=str(path), dev=str(path))).train) == 2_000
     with pytest.raises(FileFormatError, match=r"files before it, .* may have 9,000 cells, and these have at least"):
-        load_data(DataConfig(train=str(path), mix=(str(path),) * 3, dev=str(path)))
+        load_data(DataConfig(train=str(path), mix=tuple(map(str, others)), dev=str(path)))
+
+
+def test_each_training_file_is_named_once(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = write("first.csv", "query,document\na,x\nb,y\n"), write("second.csv", "query,document\nc,z\nd,w\n")
+    Path("link.csv").symlink_to(second)
+    for mix in ((first,), (f"{Path(first).parent}/./first.csv",), (second, second), (second, "link.csv")):
+        with pytest.raises(ConfigError, match=r"is the same file as .*; name each training file once"):
+            load_data(DataConfig(train=first, mix=mix))
 
 
 def test_a_split_column_gives_all_splits_and_unused_rows_are_reported(write):

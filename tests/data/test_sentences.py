@@ -38,9 +38,10 @@ def test_named_columns_take_precedence_and_several_make_one_text(write):
 
 
 def test_an_empty_name_means_no_split(write):
-    path = write("sentences.csv", "text,label,split\ngood,pos,all\nbad,neg,all\nfine,pos,all\ndull,neg,all\n")
+    rows = "text,label,split\ngood,pos,all\nbad,neg,all\nfine,pos,all\ndull,neg,all\n"
+    path, other = write("sentences.csv", rows), write("others.csv", rows)
     assert read_sentences(path, split="").split is None
-    data = load_data(DataConfig(train=path, mix=(path,), examples=ExamplesConfig(split="")), seed=0)
+    data = load_data(DataConfig(train=path, mix=(other,), examples=ExamplesConfig(split="")), seed=0)
     assert len(data.train) + len(data.dev) == 8
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -155,7 +156,8 @@ def test_settings_sent_by_the_batches_page_fill_the_form(runs: RunStore) -> None
 def test_settings_of_several_files_are_shown_for_mixed_data_only(runs: RunStore, small_pairs: Path) -> None:
     folder = runs.uploads_folder / "mixed"
     folder.mkdir(parents=True)
-    data = {"train": str(small_pairs), "mix": [str(small_pairs)], "dev_size": 0.3}
+    other = shutil.copy(small_pairs, folder / f"other{small_pairs.suffix}")
+    data = {"train": str(small_pairs), "mix": [str(other)], "dev_size": 0.3}
     (folder / "dataset.json").write_text(json.dumps({"label": "Mixed", "data": data}), encoding="utf-8")
     app = prepare_page("train")
     app.session_state["train.more.batching"] = True
