@@ -73,6 +73,7 @@ _MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 16 * 2**20  # of the metrics, that
 _MAX_STEP_VALUES, _MAX_STEP_NAMES = 100, 200  # of a step, and of all steps
 _MAX_VALUES, _MAX_STEP_BYTES = 3_000_000, 64 * 2**20  # of the steps that are read together
 _CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**22  # of vectors
+_FLOATS = tuple(map(np.dtype, ("f2", "f4", "f8")))  # of vectors
 _MAX_TEXTS, _MAX_DIMENSION, _MAX_EPOCHS = 100_000_000, 16_384, 300  # of vectors
 
 State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
@@ -602,7 +603,7 @@ class Run:
 
     def _check_vectors(self, name: str, vectors: NDArray[Any], count: int) -> None:
         """Raise RunError unless an array has that number of vectors, with finite values."""
-        has_vectors = vectors.ndim == 2 and vectors.dtype.kind == "f" and len(vectors) == count
+        has_vectors = vectors.ndim == 2 and vectors.dtype in _FLOATS and len(vectors) == count
         if not has_vectors or not 0 < vectors.shape[1] <= _MAX_DIMENSION:
             raise self._damaged(f"{name}.npy")
         path = self._inside(name, ".npy")

@@ -267,6 +267,8 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "vectors-of-fewer-texts": (changed_array(AFTER, lambda vectors: vectors[:9]), "vectors", "is damaged"),
     "vectors-in-one-row": (changed_array(AFTER, np.ravel), "vectors", "is damaged"),
     "vectors-of-integers": (changed_array(AFTER, lambda vectors: vectors.astype(int)), "vectors", "is damaged"),
+    "vectors-of-wide-numbers": (changed_array(AFTER, lambda v: v.astype(np.longdouble)), "vectors", "is damaged"),
+    "vectors-in-another-byte-order": (changed_array(AFTER, lambda v: v.astype(">f4")), "vectors", "is damaged"),
     "vectors-without-numbers": (changed_array(AFTER, lambda vectors: vectors * np.nan), "vectors", "is not finite"),
     "vectors-of-no-dimension": (changed_array(AFTER, lambda vectors: vectors[:, :0]), "vectors", "is damaged"),
     "vectors-of-a-huge-dimension": (sparse(AFTER, (1, 20 * 10**9)), "vectors", "is damaged"),

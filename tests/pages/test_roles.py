@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import streamlit as st
@@ -41,6 +42,8 @@ from bsc_core.users import (
     write_run_access,
 )
 from pages.ui.batches import source, triage
+from pages.ui.comparison import query_differences
+from pages.ui.comparison import settings as comparison_settings
 from pages.ui.comparison import view as comparison_view
 from pages.ui.components import data_cache, run_data, sidebar_jobs, users
 from pages.ui.data import uploads
@@ -127,6 +130,26 @@ def test_students_see_no_paths_among_the_differences_of_configs(
     member, student = ([(row["Key"], row["other"]) for row in rows] for rows in tables)
     assert member == [("data.train", "/srv/private.tsv"), ("encoder.name", "/srv/models/large")]
     assert student == [("encoder.name", "large")]
+
+
+def test_students_see_no_folders_in_a_comparison_of_runs_whose_data_cannot_be_read(
+    sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, texts = InputError("/srv/private/pairs.tsv: outside the folders that may be read"), []
+    monkeypatch.setattr(run_data, "load_splits", Mock(side_effect=error))
+    for module, name in ((comparison_settings, "query_changes"), (comparison_settings, "eval_results")):
+        monkeypatch.setattr(module, name, Mock(side_effect=error))
+    monkeypatch.setattr(st, "caption", texts.append)
+    monkeypatch.setattr(query_differences, "_select_other", lambda view: None)
+    first, second = (SimpleNamespace(key=key, runs=[None]) for key in "ab")
+    for user in (BEN, STUDENT):
+        sign_in(user)
+        texts.clear()
+        query_differences.draw(Mock(metric="mrr", others=[second]))
+        query_differences._data(first)
+        texts.append(comparison_settings.compare_settings(first, second, "dev", "mrr"))
+        assert len(texts) == 3
+        assert all(("/srv/private/pairs.tsv: outside" in text) == (user is BEN) for text in texts)
 
 
 def test_students_see_no_paths_among_the_settings_of_runs(sign_in: SignIn, runs: RunStore, finished: Run) -> None:

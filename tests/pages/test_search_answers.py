@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bsc_core import neighbors
@@ -151,7 +152,8 @@ def test_a_saved_table_with_very_many_characters_has_its_texts_cut(monkeypatch: 
     rows = [{"Query": "word " * 1000, "Rank": number} for number in range(3)]
     assert display.table_csv(rows).count(b"word") == 3000
     monkeypatch.setattr(display, "MAX_CSV", 10_000)
-    assert display.table_csv(rows).count(b"word") == 3 * display.MAX_CELL // len("word ")
+    for table in (rows, pd.DataFrame(rows)):
+        assert display.table_csv(table).count(b"word") == 3 * display.MAX_CELL // len("word ")
 
 
 def test_the_same_query_is_searched_once(finished: Run, passes: list[int]) -> None:

@@ -11,7 +11,7 @@ from bsc_core.errors import BscError
 from bsc_core.evaluation.comparison import QueryDifferences, first_documents
 from pages.ui.comparison import settings
 from pages.ui.comparison.settings import ComparisonView, Setting
-from pages.ui.components import display, run_data, url
+from pages.ui.components import display, run_data, url, users
 
 PARAMETERS = WITH, SHOW = "with", "show"
 ORDERS = {"all": "Largest changes", "wins": "Wins", "losses": "Losses"}
@@ -33,7 +33,7 @@ def draw(view: ComparisonView) -> None:
     try:
         changes = settings.query_changes(view.base, other, view.split, view.metric)
     except BscError as error:
-        reason = display.escaped(str(error).removeprefix("comparison: "))
+        reason = display.escaped(users.without_paths(str(error)).removeprefix("comparison: "))
         st.caption(f"Wins and losses are not available: {reason}")
         return
     st.caption(display.escaped(summary_sentence(changes, view, other)))
@@ -146,7 +146,7 @@ def _data(setting: Setting) -> DatasetSplits | None:
     try:
         return run_data.load_splits(setting.runs[0])
     except BscError as error:
-        st.caption(f"The texts cannot be shown: {display.escaped(str(error))}")
+        st.caption(f"The texts cannot be shown: {display.escaped(users.without_paths(str(error)))}")
         return None
 
 

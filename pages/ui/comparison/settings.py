@@ -288,7 +288,7 @@ def compare_settings(first: Setting, second: Setting, split: str, metric: str) -
     try:
         return _compare(first, second, split, metric, (eval_results(first, split), eval_results(second, split)))
     except BscError as error:
-        return str(error)
+        return users.without_paths(str(error))
 
 
 @turns.cached(max_entries=1024, show_spinner="Testing differences …", hash_funcs=CACHE_KEY)

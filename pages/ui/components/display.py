@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
@@ -179,11 +180,15 @@ def table_csv(table: Table) -> bytes:
     """Return a table as CSV, with whole texts unless these have more than MAX_CSV characters together."""
     import pandas as pd
 
-    if not isinstance(table, pd.DataFrame):
-        characters = sum(len(value) for row in table for value in row.values() if isinstance(value, str))
-        if characters > MAX_CSV:
-            table = [{name: cell(v) if isinstance(v, str) else v for name, v in row.items()} for row in table]
+    is_frame = isinstance(table, pd.DataFrame)
+    values = chain.from_iterable((table[name] for name in table) if is_frame else (row.values() for row in table))
+    if sum(len(value) for value in values if isinstance(value, str)) > MAX_CSV:
+        table = table.map(_cut) if is_frame else [{name: _cut(value) for name, value in row.items()} for row in table]
     return pd.DataFrame(table).to_csv(index=False, lineterminator="\r\n").encode()
+
+
+def _cut(value: Any) -> Any:
+    return cell(value) if isinstance(value, str) else value
 
 
 def cell(text: str) -> str:

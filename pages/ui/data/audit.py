@@ -150,7 +150,7 @@ def _effect(key: str, data: DatasetSplits, name: FilterName, is_on: bool) -> tup
         return "switch it on to count the rows that it drops", True
     dropped = _dropped(filtered, name)
     if isinstance(dropped, str):
-        return dropped, False
+        return users.without_paths(dropped), False
     if not dropped:
         return "would drop no further rows: another filter already drops them", True
     rows = formatting.plural(dropped, "more row" if data.filtered else "row")
