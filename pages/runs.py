@@ -45,7 +45,7 @@ with display.show_errors():
     elif len(selected) == 1:
         run = selected[0]
         detail.draw(run)
-        if run.embeddings("after") is not None:
+        if run.status().is_finished and run.embeddings("after") is not None:
             with page_layout.action_bar():
                 page_layout.next_step_button(
                     "Search with this model", "retrieval", key=f"runs.retrieval.{run.id}", run=run.id

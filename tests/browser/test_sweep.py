@@ -114,14 +114,28 @@ def stop_and_resume(visit, store: RunStore, group: str, run: Run) -> Run:
     assert run.status().step < (run.status().steps or 0)
     known = {one.id for one in store.list()}
     visit.click_button("Resume")
-    expect(page.get_by_text(f"resumed from {run.id}")).to_be_visible()
+    expect(page.get_by_text(f"resumed from {shown_name(run)}")).to_be_visible()
     visit.wait(QUESTION)
     (resumed_run,) = [one for one in store.list() if one.id not in known]
     expect(page.get_by_role("combobox", name="Group", exact=True)).to_have_value(group)
     expect(page.get_by_role("combobox", name="Run", exact=True)).to_have_value(
         resumed_run.id[len("20260101-000000-") :]
     )
+    check_link_of_sidebar(visit, resumed_run)
     return resumed_run
+
+
+def check_link_of_sidebar(visit, shown: Run) -> None:
+    """Open another run that waits by its link in the sidebar; Back leads to the previous run."""
+    page = visit.page
+    box = page.get_by_role("combobox", name="Run", exact=True)
+    link = page.get_by_test_id("stSidebar").locator(f"a[href*='run=']:not([href*='{shown.id}'])").last
+    run_id = link.get_attribute("href").partition("run=")[2]
+    link.evaluate("link => link.click()")  # also if the sidebar is collapsed
+    page.wait_for_url(re.compile(f"run={run_id}"))
+    expect(box).to_have_value(run_id[len("20260101-000000-") :])
+    page.go_back()
+    expect(box).to_have_value(shown_name(shown))
 
 
 def badge(visit):

@@ -211,6 +211,27 @@ def test_the_untrained_value_of_a_single_setting_is_a_dashed_gray_line() -> None
     assert all(layer["mark"]["type"] != "rule" for layer in two["layer"])
 
 
+def test_the_highest_value_of_a_single_setting_has_its_interval() -> None:
+    settings = {"a": [evaluated(0.5, 0.7, 0.6)]}
+    spec = curves.metric_curve(settings, "mrr", colors=["#123456"], interval=(0.6, 0.8)).to_dict()
+    (bar,) = [layer for layer in spec["layer"] if "y2" in layer["encoding"]]
+    assert bar["data"]["values"] == [{"epoch": 1, "low": 0.6, "high": 0.8}]
+    assert bar["mark"]["color"] == "#123456"
+
+
+def test_a_run_that_was_evaluated_within_an_epoch_has_steps() -> None:
+    rows = [
+        {"kind": "evaluation", "epoch": 0, "dev": {"mrr": 0.3}},
+        {"kind": "evaluation", "epoch": 0.4, "step": 8, "dev": {"mrr": 0.4}},
+    ]
+    spec = curves.metric_curve({"a": [rows]}, "mrr", verdict="significant", interval=(0.3, 0.5)).to_dict()
+    assert spec["title"] == "MRR on dev rises from 0.300 to 0.400 (significant)"
+    assert spec["layer"][0]["encoding"]["x"]["field"] == "step"
+    assert {"step": 8, "low": 0.3, "high": 0.5} in [
+        layer.get("data", {}).get("values", [{}])[0] for layer in spec["layer"]
+    ]
+
+
 def test_the_merge_curve_shows_target_and_general_score_and_a_rule_at_alpha() -> None:
     points = [{"alpha": alpha, "dev": alpha / 2, "general_score": 1 - alpha} for alpha in (0.0, 0.5, 1.0)]
     text = str(curves.merge_curve(points, "mrr", 0.5).to_dict())

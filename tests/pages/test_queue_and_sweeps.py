@@ -17,7 +17,7 @@ from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache
 from pages.ui.runs import queue, table
 from pages.ui.runs import sweep as sweep_view
-from tests.helpers.pages import click, expander_labels, figure_titles, open_page, page_text
+from tests.helpers.pages import click, expander_labels, figure_titles, open_page, page_text, prepare_page
 
 GROUP = "20260101-000000-sweep-0001"
 TEMPERATURES = (0.05, 0.5)
@@ -275,10 +275,22 @@ def test_a_selected_run_of_a_group_is_shown(sweep: list[Run]) -> None:
     assert f"runs.duplicate.{sweep[2].id}" in [button.key for button in app.button]
 
 
-def test_a_run_outside_the_group_is_not_selected_in_it(finished: Run, sweep: list[Run]) -> None:
+def test_a_run_outside_the_group_is_shown_among_all_runs(finished: Run, sweep: list[Run]) -> None:
     app = open_page("runs", group=GROUP, run=finished.id)
     assert not app.exception
+    assert app.selectbox(key=table.GROUP).value == table.ALL_RUNS
+    assert f"runs.duplicate.{finished.id}" in [button.key for button in app.button]
+    app.selectbox(key=table.GROUP).set_value(GROUP).run()
     assert "3 of 4 runs done" in page_text(app)
+    assert app.selectbox(key="run").value == "none"
+
+
+def test_a_link_to_a_group_leaves_the_run_of_the_previous_page(finished: Run, sweep: list[Run]) -> None:
+    app = prepare_page("runs", group=GROUP)
+    app.session_state["context"] = {"run": finished.id}
+    app.run()
+    assert "3 of 4 runs done" in page_text(app)
+    assert app.selectbox(key="run").value == "none"
 
 
 def test_without_groups_there_is_no_group_box(finished: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -50,6 +51,39 @@ def test_a_resumed_run_has_the_color_of_the_run_that_it_continues(runs: RunStore
     colors = run_data.run_colors(ids)
     assert colors[3] == colors[1]
     assert len(set(colors)) == 3
+
+
+def test_a_run_that_another_one_continues_is_not_resumed_again(runs: RunStore, finished: Run) -> None:
+    finished.update_status(state="stopped")
+    assert f"runs.resume.{finished.id}" in {button.key for button in open_page("runs", run=finished.id).button}
+    runs.create(finished.config(), "20991231-000000-other-0001").update_status(resumed_from=finished.id)
+    app = open_page("runs", run=finished.id)
+    assert "continued as other-0001" in page_text(app)
+    assert f"runs.resume.{finished.id}" not in {button.key for button in app.button}
+    following = open_page("runs", run="20991231-000000-other-0001")
+    assert f"resumed from {data_cache.short_id(finished.id)}" in page_text(following)
+    assert "Search with this model" not in {button.label for button in following.button}
+
+
+def test_a_run_that_was_stopped_in_its_first_epoch_shows_its_evaluation(finished: Run) -> None:
+    lines = finished.metrics_file.read_text().splitlines(keepends=True)
+    finished.metrics_file.write_text(
+        "".join(line for line in lines if '"evaluation"' not in line or '"epoch": 0' in line)
+    )
+    before = float(next(row["dev"]["mrr"] for row in map(json.loads, lines) if row["kind"] == "evaluation"))
+    after = finished.evaluation("after")["dev"]["mrr"]
+    finished.update_status(state="stopped", step=3, steps=6, epochs=1, metric_best=after)
+    app = open_page("runs", run=finished.id)
+    change = "stays at" if before == after else "rises from" if after > before else "falls from"
+    assert any(title.startswith(f"MRR on dev {change}") for title in figure_titles(app))
+    assert [list(values) for values in app.dataframe[0].value["Dev by epoch"]] == [[before, after]]
+
+
+def test_a_run_is_complete_after_its_evaluation(finished: Run) -> None:
+    for state, share in (("running", 0.99), ("done", 1.0)):
+        finished.update_status(state=state, step=6, steps=6)
+        assert table.progress(finished.status()) == share
+        assert table.table_row(finished)["Progress"] == 100 * share
 
 
 @pytest.mark.parametrize("state", sorted(table.STATES))

@@ -67,12 +67,12 @@ DEFAULT_VIEW = CurveView()
 
 
 class BestAndLast(NamedTuple):
-    """Highest and last value of a metric after training started; epochs count from 1."""
+    """Highest and last value of a metric after training started; epochs count from 1, fractions are within one."""
 
     best: float
-    best_epoch: int
+    best_epoch: float
     last: float
-    last_epoch: int
+    last_epoch: float
 
 
 def series(rows: MetricRows, field: str, *, max_points: int = MAX_POINTS, unit: float = 1.0) -> Points:
@@ -197,11 +197,13 @@ def metric_curve(
     split: str = "dev",
     colors: Sequence[str] = theme.RUNS,
     verdict: str = "",
+    interval: tuple[float, float] | None = None,
 ) -> alt.LayerChart:
     """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder. It is not smoothed.
 
-    With a single setting, a dashed line continues the value of the untrained encoder. `verdict`, such as "not
-    significant", ends the title.
+    With a single setting, a dashed line continues the value of the untrained encoder, and `interval` is the confidence
+    interval of the highest value. `verdict`, such as "not significant", ends the title. The x-axis has steps if a run
+    was evaluated within an epoch.
     """
     curves = {
         name: mean_curve([evaluations(rows, metric, split=split) for rows in runs], across="epoch")
@@ -213,12 +215,16 @@ def metric_curve(
     if len(curves) == len(results) == 1 and results[0].best > results[0].last:
         title += f"; its highest value is {_format(results[0].best)}, after epoch {results[0].best_epoch}"
     title += f" ({verdict})" if verdict else ""
-    across = _x(curves, view, "epoch")
+    is_within = any(point["epoch"] % 1 for curve in curves.values() for point in curve)
+    across = _x(curves, view, "step" if is_within else "epoch")
     value = f"{formatting.metric_name(metric)} ({split})"
     first = next(iter(curves.values()))[:1] if len(curves) == 1 else []
     untrained = first[0]["value"] if first and first[0]["epoch"] == 0 else None
+    best = [point for point in next(iter(curves.values())) if results and point["epoch"] == results[0].best_epoch]
+    bar = (best[0][across], *interval) if interval and best and len(curves) == 1 else None
     return lines(
         curves,
+        bar=bar,
         title=title,
         value=value,
         across=across,
@@ -297,6 +303,7 @@ def lines(
     x_format: str = ",d",
     rule: float | None = None,
     baseline: float | None = None,
+    bar: tuple[float, float, float] | None = None,
     log_value: bool = False,
     colors: Sequence[str] = theme.RUNS,
 ) -> alt.LayerChart:
@@ -312,6 +319,7 @@ def lines(
         x_format: number format of the x-axis; integers by default.
         rule: x value of a vertical rule; None: no rule.
         baseline: y value of a dashed gray line, of the untrained encoder; None: no line.
+        bar: x value, lower and upper end of an interval in the color of the first curve; None: no interval.
         log_value: whether the y-axis is logarithmic, if all values are positive.
         colors: one per curve.
     """
@@ -355,6 +363,9 @@ def lines(
         fill = alt.Fill("run:N", scale=channels["color"]["scale"], legend=None)
         band = alt.Chart(alt.Data(values=table)).transform_filter("isValid(datum.low)").mark_area(opacity=0.16)
         layers.append(band.encode(x=f"{across}:Q", y="low:Q", y2="high:Q", fill=fill))
+    if bar is not None:
+        ends = alt.Chart(alt.Data(values=[dict(zip((across, "low", "high"), bar, strict=True))]))
+        layers.append(ends.mark_rule(color=colors[0], strokeWidth=2).encode(x=f"{across}:Q", y="low:Q", y2="high:Q"))
     if rule is not None:
         mark = alt.Chart(alt.Data(values=[{across: rule}])).mark_rule(color=theme.REFERENCE, strokeDash=[4, 4])
         layers.append(mark.encode(x=f"{across}:Q"))

@@ -113,10 +113,11 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
         draft.write_json(RESUMED, {"from": run.id})
         for name in names:
             _copy(run, draft, name)
-        draft.rewind_metrics(**_checkpoint_position(run))
+        position = _checkpoint_position(run)
+        draft.rewind_metrics(**position)
         if is_queued:
             _copy_launch_environment(run, draft)
-        draft.update_status(group=status.group, message=f"resumes run {run.id}")
+        draft.update_status(group=status.group, message=f"Resumes after step {position['step']:,}")
 
     try:
         return store.create(config, new_run_id(config), fill)

@@ -161,6 +161,8 @@ def _draw_choice(
         options = list(dict.fromkeys([*options, *(value for value in (linked, last) if value)]))
     exists = linked is None or linked in options
     value = next((value for value in (linked, last if exists else None) if value in options), options[0])
+    if linked == value != last and not url.is_history_navigation():
+        st.query_params[name] = linked  # a link to the same page, such as in the sidebar, leaves the URL as it was
     context[name] = value
     if fixed is not None:
         st.session_state[name] = fixed

@@ -19,8 +19,11 @@ STOP_ERROR, STOPPED = "runs.stop.error", "runs.stop.done"  # session keys
 SECTIONS = ("encoder", "batching", "loss", "training", "evaluation")
 
 
-def draw(run: Run, status: RunStatus, row: DeltaGenerator) -> None:
-    """Draw the buttons that apply to the state of the run into `row`, and the error of the last one below it."""
+def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool = True) -> None:
+    """Draw the buttons that apply to the state of the run into `row`, and the error of the last one below it.
+
+    may_resume: whether no other run continues this one.
+    """
     if not users.current_user().may_launch:
         return
     if (error := st.session_state.pop(STOP_ERROR, None)) is not None:
@@ -42,7 +45,7 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator) -> None:
             icon = ":material/stop:"
             key = f"runs.stop.now.{run.id}"
             st.button("Stop without evaluation", key=key, icon=icon, help=about, on_click=_stop, args=(run, 0.0))
-        elif jobs.can_resume(run):
+        elif may_resume and jobs.can_resume(run):
             about = "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
         about = "Opens the New run page with the settings of this run."

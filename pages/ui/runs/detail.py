@@ -53,13 +53,15 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     st.header(display.escaped(data_cache.short_id(run.id)), anchor=False)
     row = st.container(horizontal=True, vertical_alignment="center")
     row.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
-    row.text(status_line(status))
-    actions.draw(run, status, row)
+    following = table.continuation(run, status)
+    continued = f" · continued as {data_cache.short_id(following.id)}" if following else ""
+    row.text(status_line(status) + continued)
+    actions.draw(run, status, row, may_resume=following is None)
     if not status.is_finished:
         activity = status.message or "Starting …"
         if status.state == "queued":
             activity = queue.waiting_reason(run) or "Waits for its turn"
-        st.progress(status.progress, text=display.escaped(activity))
+        st.progress(table.progress(status), text=display.escaped(activity))
         if status.state == "stopping":
             st.caption(stopping_note(run))
     if status.error:
@@ -69,14 +71,11 @@ def _draw_head(run: Run, status: RunStatus) -> None:
 
 
 def stopping_note(run: Run) -> str:
-    """Return what a run that was asked to stop still does, with the expected time if it has to be evaluated."""
+    """Return what a run that was asked to stop still does."""
     latest = f"at the latest after {formatting.duration(jobs.GRACE_SECONDS)}"
-    evaluations = [row for row in table.metric_rows(run) if row.get("kind") == "evaluation"]
-    if any(row["epoch"] for row in evaluations):
+    if any(row.get("kind") == "evaluation" and row["epoch"] for row in table.metric_rows(run)):
         return f"The run ends after this step, {latest}. Its model is that of the best epoch so far."
-    seconds = sum(row.get("encode_seconds") or 0.0 for row in evaluations)
-    expected = f" (about {formatting.duration(seconds)})" if seconds else ""
-    return f"The run ends after this step and the evaluation of its model{expected}, {latest}."
+    return f"The run ends after this step and the evaluation of its model, {latest}."
 
 
 def status_line(status: RunStatus) -> str:
@@ -93,13 +92,13 @@ def status_line(status: RunStatus) -> str:
     if status.metric_name:
         parts.append(f"best on dev: {table.best_metric(status)}")
     if status.resumed_from:
-        parts.append(f"resumed from {status.resumed_from}")
+        parts.append(f"resumed from {data_cache.short_id(status.resumed_from)}")
     message = status.message if status.is_finished else ""
     return " · ".join(parts) or message or table.STATES[status.state].meaning
 
 
 def _draw_overview(run: Run, status: RunStatus) -> None:
-    rows, name = table.metric_rows(run), status.metric_name
+    rows, name = evaluated_rows(run, status), status.metric_name
     is_evaluated = bool(name and curves.evaluations(rows, name))
     cells = iter(display.columns(1 + is_evaluated, of_figures=True))  # until then, the loss has the full width
     with next(cells):
@@ -108,11 +107,23 @@ def _draw_overview(run: Run, status: RunStatus) -> None:
     if name and is_evaluated:
         with next(cells):
             verdict, colors = _verdict(run, name), run_data.run_colors([run.id])
-            figure = curves.metric_curve({run.id: [rows]}, name, colors=colors, verdict=verdict)
+            low, high = status.metric_low, status.metric_high
+            interval = None if not status.is_finished or low is None or high is None else (low, high)
+            figure = curves.metric_curve({run.id: [rows]}, name, colors=colors, verdict=verdict, interval=interval)
             display.figure(figure, alt=f"{formatting.metric_name(name)} by epoch", name=f"dev.{run.id}")
     if applied := (run.read_json("result") or {}).get("decisions"):
         st.caption(f"{display.escaped(str(applied))}.")
     _draw_metrics(run)
+
+
+def evaluated_rows(run: Run, status: RunStatus) -> list[dict[str, Any]]:
+    """Return the rows of a run's metrics, with the evaluation of a model that was stopped in its first epoch."""
+    rows, after = table.metric_rows(run), run.evaluation("after")
+    epochs = [row["epoch"] for row in rows if row.get("kind") == "evaluation"]
+    if epochs != [0] or not (after and status.step and status.steps and status.epochs):
+        return rows
+    epoch = status.step * status.epochs / status.steps
+    return [*rows, {"kind": "evaluation", "step": status.step, "epoch": epoch, **after}]
 
 
 def _verdict(run: Run, metric: str) -> str:

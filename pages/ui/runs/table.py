@@ -27,7 +27,7 @@ TABLE_NUMBER = "runs.table.number"  # of the tables with other checked rows
 CLICKED = "runs.table.clicked"  # the run whose row was clicked first
 MAX_STEPS = 5_000  # that curves are drawn from
 MAX_TABLE, MAX_CURVES = 4_096, 48  # runs whose values of the table, and whose rows, are kept for all sessions
-HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 300, 182, 38, 36  # pixels; the table keeps its height while it is clicked
+HEIGHT, HEIGHT_WITH_RUN, HEADER, ROW = 398, 218, 38, 36  # pixels; the table keeps its height while it is clicked
 MAX_COMPARED = 24
 METRIC_ORDER = ("mrr", "map", "spearman", "f1", "average_precision", "auc", "accuracy", "has_positive", "ndcg")
 NOT_METRICS = (
@@ -63,6 +63,7 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
     Returns:
         The selected group or None, its runs or all runs, and the selected runs, the run of the context bar first.
     """
+    _match_group_and_run(all_runs)
     with st.container(horizontal=True):
         with st.container():
             page_layout.context_bar(("run",))
@@ -84,6 +85,22 @@ def select(all_runs: list[Run]) -> tuple[str | None, list[Run], list[Run]]:
     return group, runs, [data_cache.run_store().get(run_id) for run_id in selected]
 
 
+def _match_group_and_run(runs: list[Run]) -> None:
+    """Leave the group if another run is opened, and select no run if another group is opened."""
+    group = st.query_params.get(GROUP) or st.session_state.get(GROUP)
+    run_id = st.query_params.get("run") or page_layout.saved_context().run_id
+    members = [run.id for run in runs if run.status().group == group]
+    if group is None or not members or run_id is None or run_id in (page_layout.NO_RUN, *members):
+        return
+    if "run" in st.query_params:
+        st.session_state[GROUP] = ALL_RUNS
+        if GROUP in st.query_params and not url.is_history_navigation():
+            display.write_url({}, (GROUP,))
+            st.rerun()  # with a URL that the selection of the group does not read
+    else:
+        page_layout.select("run", page_layout.NO_RUN)
+
+
 def _select_group(runs: list[Run]) -> tuple[str | None, list[Run]]:
     """Return the group in the URL and its runs in launch order; None and all runs without a group."""
     groups = list(dict.fromkeys(group for run in runs if (group := run.status().group)))
@@ -93,7 +110,14 @@ def _select_group(runs: list[Run]) -> tuple[str | None, list[Run]]:
     if saved in groups:
         st.session_state[GROUP] = saved
     about = "Runs that were launched together: a sweep, or one setting with several seeds."
-    group = st.selectbox("Group", [ALL_RUNS, *groups], help=about, **url.bound(GROUP, [ALL_RUNS, *groups]))
+
+    def leave_run() -> None:
+        members = [run.id for run in runs if run.status().group == st.session_state[GROUP]]
+        if members and page_layout.saved_context().run_id not in members:
+            page_layout.select("run", page_layout.NO_RUN)
+
+    options = [ALL_RUNS, *groups]
+    group = st.selectbox("Group", options, help=about, on_change=leave_run, **url.bound(GROUP, options))
     if group not in groups:
         return None, runs
     return group, sorted(
@@ -168,6 +192,8 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
         column_config={
             **display.COLOR_COLUMN,
             "Run": st.column_config.TextColumn(width=180),
+            "Best on dev": st.column_config.TextColumn(width=184),  # also of the values to come
+            "State": st.column_config.TextColumn(width=140 if resumed else 96),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
             "Dev by epoch": st.column_config.LineChartColumn(
                 width=110,
@@ -179,7 +205,7 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
     )
     shared = run_settings.equal_settings(settings)
     if shared and len(runs) > 1 and not selected:
-        st.caption(f"Equal in all {len(runs):,} runs: {display.escaped(shared)}")
+        st.caption(f"Equal in all {len(without_resumed(runs)):,} runs: {display.escaped(shared)}")
     if _current_selection(ids) != selected:  # a click reruns only this fragment; the rest of the page has to follow
         st.rerun(scope="app")
 
@@ -212,7 +238,11 @@ def _common_range(runs: list[Run], rows: list[dict[str, Any]]) -> dict[str, floa
     """Return the range of the curves of runs with the same metric; empty if metrics differ or no value does."""
     values = [value for row in rows for value in row["Dev by epoch"]]
     metrics = {run.status().metric_name for run, row in zip(runs, rows, strict=True) if row["Dev by epoch"]}
-    return {"y_min": min(values), "y_max": max(values)} if len(metrics) == 1 and len(set(values)) > 1 else {}
+    if len(metrics) != 1 or len(set(values)) < 2:
+        return {}
+    low, high = min(values), max(values)
+    space = 0.15 * (high - low)  # else the curves cross the lines between the rows; a line at 0 is not drawn
+    return {"y_min": max(0.0, low - space) if low >= 0 else low - space, "y_max": high + space}
 
 
 def _with_selected_runs_visible(runs: list[Run], selected: list[str]) -> list[Run]:
@@ -302,12 +332,14 @@ def table_row(run: Run) -> dict[str, Any]:
     values: list[float] = []
     try:
         values = _dev_values(run, status.metric_name)
+        if status.is_finished and len(values) == 1 and status.metric_best is not None:  # stopped in the first epoch
+            values = [*values, status.metric_best]
     except RunError:  # the page of the run shows the error
         state += " (damaged)"
     return {
         "Run": data_cache.short_id(run.id),
         "State": state,
-        "Progress": 100 if status.state == "done" else round(100 * status.progress),
+        "Progress": 100 if status.state == "done" else int(100 * progress(status)),
         "Step": step,
         "Time left": formatting.duration(status.eta_seconds) if active else "",
         "Dev by epoch": values,
@@ -315,6 +347,18 @@ def table_row(run: Run) -> dict[str, Any]:
         "Group": data_cache.short_id(status.group) if status.group else "",
         "Age": formatting.duration(max(0.0, time.time() - status.created)),
     }
+
+
+def progress(status: RunStatus) -> float:
+    """Return the completed share of a run, in [0, 1]; below 1 until the model is evaluated after the last step."""
+    return status.progress if status.is_finished else min(status.progress, 0.99)
+
+
+def continuation(run: Run, status: RunStatus) -> Run | None:
+    """Return the newest run that resumes a run that has ended; None if there is none."""
+    if not status.is_finished or status.state == "done":
+        return None
+    return next((one for one in data_cache.run_store().list() if one.status().resumed_from == run.id), None)
 
 
 def best_metric(status: RunStatus) -> str:
