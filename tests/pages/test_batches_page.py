@@ -29,6 +29,7 @@ from tests.helpers.waiting import PATIENCE_SECONDS, wait_for_task
 
 PRESET = PRESETS["recommended"].values
 BATCH_SIZE = PRESET["training"]["batch_size"]
+COLLISIONS = "collisions (share of the pairs of rows in a batch)"
 
 
 @pytest.fixture
@@ -64,9 +65,21 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     hardness = plan_hardness(plan, data.train, vectors, BATCH_SIZE)
     shown = app.table[0].value.set_index("Statistic")["random"]
     assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
-    assert int(shown["collisions"].split(" ")[0]) == hardness.collisions
+    assert int(shown[COLLISIONS].split(" ")[0]) == hardness.collisions
     likely = int(hardness.batch_likely_false_negatives.sum())
     assert shown["likely false negatives in batches"] == formatting.count(likely)
+
+
+def test_the_title_of_a_matrix_counts_collisions_and_their_cells() -> None:
+    nothing = np.zeros((4, 4), dtype=bool)
+    collides = nothing.copy()
+    collides[[0, 1, 2], [1, 0, 3]] = True
+    rows, positive = np.arange(4), np.ones(4, dtype=bool)
+    values = np.eye(4, dtype=np.float32)
+    cells = similarity.Cells(values, rows, rows, positive, collides, nothing)
+    assert (cells.kinds() == similarity.COLLISION).sum() == 3
+    assert batch_view.matrix_sentence(cells).endswith(", 2 collisions (3 cells).")
+    assert batch_view.matrix_sentence(replace(cells, collisions=nothing)).endswith(", 0 collisions.")
 
 
 @pytest.mark.parametrize("value", ["1e400", "-1e400", "nan", "99999", "x"])
@@ -222,7 +235,7 @@ def counted_collisions(dataset: str, encoder: Path) -> int:
 def shown_collisions(app: AppTest) -> int:
     """Read the collisions of the nearest plan from the table."""
     shown = app.table[0].value.set_index("Statistic")["nearest"]
-    return int(shown["collisions"].split(" ")[0].replace(",", ""))
+    return int(shown[COLLISIONS].split(" ")[0].replace(",", ""))
 
 
 def test_a_plan_without_collisions_separates_marked_rows(dataset: str, marks: Path, tiny_encoder: Path) -> None:
