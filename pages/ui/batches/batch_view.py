@@ -262,7 +262,7 @@ def matrix_sentence(cells: similarity.Cells) -> str:
 
 
 def _collisions(collides: np.ndarray) -> str:
-    """Return the number of pairs of rows, as in the table of the plans, and of marked cells: `3 collisions (6 cells)`."""
+    """Return the number of pairs of rows, as in the table of the plans, and of cells: `3 collisions (6 cells)`."""
     number = formatting.plural(int(np.triu(collides | collides.T).sum()), "collision")
     return f"{number} ({formatting.plural(int(collides.sum()), 'cell')})" if collides.any() else number
 

@@ -9,7 +9,7 @@ from bsc_core.reproduction.findings import measured_gain
 from pages.ui.components import config_form, data_cache, display, page_layout, url
 from pages.ui.new_run import link, loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
-from pages.ui.new_run.form import FIELDS, LORA
+from pages.ui.new_run.form import FIELDS, FROM_AUDIT, LORA
 from pages.ui.new_run.sweep_form import PAGE
 
 PRESET, FAMILY, FITTING, SOURCE = f"{PAGE}.preset", f"{PAGE}.family", f"{PAGE}.fitting", f"{PAGE}.source"
@@ -73,6 +73,7 @@ def _drop_sent_loss() -> None:
 
 
 def _fill(preset: str, context: page_layout.Context) -> None:
+    st.session_state.pop(FROM_AUDIT, None)
     values = start_values(preset, context)
     lora = values.get("encoder", {}).get("lora")
     config_form.fill(PAGE, FIELDS, {**values, LORA: lora})
