@@ -169,7 +169,7 @@ def test_the_plan_fills_the_new_run_form(dataset: str, tiny_encoder: Path) -> No
     assert app.session_state["sent_settings"]["training"] == {"batch_size": 32, "seed": 0}
     assert app.title[0].value.startswith("New run ")
     [changed] = [one.value for one in app.caption if one.value.startswith("Changed from the preset: ")]
-    assert "batching.group\\_size = 4" in changed
+    assert "Group size = 4" in changed
 
 
 def test_the_plan_at_first_is_that_of_the_preset(dataset: str, tiny_encoder: Path) -> None:
@@ -198,10 +198,10 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     assert not app.exception
     (mark,) = read_decisions(marks)
     assert all(mark.pair)
-    assert "1 decision applied: 1 dropped; 0 rows removed" in page_text(app)
+    assert "1 decision applied: 1 dropped (ignored by the loss); 0 training rows removed" in page_text(app)
     assert [toast.value for toast in app.toast] == [
         "Marked as false negative. The plans are being updated.",
-        "1 decision applied: 1 dropped; 0 rows removed.",
+        "1 decision applied: 1 dropped (ignored by the loss); 0 training rows removed.",
     ]
     assert set(mark.pair) < {element.value for element in app.text}, "the marked pair is no longer pinned"
     assert "This pair is not in the batch above" in page_text(app)

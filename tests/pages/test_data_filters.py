@@ -98,11 +98,11 @@ def test_the_button_of_repeated_documents_changes_the_setting(
     assert "of them is handled" not in page_text(app)
     app.session_state[audit.REQUESTED] = "repeated_documents"
     app.run()
-    section = widget.rpartition(".")[0]
     assert app.session_state[f"train.{widget}"] == value
     assert app.session_state["train.training.epochs"] == 9
-    assert app.session_state[f"train.more.{section}"]
-    assert app.session_state[f"train.open.{section.partition('.')[0]}"]
+    field = [one for one in (*app.selectbox, *app.toggle) if one.key == f"train.{widget}"]
+    assert [one.value for one in field] == [value]
+    assert app.session_state[f"train.open.{widget.partition('.')[0]}"]
     assert f"{sentence}, as the audit recommends." in [one.value for one in app.info]
     name = sentence.partition(" was ")[0]
     assert f"of them is handled by {name}" in page_text(app)

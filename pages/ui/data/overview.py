@@ -203,15 +203,16 @@ def finding_rows(rows: DatasetSplits, finding: AuditFinding, name: str) -> None:
 def shape(data: DatasetSplits) -> None:
     """Draw the counts of a dataset, the distributions of lengths and labels, and the losses that fit it."""
     train = data.train
+    texts, positive = len(np.unique(np.concatenate(train.text_columns))), "Positive pairs of train"
     counts = {
-        "Distinct texts": formatting.count(len(data.texts)),
-        "Distinct queries": formatting.count(len(train.distinct_queries)),
-        "Positive pairs": formatting.percent(float(train.positive.mean())),
-        "Held out (dev)": formatting.count(len(data.dev)),
-        "Corpus": formatting.count(len(data.corpus)) if data.corpus else "none",
+        "Distinct texts of train": formatting.count(texts),
+        "Distinct queries of train": formatting.count(len(train.distinct_queries)),
+        positive: formatting.percent(float(train.positive.mean())),
+        "Pairs of dev": formatting.count(len(data.dev)),
+        "Documents of the corpus": formatting.count(len(data.corpus)) if data.corpus else "none",
     }
-    for cell, (name, value) in zip(display.columns(len(counts), min_width=150), counts.items(), strict=True):
-        cell.metric(name, value, help=glossary.help_text("threshold") if name == "Positive pairs" else None)
+    for cell, (name, value) in zip(display.columns(len(counts), min_width=190), counts.items(), strict=True):
+        cell.metric(name, value, help=glossary.help_text("threshold") if name == positive else None)
     figures(data)
     st.markdown("**Losses that fit this dataset**", help=glossary.help_text("loss"))
     lines = [

@@ -121,8 +121,8 @@ def _apply_finding(code: str) -> str:
     name, value = "Duplicates of the loss", "merge"
     if not section or "parts" in loss:  # without the setting Duplicates in the form
         section, field, name, value = "batching", "no_duplicates", "No duplicates in a batch", True
+        st.session_state[f"{PAGE}.more.batching"] = True
     st.session_state[sweep_form.open_key(section.partition(".")[0])] = True
-    st.session_state[f"{PAGE}.more.{section}"] = True
     if (section, field) in sweep_form.list_fields():
         return f"{name} is a list of values of the sweep; it was not changed."
     widget = config_form.key(PAGE, section, field)

@@ -141,7 +141,7 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
         f"Disk{of_all}": config_summary.format_bytes(expected.disk_bytes and expected.disk_bytes * runs),
     }
     display.labeled_values(costs, min_width=110)
-    st.caption(expected.source.capitalize() + ".")
+    st.caption(f"Measured on this machine in run {display.escaped(data_cache.short_id(expected.source))}.")
 
 
 def draw_config_file(config: RunConfig, sweep: SweepConfig | None) -> None:

@@ -3,6 +3,7 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from bsc_core import formatting
 from bsc_core.config import RunConfig, SweepConfig
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
 from bsc_core.reproduction.findings import measured_gain
@@ -91,7 +92,7 @@ def write_link(
     preset = st.session_state[PRESET]
     changed = link.write(config, sweep, preset_values(preset, context), fitting=st.session_state[FITTING])
     if changed:
-        settings = ", ".join(f"{key} = {value}" for key, value in changed.items())
+        settings = ", ".join(f"{formatting.setting_name(key)} = {value}" for key, value in changed.items())
         cell.caption(f"Changed from the preset: {display.escaped(settings)}")
 
 
