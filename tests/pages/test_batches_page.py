@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from bsc_core import formatting
 from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan_hardness, plan_stats
 from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
-from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions
+from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions, with_decisions
 from bsc_core.figures.batches import similarity
 from bsc_core.pipeline import run_experiment
 from bsc_core.presets.catalog import PRESETS
@@ -332,6 +333,36 @@ def test_an_unusable_file_of_decisions_is_reported(
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     assert not app.exception
     assert message in page_text(app)
+
+
+def test_an_update_of_the_plans_says_how_many_new_decisions_concern_them(small_pairs: Path) -> None:
+    rows = load_data(DataConfig(train=str(small_pairs), dev_size=0.3), seed=0).train
+    build = partial(build_plan, BatchingConfig(strategy="random"), rows, None, seed=0, epoch=0)
+    stats = plan_stats(build, rows, np.eye(len(rows.texts), 8, dtype=np.float32), 4)
+
+    def decision(query: int, document: int) -> Decision:
+        return Decision(rows.texts[int(rows.query[query])], rows.texts[int(rows.document[document])])
+
+    def sentence(decisions: list[Decision], dataset: PairDataset = rows) -> str:
+        return triage._update_sentence(decisions, SimpleNamespace(dataset=dataset, strategy="random"), stats)
+
+    number_of = {row: number for number, batch in enumerate(stats.batches) for row in batch.tolist()}
+
+    def shares_batch(one: Decision) -> bool:
+        of_query, of_document = (
+            {row for row in range(len(rows)) if rows.texts[int(column[row])] == text}
+            for column, text in ((rows.query, one.query), (rows.document, one.document))
+        )
+        return any(number_of[i] == number_of[j] for i in of_query for j in of_document if i != j)
+
+    cells = [decision(i, j) for i in range(len(rows)) for j in range(len(rows)) if i != j]
+    together, apart = (next(one for one in cells if shares_batch(one) == is_shared) for is_shared in (True, False))
+    unknown = Decision("no query", "of these rows")
+    start = "Plans updated with 2 new decisions; 1 of them is about texts that shared a batch of random."
+    assert sentence([together, apart, unknown]).startswith(start)
+    assert sentence([apart]).startswith("Plans updated with 1 new decision; 0 of them are about texts")
+    decided = with_decisions(rows, [together, apart])
+    assert sentence([together, apart, unknown], decided) == "The plans had all decisions already."
 
 
 def test_mined_negatives_are_queued_with_the_number_of_further_suspects(

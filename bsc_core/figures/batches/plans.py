@@ -13,7 +13,7 @@ from bsc_core.figures import theme
 
 POSITIVES = "positive"
 HARDEST_TITLE = "cosine to the hardest negative"
-BOTH_TITLE = "cosine to the query (hardest negative or positive)"
+BOTH_TITLE = "cosine to the hardest negative or positive"
 STRATEGY_COLORS = {
     "random": theme.REFERENCE,
     "sequential": theme.QUERY,
