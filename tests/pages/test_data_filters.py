@@ -66,6 +66,8 @@ def shared_documents(runs: RunStore, tmp_path: Path) -> str:
 def test_a_finding_without_a_filter_has_a_button_that_opens_its_setting(shared_documents: str) -> None:
     app = open_page("data", dataset=shared_documents, **{"data.tab": "Audit"})
     assert app.button(key="data.audit.repeated_documents.train").label == "Change this setting of a run"
+    click(app, "data.audit.repeated_documents.train")
+    assert app.session_state[audit.REQUESTED] == "repeated_documents"
     click(app, "data.audit.rejected_rows.train")
     assert app.session_state["data.tab"] == "Source"
     click(app, "data.audit.label_balance.train")
@@ -106,6 +108,14 @@ def test_the_button_of_repeated_documents_changes_the_setting(
     assert f"{sentence}, as the audit recommends." in [one.value for one in app.info]
     name = sentence.partition(" was ")[0]
     assert f"of them is handled by {name}" in page_text(app)
+
+
+def test_the_button_of_long_texts_opens_the_encoder(shared_documents: str) -> None:
+    app = open_page("train", dataset=shared_documents)
+    app.session_state[audit.REQUESTED] = "long_texts"
+    app.run()
+    assert app.session_state["train.open.encoder"]
+    assert not app.info
 
 
 def test_a_setting_that_handles_a_finding_is_not_changed(shared_documents: str) -> None:
