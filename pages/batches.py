@@ -35,7 +35,7 @@ with left:
     batch_view.draw_matrix(batch)
 with right:
     batch_view.draw_pinned_pair(batch, source)
-triage.draw(batch, source)
+triage.draw(batch, source, stats[strategy])
 batch_view.draw_pair_tables(batch, source)
 groups.draw(batch, stats[strategy], settings.strategies[strategy], source.vectors_key)
 

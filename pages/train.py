@@ -18,6 +18,7 @@ with display.show_errors():
 form_side, plan_side = display.columns(2, min_width=430)
 with form_side:
     changed_cell = preset_picker.draw(context, summary)
+    form.draw_finding()
     sweep_form.draw_switch()
     form.draw_form(summary)
     st.text_input("Run name", key="train.name", placeholder="generated from the settings", persist_state="session")

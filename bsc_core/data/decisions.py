@@ -280,7 +280,7 @@ def _new_positives(train: PairDataset) -> tuple[Indices, Ids]:
 
 
 def applied_sentence(data: PairDataset) -> str | None:
-    """Return a sentence such as "4 decisions applied: 2 positives, 1 dropped, 1 true negative; 6 rows removed".
+    """Return a sentence: "2 decisions applied: 1 positive, 1 dropped (ignored by the loss); 6 training rows removed".
 
     The removed rows, and added ones such as ", 1 added", are those of `decided_rows`. None without decisions.
     """
@@ -290,11 +290,11 @@ def applied_sentence(data: PairDataset) -> str | None:
     if not (positives or dropped or negatives):
         return None
     rows = int(contradicted_rows(data).sum())
-    parts = [(positives, plural(positives, "positive")), (dropped, f"{dropped:,} dropped")]
+    parts = [(positives, plural(positives, "positive")), (dropped, f"{dropped:,} dropped (ignored by the loss)")]
     parts.append((negatives, plural(negatives, "true negative")))
     counts = ", ".join(text for number, text in parts if number)
     added = len(_new_positives(data)[0])
-    changes = f"{plural(rows, 'row')} removed" + (f", {added:,} added" if added else "")
+    changes = f"{plural(rows, 'training row')} removed" + (f", {added:,} added" if added else "")
     return f"{plural(positives + dropped + negatives, 'decision')} applied: {counts}; {changes}"
 
 

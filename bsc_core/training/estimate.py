@@ -17,7 +17,7 @@ SPEEDS = ("train_characters_per_second", "encode_characters_per_second")
 
 @dataclass(frozen=True)
 class Estimate:
-    """Expected cost of a run, None without a comparable run; `source` names the run that it is estimated from."""
+    """Expected cost of a run, None without a comparable run; `source` is that run, else why there is none."""
 
     seconds: float | None
     memory_bytes: int | None
@@ -70,7 +70,7 @@ def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimat
         + epochs * per_epoch / result["train_characters_per_second"]
         + evaluations * distinct / result["encode_characters_per_second"]
     )
-    return Estimate(seconds, result["peak_memory_bytes"], result["disk_bytes"], f"measured here in run {run_id}")
+    return Estimate(seconds, result["peak_memory_bytes"], result["disk_bytes"], run_id)
 
 
 def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, Any]] | None:

@@ -19,7 +19,7 @@ from bsc_core.training.loop.step import cells_of_pairs
 from tests.helpers.waiting import wait_until
 
 BATCH = {"encoder": "static", "batches.strategies": "nearest"}
-APPLIED = re.compile(r"^1 decision applied: 1 dropped; 0 rows removed")
+APPLIED = re.compile(r"^1 decision applied: 1 dropped \(ignored by the loss\); 0 training rows removed")
 
 
 def test_journey_from_a_marked_false_negative_of_a_batch_to_training_with_this_plan(private_server, visitor):

@@ -49,7 +49,8 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
 
     page.reload()
     visit.wait("Which negatives does a batch contain")
-    applied = re.compile(r"20 decisions applied: 5 positives, 10 dropped, 5 true negatives; \d+ rows? removed")
+    counts = r"5 positives, 10 dropped \(ignored by the loss\), 5 true negatives"
+    applied = re.compile(rf"20 decisions applied: {counts}; \d+ training rows? removed")
     expect(page.get_by_text(applied)).to_be_visible()
     expect(page.get_by_text(re.compile(r"^Pair 1 of .* · 0 decided"))).to_be_visible()
     visit.click_button("Train with this plan")

@@ -121,7 +121,8 @@ def test_decisions_change_labels_and_the_rows_that_contradict_them() -> None:
     assert decided.label is not None
     assert decided.label.tolist() == [1, 1, 0, 0]
     assert contradicted_rows(decided).tolist() == [False, False, True, False]
-    assert applied_sentence(decided) == "3 decisions applied: 1 positive, 1 dropped, 1 true negative; 1 row removed"
+    counts = "1 positive, 1 dropped (ignored by the loss), 1 true negative"
+    assert applied_sentence(decided) == f"3 decisions applied: {counts}; 1 training row removed"
     assert applied_sentence(graded) is None
     plain = with_decisions(PairDataset.from_pairs(["a", "b"], ["x", "y"]), [Decision("b", "y", "true_negative")])
     assert plain.label is None
@@ -141,8 +142,8 @@ def test_a_pair_decided_positive_becomes_a_training_row() -> None:
     ]
     assert rows.label is None
     assert rows.query_group[0] == rows.query_group[2]
-    assert applied_sentence(train) == "3 decisions applied: 3 positives; 0 rows removed, 1 added"
-    assert applied_sentence(rows) == "3 decisions applied: 3 positives; 0 rows removed"
+    assert applied_sentence(train) == "3 decisions applied: 3 positives; 0 training rows removed, 1 added"
+    assert applied_sentence(rows) == "3 decisions applied: 3 positives; 0 training rows removed"
     assert decided_rows(rows) is rows
     graded = decided_rows(with_decisions(PairDataset.from_pairs(["a", "b"], ["x", "y"], [0.7, 0.9]), decisions[:1]))
     assert graded.label is not None
@@ -204,7 +205,8 @@ def test_a_table_of_pairs_is_not_changed(write, tmp_path: Path, content: str, re
 def test_contradicting_decisions_about_equal_texts_are_refused() -> None:
     pairs = PairDataset.from_pairs(["Is it?", "other"], ["x", "y"])
     decisions = [Decision("Is it?", "x", "positive"), Decision("is it", "X.", "true_negative")]
-    assert applied_sentence(with_decisions(pairs, decisions)) == "1 decision applied: 1 positive; 0 rows removed"
+    applied = "1 decision applied: 1 positive; 0 training rows removed"
+    assert applied_sentence(with_decisions(pairs, decisions)) == applied
     with pytest.raises(DataError, match="positive and true_negative are about equal texts"):
         with_decisions(pairs, decisions, "normalized")
 
@@ -219,7 +221,7 @@ def test_decisions_change_nli_classes_too() -> None:
     assert decided.classes is not None
     assert decided.classes.tolist() == [0, 0, 0]
     assert contradicted_rows(decided).tolist() == [True, False, False]
-    assert applied_sentence(decided) == "2 decisions applied: 1 positive, 1 true negative; 1 row removed"
+    assert applied_sentence(decided) == "2 decisions applied: 1 positive, 1 true negative; 1 training row removed"
 
 
 def test_spaces_at_the_ends_of_decided_texts_do_not_matter(write) -> None:

@@ -45,6 +45,12 @@ def test_a_plan_without_negatives_has_shares_of_zero() -> None:
     assert plans.hardness_figure(table).to_dict()["layer"]
 
 
+def test_the_axis_names_both_cosines_where_positives_are_drawn(hardest: dict[str, np.ndarray]) -> None:
+    for positive, title in ((hardest["random"], plans.BOTH_TITLE), (None, plans.HARDEST_TITLE)):
+        figure = plans.hardness_figure(plans.hardness_table(hardest, positive)).to_dict()
+        assert figure["layer"][0]["encoding"]["x"]["title"] == title
+
+
 def test_random_is_gray_and_grouped_is_the_color_of_hard_negatives(hardest: dict[str, np.ndarray]) -> None:
     figure = plans.hardness_figure(plans.hardness_table(hardest, hardest["random"])).to_dict()
     scale = figure["layer"][0]["encoding"]["color"]["scale"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from bsc_core import formatting
 from bsc_core.batching import STRATEGIES, BatchPlan, PlanStats, build_plan, plan_hardness, plan_stats
 from bsc_core.config import BatchingConfig, DataConfig, NegativesConfig, RunConfig
 from bsc_core.data import PairDataset, load_data, read_pairs
-from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions
+from bsc_core.data.decisions import Decision, add_decisions, read_decisions, undo_decisions, with_decisions
 from bsc_core.figures.batches import similarity
 from bsc_core.pipeline import run_experiment
 from bsc_core.presets.catalog import PRESETS
@@ -29,6 +30,7 @@ from tests.helpers.waiting import PATIENCE_SECONDS, wait_for_task
 
 PRESET = PRESETS["recommended"].values
 BATCH_SIZE = PRESET["training"]["batch_size"]
+COLLISIONS = "collisions (share of the pairs of rows in a batch)"
 
 
 @pytest.fixture
@@ -64,9 +66,21 @@ def test_the_table_shows_the_statistics_of_the_plan(dataset: str, tiny_encoder: 
     hardness = plan_hardness(plan, data.train, vectors, BATCH_SIZE)
     shown = app.table[0].value.set_index("Statistic")["random"]
     assert shown["queries with a negative closer than the positive"] == formatting.percent(hardness.closer_share)
-    assert int(shown["collisions"].split(" ")[0]) == hardness.collisions
+    assert int(shown[COLLISIONS].split(" ")[0]) == hardness.collisions
     likely = int(hardness.batch_likely_false_negatives.sum())
     assert shown["likely false negatives in batches"] == formatting.count(likely)
+
+
+def test_the_title_of_a_matrix_counts_collisions_and_their_cells() -> None:
+    nothing = np.zeros((4, 4), dtype=bool)
+    collides = nothing.copy()
+    collides[[0, 1, 2], [1, 0, 3]] = True
+    rows, positive = np.arange(4), np.ones(4, dtype=bool)
+    values = np.eye(4, dtype=np.float32)
+    cells = similarity.Cells(values, rows, rows, positive, collides, nothing)
+    assert (cells.kinds() == similarity.COLLISION).sum() == 3
+    assert batch_view.matrix_sentence(cells).endswith(", 2 collisions (3 cells).")
+    assert batch_view.matrix_sentence(replace(cells, collisions=nothing)).endswith(", 0 collisions.")
 
 
 @pytest.mark.parametrize("value", ["1e400", "-1e400", "nan", "99999", "x"])
@@ -156,7 +170,7 @@ def test_the_plan_fills_the_new_run_form(dataset: str, tiny_encoder: Path) -> No
     assert app.session_state["sent_settings"]["training"] == {"batch_size": 32, "seed": 0}
     assert app.title[0].value.startswith("New run ")
     [changed] = [one.value for one in app.caption if one.value.startswith("Changed from the preset: ")]
-    assert "batching.group\\_size = 4" in changed
+    assert "Group size = 4" in changed
 
 
 def test_the_plan_at_first_is_that_of_the_preset(dataset: str, tiny_encoder: Path) -> None:
@@ -185,10 +199,10 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
     assert not app.exception
     (mark,) = read_decisions(marks)
     assert all(mark.pair)
-    assert "1 decision applied: 1 dropped; 0 rows removed" in page_text(app)
+    assert "1 decision applied: 1 dropped (ignored by the loss); 0 training rows removed" in page_text(app)
     assert [toast.value for toast in app.toast] == [
         "Marked as false negative. The plans are being updated.",
-        "1 decision applied: 1 dropped; 0 rows removed.",
+        "1 decision applied: 1 dropped (ignored by the loss); 0 training rows removed.",
     ]
     assert set(mark.pair) < {element.value for element in app.text}, "the marked pair is no longer pinned"
     assert "This pair is not in the batch above" in page_text(app)
@@ -222,7 +236,7 @@ def counted_collisions(dataset: str, encoder: Path) -> int:
 def shown_collisions(app: AppTest) -> int:
     """Read the collisions of the nearest plan from the table."""
     shown = app.table[0].value.set_index("Statistic")["nearest"]
-    return int(shown["collisions"].split(" ")[0].replace(",", ""))
+    return int(shown[COLLISIONS].split(" ")[0].replace(",", ""))
 
 
 def test_a_plan_without_collisions_separates_marked_rows(dataset: str, marks: Path, tiny_encoder: Path) -> None:
@@ -319,6 +333,36 @@ def test_an_unusable_file_of_decisions_is_reported(
     app = open_page("batches", dataset=dataset, encoder=str(tiny_encoder))
     assert not app.exception
     assert message in page_text(app)
+
+
+def test_an_update_of_the_plans_says_how_many_new_decisions_concern_them(small_pairs: Path) -> None:
+    rows = load_data(DataConfig(train=str(small_pairs), dev_size=0.3), seed=0).train
+    build = partial(build_plan, BatchingConfig(strategy="random"), rows, None, seed=0, epoch=0)
+    stats = plan_stats(build, rows, np.eye(len(rows.texts), 8, dtype=np.float32), 4)
+
+    def decision(query: int, document: int) -> Decision:
+        return Decision(rows.texts[int(rows.query[query])], rows.texts[int(rows.document[document])])
+
+    def sentence(decisions: list[Decision], dataset: PairDataset = rows) -> str:
+        return triage._update_sentence(decisions, SimpleNamespace(dataset=dataset, strategy="random"), stats)
+
+    number_of = {row: number for number, batch in enumerate(stats.batches) for row in batch.tolist()}
+
+    def shares_batch(one: Decision) -> bool:
+        of_query, of_document = (
+            {row for row in range(len(rows)) if rows.texts[int(column[row])] == text}
+            for column, text in ((rows.query, one.query), (rows.document, one.document))
+        )
+        return any(number_of[i] == number_of[j] for i in of_query for j in of_document if i != j)
+
+    cells = [decision(i, j) for i in range(len(rows)) for j in range(len(rows)) if i != j]
+    together, apart = (next(one for one in cells if shares_batch(one) == is_shared) for is_shared in (True, False))
+    unknown = Decision("no query", "of these rows")
+    start = "Plans updated with 2 new decisions; 1 of them is about texts that shared a batch of random."
+    assert sentence([together, apart, unknown]).startswith(start)
+    assert sentence([apart]).startswith("Plans updated with 1 new decision; 0 of them are about texts")
+    decided = with_decisions(rows, [together, apart])
+    assert sentence([together, apart, unknown], decided) == "The plans had all decisions already."
 
 
 def test_mined_negatives_are_queued_with_the_number_of_further_suspects(

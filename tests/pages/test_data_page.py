@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from bsc_core import formatting
 from bsc_core.config import DataConfig
+from bsc_core.data import PairDataset
 from bsc_core.runs import RunStore
 from pages.ui.components import data_cache
 from pages.ui.data import uploads
@@ -92,6 +94,20 @@ def test_the_losses_that_fit_are_listed_with_their_use(runs: RunStore) -> None:
         table = table_with(app, "When to choose it")
         assert ("softmax" in table["Loss"].tolist()) == fits
         assert "bsc" in table["Loss"].tolist()
+
+
+def test_the_numbers_of_the_shape_name_their_split(runs: RunStore) -> None:
+    app = open_page("data", **{"data.tab": "Shape"})
+    data = data_cache.dataset_splits(data_cache.SAMPLE)
+    shown = {metric.label: metric.value for metric in app.metric}
+    assert shown["Distinct texts of train"] == formatting.count(len({*texts_of(data.train)}))
+    assert shown["Distinct queries of train"] == formatting.count(len(data.train.distinct_queries))
+    assert shown["Pairs of dev"] == formatting.count(len(data.dev))
+    assert shown["Documents of the corpus"] == formatting.count(len(data.corpus))
+
+
+def texts_of(pairs: PairDataset) -> list[str]:
+    return [text for column in pairs.text_columns for text in pairs.texts.take(column)]
 
 
 def test_the_sample_nli_data_show_their_classes(runs: RunStore) -> None:

@@ -7,6 +7,7 @@ import pytest
 from bsc_core.config import make_config
 from bsc_core.data.sample_data import sample_config
 from bsc_core.runs import Run, RunStore
+from pages.ui.batches import plan_figures
 from pages.ui.components import navigation
 from tests.helpers.pages import open_page_in_app, page_text
 
@@ -29,6 +30,11 @@ def test_renamed_batch_settings_and_strategies_are_selected(runs: RunStore, tiny
 def test_an_old_cause_of_retrieval_errors_has_its_new_name() -> None:
     old = "the top document has no label for this query · 11"
     assert navigation._current_value("retrieval.causes.key.dev", old) == "unlabeled document ranked first · 11"
+
+
+def test_an_old_statistic_of_batches_has_its_new_name() -> None:
+    assert navigation._current_value("batches.measure", "groups in a single batch") in plan_figures.EPOCH_STATISTICS
+    assert navigation._current_value("batches.measure", plan_figures.CLOSER) == plan_figures.CLOSER
 
 
 def test_the_lab_reads_its_old_parameters(runs: RunStore) -> None:

@@ -169,14 +169,28 @@ def test_fewer_words_of_the_query_after_training_are_explained_by_the_negatives(
     assert search_ui.words_note(search, "…", results) == ""
 
 
-def test_each_cause_of_an_error_says_what_to_do(finished: Run, search: search_ui.Search) -> None:
-    assert set(errors.ACTIONS) == set(Cause)
-    text = page_text(open_page("retrieval", run=finished.id))
-    assert all(f"{cause}: {errors.ACTIONS[Cause(cause)]}" in text for cause in causes_of(search))
+@pytest.mark.parametrize("causes", [[Cause.LABELED], [Cause.ABSENT, Cause.NEAR_GOLD], list(Cause)])
+def test_each_cause_of_an_error_says_what_to_do_and_where(
+    finished: Run, causes: list[Cause], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = dict.fromkeys((*errors.WIDTHS, "Cosine relevant", "Cosine top"), "text")
+    monkeypatch.setattr(errors, "error_rows", lambda search: [row | {"Cause": cause.value} for cause in causes])
+    app = open_page("retrieval", run=finished.id)
+    strategy, text = finished.config().batching.strategy, page_text(app)
+    assert all(f"{cause.value}: {errors.advice(cause, strategy)}" in text for cause in causes)
+    shown = {button.key for button in app.button if str(button.key).startswith("retrieval.failures.open")}
+    assert ("retrieval.failures.open.data" in shown) == (Cause.ABSENT in causes)
+    assert ("retrieval.failures.open.batches" in shown) == (Cause.NEAR_GOLD in causes)
+    assert ("retrieval.failures.open.train" in shown) == (Cause.LABELED in causes)
 
 
-def causes_of(search: search_ui.Search) -> set[str]:
-    return {row["Cause"] for row in errors.error_rows(search)}
+def test_the_advice_on_labeled_negatives_knows_the_strategy_of_the_run(finished: Run) -> None:
+    before, after = run_data.models(finished)
+    assert errors._strategy(before) is None
+    assert errors._strategy(after) == finished.config().batching.strategy
+    assert "Train a run with hard negatives" in errors.advice(Cause.LABELED, None)
+    assert "used the strategy random; try nearest" in errors.advice(Cause.LABELED, "random")
+    assert "try more epochs or larger groups" in errors.advice(Cause.LABELED, "nearest")
 
 
 def test_errors_are_the_queries_whose_relevant_document_is_not_first(search: search_ui.Search) -> None:

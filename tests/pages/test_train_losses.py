@@ -155,7 +155,7 @@ def test_loss_lab_settings_fill_the_form(runs: RunStore) -> None:
     loss_config = config_on(app).loss
     assert (loss_config.name, loss_config.temperature, loss_config.normalization) == ("bsc", 0.3, "range_columns")
     [changed] = [one.value for one in app.caption if one.value.startswith("Changed from the preset: ")]
-    assert "temperature = 0.3" in changed
+    assert "Temperature = 0.3" in changed
 
 
 def test_another_preset_replaces_settings_from_other_pages(runs: RunStore) -> None:

@@ -16,6 +16,7 @@ from bsc_core.jobs.states import advance
 from bsc_core.preflight import Preflight
 from bsc_core.presets.catalog import preset_config
 from bsc_core.runs import Run, RunStore
+from bsc_core.training import estimate as estimates
 from pages.ui.components import data_cache
 from pages.ui.new_run import preflight
 from tests.helpers.pages import (
@@ -133,6 +134,12 @@ def write_preflight(config: RunConfig, **changes: Any) -> None:
     folder = preflight.preflight_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / background_task.RESULT_FILE).write_text(json.dumps({**values, **changes}), encoding="utf-8")
+
+
+def test_an_estimate_names_the_run_by_its_short_id(runs: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = estimates.Estimate(60.0, 10**9, 10**7, "20260101-000000-nearest-ab12")
+    monkeypatch.setattr(estimates, "estimate", lambda config, data, store: expected)
+    assert "Measured on this machine in run nearest-ab12." in page_text(open_page("train"))
 
 
 def test_a_preflight_is_shown_for_its_config_only(runs: RunStore) -> None:

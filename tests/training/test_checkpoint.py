@@ -180,7 +180,7 @@ def test_later_marks_do_not_change_a_resumed_run(
     assert run_experiment(config, resumed)["metrics"] == result["metrics"]
     assert np.array_equal(uninterrupted.array("embeddings_after"), resumed.array("embeddings_after"))
     assert resumed.read_json("result")["rows"] == result["rows"]
-    applied = "1 decision applied: 1 dropped; 1 row removed"
+    applied = "1 decision applied: 1 dropped (ignored by the loss); 1 training row removed"
     assert resumed.read_json("result")["decisions"] == applied
     output = capsys.readouterr()
     assert applied in output.out + output.err, "the worker's log"

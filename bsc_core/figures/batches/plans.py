@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from bsc_core.figures import theme
 
 POSITIVES = "positive"
+HARDEST_TITLE = "cosine to the hardest negative"
+BOTH_TITLE = "cosine to the hardest negative or positive"
 STRATEGY_COLORS = {
     "random": theme.REFERENCE,
     "sequential": theme.QUERY,
@@ -80,12 +82,13 @@ def hardness_figure(
     filled = table[table["share"] > 0]
     domain = [float(filled["low"].min()), float(filled["high"].max())] if len(filled) else [0, 1]
     scale, axis = alt.Scale(domain=domain, nice=False), alt.Axis(tickCount=5)
+    title = BOTH_TITLE if POSITIVES in names else HARDEST_TITLE
     bounds = [alt.Tooltip("low:Q", title="from", format=".2f"), alt.Tooltip("high:Q", title="to", format=".2f")]
     base = (
         alt.Chart(table[(table["low"] >= domain[0]) & (table["high"] <= domain[1])])
         .transform_calculate(middle="(datum.low + datum.high) / 2")
         .encode(
-            x=alt.X("middle:Q", title="cosine to the hardest negative", scale=scale, axis=axis),
+            x=alt.X("middle:Q", title=title, scale=scale, axis=axis),
             y=alt.Y("share:Q", title="share of the queries", axis=alt.Axis(format="%", tickCount=4), stack=None),
             color=alt.Color("strategy:N", scale=colors, legend=legend),
             tooltip=["strategy:N", *bounds, alt.Tooltip("share:Q", format=".1%")],

@@ -252,14 +252,19 @@ def matrix_sentence(cells: similarity.Cells) -> str:
     kinds = cells.kinds()
     counts = {name: int((kinds == name).sum()) for name in similarity.KIND_COLORS}
     collides = kinds == similarity.COLLISION
-    collisions = int(np.triu(collides | collides.T).sum())  # pairs of rows, as in the table of the plans
     number = counts[similarity.MARKED]
     marked = f", {formatting.plural(number, 'cell')} marked as false negative" if number else ""
     closer = formatting.plural(counts[similarity.CLOSER], "negative")
     return (
         f"{formatting.plural(len(cells.rows), 'pair')}, {counts[similarity.POSITIVE]} positive; "
-        f"{closer} closer than the positive, {formatting.plural(collisions, 'collision')}{marked}."
+        f"{closer} closer than the positive, {_collisions(collides)}{marked}."
     )
+
+
+def _collisions(collides: np.ndarray) -> str:
+    """Return the number of pairs of rows, as in the table of the plans, and of cells: `3 collisions (6 cells)`."""
+    number = formatting.plural(int(np.triu(collides | collides.T).sum()), "collision")
+    return f"{number} ({formatting.plural(int(collides.sum()), 'cell')})" if collides.any() else number
 
 
 def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
@@ -314,7 +319,10 @@ def _draw_mark_button(pair: PinnedPair, source: BatchSource, kind: str, number: 
     if kind == similarity.MARKED:
         st.button("Undo", key="batches.unmark", icon=":material/undo:", on_click=_unmark, args=(source, pair.texts))
     elif kind == similarity.COLLISION:
-        st.caption("These texts are a positive pair of the data. Duplicates of the loss decides how the copy counts.")
+        st.caption(
+            "These texts are a positive pair of the data. By the setting Duplicates of the loss, the copy counts as a "
+            "negative (keep), together with the positive (merge), or as a further positive (multi_positive)."
+        )
     elif kind != similarity.POSITIVE:
         about = "The loss ignores the pair, and new plans never put its rows in the same batch."
         if _label(pair.dataset, pair.query_row, pair.document_row) != UNLABELED:

@@ -28,7 +28,7 @@ CLOSER = "queries with a negative closer than the positive"
 NEAREST = "median cosine of the hardest negative"
 COLLISIONS = "collisions"
 LIKELY = "likely false negatives in batches"
-INTACT = "groups in a single batch"
+INTACT = "groups that are complete in one batch"
 FACTS = {  # fact -> its label, where this is not its key
     "as_exact": "share of sampled groups as good as with exact search",
     "groups_sample": "sampled groups",
@@ -80,7 +80,7 @@ def comparison_table(stats: StatsByName) -> pd.DataFrame:
         CLOSER: lambda one: formatting.percent(one.hardness.closer_share),
         NEAREST: lambda one: formatting.metric(_median(one.hardness.hardest)),
         LIKELY: lambda one: formatting.count(int(one.hardness.batch_likely_false_negatives.sum())),
-        COLLISIONS: _collisions,
+        f"{COLLISIONS} (share of the pairs of rows in a batch)": _collisions,
         "groups of 2 or more rows": _groups,
         **({INTACT: lambda one: formatting.percent(one.hardness.intact, why="no groups")} if has_groups else {}),
         "batches": lambda one: formatting.count(len(one.positions)),

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.batching import (
     LikelyFalseNegative,
+    PlanStats,
     likely_false_negatives,
     mined_false_negatives,
     nearest_false_negatives,
@@ -44,6 +46,7 @@ MAX_CONFLICTS = 50
 MAX_SEARCHED = 20_000
 """Training pairs up to which all of them are searched."""
 QUEUE, WHO, ERROR = "batches.queue", "batches.who", "batches.triage.error"
+UPDATED = "batches.triage.updated"  # session key: the decisions of the last update of the plans, and what it did
 UPLOAD, CHOICES = "batches.colleague", "batches.conflicts"
 SCOPE = "batches.triage.scope"
 ABOUT = (
@@ -57,8 +60,8 @@ _triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
 
 
 @turns.fragment
-def draw(batch: BatchView, source: BatchSource) -> None:
-    """Draw the triage of the suspected pairs, and the file of decisions."""
+def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
+    """Draw the triage of the suspected pairs, and the file of decisions. stats: the plan of the batch."""
     st.header("Triage of likely false negatives", anchor="triage")
     st.caption(
         "Does the suspected document answer the query? **Positive**: yes. **True negative**: no; masks then keep it "
@@ -90,7 +93,7 @@ def draw(batch: BatchView, source: BatchSource) -> None:
         _triage(data=data, key=key, on_decisions_change=lambda: _save(key, path, pairs))
     else:
         st.caption("There are no likely false negatives among these pairs.")
-    _draw_file(path)
+    _draw_file(path, batch, stats)
 
 
 def _queue(scope: str, batch: BatchView, source: BatchSource) -> tuple[str, list[dict[str, Any]], int]:
@@ -172,7 +175,7 @@ def _changes(
     return added, undone
 
 
-def _draw_file(path: Path) -> None:
+def _draw_file(path: Path, batch: BatchView, stats: PlanStats) -> None:
     """Draw the count of decisions, the buttons of the file, and the merge with a colleague's file."""
     decisions = _saved(path)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -180,6 +183,7 @@ def _draw_file(path: Path) -> None:
         if st.button(
             "Update the plans", key="batches.triage.update", icon=":material/refresh:", disabled=not decisions
         ):
+            st.session_state[UPDATED] = decisions, _update_sentence(decisions, batch, stats)
             revise()
             st.rerun()
         display.download(
@@ -191,6 +195,9 @@ def _draw_file(path: Path) -> None:
             key="batches.triage.download",
             disabled=not decisions,
         )
+    updated_with, sentence = st.session_state.get(UPDATED, ([], ""))
+    if sentence and updated_with == decisions:
+        st.caption(sentence)
     with st.expander("Merge a colleague's decisions", icon=":material/merge:", key="batches.triage.merge"):
         file = st.file_uploader("File of decisions", ["tsv", "csv"], key=UPLOAD)
         if file is not None:
@@ -198,6 +205,39 @@ def _draw_file(path: Path) -> None:
                 _draw_merge(path, decisions, _uploaded(file))
             except BscError as error:
                 display.error_box(error)
+
+
+def _update_sentence(decisions: Sequence[Decision], batch: BatchView, stats: PlanStats) -> str:
+    """Return what an update of the plans does: how many new decisions are about texts that share a batch of this plan.
+
+    Args:
+        decisions: All decisions that are saved.
+        batch: A batch of the plan, whose rows have the decisions before the update.
+        stats: The plan before the update.
+    """
+    rows = batch.dataset
+    known = {(query, document) for query, document in rows.marked_pairs.tolist()}
+    if rows.decided_negatives is not None:
+        known |= {(query, document) for query, document in rows.decided_negatives.tolist()}
+    ids = {text: number for number, text in enumerate(rows.texts)}
+    of_rows = [one for one in decisions if one.query in ids and one.document in ids]
+    new = {(ids[one.query], ids[one.document]) for one in of_rows} - known
+    if not new:
+        return "The plans had all decisions already."
+    number_of = np.full(len(rows), -1)  # row -> its batch
+    for number, in_batch in enumerate(stats.batches):
+        number_of[in_batch] = number
+    shared = 0
+    for query, document in new:
+        first, second = np.flatnonzero(rows.query == query), np.flatnonzero(rows.document == document)
+        first = first[number_of[first] >= 0]
+        are_together = number_of[first][:, None] == number_of[second]
+        shared += bool((are_together & (first[:, None] != second)).any())
+    return (
+        f"Plans updated with {formatting.plural(len(new), 'new decision')}; {formatting.count(shared)} of them "
+        f"{'is' if shared == 1 else 'are'} about texts that shared a batch of {batch.strategy}. The new plans put "
+        "other pairs together, so the number of likely false negatives can rise."
+    )
 
 
 def _uploaded(file: Any) -> list[Decision]:

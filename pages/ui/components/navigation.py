@@ -37,6 +37,7 @@ VALUES = {  # current parameter -> its old values -> current values
         "Gold by cut-off": "HasPositive@k by k",
         "Hits by cutoff": "HasPositive@k by k",
     },
+    "batches.measure": {"groups in a single batch": "groups that are complete in one batch"},
     "embeddings.way": {"Beside": "Side by side", "Moving": "Animated"},
     "embeddings.color": {"Error": "Search result"},
     "seeds": {"as runs of their own": "as separate runs"},

@@ -1,6 +1,7 @@
 """Audit of a dataset: findings in its rows as read, each with the filter that fixes it."""
 
 from collections import Counter
+from collections.abc import Mapping
 
 import streamlit as st
 
@@ -22,11 +23,12 @@ SETTINGS = {  # code of a finding without a filter -> its button, and the tab of
     "positives_not_in_corpus": ("Change the columns", "Columns"),
     "no_positives": ("Change the columns", "Columns"),
     "label_balance": ("Change the columns", "Columns"),
-    "repeated_documents": ("Open the settings of a run", "train"),
+    "repeated_documents": ("Change this setting of a run", "train"),
     "many_words": ("Open the settings of a run", "train"),
     "long_texts": ("Open the settings of a run", "train"),
 }
 TAB = "data.tab"
+REQUESTED = "train.finding"  # session key: code of the finding whose setting the New run page will open
 PAIR_FINDINGS = (  # codes of findings that do not apply to sentences, each of which is read as a pair with itself
     "self_pairs",
     "queries_without_positive",
@@ -77,12 +79,8 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
         )
         st.markdown(f":green[:material/filter_alt:] **Filters, in this order:** {dropped}")
         st.caption("The findings count the rows as read, before these filters.")
-    problems = [finding for finding in findings if finding.severity != "info" or len(finding.rows)]
-    notes = [finding for finding in findings if finding.severity == "info" and not len(finding.rows)]
-    by_kind: dict[tuple[str, FilterName | None], list[AuditFinding]] = {}  # of all splits, since a filter fixes all
-    for finding in problems:
-        by_kind.setdefault((finding.code, finding.filter), []).append(finding)
-    for (code, name), of_kind in by_kind.items():
+    for of_kind in overview.by_kind(findings):
+        code, name = of_kind[0].code, of_kind[0].filter
         with st.container(border=True):
             text, *switch = display.columns(2 if name else 1, min_width=300)
             with text:
@@ -93,18 +91,27 @@ def draw(key: str, data: DatasetSplits, findings: list[AuditFinding]) -> None:
             _settings_button(of_kind[0])
             for number, finding in enumerate(of_kind):
                 overview.finding_rows(rows, finding, f"{code}.{number}")
-    if notes:
-        with st.container(border=True):
-            for finding in notes:
-                overview.finding_text(finding)
-                _settings_button(finding)
 
 
-def unfixed_counts(key: str, data: DatasetSplits, max_seq_length: int) -> str:
-    """Return the number of errors and warnings that no filter fixes, such as `1 error, 2 warnings`; empty for none."""
-    findings = _audit(data_cache.source_splits(key), max_seq_length)
-    counts = Counter(finding.severity for finding in findings if not overview.is_filtered(data, finding))
-    return ", ".join(formatting.plural(counts[name], name) for name in ("error", "warning") if counts[name])
+def unfixed_counts(key: str, data: DatasetSplits, max_seq_length: int, handled: Mapping[str, str]) -> tuple[str, bool]:
+    """Return the number of errors and warnings that no filter fixes, and whether the settings of a run handle them all.
+
+    The text is such as `1 error, 2 warnings; 1 of them is handled by Duplicates of the loss`, and empty without any.
+
+    Args:
+        key: Key of the dataset.
+        data: The dataset.
+        max_seq_length: That of the encoder of the run.
+        handled: Code of a finding -> how the settings of the run handle it.
+    """
+    kinds = [of_kind[0] for of_kind in overview.by_kind(_audit(data_cache.source_splits(key), max_seq_length))]
+    open_kinds = [one for one in kinds if one.severity != "info" and not overview.is_filtered(data, one)]
+    counts = Counter(one.severity for one in open_kinds)
+    text = ", ".join(formatting.plural(counts[name], name) for name in ("error", "warning") if counts[name])
+    how = [handled[one.code] for one in open_kinds if one.code in handled]
+    for one in how:
+        text += f", {one}" if len(open_kinds) == 1 else f"; 1 of them is {one}"
+    return text, len(how) == len(open_kinds)
 
 
 def _settings_button(finding: AuditFinding) -> None:
@@ -116,6 +123,7 @@ def _settings_button(finding: AuditFinding) -> None:
     if target != "train":
         st.button(label, key=key, icon=overview.ARROW, on_click=st.session_state.update, args=({TAB: target},))
     elif st.button(label, key=key, icon=overview.ARROW):
+        st.session_state[REQUESTED] = finding.code
         page_layout.switch_page(target)
 
 

@@ -51,7 +51,7 @@ def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
         findings: Audit findings of the rows as read, before the filters.
     """
     rejected = sum(len(report.rejected) for report in data.reports)
-    counts = Counter(finding.severity for finding in findings if not is_filtered(data, finding))
+    counts = Counter(of_kind[0].severity for of_kind in by_kind(findings) if not is_filtered(data, of_kind[0]))
     counted = [formatting.plural(counts[name], noun) for name, noun in SEVERITIES.items() if counts[name]]
     audit_detail = ", ".join(counted[1:]) or ("no other findings" if counted else "all checks passed")
     if data.filtered:
@@ -79,6 +79,15 @@ def summaries(data: DatasetSplits, findings: list[AuditFinding]) -> None:
             st.caption(title)
             st.markdown(f"**{value}**")
             st.caption(detail)
+
+
+def by_kind(findings: list[AuditFinding]) -> list[list[AuditFinding]]:
+    """Group the findings as the cards of the audit do: those of all splits together, notes about all rows last."""
+    kinds: dict[tuple[bool, str, str | None], list[AuditFinding]] = {}
+    for finding in findings:
+        is_note = finding.severity == "info" and not len(finding.rows)
+        kinds.setdefault((is_note, finding.code, finding.filter), []).append(finding)
+    return [kinds[kind] for kind in sorted(kinds, key=lambda kind: kind[0])]
 
 
 def is_filtered(data: DatasetSplits, finding: AuditFinding) -> bool:
@@ -170,8 +179,10 @@ def finding_text(*findings: AuditFinding, filtered: bool = False) -> None:
     severity = f"{ICONS[findings[0].severity]} **{SEVERITIES[findings[0].severity].capitalize()}**"
     st.markdown(":green[:material/check_circle:] **Fixed**" if filtered else severity)
     st.text("\n".join(finding.title for finding in findings))
-    details = [f"{finding.detail.rstrip('.')}. {finding.suggestion}" for finding in findings]
-    st.text("\n".join(dict.fromkeys(details)))
+    details = [(f"{finding.detail.rstrip('.')}. {finding.suggestion}", finding.split) for finding in findings]
+    several = len({detail for detail, _ in details}) > 1
+    lines = [f"{split.capitalize()}: {detail}" if several else detail for detail, split in details]
+    st.text("\n".join(dict.fromkeys(lines)))
 
 
 def finding_rows(rows: DatasetSplits, finding: AuditFinding, name: str) -> None:
@@ -192,15 +203,16 @@ def finding_rows(rows: DatasetSplits, finding: AuditFinding, name: str) -> None:
 def shape(data: DatasetSplits) -> None:
     """Draw the counts of a dataset, the distributions of lengths and labels, and the losses that fit it."""
     train = data.train
+    texts, positive = len(np.unique(np.concatenate(train.text_columns))), "Positive pairs of train"
     counts = {
-        "Distinct texts": formatting.count(len(data.texts)),
-        "Distinct queries": formatting.count(len(train.distinct_queries)),
-        "Positive pairs": formatting.percent(float(train.positive.mean())),
-        "Held out (dev)": formatting.count(len(data.dev)),
-        "Corpus": formatting.count(len(data.corpus)) if data.corpus else "none",
+        "Distinct texts of train": formatting.count(texts),
+        "Distinct queries of train": formatting.count(len(train.distinct_queries)),
+        positive: formatting.percent(float(train.positive.mean())),
+        "Pairs of dev": formatting.count(len(data.dev)),
+        "Documents of the corpus": formatting.count(len(data.corpus)) if data.corpus else "none",
     }
-    for cell, (name, value) in zip(display.columns(len(counts), min_width=150), counts.items(), strict=True):
-        cell.metric(name, value, help=glossary.help_text("threshold") if name == "Positive pairs" else None)
+    for cell, (name, value) in zip(display.columns(len(counts), min_width=190), counts.items(), strict=True):
+        cell.metric(name, value, help=glossary.help_text("threshold") if name == positive else None)
     figures(data)
     st.markdown("**Losses that fit this dataset**", help=glossary.help_text("loss"))
     lines = [
@@ -218,11 +230,12 @@ def problems(data: DatasetSplits, findings: list[AuditFinding], show: Callable[[
         findings: Audit findings of the rows as read; those that a filter fixes are left out.
         show: Shows the findings.
     """
-    found = [one for one in findings if one.severity != "info" and not is_filtered(data, one)]
+    kinds = by_kind(findings)
+    found = [one for one, *_ in kinds if one.severity != "info" and not is_filtered(data, one)]
     lines = [f"{ICONS[one.severity]} {display.escaped(one.title)}" for one in found[:PROBLEMS_SHOWN]]
     with st.container(horizontal=True, vertical_alignment="center", key="data.problems"):
         st.markdown("  \n".join(lines) or ":green[:material/check_circle:] No errors or warnings.", width="content")
-        number = formatting.plural(len(findings), "finding")
+        number = formatting.plural(len(kinds), "finding")
         st.button(f"Show {number} of the audit", key="data.findings", type="tertiary", icon=ARROW, on_click=show)
 
 

@@ -155,6 +155,16 @@ def has_in_batch_negatives(loss: LossConfig) -> bool:
     return any(part.name in IN_BATCH_LOSSES for _, part in weighted_losses(loss))
 
 
+def handled_findings(config: RunConfig) -> dict[str, str]:
+    """Return the codes of the audit findings that the settings handle, and how."""
+    parts = [part for _, part in weighted_losses(config.loss) if part.name in IN_BATCH_LOSSES]
+    if not parts:
+        return {"repeated_documents": "without effect on this loss"}
+    if all(getattr(part, "duplicates", "keep") != "keep" for part in parts):
+        return {"repeated_documents": "handled by Duplicates of the loss"}
+    return {"repeated_documents": "handled by No duplicates in a batch"} if config.batching.no_duplicates else {}
+
+
 def loss_sentence(loss: Any) -> str:
     """Describe the loss section in one sentence."""
     name, temperature, normalization = LOSS_NAMES[loss.name], "", NORMALIZATIONS.get(getattr(loss, "normalization", ""))

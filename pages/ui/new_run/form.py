@@ -12,11 +12,13 @@ from bsc_core.batching.plan import NEED_VECTORS
 from bsc_core.config import BatchingConfig, EncoderConfig, LossConfig, RunConfig, TrainingConfig, make_config
 from bsc_core.config.reading import put
 from pages.ui.components import config_form, data_cache, display, page_layout, url
+from pages.ui.data import audit
 from pages.ui.new_run import config_summary, encoder_picker, loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE, draw_fields
 
 LORA = "encoder.lora"
+FROM_AUDIT = f"{PAGE}.from_audit"  # session key: what a finding of the audit has changed in the form
 LAB_SETTINGS = "learn.written"  # the loss lab's settings as they are in its URL
 SHOWN = {
     "data": ("dev_size", "threshold"),
@@ -94,6 +96,41 @@ def draw_form(summary: DataSummary) -> None:
             sentence = f"{section.capitalize()}: a setting is invalid"
         with st.expander(display.escaped(sentence), **url.flag(sweep_form.open_key(section))):
             draw()
+
+
+def draw_finding() -> None:
+    """Apply what an audit finding recommends if its button opened the page, and say what was changed."""
+    code = st.session_state.pop(audit.REQUESTED, None)
+    if code is not None:
+        st.session_state[FROM_AUDIT] = _apply_finding(code)
+    elif page_layout.arrived():
+        st.session_state.pop(FROM_AUDIT, None)
+    if text := st.session_state.get(FROM_AUDIT):
+        st.info(text, icon=":material/info:")
+
+
+def _apply_finding(code: str) -> str:
+    """Open the section with the setting of a finding and set it; return a sentence about the change, if any."""
+    if code != "repeated_documents":
+        st.session_state[sweep_form.open_key("encoder")] = True
+        return ""
+    loss = loss_form.read()
+    if loss["name"] not in (*config_summary.IN_BATCH_LOSSES, "combined"):
+        return "This loss has no in-batch negatives, so documents of several queries need no setting."
+    section, field = {"bsc": "loss.bsc", "combined": sweep_form.COMBINED_BSC}.get(loss["name"], ""), "duplicates"
+    name, value = "Duplicates of the loss", "merge"
+    if not section or "parts" in loss:  # without the setting Duplicates in the form
+        section, field, name, value = "batching", "no_duplicates", "No duplicates in a batch", True
+        st.session_state[f"{PAGE}.more.batching"] = True
+    st.session_state[sweep_form.open_key(section.partition(".")[0])] = True
+    if (section, field) in sweep_form.list_fields():
+        return f"{name} is a list of values of the sweep; it was not changed."
+    widget = config_form.key(PAGE, section, field)
+    old, new = st.session_state[widget], config_form.format_setting(value)
+    if old not in ("keep", False):
+        return f"{name} is {config_form.format_setting(old)} already, so nothing was changed."
+    st.session_state[widget] = value
+    return f"{name} was changed from {config_form.format_setting(old)} to {new}, as the audit recommends."
 
 
 def _more(section: str) -> bool:

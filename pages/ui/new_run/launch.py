@@ -82,15 +82,17 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
 
 
 def _draw_audit(config: RunConfig, data: DatasetSplits) -> None:
-    """Draw the number of errors and warnings of the audit, and a button that shows them."""
+    """Draw the number of errors and warnings of the audit, which of them are handled, and a button that shows them."""
     key = page_layout.saved_context().dataset_key
     if sum(len(part) for part in data.splits.values()) > audit.COUNTED_ROWS:
         return
-    found = audit.unfixed_counts(key, data, config.encoder.max_seq_length)
+    handled = config_summary.handled_findings(config)
+    found, all_handled = audit.unfixed_counts(key, data, config.encoder.max_seq_length, handled)
     if not found:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(f":orange[:material/info:] Audit of the dataset: {found}.", width="stretch")
+        icon = ":green[:material/check_circle:]" if all_handled else ":orange[:material/info:]"
+        st.markdown(f"{icon} Audit of the dataset: {found}.", width="stretch")
         if st.button("Show the audit", key=f"{PAGE}.audit", type="tertiary"):
             page_layout.switch_page("data", **{audit.TAB: "Audit"})
 
@@ -139,7 +141,7 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
         f"Disk{of_all}": config_summary.format_bytes(expected.disk_bytes and expected.disk_bytes * runs),
     }
     display.labeled_values(costs, min_width=110)
-    st.caption(expected.source.capitalize() + ".")
+    st.caption(f"Measured on this machine in run {display.escaped(data_cache.short_id(expected.source))}.")
 
 
 def draw_config_file(config: RunConfig, sweep: SweepConfig | None) -> None:

@@ -11,7 +11,7 @@ from pages.ui.new_run.config_summary import LOSS_NAMES
 from pages.ui.new_run.sweep_form import COMBINED_BSC, PAGE, draw_fields
 
 SHOWN: dict[str, tuple[str, ...]] = {
-    "bsc": ("temperature", "normalization", "learn_temperature", "symmetric"),
+    "bsc": ("temperature", "normalization", "duplicates", "learn_temperature", "symmetric"),
     "combined": ("preset", "mu"),
     "mse": (),
     "pearson": (),

@@ -3,13 +3,14 @@
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from bsc_core import formatting
 from bsc_core.config import RunConfig, SweepConfig
 from bsc_core.presets.catalog import FAMILIES, PRESETS, family_of, suggested
 from bsc_core.reproduction.findings import measured_gain
 from pages.ui.components import config_form, data_cache, display, page_layout, url
 from pages.ui.new_run import link, loss_form, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
-from pages.ui.new_run.form import FIELDS, LORA
+from pages.ui.new_run.form import FIELDS, FROM_AUDIT, LORA
 from pages.ui.new_run.sweep_form import PAGE
 
 PRESET, FAMILY, FITTING, SOURCE = f"{PAGE}.preset", f"{PAGE}.family", f"{PAGE}.fitting", f"{PAGE}.source"
@@ -73,6 +74,7 @@ def _drop_sent_loss() -> None:
 
 
 def _fill(preset: str, context: page_layout.Context) -> None:
+    st.session_state.pop(FROM_AUDIT, None)
     values = start_values(preset, context)
     lora = values.get("encoder", {}).get("lora")
     config_form.fill(PAGE, FIELDS, {**values, LORA: lora})
@@ -90,7 +92,7 @@ def write_link(
     preset = st.session_state[PRESET]
     changed = link.write(config, sweep, preset_values(preset, context), fitting=st.session_state[FITTING])
     if changed:
-        settings = ", ".join(f"{key} = {value}" for key, value in changed.items())
+        settings = ", ".join(f"{formatting.setting_name(key)} = {value}" for key, value in changed.items())
         cell.caption(f"Changed from the preset: {display.escaped(settings)}")
 
 

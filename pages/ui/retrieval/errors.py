@@ -7,20 +7,57 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.evaluation.retrieval.failures import Cause, Failure, find_failures
-from pages.ui.components import display, turns, url
+from pages.ui.components import display, page_layout, run_data, turns, url, users
 from pages.ui.retrieval.search import CACHE_KEY, Search, search_for
 
 MAX_ERRORS = 200
-ACTIONS = {  # what a user can do about a cause
-    Cause.ABSENT: "Add the document to the corpus, or correct the document ids.",
-    Cause.LABELED: "The model fails here. Train with more hard negatives, for example with the strategy nearest.",
-    Cause.NEAR_GOLD: "Probably relevant. Label both documents as relevant, or remove one of them.",
-    Cause.NEAR_QUERY: "Read the top document. If it answers this query too, label it as relevant.",
-    Cause.TIE: "Compare both documents. If their texts are equal, keep one of them.",
-    Cause.WORDS: "Read the top document. If it is not relevant, add it to the data as a negative of this query.",
-    Cause.UNJUDGED: "Read the top document. Label it as relevant or as a negative of this query.",
+ADVICE = {  # what a cause means, and what a user can do about it
+    Cause.ABSENT: "No model can return this document. Add it to the file of the corpus, or correct the document ids.",
+    Cause.LABELED: "The model is wrong here.",
+    Cause.NEAR_GOLD: "The top document is probably relevant too. Label both as relevant in the dataset, or remove one.",
+    Cause.NEAR_QUERY: "If the top document answers this query too, add the pair to the dataset as positive.",
+    Cause.TIE: "The cosines are equal, so their order is arbitrary. If the texts are equal too, remove one of them.",
+    Cause.WORDS: "If the top document is not relevant, the model ranks by common words. Add such pairs to the training "
+    "rows as negatives.",
+    Cause.UNJUDGED: "The top document may be relevant. If it is, add the pair to the dataset as positive.",
 }
+TO_DATA = {cause for cause in Cause if cause is not Cause.LABELED}  # what can be done is in the files of the dataset
+TO_TRIAGE = {Cause.NEAR_GOLD, Cause.NEAR_QUERY, Cause.UNJUDGED}  # false negatives, which training rows have as well
 WIDTHS = {"Query": 196, "Relevant document": 196, "Top document": 196, "Cause": 220, "Rank left": 72, "Rank right": 78}
+
+
+def advice(cause: Cause, strategy: str | None) -> str:
+    """Return what a cause means and what can be done. strategy: that of the run of the model, None for no run."""
+    if cause is not Cause.LABELED:
+        return ADVICE[cause]
+    if strategy is None:
+        return f"{ADVICE[cause]} Train a run with hard negatives in its batches (strategy nearest)."
+    if strategy == "nearest":
+        return f"{ADVICE[cause]} Its batches have hard negatives (strategy nearest); try more epochs or larger groups."
+    return f"{ADVICE[cause]} Its run used the strategy {strategy}; try nearest, whose batches have harder negatives."
+
+
+def _strategy(model: run_data.AnyModel) -> str | None:
+    """Return the batching strategy that a model was trained with; None for a model without training."""
+    if isinstance(model, run_data.Model) and model.part == "after":
+        return model.run.config().batching.strategy
+    return None
+
+
+def _draw_links(causes: set[Cause]) -> None:
+    """Draw the buttons that open the pages where something can be done about causes."""
+    links = (
+        ("data", "Open the dataset", TO_DATA),
+        ("batches", "Decide likely false negatives of the training rows", TO_TRIAGE),
+        ("train", "Set up a run", {Cause.LABELED}),
+    )
+    with st.container(horizontal=True):
+        for page, label, of_causes in links:
+            key, icon = f"retrieval.failures.open.{page}", ":material/arrow_forward:"
+            if not causes & of_causes or not users.may_open(page):
+                continue
+            if st.button(label, key=key, type="tertiary", icon=icon):
+                page_layout.switch_page(page)
 
 
 def error_rows(search: Search) -> list[dict[str, Any]]:
@@ -86,9 +123,9 @@ def draw(search: Search, split: str) -> None:
         label_visibility="collapsed",
         **url.bound(f"retrieval.causes.{search.models[1].key}.{split}", map(label, by_count)),
     )
-    st.caption(
-        "\n".join(f"- {cause}: {ACTIONS[Cause(cause)]}" for cause in by_count if cause in (selected or by_count))
-    )
+    chosen, strategy = [Cause(cause) for cause in selected or by_count], _strategy(search.models[1])
+    st.caption("\n".join(f"- {cause.value}: {advice(cause, strategy)}" for cause in chosen))
+    _draw_links(set(chosen))
     shown = [row for row in rows if not selected or row["Cause"] in selected]
     key = f"retrieval.failures.{search.models[1].key}.{search.models[0].key}.{split}.{'.'.join(selected)}"
     st.dataframe(
