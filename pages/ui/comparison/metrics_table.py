@@ -134,10 +134,7 @@ def format_p(p: float) -> str:
 
 def format_difference(difference: Interval) -> str:
     """Format a difference with its interval: `+0.041 [+0.012, +0.070]`."""
-    if difference.low is None or difference.high is None:
-        return formatting.signed(difference.value)
-    low, high = formatting.signed(difference.low), formatting.signed(difference.high)
-    return f"{formatting.signed(difference.value)} [{low}, {high}]"
+    return formatting.difference(difference.value, difference.low, difference.high)
 
 
 def format_interval(interval: Interval) -> str:
