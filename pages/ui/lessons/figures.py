@@ -287,8 +287,8 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])} of the gradient; the effective number of negatives is {effective:.1f}. In the "
-        f"entire batch, the absolute gradients sum to {total:.1f}."
+        f"{formatting.percent(shares[0])} of the gradient; the effective number of negatives is {effective:.1f}. In "
+        f"the entire batch, the absolute gradients sum to {total:.1f}."
     )
 
 
