@@ -65,11 +65,28 @@ def metric(value: float | None, interval: tuple[float, float] | None = None, *, 
     return text.replace("-", MINUS)
 
 
-def signed(value: float | None) -> str:
+def signed(value: float | None, digits: int = 3) -> str:
     """Format a difference: `+0.041`, a true minus sign below 0, `+0.000` for 0 and an empty text for None."""
     if value is None or value != value:
         return ""
-    return f"{round(value, 3) + 0.0:+.3f}".replace("-", MINUS)
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", MINUS)
+
+
+def signed_digits(low: float | None, high: float | None) -> int:
+    """Return the decimals of a difference with this interval: 3, or more if an end near 0 would be written as 0."""
+    ends = [end for end in (low, high) if end]
+    return next((digits for digits in (3, 4, 5) if all(round(end, digits) for end in ends)), 3)
+
+
+def difference(value: float, low: float | None, high: float | None) -> str:
+    """Format a difference with its interval, if there is one: `+0.041 [+0.012, +0.070]`, `-0.0011 [-0.0030, -0.0002]`.
+
+    The minus sign is a true one. See `signed_digits` for the number of decimals.
+    """
+    if low is None or high is None:
+        return signed(value)
+    digits = signed_digits(low, high)
+    return f"{signed(value, digits)} [{signed(low, digits)}, {signed(high, digits)}]"
 
 
 def number(value: float) -> str:

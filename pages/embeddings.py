@@ -22,6 +22,8 @@ with display.show_errors():
     rows = data.sample(st.session_state["embeddings.most"])
     words, lassoed = st.session_state["embeddings.find"].strip(), np.intersect1d(selection.load(data), rows)
     selected = selection.find_texts(data.dataset, rows, words) if words else lassoed
+    if words:
+        st.caption(display.escaped(selection.found_sentence(selected, words)))
     selected = np.intersect1d(selected, lassoed) if words and len(lassoed) else selected
     several = len(data.frames) > 1
     changed = selection.most_changed_texts(data, rows) if several else selection.NO_TEXTS
@@ -38,7 +40,8 @@ with display.show_errors():
     ten = geometry.ten_pairs(data, rows) if shows_pairs else geometry.NO_PAIRS
     pairs = clicked if len(clicked) else ten
     pairs_name = "texts of the selected cell" if len(clicked) else "texts of a positive pair"
-    with map_view.frame(data, layout, method, umap_folder, number_selected=len(selected) if is_selected else 0):
+    number, change = len(selected) if is_selected else 0, geometry.distance_change(data, rows)
+    with map_view.frame(data, layout, method, umap_folder, number_selected=number, change=change):
         drawn = map_view.draw_maps(
             data, layout, colorings, selected=marked, trails=trails, pairs=(pairs, pairs_name), animated=animated
         )

@@ -58,6 +58,21 @@ def test_counts_have_separators_and_agree_with_their_noun() -> None:
 def test_differences_have_a_sign() -> None:
     assert formatting.signed(0.0414) == "+0.041"
     assert formatting.signed(-0.0004) == "+0.000"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0.041, 0.012, 0.07), "+0.041 [+0.012, +0.070]"),
+        ((-0.0013, -0.0026, -0.0002), "-0.0013 [-0.0026, -0.0002]"),
+        ((0.00012, 0.00004, 0.0002), "+0.00012 [+0.00004, +0.00020]"),
+        ((0.01, 0.0, 0.02), "+0.010 [+0.000, +0.020]"),
+        ((0.01, -1e-9, 0.02), "+0.010 [+0.000, +0.020]"),
+        ((0.5, None, None), "+0.500"),
+    ],
+)
+def test_an_interval_has_the_decimals_that_show_on_which_side_of_0_it_ends(values: tuple, expected: str) -> None:
+    assert formatting.difference(*values) == expected.replace("-", formatting.MINUS)
     assert formatting.signed(-0.012) == "\N{MINUS SIGN}0.012"
 
 

@@ -124,6 +124,7 @@ def test_the_maps_are_wide_and_on_the_first_screen(visitor, server, trained):
         [(horizontal, vertical)] = scales  # the same on all maps
         assert max(horizontal, vertical) <= 1.3001 * min(horizontal, vertical)
         assert horizontal > vertical
+    expect(visit.page.get_by_text("path of a listed text, in its color")).to_be_visible()
     expect(visit.page.get_by_role("button", name="Play the animation")).to_be_in_viewport()
 
 

@@ -203,12 +203,15 @@ def test_only_a_setting_of_several_seeds_has_a_band() -> None:
     assert [layer["mark"]["type"] for layer in spec["layer"]] == ["line", "area", "rule"]
 
 
-def test_the_untrained_value_of_a_single_setting_is_a_dashed_gray_line() -> None:
+def test_the_untrained_value_that_all_runs_share_is_a_dashed_gray_line() -> None:
     *_, line = curves.metric_curve({"a": [evaluated(0.5, 0.6)]}, "mrr").to_dict()["layer"]
     assert line["data"]["values"] == [{"value": 0.5, "run": "untrained"}]
     assert (line["mark"]["color"], line["mark"]["strokeDash"]) == (theme.REFERENCE, list(theme.BASELINE_DASH))
-    two = curves.metric_curve({"a": [evaluated(0.5, 0.6)], "b": [evaluated(0.5, 0.7)]}, "mrr").to_dict()
-    assert all(layer["mark"]["type"] != "rule" for layer in two["layer"])
+    two = curves.metric_curve({"a": [evaluated(0.5, 0.6)] * 2, "b": [evaluated(0.5, 0.7)]}, "mrr").to_dict()
+    assert two["layer"][-1]["data"]["values"] == [{"value": 0.5, "run": "untrained"}]
+    for others in ([evaluated(0.4, 0.7)], [evaluated(0.4, 0.7), evaluated(0.6, 0.7)]):
+        two = curves.metric_curve({"a": [evaluated(0.5, 0.6)], "b": others}, "mrr").to_dict()
+        assert all(layer["mark"]["type"] != "rule" for layer in two["layer"])
 
 
 def test_the_highest_value_of_a_single_setting_has_its_interval() -> None:

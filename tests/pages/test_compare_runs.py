@@ -16,6 +16,7 @@ from bsc_core.run_results import save_results
 from bsc_core.runs import Run, RunStore
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.comparison.view import differences
+from pages.ui.components import run_data
 from pages.ui.runs import table
 from tests.helpers.pages import figure_titles, open_page, page_text
 
@@ -239,7 +240,67 @@ def test_settings_are_named_by_what_differs_if_that_is_short(finished, another) 
 
 
 def test_run_names_are_not_a_difference() -> None:
-    assert differences({"x": {"name": "x", "a": 1}, "y": {"name": "y", "a": 1}}) == []
+    assert differences({"x": [{"name": "x", "a": 1}], "y": [{"name": "y", "a": 1}]}) == []
+
+
+def test_values_that_differ_between_the_seeds_of_a_setting_are_shown_for_all_of_them() -> None:
+    def seeds(rate: float, *numbers: int) -> list[dict]:
+        return [{"training": {"seed": seed, "learning_rate": rate}} for seed in numbers]
+
+    (row,) = differences({"x": seeds(0.1, 0, 1), "y": seeds(0.2, 1, 0)})
+    assert row == {"Key": "training.learning_rate", "x": "0.1", "y": "0.2"}
+    (row,) = differences({"x": seeds(0.1, 2, 10), "y": seeds(0.1, 0)})
+    assert row == {"Key": "training.seed", "x": "2, 10", "y": "0"}
+
+
+def test_a_setting_of_several_runs_has_a_color_that_no_run_has(finished, another) -> None:
+    members = [another("seed-1", noise=0.2, seed=1), another("warm", noise=0.3, learning_rate=0.5)]
+    runs = [finished, *members]
+    several = settings.group_by_setting(runs)
+    untrained = settings.untrained_and_trained(finished)[0]
+    view = settings.ComparisonView(several, several[0], untrained, "dev", "mrr", ["mrr"])
+    of_runs = run_data.run_colors([run.id for run in runs])
+    merged, single = view.colors(several)
+    assert merged not in of_runs
+    assert single == run_data.run_colors([several[0].runs[0].id, "warm"])[1]
+
+
+def test_sentences_name_the_direction_of_each_difference(finished, another, monkeypatch) -> None:
+    from bsc_core.evaluation import Comparison, Interval
+
+    def view_of(*signs: int) -> settings.ComparisonView:
+        runs = [finished, *(another(f"rate-{number}", learning_rate=0.5 + number) for number in range(len(signs)))]
+        several = settings.group_by_setting(runs)
+        by_key = {
+            one.key: Comparison(Interval(0.04 * sign, 0.03 * sign, 0.05 * sign), 0.001 if sign else None, 9, "")
+            for one, sign in zip(several[1:], signs, strict=True)
+        }
+        monkeypatch.setattr(settings, "compare_settings", lambda first, second, split, metric: by_key[second.key])
+        untrained = settings.untrained_and_trained(finished)[0]
+        return settings.ComparisonView(several, several[0], untrained, "dev", "mrr", ["mrr"])
+
+    view = view_of(1, -1, -1)
+    base = view.base.name
+    headline = metrics_table.headline(view, metrics_table.significances(view, "mrr"))
+    assert headline == f"MRR on dev: 1 of 3 settings significantly better and 2 worse than {base}"
+    assert metrics_table.difference_sentence("new", view, "yes, better: +0.040 (p = 0.01)") == (
+        f"**new** is significantly better than {base.replace('_', chr(92) + '_')}: +0.040 (p = 0.01)"
+    )
+    assert metrics_table.difference_sentence("new", view, "inconclusive: +0.040").count(":") == 1
+    assert metrics_table.difference_sentence("new", view, "no difference").startswith("There is no difference")
+    none = dict.fromkeys("ab", "inconclusive: +0.001")
+    assert metrics_table.headline(view, none) == f"MRR on dev: no setting differs significantly from {base}"
+
+
+@pytest.mark.parametrize(("p", "explained"), [(0.12, True), (0.01, False)])
+def test_an_interval_that_disagrees_with_p_is_explained(finished, another, monkeypatch, p, explained) -> None:
+    from bsc_core.evaluation import Comparison, Interval
+
+    another("warm", noise=0.4, learning_rate=0.5)
+    result = Comparison(Interval(0.083, 0.021, 0.167), p, 9, "")
+    monkeypatch.setattr(settings, "compare_settings", lambda first, second, split, metric: result)
+    app = open_page("runs", run=finished.id, compare="warm")
+    assert (metrics_table.ABOUT_SIGNIFICANCE in [one.value for one in app.caption]) == explained
 
 
 def test_the_verdict_follows_p_and_interval() -> None:

@@ -85,6 +85,7 @@ def test_matching_texts_are_listed_with_their_neighbors(mapped: Run) -> None:
     app.text_input(key="embeddings.find").set_value("bake").run()
     assert not app.exception
     assert "1 text selected" in page_text(app)
+    assert '1 text contains "bake".' in page_text(app)
     table = app.dataframe[0].value
     assert table["Text"].tolist() == [MARKUP]
     data = run_data.load_splits(mapped)
@@ -133,6 +134,7 @@ def test_words_to_find_and_a_lasso_select_the_texts_of_both(mapped: Run) -> None
     assert '0 texts selected: in the lasso and with "absent words"' in page_text(app)
     app.button(key="embeddings.clear").click().run()
     assert '0 texts selected: with "absent words"' in page_text(app)
+    assert 'No text contains all words of "absent words".' in page_text(app)
     app.button(key="embeddings.clear_words").click().run()
     assert not app.exception
     assert app.text_input(key="embeddings.find").value == ""
@@ -148,7 +150,28 @@ def test_the_title_says_that_the_pca_map_is_shown_while_umap_is_computed(
     assert not app.exception
     assert any("(PCA; UMAP in about " in title for title in figure_titles(app))
     app.segmented_control(key="embeddings.method").set_value("pca").run()
-    assert any(title.endswith("before training and after training (PCA)") for title in figure_titles(app))
+    assert any("before training and after training (PCA); " in title for title in figure_titles(app))
+
+
+def test_the_title_states_how_the_distance_of_positive_pairs_changed(mapped: Run) -> None:
+    data = map_data(mapped)
+    dev = data.dataset.dev
+    pairs = np.unique(np.stack([dev.query[dev.positive], dev.document[dev.positive]], axis=1), axis=0)
+    medians = [
+        np.median([1 - left @ right for left, right in zip(*(one.vectors(side) for side in pairs.T), strict=True)])
+        for one in data.ends
+    ]
+    number = formatting.plural(len(pairs), "positive pair")
+    change = f"median cosine distance of {number} of dev: {medians[0]:.3f} and {medians[1]:.3f}"
+    assert any(title.endswith(f"); {change}") for title in figure_titles(open_page("embeddings", run=mapped.id)))
+
+
+def test_the_title_of_the_matrices_has_the_number_of_pairs_that_are_shown(mapped: Run, monkeypatch) -> None:
+    monkeypatch.setattr(pair_matrix, "MAX_PAIRS", 2)
+    data = map_data(mapped)
+    packed = selection.pack_ids(np.unique(data.dataset.train.query).tolist())
+    app = open_page("embeddings", run=mapped.id, **{selection.SELECTED: f"{selection.digest(data)}-{packed}"})
+    assert f"Cosine similarities of 2 of {len(data.dataset.train)} pairs" in page_text(app)
 
 
 def test_selected_texts_show_their_pairs_as_matrices_and_a_cell_as_a_line(mapped: Run) -> None:

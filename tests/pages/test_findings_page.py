@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,10 @@ def test_every_claim_is_a_row_with_its_verdict_and_reason(visit: Callable[..., A
     for row in table.to_dict("records"):
         if row["Claim"] in shipped:
             assert row["Verdict"] == shipped[row["Claim"]]["verdict"]
-            assert re.match(r"[\w ]+(@\d+)? [+\N{MINUS SIGN}]\d\.\d{3} \[.*\]", row["Why"]), row["Why"]
+            assert re.match(
+                r"[\w ]+(@\d+)? [+\N{MINUS SIGN}]\d\.\d{3,} \[.*\](, \d+ of \d+ statements)?$", row["Why"]
+            ), row["Why"]
+            assert not re.search(r"\d, [+\N{MINUS SIGN}]0\.000\]", row["Why"]) or row["Verdict"] != "contradicted"
 
 
 def test_the_summary_counts_the_claims_of_each_verdict(runs: RunStore) -> None:
@@ -111,6 +115,18 @@ def test_the_summary_counts_the_claims_of_each_verdict(runs: RunStore) -> None:
     assert f"{len(verdicts)} claims" in drawn
     for verdict, number in verdicts.value_counts().items():
         assert f"{number} {verdict}" in drawn
+
+
+def test_the_title_of_the_summary_counts_tested_claims(runs: RunStore) -> None:
+    counts = Counter({"supported": 1, "contradicted": 5, "inconclusive": 16, "not run yet": 11})
+    assert cards.summary_title(counts) == "1 of 22 tested claims is supported, 5 are contradicted"
+    assert cards.summary_title(Counter({"supported": 2, "contradicted": 1})) == (
+        "2 of 3 tested claims are supported, 1 is contradicted"
+    )
+    assert not cards.summary_title(Counter({"not run yet": 3}))
+    table = claims_table(open_page("findings"))
+    title = cards.summary_title(Counter(table.loc[table["Group"] != "Recommended", "Verdict"]))
+    assert title in page_text(open_page("findings"))
 
 
 def test_a_claim_and_its_repetition_from_a_weak_start_share_a_row_and_a_card(

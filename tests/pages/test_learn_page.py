@@ -62,7 +62,7 @@ def test_the_numbers_are_those_of_the_core(lab: Callable[..., AppTest]) -> None:
 
     result = explain_batch(preset_batch("near_misses"), temperature=0.3)
     app = lab(preset="near_misses", temperature="0.3")
-    count = f"is as concentrated as if {result.effective_negatives:.1f} negatives shared it equally"
+    count = f"the effective number of negatives of a query is {result.effective_negatives:.1f} on average"
     assert count in page_text(app)
 
 

@@ -20,6 +20,7 @@ Settings = Mapping[str, Sequence[MetricRows]]
 """Setting name to the metric rows of each of its runs."""
 
 MAX_POINTS = 512
+ROUNDING = 1e-6
 HEIGHT = 260
 LABEL = "datum.value && abs(datum.value) < 0.001 ? format(datum.value, '~e') : format(datum.value, ',~r')"
 
@@ -201,9 +202,9 @@ def metric_curve(
 ) -> alt.LayerChart:
     """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder. It is not smoothed.
 
-    With a single setting, a dashed line continues the value of the untrained encoder, and `interval` is the confidence
-    interval of the highest value. `verdict`, such as "not significant", ends the title. The x-axis has steps if a run
-    was evaluated within an epoch.
+    A dashed line continues the value of the untrained encoder if all runs share it. With a single setting, `interval`
+    is the confidence interval of the highest value. `verdict`, such as "not significant", ends the title. The x-axis
+    has steps if a run was evaluated within an epoch.
     """
     curves = {
         name: mean_curve([evaluations(rows, metric, split=split) for rows in runs], across="epoch")
@@ -218,10 +219,11 @@ def metric_curve(
     is_within = any(point["epoch"] % 1 for curve in curves.values() for point in curve)
     across = _x(curves, view, "step" if is_within else "epoch")
     value = f"{formatting.metric_name(metric)} ({split})"
-    first = next(iter(curves.values()))[:1] if len(curves) == 1 else []
-    untrained = first[0]["value"] if first and first[0]["epoch"] == 0 else None
-    best = [point for point in next(iter(curves.values())) if results and point["epoch"] == results[0].best_epoch]
-    bar = (best[0][across], *interval) if interval and best and len(curves) == 1 else None
+    bar = None
+    if interval and len(curves) == len(results) == 1:
+        (curve,) = curves.values()
+        best = next(point for point in curve if point["epoch"] == results[0].best_epoch)
+        bar = (best[across], *interval)
     return lines(
         curves,
         bar=bar,
@@ -229,10 +231,21 @@ def metric_curve(
         value=value,
         across=across,
         points=True,
-        baseline=untrained,
+        baseline=_shared_untrained([curve[0] for curve in curves.values() if curve]),
         log_value=view.log,
         colors=colors,
     )
+
+
+def _shared_untrained(first: Points) -> float | None:
+    """Return the value of the untrained encoder if the first points of all curves, and all seeds, have it; else None.
+
+    Encoders that are equal can differ by rounding errors.
+    """
+    values = [float(point[key]) for point in first for key in ("value", "low", "high") if key in point]
+    if not first or any(point["epoch"] != 0 for point in first) or max(values) - min(values) > ROUNDING:
+        return None
+    return values[0]
 
 
 def _x(curves: Mapping[str, Points], view: CurveView, default: str) -> str:

@@ -14,8 +14,13 @@ MAIN_METRICS = ("mrr", "map", "has_positive@1", "has_positive@10", "ndcg@10", "r
 MAIN_METRICS += ("spearman", "pearson", "auc", "average_precision", "f1", "best_accuracy")
 ALPHA = 0.05
 FEW_SEEDS = 5  # with fewer, intervals over seeds are wide
-NOT_COMPARED = "not compared"
+NOT_COMPARED, NO_DIFFERENCE = "not compared", "no difference"
 WINS = "Better / worse / equal"
+ABOUT_SIGNIFICANCE = (
+    f"A difference is significant if its interval excludes 0 and p is below {ALPHA:g}. These can disagree: the "
+    "interval is from a bootstrap; p is from a permutation test if both have one run, and is corrected for several "
+    "settings."
+)
 ALL = "runs.compare.all"
 
 
@@ -40,9 +45,23 @@ def draw_intervals(view: ComparisonView) -> None:
     alt = f"{formatting.metric_name(view.metric)} of {len(rows)} settings with 95% intervals"
     display.figure(figure, alt=alt, name=f"compare.intervals.{view.metric}", data=table)
     for setting in view.others:
-        verdict = verdicts[setting.key].replace("yes, ", "significantly ", 1)
-        name, base = display.escaped(setting.name), display.escaped(view.base.name)
-        st.caption(f"**{name}** compared with {base}: {display.escaped(verdict)}")
+        st.caption(difference_sentence(display.escaped(setting.name), view, verdicts[setting.key]))
+    if any(_disagrees(comparison, p) for comparison, p in _comparisons(view, view.metric).values()):
+        st.caption(ABOUT_SIGNIFICANCE)
+
+
+def difference_sentence(name: str, view: ComparisonView, verdict: str) -> str:
+    """Return how a setting differs from the base, with one colon before the numbers or the reason."""
+    base = display.escaped(view.base.name)
+    status, _, rest = verdict.partition(": ")
+    sentences = {
+        "yes, better": f"**{name}** is significantly better than {base}",
+        "yes, worse": f"**{name}** is significantly worse than {base}",
+        NO_DIFFERENCE: f"There is no difference between **{name}** and {base}",
+        NOT_COMPARED: f"**{name}** is not compared with {base}",
+    }
+    sentence = sentences.get(status, f"The difference between **{name}** and {base} is {status}")
+    return f"{sentence}: {display.escaped(rest)}" if rest else sentence
 
 
 def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
@@ -51,9 +70,16 @@ def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
     if all(verdict.startswith(NOT_COMPARED) for verdict in verdicts.values()):
         return f"{metric}: evaluated on other data than {base}, so differences cannot be tested"
     if len(verdicts) > 1:
-        number = sum(verdict.startswith("yes") for verdict in verdicts.values())
-        noun = "runs" if view.separate_seeds else "settings"
-        return f"{metric}: {number} of {len(verdicts)} {noun} differ significantly from {base}"
+        counts = {
+            word: sum(one.startswith(f"yes, {word}") for one in verdicts.values()) for word in ("better", "worse")
+        }
+        found = [(word, count) for word, count in counts.items() if count]
+        noun = "run" if view.separate_seeds else "setting"
+        if not found:
+            return f"{metric}: no {noun} differs significantly from {base}"
+        first, *others = found
+        rest = "".join(f" and {count} {word}" for word, count in others)
+        return f"{metric}: {first[1]} of {len(verdicts)} {noun}s significantly {first[0]}{rest} than {base}"
     (other,) = view.others
     verdict = verdicts[other.key]
     if not verdict.startswith("yes"):
@@ -63,12 +89,22 @@ def headline(view: ComparisonView, verdicts: dict[str, str]) -> str:
 
 def significances(view: ComparisonView, metric: str) -> dict[str, str]:
     """Return, by setting key, whether each other setting differs from the base; p is Holm-corrected for several."""
+    comparisons = _comparisons(view, metric)
+    corrected = sum(p is not None for _, p in comparisons.values()) > 1
+    return {key: significance(one, p=p, corrected=corrected) for key, (one, p) in comparisons.items()}
+
+
+def _comparisons(view: ComparisonView, metric: str) -> dict[str, tuple[Comparison | str, float | None]]:
+    """Return, by setting key, the comparison of each other setting with the base, and its Holm-corrected p."""
     comparisons = {one.key: settings.compare_settings(view.base, one, view.split, metric) for one in view.others}
     p_values = {key: one.p for key, one in comparisons.items() if not isinstance(one, str) and one.p is not None}
-    if len(comparisons) > 1:
-        p_values = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-    corrected = len(p_values) > 1
-    return {key: significance(one, p=p_values.get(key), corrected=corrected) for key, one in comparisons.items()}
+    p_values = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+    return {key: (one, p_values.get(key)) for key, one in comparisons.items()}
+
+
+def _disagrees(comparison: Comparison | str, p: float | None) -> bool:
+    """Whether only one of the interval and p shows a difference."""
+    return not isinstance(comparison, str) and p is not None and (p < ALPHA) == comparison.difference.contains_zero
 
 
 def significance(comparison: Comparison | str, *, p: float | None = None, corrected: bool = False) -> str:
@@ -82,7 +118,7 @@ def significance(comparison: Comparison | str, *, p: float | None = None, correc
     if isinstance(comparison, str):
         return f"{NOT_COMPARED}: {comparison.removeprefix('comparison: ')}"
     if comparison.p is None:
-        return "not tested: one query" if comparison.queries < 2 else "no difference"
+        return "not tested: one query" if comparison.queries < 2 else NO_DIFFERENCE
     p_value = comparison.p if p is None else p
     change, test = format_difference(comparison.difference), format_p(p_value) + (", corrected" if corrected else "")
     if not comparison.significant or p_value >= ALPHA:
@@ -98,10 +134,7 @@ def format_p(p: float) -> str:
 
 def format_difference(difference: Interval) -> str:
     """Format a difference with its interval: `+0.041 [+0.012, +0.070]`."""
-    if difference.low is None or difference.high is None:
-        return formatting.signed(difference.value)
-    low, high = formatting.signed(difference.low), formatting.signed(difference.high)
-    return f"{formatting.signed(difference.value)} [{low}, {high}]"
+    return formatting.difference(difference.value, difference.low, difference.high)
 
 
 def format_interval(interval: Interval) -> str:
@@ -124,6 +157,7 @@ def draw_table(view: ComparisonView) -> None:
     names = view.metrics if all_metrics else [one for one in view.metrics if one in MAIN_METRICS or one == view.metric]
     rows = table_rows(view, names)
     about = "Number of queries with a better, worse and equal value. Metrics over all pairs have no such counts."
+    tests = [name for name in rows[0] if name.lower().endswith("significant?")] if rows else []
     st.dataframe(
         rows,
         hide_index=True,
@@ -132,6 +166,7 @@ def draw_table(view: ComparisonView) -> None:
         column_config={
             "Metric": st.column_config.TextColumn(pinned=True),
             WINS: st.column_config.TextColumn(help=about),
+            **{name: st.column_config.TextColumn(help=ABOUT_SIGNIFICANCE) for name in tests},
         },
     )
     display.csv_button(rows, name="comparison", key="runs.compared.save")

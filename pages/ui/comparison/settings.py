@@ -89,13 +89,18 @@ class ComparisonView:
         return [one for one in self.settings if one.key != self.base.key and one.is_evaluated(self.split)]
 
     def colors(self, settings: Sequence[Setting]) -> list[str]:
-        """Return the color of each setting: that of its first run, gray for the untrained encoder."""
-        by_key = dict(zip((one.key for one in self.settings), run_data.run_colors(self._first_runs), strict=True))
-        return [by_key.get(one.key, theme.REFERENCE) for one in settings]
+        """Return the color of each setting: that of its run, gray for the untrained encoder.
 
-    @property
-    def _first_runs(self) -> list[str]:
-        return [one.runs[0].id for one in self.settings]
+        A setting of several runs has a color that no run of the figure has, or that of its first run if there is none.
+        """
+        first = run_data.run_colors([one.runs[0].id for one in self.settings])
+        every = run_data.run_colors([run.id for one in self.settings for run in one.runs])
+        free = iter([color for color in theme.RUNS if color not in {*first, *every}])
+        by_key = {
+            one.key: color if len(one.runs) == 1 else next(free, color)
+            for one, color in zip(self.settings, first, strict=True)
+        }
+        return [by_key.get(one.key, theme.REFERENCE) for one in settings]
 
     @property
     def evaluated(self) -> list[Setting]:

@@ -1,6 +1,6 @@
 """The comparison of two or more settings: metrics, curves, config differences, and wins and losses."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,6 +16,7 @@ from pages.ui.comparison.settings import (
     AGAINST,
     IGNORED_KEYS,
     METRIC,
+    SEED,
     SEEDS,
     SPLIT,
     ComparisonView,
@@ -158,7 +159,7 @@ def _draw_differences(view: ComparisonView) -> None:
         st.caption("These runs differ only in their seed.")
         return
     st.header("Config differences", anchor=False)
-    different = differences({one.name: one.runs[0].config() for one in settings})
+    different = differences({one.name: [run.config() for run in one.runs] for one in settings})
     if not users.current_user().may_launch:  # students see no paths of the server
         different = [row for row in different if not row["Key"].startswith("data.")]
     if different:
@@ -173,20 +174,22 @@ def _draw_differences(view: ComparisonView) -> None:
         st.caption("These runs have the same settings.")
 
 
-def differences(configs: Mapping[str, RunConfig]) -> list[dict[str, str]]:
-    """Return a table row per config key whose value differs."""
-    flat = {name: flatten(config) for name, config in configs.items()}
-    keys = dict.fromkeys(key for config in flat.values() for key in config)
-    rows = [(key, [config.get(key) for config in flat.values()]) for key in keys]
+def differences(configs: Mapping[str, Sequence[RunConfig]]) -> list[dict[str, str]]:
+    """Return a table row per config key whose values differ between settings; a setting has one config per run."""
+    flat = {name: [flatten(config) for config in of_setting] for name, of_setting in configs.items()}
+    keys = dict.fromkeys(key for of_setting in flat.values() for config in of_setting for key in config)
+    rows = [(key, [_values(of_setting, key) for of_setting in flat.values()]) for key in keys]
     return [
-        {"Key": key} | {name: _shown(value) for name, value in zip(flat, values, strict=True)}
+        {"Key": key} | {name: users.without_folders(", ".join(one)) for name, one in zip(flat, values, strict=True)}
         for key, values in rows
-        if any(value != values[0] for value in values) and key not in IGNORED_KEYS - {"training.seed"}
+        if any(one != values[0] for one in values) and key not in IGNORED_KEYS - {SEED}
     ]
 
 
-def _shown(value: object) -> str:
-    return "not set" if value is None else users.without_folders(str(value))
+def _values(configs: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    """Return the distinct values of a config key, shorter ones first: numbers are sorted."""
+    values = {"not set" if config.get(key) is None else str(config[key]) for config in configs}
+    return sorted(values, key=lambda value: (len(value), value))
 
 
 def _draw_link(runs: list[Run], view: ComparisonView) -> None:

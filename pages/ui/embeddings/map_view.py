@@ -71,6 +71,7 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
         max_chars=selection.MAX_FIND,
         placeholder="words in the text",
         width=FIELD_WIDTH,
+        help="Selects the texts that contain all of these words, also within longer words; case is ignored.",
         **url.bound("embeddings.find"),
     )
     animated = several and layout == ANIMATED
@@ -252,11 +253,11 @@ def _hover_texts(data: DatasetSplits, rows: np.ndarray) -> pd.DataFrame:
 
 
 def frame(
-    data: MapData, layout: map_task.Maps, method: str, umap_folder: Path | None, *, number_selected: int
+    data: MapData, layout: map_task.Maps, method: str, umap_folder: Path | None, *, number_selected: int, change: str
 ) -> AbstractContextManager[None]:
     """Return the block that draws the title and the menu of the maps; the title has the method of what is shown.
 
-    It also says how many texts are selected, since their table is below the map.
+    It also says how many texts are selected, since their table is below the map, else `change`: how the models differ.
     """
     names = " and ".join(one.name[0].lower() + one.name[1:] for one in data.ends)
     shown = method.upper()
@@ -269,6 +270,8 @@ def frame(
     title = f"{formatting.plural(len(layout.rows), 'text')}, {names} ({shown})"
     if number_selected:
         title += f"; {formatting.count(number_selected)} selected, listed below"
+    elif change:
+        title += f"; {change}"
     table = partial(map_table, data, layout)
     return display.figure_frame(title, name="map", data=table, key=f"embeddings.frame.{data.key}")
 

@@ -75,13 +75,14 @@ def draw(data: MapData, selected: np.ndarray, pair: np.ndarray) -> None:
     if pairs is None:
         st.caption("No pair of the dataset contains a selected text.")
         return
-    number = formatting.plural(pairs.total, "pair")
+    of = f" of {formatting.count(pairs.total)}" if pairs.total > MAX_PAIRS else ""
+    number = f"{len(pairs.rows)}{of} pair{'' if pairs.total == 1 else 's'}"
     st.header(f"Cosine similarities of {number}", anchor=False)
     cells = [_cells(one, pairs) for one in data.ends]
     for column, one, matrix in zip(display.columns(len(cells)), data.ends, cells, strict=True):
         with column:
             _draw_matrix(data, one, matrix, pairs, pair)
-    first = f" {MAX_PAIRS} of them are shown, those with two selected texts first." if pairs.total > MAX_PAIRS else ""
+    first = " Those with two selected texts are shown first." if pairs.total > MAX_PAIRS else ""
     st.caption(f"Pairs of {pairs.split} with a selected text.{first} Click a cell to connect its two texts on the map.")
 
 

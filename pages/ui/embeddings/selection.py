@@ -93,6 +93,14 @@ def find_texts(data: DatasetSplits, rows: np.ndarray, words: str) -> np.ndarray:
     return np.array(found if wanted else [], dtype=np.int32)
 
 
+def found_sentence(found: np.ndarray, words: str) -> str:
+    """Return how many texts contain the words to find: `12 texts contain all words of "water tap".`"""
+    noun = "all words of" if len(words.split()) > 1 else ""
+    verb = f"{'contains' if len(found) < 2 else 'contain'} {noun}".rstrip()
+    number = formatting.plural(len(found), "text") if len(found) else "No text"
+    return f'{number} {verb} "{formatting.shorten(words, MAX_TITLE_WORDS)}".'
+
+
 def selected_title(ids: np.ndarray, words: str, lassoed: np.ndarray) -> str:
     """Return the number of selected texts and, with words to find, by what they are selected."""
     title = f"{formatting.plural(len(ids), 'text')} selected"

@@ -55,14 +55,14 @@ MEANINGS = {
     "inconclusive": "the runs do not decide between these.",
     "not run yet": "there is no result of the full experiment.",
 }
-WIDTHS = {"Verdict": 138, "Claim": 420, "Why": 305, "From a weak start": 138, "Group": 110}  # pixels
+WIDTHS = {"Verdict": 138, "Claim": 420, "Why": 352, "From a weak start": 122, "Group": 110}  # pixels
 WEAK_START = (
     "A weak start: the upper three of the six layers of the bundled encoder have random weights, since the models of "
     "the papers were not trained for similarity either. The runs train on all rows, as long as in the paper."
 )
 HELP = {
     "Why": "The difference of the first statement with this verdict, with its 95% interval, and how many of the "
-    "statements of the claim have this verdict (2 of 4).",
+    "statements of the claim have this verdict.",
     "From a weak start": WEAK_START,
 }
 SUMMARY_STYLE = """<style>
@@ -74,6 +74,7 @@ SUMMARY_STYLE = """<style>
 .verdict-bars .bar b { flex-basis: 0; min-width: 20px; border-radius: 3px; text-align: center; font-weight: 600; }
 @media (max-width: 600px) { .verdict-bars { grid-template-columns: minmax(0, 1fr); } }
 </style>"""
+SHADE = "40"  # opacity of the color of a verdict in the table, in hexadecimal
 ROW_HEIGHT = 28  # pixels
 ROWS_WITH_CARD = 4  # rows of the table above a card, whose figure is on the same screen
 
@@ -125,10 +126,27 @@ def summary(cards: list[ClaimCard]) -> None:
         "recommended settings": [card.verdict for card in cards if card.claim.paper == RECOMMENDED],
     }
     bars = {f"{len(names)} {kind}": Counter(names) for kind, names in by_kind.items() if names}
+    title = summary_title(Counter(by_kind["claims"]))
     present = [name for name in BADGES if any(counts[name] for counts in bars.values())]
     legend = "".join(f"<span><i style='{_fill(name)}'></i>{name}</span>" for name in present)
     lines = "".join(f"<div>{label}</div>{_bar(label, counts)}" for label, counts in bars.items())
+    if title:
+        st.markdown(f"**{title}**")
     st.html(f"{SUMMARY_STYLE}<div class='verdict-bars'><div></div><div class='legend'>{legend}</div>{lines}</div>")
+
+
+def summary_title(counts: Counter[str]) -> str:
+    """Return `1 of 22 tested claims is supported, 5 are contradicted` from the number of claims with each verdict."""
+    tested = sum(number for verdict, number in counts.items() if verdict != "not run yet")
+    if not tested:
+        return ""
+    supported, contradicted = (
+        f"{number} {'is' if number == 1 else 'are'} {verdict}"
+        for verdict in ("supported", "contradicted")
+        for number in [counts[verdict]]
+    )
+    number, _, rest = supported.partition(" ")
+    return f"{number} of {formatting.plural(tested, 'tested claim')} {rest}, {contradicted}"
 
 
 def _bar(label: str, counts: Counter[str]) -> str:
@@ -187,7 +205,7 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     has_card = st.session_state[key]["selection"]["rows"] if key in st.session_state else selected
     visible = matching[:ROWS_WITH_CARD] if has_card else matching
     event = st.dataframe(
-        [summary_row(card) for card in matching],
+        _with_verdict_colors([summary_row(card) for card in matching]),
         key=key,
         on_select="rerun",
         selection_mode="single-row",
@@ -213,6 +231,13 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
     return card
 
 
+def _with_verdict_colors(rows: list[dict[str, str]]) -> Any:
+    """Return table rows whose verdicts have a background in their color."""
+    style = {name: f"background-color: {color}{SHADE}" for name, color in theme.VERDICTS.items()}
+    table = pd.DataFrame(rows)
+    return table.style.map(lambda verdict: style.get(verdict, ""), subset=["Verdict", "From a weak start"])
+
+
 def summary_row(card: ClaimCard) -> dict[str, str]:
     """Return a row of the table: verdict, claim and reason, the verdict from a weak start, and paper."""
     return {
@@ -233,10 +258,9 @@ def _reason(card: ClaimCard) -> str:
     if not deciding:
         return str(card.finding["reason"])
     first = deciding[0]
-    interval = [formatting.signed(first[name]) for name in ("low", "high") if first[name] is not None]
-    reason = f"{formatting.metric_name(first['metric'])} {formatting.signed(first['difference'])}"
-    reason += f" [{', '.join(interval)}]" if interval else ""
-    return reason + (f", {len(deciding)} of {len(statements)}" if len(statements) > 1 else "")
+    difference = formatting.difference(first["difference"], first["low"], first["high"])
+    of = f", {len(deciding)} of {len(statements)} statements" if len(statements) > 1 else ""
+    return f"{formatting.metric_name(first['metric'])} {difference}{of}"
 
 
 def draw(card: ClaimCard, bar: DeltaGenerator) -> None:
@@ -342,7 +366,9 @@ def tests_table(finding: dict[str, Any]) -> pd.DataFrame:
             {
                 "Statement": statement["text"],
                 "Metric": f"{formatting.metric_name(statement['metric'])}, {statement['split']}",
-                "Difference": formatting.signed(statement["difference"]),
+                "Difference": formatting.signed(
+                    statement["difference"], formatting.signed_digits(statement["low"], statement["high"])
+                ),
                 "Interval": _interval(statement),
                 "Detectable (80% power)": formatting.signed(statement["detectable"]),
                 "Queries": str(statement["queries"]),
@@ -360,4 +386,5 @@ def tests_table(finding: dict[str, Any]) -> pd.DataFrame:
 def _interval(statement: dict[str, Any]) -> str:
     if statement["low"] is None or statement["high"] is None:
         return formatting.NOT_DEFINED
-    return f"{formatting.signed(statement['low'])} to {formatting.signed(statement['high'])}"
+    digits = formatting.signed_digits(statement["low"], statement["high"])
+    return f"{formatting.signed(statement['low'], digits)} to {formatting.signed(statement['high'], digits)}"

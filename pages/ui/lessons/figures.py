@@ -68,7 +68,7 @@ LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
-LOW, ABOVE = 270, 215  # height in pixels of each of two figures, and of figures above a slider with matrices
+LOW, ABOVE = 270, 345  # height in pixels of each of two figures, and of figures above a slider with matrices
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
@@ -287,8 +287,8 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])} of the gradient, which is as concentrated as if {effective:.1f} negatives "
-        f"shared it equally. In the entire batch, the absolute gradients sum to {total:.1f}."
+        f"{formatting.percent(shares[0])} of the gradient; the effective number of negatives is {effective:.1f}. In "
+        f"the entire batch, the absolute gradients sum to {total:.1f}."
     )
 
 

@@ -222,8 +222,8 @@ def summary(result: Explanation, settings: LabSettings) -> str:
     among = " of the documents that the mask leaves" if settings.mask != "none" else ""
     return (
         f"{int(best.sum())} of {int(anchors.sum())} queries rank a positive first{among}. At temperature "
-        f"{settings.temperature:g}, the gradient of a query is as concentrated as if {result.effective_negatives:.1f} "
-        f"negatives shared it equally.{strongest}"
+        f"{settings.temperature:g}, the effective number of negatives of a query is {result.effective_negatives:.1f} "
+        f"on average.{strongest}"
     )
 
 

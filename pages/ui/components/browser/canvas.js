@@ -2,7 +2,7 @@
 // has the focus if the previous one had it.
 const SHAPES = { // of marks, from -1 to 1
   circle: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z", diamond: "M0-1.1L1.1 0L0 1.1L-1.1 0Z", "triangle-up": "M0-1L1.1 .9H-1.1Z",
-  cross: "M-.4-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z",
+  cross: "M-.4-1H.4V-.4H1V.4H.4V1H-.4V.4H-1V-.4H-.4Z", line: "M-1.2-.2H1.2V.2H-1.2Z",
 };
 
 function canvasFrame(root, label) {

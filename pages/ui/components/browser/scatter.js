@@ -1,5 +1,6 @@
 // Maps side by side, or one animated map, on one canvas with one selection. Points are indices of texts from 0 to N - 1.
 const NEAR = 9, MARGIN = 14, TITLE = 24, GAP = 10, MIN_WIDTH = 250; // CSS pixels
+const LABEL_MARGIN = 20; // for labels on each side of an animated map
 const MAX_STRETCH = 1.3; // of one axis relative to the other, so that the points fill the frame
 const OTHERS = 475; // height of what a page of 1440 pixels shows above and below the map
 // Places of a label around its region, to the right in widths of the label and down in lines.
@@ -49,6 +50,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (selected.length) bar.append(element("span", {}, `${counted(selected.length)} of ${counted(N)} texts selected`));
   for (const [name, color, symbol] of data.categories) legendEntry(legend, color, name, symbol);
   if (data.pairs.length) legendEntry(legend, "currentColor", data.pairs_name);
+  if (data.moving && data.trails.length) legendEntry(legend, "currentColor", "path of a listed text, in its color", "line");
 
   function selectTool(name) {
     view.tool = name;
@@ -71,10 +73,12 @@ export default function ({ data, parentElement, setTriggerValue }) {
   function layOut(canvasWidth) {
     const count = data.moving ? 1 : data.frames.length;
     const columns = clamp(Math.floor((canvasWidth + GAP) / (MIN_WIDTH + GAP)), 1, count), rows = Math.ceil(count / columns);
-    const width = (canvasWidth - GAP * (columns - 1)) / columns, most = clamp(window.innerHeight - OTHERS, 400, 560);
-    const height = clamp(width * 0.8, 260, most);
-    const fits = [(width - 2 * MARGIN) / data.size[0], (height - 2 * MARGIN) / data.size[1]];
-    const scale = fits.map((fit) => Math.min(fit, Math.min(...fits) * MAX_STRETCH) / view.span);
+    const available = (canvasWidth - GAP * (columns - 1)) / columns, most = clamp(window.innerHeight - OTHERS, 400, 560);
+    const height = clamp(available * 0.8, 260, most);
+    const fits = [(available - 2 * MARGIN) / data.size[0], (height - 2 * MARGIN) / data.size[1]];
+    const whole = fits.map((fit) => Math.min(fit, Math.min(...fits) * MAX_STRETCH)), scale = whole.map((fit) => fit / view.span);
+    const needed = clamp(whole[0] * data.size[0] + 2 * MARGIN + 2 * LABEL_MARGIN, MIN_WIDTH, available);
+    const width = data.moving ? needed : available; // maps side by side have equal frames
     panels = Array.from({ length: count }, (_, number) => {
       const left = (number % columns) * (width + GAP);
       const top = Math.floor(number / columns) * (height + TITLE + GAP) + TITLE;
@@ -192,9 +196,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
   }
 
   // Draws each label near its region where it covers the fewest points, with a line to the region if it is not there.
-  // Labels for which there is no place without another label are left out.
+  // Labels for which there is no place without another label, its line, or the line of a pair are left out.
   function drawLabels(context, panel, color, style) {
     const { scale, center, left, top, width, height } = panel, boxes = [], labels = data.labels[frameOf(panel)] ?? [];
+    const lines = data.pairs.map(([from, to]) => [panel.xs[from], panel.ys[from], panel.xs[to], panel.ys[to]]);
     const covered = labels.length ? pointCounts(panel) : null;
     context.textAlign = "center";
     context.lineJoin = "round";
@@ -208,18 +213,22 @@ export default function ({ data, parentElement, setTriggerValue }) {
         const middle = clamp(column + right * (half + 10), left + half, left + width - half);
         const line = clamp(row + down * 22, top + 10, top + height - 10);
         if (boxes.some((box) => Math.abs(box.line - line) < 18 && Math.abs(box.middle - middle) < box.half + half)) continue;
+        const leader = [column, row, clamp(column, middle - half, middle + half), clamp(row, line - 9, line + 9)];
+        const box = { middle, line, half };
+        if (lines.some((one) => crosses(one, box)) || boxes.some((other) => crosses(leader, other))) continue;
         const cost = covered(middle - half, line - 8, middle + half, line + 8) + Math.hypot(middle - column, line - row) / 8;
-        if (!best || cost < best.cost) best = { middle, line, half, cost };
+        if (!best || cost < best.cost) best = { ...box, leader, cost };
       }
       if (!best) continue;
       boxes.push(best);
-      const { middle, line } = best, end = [clamp(column, middle - half, middle + half), clamp(row, line - 9, line + 9)];
-      if (Math.hypot(column - end[0], row - end[1]) > 6) {
+      const { middle, line, leader } = best;
+      if (Math.hypot(column - leader[2], row - leader[3]) > 6) {
+        lines.push(leader);
         context.lineWidth = 1;
         context.strokeStyle = color;
         context.beginPath();
         context.moveTo(column, row);
-        context.lineTo(...end);
+        context.lineTo(...leader.slice(2));
         context.stroke();
       }
       context.lineWidth = 4;
@@ -228,6 +237,13 @@ export default function ({ data, parentElement, setTriggerValue }) {
       context.fillText(text, middle, line);
     }
     context.textAlign = "start";
+  }
+
+  // Returns whether a line [x, y, end x, end y] is in the box of a label, with an accuracy of 2 pixels.
+  function crosses([x, y, endX, endY], { middle, line, half }) {
+    const steps = Math.ceil(Math.hypot(endX - x, endY - y) / 2) || 1;
+    return Array.from({ length: steps + 1 }, (_, step) => step / steps).some((share) =>
+      Math.abs(x + (endX - x) * share - middle) < half && Math.abs(y + (endY - y) * share - line) < 10);
   }
 
   // Returns a function that counts the points of a panel in a box, with an accuracy of 8 pixels.
