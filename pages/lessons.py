@@ -1,5 +1,7 @@
 """Lessons page: short lessons on contrastive learning, each with a control and a figure."""
 
+import streamlit as st
+
 from pages.ui.components import page_layout
 from pages.ui.lessons import figures, view
 
@@ -9,7 +11,7 @@ page_layout.setup_page(
 
 lesson = view.select()
 view.heading(lesson)
-question, figure = view.question_and_figure(lesson)
+question, figure = st.columns([2, 3])
 with question:
     is_open = view.question(lesson) or view.is_known(lesson)
     if is_open:
@@ -17,6 +19,8 @@ with question:
 with figure:
     if is_open or not lesson.figure_after_guess:
         figures.draw(lesson, view.key(lesson, "picture"), locked=not is_open)
+    else:
+        view.frame_of_figure()
 view.recap()
 view.navigation(lesson)
 view.write_link()

@@ -136,7 +136,7 @@ def test_a_claim_and_its_repetition_from_a_weak_start_share_a_row_and_a_card(
     write_finding(weak, runs.root / "findings")
     app = open_page("findings", **{"findings.claim": NAME})
     rows = claims_table(app).set_index("Claim")
-    assert rows.loc[CLAIMS[NAME].title, ["Verdict", "From a weak start"]].tolist() == ["contradicted", "ruled out"]
+    assert rows.loc[CLAIMS[NAME].title, ["Verdict", "Weak start"]].tolist() == ["contradicted", "ruled out"]
     assert len(rows) == len(CLAIMS)
     assert app.header[0].value == CLAIMS[NAME].title
     app.get("button_group")[-1].set_value("weak start").run()

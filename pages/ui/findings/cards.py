@@ -55,7 +55,7 @@ MEANINGS = {
     "inconclusive": "the runs do not decide between these.",
     "not run yet": "there is no result of the full experiment.",
 }
-WIDTHS = {"Verdict": 138, "Claim": 420, "Why": 352, "From a weak start": 122, "Group": 110}  # pixels
+WIDTHS = {"Verdict": 138, "Claim": 410, "Why": 350, "Weak start": 112, "Group": 110}  # pixels
 WEAK_START = (
     "A weak start: the upper three of the six layers of the bundled encoder have random weights, since the models of "
     "the papers were not trained for similarity either. The runs train on all rows, as long as in the paper."
@@ -63,7 +63,7 @@ WEAK_START = (
 HELP = {
     "Why": "The difference of the first statement with this verdict, with its 95% interval, and how many of the "
     "statements of the claim have this verdict.",
-    "From a weak start": WEAK_START,
+    "Weak start": WEAK_START,
 }
 SUMMARY_STYLE = """<style>
 .verdict-bars { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 3px 12px; }
@@ -235,7 +235,7 @@ def _with_verdict_colors(rows: list[dict[str, str]]) -> Any:
     """Return table rows whose verdicts have a background in their color."""
     style = {name: f"background-color: {color}{SHADE}" for name, color in theme.VERDICTS.items()}
     table = pd.DataFrame(rows)
-    return table.style.map(lambda verdict: style.get(verdict, ""), subset=["Verdict", "From a weak start"])
+    return table.style.map(lambda verdict: style.get(verdict, ""), subset=["Verdict", "Weak start"])
 
 
 def summary_row(card: ClaimCard) -> dict[str, str]:
@@ -244,7 +244,7 @@ def summary_row(card: ClaimCard) -> dict[str, str]:
         "Verdict": card.verdict,
         "Claim": card.claim.title,
         "Why": _reason(card),
-        "From a weak start": card.weak.verdict if card.weak else "",
+        "Weak start": card.weak.verdict if card.weak else "",
         "Group": PAPER_NAMES[card.claim.paper],
     }
 

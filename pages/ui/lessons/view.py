@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from bsc_core.lab.lessons import LESSONS, LabLesson, Lesson
 from pages.ui.components import display, glossary, page_layout, url
@@ -121,15 +120,6 @@ def heading(lesson: Lesson) -> None:
     st.markdown(f"**{_escaped(_texts(lesson.slug)['claim'])}**")
 
 
-def question_and_figure(lesson: Lesson) -> tuple[DeltaGenerator, DeltaGenerator]:
-    """Return the places of the question and the figure: side by side, unless the figure is not drawn yet."""
-    has_figure = not lesson.figure_after_guess or st.session_state.get(key(lesson, "guess")) is not None
-    if not (has_figure or is_known(lesson)):
-        return st.container(), st.container()
-    question, figure = st.columns([2, 3])
-    return question, figure
-
-
 def is_known(lesson: Lesson) -> bool:
     """Whether the figure can be used without a guess: the lesson was done, or a link has a value of its control."""
     opened, controls = key(lesson, "opened"), lesson.controls if isinstance(lesson, LabLesson) else (VALUE, ROW)
@@ -176,6 +166,12 @@ def question(lesson: Lesson) -> bool:
             write_link()
             st.rerun()  # updates the count above
     return True
+
+
+def frame_of_figure() -> None:
+    """Draw the place of a figure that appears after the guess."""
+    with st.container(border=True, height=380, horizontal_alignment="center", vertical_alignment="center"):
+        st.caption(":material/insert_chart: The figure appears here after your answer.", width="content")
 
 
 def _draw_findings(lesson: Lesson) -> None:
