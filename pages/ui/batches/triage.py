@@ -227,17 +227,29 @@ def _update_sentence(decisions: Sequence[Decision], batch: BatchView, stats: Pla
     number_of = np.full(len(rows), -1)  # row -> its batch
     for number, in_batch in enumerate(stats.batches):
         number_of[in_batch] = number
-    shared = 0
-    for query, document in new:
-        first, second = np.flatnonzero(rows.query == query), np.flatnonzero(rows.document == document)
-        first = first[number_of[first] >= 0]
-        are_together = number_of[first][:, None] == number_of[second]
-        shared += bool((are_together & (first[:, None] != second)).any())
+    of_query = _rows_of_texts(rows.query, number_of, {query for query, _ in new})
+    of_document = _rows_of_texts(rows.document, number_of, {document for _, document in new})
+    shared = sum(
+        any(
+            row != other and of_query[query][row] == number
+            for other, number in of_document[document].items()
+            for row in of_query[query]
+        )
+        for query, document in new
+    )
     return (
         f"Plans updated with {formatting.plural(len(new), 'new decision')}; {formatting.count(shared)} of them "
         f"{'is' if shared == 1 else 'are'} about texts that shared a batch of {batch.strategy}. The new plans put "
         "other pairs together, so the number of likely false negatives can rise."
     )
+
+
+def _rows_of_texts(texts: np.ndarray, number_of: np.ndarray, wanted: set[int]) -> dict[int, dict[int, int]]:
+    """Return the rows of some texts with their batches, given the (N,) text and batch of each row; -1 is no batch."""
+    rows: dict[int, dict[int, int]] = {text: {} for text in wanted}
+    for row in np.flatnonzero(np.isin(texts, list(wanted)) & (number_of >= 0)).tolist():
+        rows[int(texts[row])][row] = int(number_of[row])
+    return rows
 
 
 def _uploaded(file: Any) -> list[Decision]:
