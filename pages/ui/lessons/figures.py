@@ -68,7 +68,7 @@ LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
-LOW, ABOVE = 270, 345  # height in pixels of each of two figures, and of figures above a slider with matrices
+LOW, ABOVE = 270, 280  # height in pixels of each of two figures, and of figures above a slider with matrices
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
