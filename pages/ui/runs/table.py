@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import streamlit as st
-from streamlit.errors import StreamlitAPIException
 
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
@@ -282,12 +281,22 @@ def _select_runs(ids: list[str]) -> list[str]:
     if first is None or first not in ids:
         return []
     others = [run_id for run_id in ids if run_id != first]
-    st.session_state[COMPARE] = [run_id for run_id in st.session_state.get(COMPARE, []) if run_id in others]
+    st.session_state[COMPARE] = list(dict.fromkeys(url.check(COMPARE, others)))
     if not others:
         return [first]
-    hint = "Other runs"
-    selected = st.multiselect("Compare with", others, placeholder=hint, **url.bound(COMPARE, others))
+    selected = st.multiselect(  # not bound to the URL, which would have the names that are shown
+        "Compare with",
+        others,
+        key=COMPARE,
+        format_func=data_cache.run_names(others).__getitem__,
+        placeholder="Other runs",
+        on_change=lambda: _write_compared(st.session_state[COMPARE]),
+    )
     return [first, *dict.fromkeys(selected)]  # a client can send a value several times
+
+
+def _write_compared(ids: list[str]) -> None:
+    st.query_params[COMPARE] = ids
 
 
 def draw_compare_button(runs: list[Run]) -> None:
@@ -307,8 +316,7 @@ def draw_compare_button(runs: list[Run]) -> None:
 def _set_selection(ids: list[str]) -> None:
     page_layout.select("run", ids[0])
     st.session_state[COMPARE] = ids[1:]
-    with suppress(StreamlitAPIException):  # if the box is drawn, it writes its value into the URL itself
-        st.query_params[COMPARE] = ids[1:]
+    _write_compared(ids[1:])
 
 
 def _apply_selection(key: str, ids: list[str]) -> None:
