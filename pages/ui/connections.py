@@ -21,7 +21,8 @@ SLICE_BYTES = 1024  # of a websocket, parsed at a time
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
 MAX_FRAMES = 300  # of a websocket, in a second
 MAX_CONNECTIONS = 400  # of one address; those of this machine, such as a proxy, are not limited
-REQUEST_SECONDS = 60  # in which a connection has to receive a request
+REQUEST_SECONDS = 60  # in which a connection has to receive a request, and its client to read MIN_READ bytes of answers
+MIN_READ = 2**20
 CLOSE_SECONDS = 10  # after which a websocket that is being closed ends, also if its client does not read
 
 
@@ -53,7 +54,8 @@ class Pace:
 class LimitedHttp(H11Protocol):
     """Connection that ends if its client sends no request, one with many headers, or one in chunks.
 
-    No browser sends chunks. It also ends if its address has MAX_CONNECTIONS others.
+    No browser sends chunks. It also ends if its address has MAX_CONNECTIONS others, and if its client hardly reads an
+    answer, which the server keeps until it is read.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -76,13 +78,13 @@ class LimitedHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connections of the address."""
-        super().connection_made(transport)
+        super().connection_made(EndingTransport(transport, self.loop))  # type: ignore[arg-type]
         network = _network(self.client[0]) if self.client else None
         others = [one.client for one in self.connections if one.client]
         if network is not None and sum(_network(host) == network for host, _ in others) > MAX_CONNECTIONS:
             transport.abort()
         else:
-            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_without_request, 0)
+            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the checks."""
@@ -90,15 +92,22 @@ class LimitedHttp(H11Protocol):
         if self._check is not None:
             self._check.cancel()
 
-    def _end_without_request(self, known: int) -> None:
-        """Close the connection if no request followed the `known` ones and none is being answered."""
+    def _end_if_unused(self, known: int, earlier: int | None) -> None:
+        """Close the connection if no request followed the `known` ones, or an answer is hardly read.
+
+        `earlier`: how much the client had read at the last check, if an answer was waiting to be read then.
+        """
         if self.transport.get_protocol() is not self:  # a websocket by now
             return
+        unread = self.transport.get_write_buffer_size()
+        read = self.transport.written - unread  # type: ignore[attr-defined]
         is_answering = self.cycle is not None and not self.cycle.response_complete
-        if self._requests == known and not is_answering:
+        is_slow = unread > 0 and earlier is not None and read - earlier < MIN_READ
+        if is_slow or (self._requests == known and not is_answering):
             self.transport.abort()
         else:
-            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_without_request, self._requests)
+            waiting = read if unread else None
+            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, self._requests, waiting)
 
 
 @lru_cache(maxsize=4096)
@@ -122,13 +131,21 @@ def _header_lines(received: bytes) -> int:
 
 
 class EndingTransport:
-    """A transport that ends CLOSE_SECONDS after it is closed: one whose client does not read would wait forever."""
+    """A transport that ends CLOSE_SECONDS after it is closed: one whose client does not read would wait forever.
+
+    `written` is the number of bytes that were written to it.
+    """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+        self._transport, self._loop, self.written = transport, loop, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write and count bytes."""
+        self.written += len(data)
+        self._transport.write(data)
 
     def close(self) -> None:
         """Close the transport after what it has to send, or end it after CLOSE_SECONDS."""

@@ -139,7 +139,7 @@ class RequestGuard:
             return await self.app(scope, receive, send)
         reason = self._refusal(scope["path"], Headers(scope=scope))
         if reason is None:
-            _remove_unusable_cookies(scope)
+            _remove_unusable_headers(scope)
             with suppress(ClientDisconnect):  # while its request was read
                 await self.app(scope, receive, _with_headers(send))
             return None
@@ -158,13 +158,16 @@ class RequestGuard:
         return None
 
 
-def _remove_unusable_cookies(scope: Scope) -> None:
-    """Remove cookies with escape sequences, which this app does not set, and different keys of one request.
+def _remove_unusable_headers(scope: Scope) -> None:
+    """Remove cookies with escape sequences, which this app does not set, different keys of one request, and ranges.
 
-    Python needs time with the square of escape sequences. A second key is set by another site of the same domain.
+    Python needs time with the square of escape sequences. A second key is set by another site of the same domain. For
+    each requested range of a file, the server would keep a copy until it is read.
     """
     scope["headers"] = [
-        (name, _usable_cookies(value) if name == b"cookie" else value) for name, value in scope["headers"]
+        (name, _usable_cookies(value) if name == b"cookie" else value)
+        for name, value in scope["headers"]
+        if name != b"range"
     ]
 
 

@@ -565,6 +565,7 @@ def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) ->
     async def send(content: bytes) -> bool:
         connection = LimitedHttp(uvicorn.Config(answer, lifespan="off"), ServerState(), {})
         transport = Mock(get_extra_info=lambda name: None, get_protocol=lambda: connection)
+        transport.get_write_buffer_size.return_value = 0
         ended = asyncio.Event()
         transport.abort = ended.set
         connection.connection_made(transport)
@@ -581,6 +582,41 @@ def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) ->
     contents = {"nothing": b"", "part of a request": head, "a request that is answered": head + b"\r\n"}
     aborted = {name: asyncio.run(send(content)) for name, content in contents.items()}
     assert aborted == {"nothing": True, "part of a request": True, "a request that is answered": False}
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_an_answer_that_is_not_read_ends(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)
+    content, answered = bytes(32 * 2**20), []
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for start in range(0, len(content), 2**16):
+            await send({"type": "http.response.body", "body": content[start : start + 2**16], "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        answered.append(scope["path"])
+
+    async def request() -> int:
+        config, state = uvicorn.Config(answer, lifespan="off"), ServerState()
+        config.load()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: LimitedHttp(config, state, {}), "127.0.0.1", 0)
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"GET /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            if not reads:
+                while state.tasks or not answered:  # ends with the connection
+                    await asyncio.sleep(0.01)
+            received = 0
+            with suppress(ConnectionError):
+                while part := await reader.read(2**20):
+                    received += len(part)
+            writer.close()
+            return received
+
+    received = asyncio.run(asyncio.wait_for(request(), PATIENCE_SECONDS))
+    assert (received > len(content)) == reads
+    assert answered == ["/file"]
 
 
 def test_a_closed_websocket_ends_although_its_client_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,26 @@ def test_one_file_at_a_time_is_built_for_a_link_of_students(monkeypatch: pytest.
     assert sent[1]() == sent[2]() == b"file"
 
 
+def test_the_files_that_a_link_of_students_saves_in_ten_minutes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Callable[[], bytes]] = []
+    monkeypatch.setattr(display.st, "download_button", lambda label, data, **options: sent.append(data))
+    monkeypatch.setattr(display.st, "session_state", {})
+    monkeypatch.setattr(display, "MAX_BUILT", 100)
+    monkeypatch.setattr(display.users, "current_user", lambda: SimpleNamespace(name="class-of-savers"))
+    now = [1000.0]
+    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    for task_user in (STUDENTS, "ben"):
+        monkeypatch.setattr(display.users, "task_user", lambda user=task_user: user)
+        display.download("Save", lambda: bytes(60), key="save")
+    student, member = sent
+    assert [len(student()), len(student())] == [60, 60]
+    with pytest.raises(InputError, match="try again in ten minutes"):
+        student()
+    assert [len(member()) for _ in range(4)] == [60] * 4
+    now[0] += display.BUILT_SECONDS + 1
+    assert len(student()) == 60
+
+
 def test_the_stamps_of_a_folder_change_with_any_file_in_it(tmp_path: Path) -> None:
     path = tmp_path / "dataset" / "train" / "data.arrow"
     path.parent.mkdir(parents=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 COLOR = "Color"  # column of tables of runs
 COLOR_COLUMN = {COLOR: st.column_config.TextColumn(width=50, help="The color in figures.", alignment="center")}
 BUILDING = "display.building"  # session key: a lock that is held while a file is built
+BUILT_SECONDS, MAX_BUILT = 600, 256 * 2**20  # total bytes of the files that are built for a link of students in a time
 _students_build: dict[str, Lock] = {}  # by the name of the link
+_students_built: dict[str, list[tuple[float, int]]] = {}  # times and sizes
 MAX_CELL = 2_000  # characters of a text in a table
 MAX_CSV = 50_000_000  # characters of a table that is saved with whole texts: many rows can have the same long text
 TEXT_ROW, TEXT_LINES = 86, 4  # pixels and lines of text of a table row
@@ -221,16 +224,26 @@ def download(label: str, data: str | Callable[[], bytes], *, type: str = "tertia
         student = users.task_user() == background_task.STUDENTS  # a link of students has one file built at a time
         locks, key = (_students_build, users.current_user().name) if student else (st.session_state, BUILDING)
         building = locks.setdefault(key, Lock())
-        data = partial(_build, data, building)
+        data = partial(_build, data, building, _students_built.setdefault(key, []) if student else None)
     st.download_button(label, data, icon=":material/download:", type=type, on_click="ignore", **options)  # type: ignore[arg-type, call-overload]
 
 
-def _build(content: Callable[[], bytes], building: Lock) -> bytes:
-    """Build the content of a download; a client may request it any number of times, and one at a time is built."""
+def _build(content: Callable[[], bytes], building: Lock, built: list[tuple[float, int]] | None) -> bytes:
+    """Build the content of a download; a client may request it any number of times, and one at a time is built.
+
+    built: times and sizes of the files that were built for the link of students, to which this one is added.
+    """
     if not building.acquire(blocking=False):
         raise InputError("another file is being built; try again when it is saved")
     try:
-        return content()
+        if built is None:
+            return content()
+        built[:] = [one for one in built if one[0] > time.monotonic() - BUILT_SECONDS]
+        if sum(size for _, size in built) > MAX_BUILT:
+            raise InputError("many large files were saved; try again in ten minutes")
+        file = content()
+        built.append((time.monotonic(), len(file)))
+        return file
     finally:
         building.release()
 
