@@ -51,9 +51,15 @@ def train(store: RunStore, temperature: float, seed: int) -> Run:
 
 def test_a_group_is_compared_and_the_link_restores_the_view(group, visit, visitor, server):
     visit.open("runs", group=GROUP)
+    page = visit.page
+    summary = page.get_by_role("heading", name=re.compile("4 of 4 runs done$"))
+    expect(summary).to_be_visible()
+    visit.select_option("Run", group[0].id[len("20260101-000000-") :])
+    expect(summary).to_be_hidden()
+    page.go_back()
+    expect(summary).to_be_visible()
     visit.click_button("Compare 4 runs")
     visit.wait(QUESTION)
-    page = visit.page
     expect(page).to_have_url(re.compile("compare="))
     expect(page.get_by_role("button", name="Search with the run of the highest MRR")).to_be_visible()
     runs = page.get_by_test_id("stDataFrame").first.locator("tbody tr")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from urllib.parse import parse_qs
 
@@ -19,6 +20,7 @@ from pages.ui.comparison.view import differences
 from pages.ui.components import run_data
 from pages.ui.runs import table
 from tests.helpers.pages import figure_titles, open_page, page_text
+from tests.pages.test_run_parts import mark_alive
 
 SIGNIFICANT = "Significant?"
 
@@ -104,6 +106,25 @@ def test_a_resumed_run_replaces_the_one_it_resumes(finished, another) -> None:
     (merged,) = settings.group_by_setting([finished, resuming])
     assert merged.runs == (resuming,)
     assert len(settings.group_by_setting([finished, resuming], merge_seeds=False)) == 2
+
+
+def test_the_copied_evaluation_of_a_run_that_is_active_does_not_count(finished, another) -> None:
+    resumed = another("resumed", noise=0.4, learning_rate=0.5)
+    mark_alive(resumed, state="running", finished=None)
+    app = open_page("runs", run=finished.id, compare="resumed")
+    assert "Not finished, so without metrics here: learning_rate 0.5." in page_text(app)
+    assert not tables(app, SIGNIFICANT)
+    resumed.update_status(state="done")
+    assert tables(open_page("runs", run=finished.id, compare="resumed"), SIGNIFICANT)
+
+
+@pytest.mark.parametrize("name", ["after.json", "results.json", "intervals.json", "after-dev-queries.npy"])
+def test_a_comparison_is_computed_again_when_a_file_of_the_evaluation_changes(finished, name) -> None:
+    setting = settings.Setting(finished.id, "trained", (finished,))
+    before = setting.cache_key
+    path = finished.folder / "evaluation" / name
+    os.utime(path, (1, 1))
+    assert setting.cache_key != before
 
 
 def test_settings_that_change_the_scale_of_the_loss_are_named(finished, another) -> None:

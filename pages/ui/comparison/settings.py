@@ -50,15 +50,22 @@ class Setting:
     when: When = "after"  # whether the metrics are those after or before training
 
     def is_evaluated(self, split: str) -> bool:
-        """Whether every run has metrics of this split."""
-        return all(split in run.evaluation(self.when) for run in self.runs)
+        """Whether every run has metrics of this split; after training, it must have ended.
+
+        A run that resumes another one begins with a copy of its evaluation.
+        """
+        ended = self.when == "before" or all(run.status().is_finished for run in self.runs)
+        return ended and all(split in run.evaluation(self.when) for run in self.runs)
 
     @property
     def cache_key(self) -> tuple[str, ...]:
-        """Key that changes when one of the runs is evaluated again."""
-        files = [run.folder / "evaluation" / f"{self.when}.json" for run in self.runs]
-        times = [str(path.stat().st_mtime_ns) if path.exists() else "none" for path in files]
-        return (self.when, *(str(run.folder) for run in self.runs), *times)
+        """Key that changes when one of the runs is evaluated again, in several files that are written one by one."""
+        names = [f"evaluation/{self.when}.json", f"{EVALUATION_SIZES}.json", f"{INTERVALS}.json"]
+        names += [
+            f"evaluation/{self.when}-{split}-{kind}.npy" for split in ("dev", "test") for kind in ("pairs", "queries")
+        ]
+        stamps = data_cache.file_stamps(*(run.folder / name for run in self.runs for name in names))
+        return (self.when, *(str(run.folder) for run in self.runs), *map(str, stamps))
 
 
 CACHE_KEY = {Setting: lambda setting: setting.cache_key}

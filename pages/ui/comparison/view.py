@@ -39,6 +39,9 @@ def draw(runs: list[Run]) -> None:
 def _draw(runs: list[Run]) -> None:
     with display.show_errors(stop=False):
         view = select_view(runs)
+        active = [one.name for one in view.settings if not all(run.status().is_finished for run in one.runs)]
+        if active:
+            st.caption(f"Not finished, so without metrics here: {display.escaped(', '.join(active))}.")
         parts: tuple[Callable[[ComparisonView], None], ...] = (
             metrics_table.draw_intervals,
             metrics_table.draw_table,

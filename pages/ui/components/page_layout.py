@@ -123,6 +123,9 @@ def context_bar(names: Sequence[str]) -> Context:
     labels = data_cache.dataset_labels(choices)
     shown = {"dataset": labels, "run": data_cache.run_names(runs[1:])}
     context: dict[str, str] = st.session_state.setdefault("context", {})
+    if url.is_history_navigation():  # the URL has every selection that is not the default
+        for name in set(CONTEXT).difference(st.query_params):
+            context.pop(name, None)
     of_run = _dataset_of(st.query_params.get("run"))
     if of_run is not None and "dataset" not in st.query_params:
         context["dataset"] = of_run

@@ -209,6 +209,8 @@ def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
     about = f"{help_text('interval')}\n\n{help_text('p_value')}"
     if any(len(cell["runs"]) > 1 for cell in summary["settings"]):
         about += f"\n\n{help_text('seed_spread')}"
+    if number := summary["runs"] - summary["done"]:
+        sentence += f" {formatting.plural(number, 'run')} not done {'does' if number == 1 else 'do'} not count."
     st.text(sentence, help=about)
 
 

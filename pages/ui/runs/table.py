@@ -301,7 +301,8 @@ def _write_compared(ids: list[str]) -> None:
 
 def draw_compare_button(runs: list[Run]) -> None:
     """Draw the button that compares the evaluated runs; runs that differ only in their seed count as one setting."""
-    ids = [run.id for run in without_resumed(runs) if run.evaluation("after")][:MAX_COMPARED]
+    ended = [run for run in without_resumed(runs) if run.status().is_finished and run.evaluation("after")]
+    ids = [run.id for run in ended[:MAX_COMPARED]]
     if len(ids) > 1:
         page_layout.action_bar().button(
             f"Compare {formatting.plural(len(ids), 'run')}",
