@@ -23,6 +23,7 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 FileStamp = tuple[int, int, int]
 MAX_BYTES = 512 * 2**20  # of the metrics of a run
 MAX_DOCUMENT_BYTES = 2**20  # of a JSON document, whose errors need up to 500 times its size of memory
+MAX_HEADER_BYTES = 8 * 2**20  # of a safetensors file, which needs up to 15 times its size
 MAX_LARGE_DOCUMENT_BYTES = 16 * 2**20  # of one that is read without a schema, which needs up to 35 times its size
 MAX_RATIO, RATIO_ABOVE = 50, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
 
@@ -133,6 +134,20 @@ def check_regular(path: Path, start_byte: int = 0, limit: int = MAX_BYTES) -> No
         raise ValueError("not a regular file")
     if facts.st_size - start_byte > limit:
         raise ValueError(f"it has more than {limit // 2**20} MiB")
+
+
+def check_safetensors(path: Path) -> None:
+    """Check that a safetensors file is a regular file whose header is not far larger than those of models.
+
+    Raises:
+        OSError: It does not exist or may not be read.
+        ValueError: It is not a regular file, or its header has more than MAX_HEADER_BYTES.
+    """
+    if not path.is_file():
+        raise ValueError("not a regular file")
+    with path.open("rb") as file:
+        if int.from_bytes(file.read(8), "little") > MAX_HEADER_BYTES:
+            raise ValueError(f"its header has more than {MAX_HEADER_BYTES // 2**20} MiB")
 
 
 def check_arrays(path: Path, limit: int | None = None) -> None:

@@ -30,7 +30,7 @@ from bsc_core.config.section import json_with_previous_names
 from bsc_core.encoders import save_model
 from bsc_core.encoders.lora import lora_state
 from bsc_core.errors import CheckpointError, DataError
-from bsc_core.files import atomic_folder, check_arrays, check_regular, read_regular
+from bsc_core.files import atomic_folder, check_arrays, check_regular, check_safetensors, read_regular
 from bsc_core.formatting import printable
 from bsc_core.training.loop.trainer import StepReport, Trainer, TrainerState
 
@@ -45,6 +45,9 @@ UNREADABLE = (
 )
 MAX_PICKLE_BYTES = 4 * 2**20  # of a state, without its tensors
 TENSORS_AND_DICTS = re.compile(r"torch \w+Storage|torch\._utils _rebuild_(tensor_v2|parameter)|collections OrderedDict")
+PARTS_OF_STATE = re.compile(
+    r"[^/]+/(data\.pkl|data/\d+|version|byteorder|\.format_version|\.storage_alignment|\.data/\w+)"
+)
 PROGRESS = "progress.json"
 PREVIOUS_FINGERPRINT = "made_by"  # name of `config_fingerprint` in checkpoints of earlier versions
 
@@ -245,9 +248,19 @@ def read_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
 
 
 def _check_pickle(path: Path) -> None:
-    """Raise ValueError for a state that names anything but tensors and dicts, such as a constructor of zeros."""
+    """Raise ValueError for a state that names anything but tensors and dicts, such as a constructor of zeros.
+
+    torch reads a file of another format if it does not begin as an archive, and ignores the case of the names in it.
+    """
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            raise ValueError("not an archive")
     with zipfile.ZipFile(path) as archive:
-        for entry in archive.infolist():
+        entries = archive.infolist()
+        names = [entry.filename for entry in entries]
+        if len(set(map(str.lower, names))) < len(names) or not all(map(PARTS_OF_STATE.fullmatch, names)):
+            raise ValueError("it has other parts than a state")
+        for entry in entries:
             if not entry.filename.endswith("data.pkl"):
                 continue
             if entry.file_size > MAX_PICKLE_BYTES:
@@ -280,6 +293,7 @@ def _check_weights(model: Path) -> None:
     if not paths:
         raise ValueError("it has no weights")
     for path in paths:
+        check_safetensors(path)
         with safe_open(str(path), "pt") as weights:
             weights.keys()
 

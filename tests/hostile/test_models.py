@@ -137,7 +137,23 @@ def pipe(name: str) -> Change:
     return change
 
 
+EMPTY_TENSOR = {"dtype": "I8", "shape": [0], "data_offsets": [0, 0]}
 MANY_TOKENS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, **{f"t{i}": i for i in range(5, 10_000)}}
+
+
+def large_header(folder: Path) -> None:
+    """Weights of which the list of tensors alone has 10 MB."""
+    header = json.dumps({str(number): EMPTY_TENSOR for number in range(180_000)}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def repeated_shards(folder: Path) -> None:
+    """An index of weights that names the same file many times."""
+    (folder / "model.safetensors").rename(folder / "part.safetensors")
+    for number in range(20):
+        (folder / f"part-{number}.safetensors").symlink_to("part.safetensors")
+    names = {f"w{number}": f"part-{number}.safetensors" for number in range(20)}
+    write("model.safetensors.index.json", json.dumps({"weight_map": names}))(folder)
 
 
 def many_tensors(folder: Path) -> None:
@@ -379,7 +395,9 @@ CASES: dict[str, tuple[Change, str]] = {
         "40,000 parts",
     ),
     "many heads": (edit_json("config.json", num_attention_heads=1024), "num_attention_heads is 1024"),
-    "many tensors": (many_tensors, "has 30,000 tensors"),
+    "many tensors": (many_tensors, "there are more than 20,000 tensors"),
+    "large header": (large_header, "its header has more than 8 MiB"),
+    "repeated shards": (repeated_shards, "has a tensor of another file"),
     "nested number": (edit_json("config.json", rope_scaling={"factor": 10**6}), "factor is 1000000"),
     "thousand layers": (edit_json("config.json", num_hidden_layers=1000), "num_hidden_layers is 1000"),
     "long prefix of words": (

@@ -129,6 +129,9 @@ def no_list_of_files(change: Change) -> Change:
     return changed
 
 
+ZEROS = b"c__builtin__\nbytearray\nJ" + (2_000_000_000).to_bytes(4, "little") + b"\x85R"
+
+
 def pickled_state(run: Path) -> None:
     (run / CHECKPOINT / "state.pt").write_bytes(pickle.dumps(RunsCode(run.parent / EXECUTED)))
 
@@ -148,11 +151,23 @@ def state_of_zeros(run: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         content = {entry.filename: archive.read(entry) for entry in archive.infolist()}
     name = next(name for name in content if name.endswith("data.pkl"))
-    zeros = b"c__builtin__\nbytearray\nJ" + (2_000_000_000).to_bytes(4, "little") + b"\x85R"
-    content[name] = pickle.dumps({"memory": None, "optimizer": 0}, protocol=2).replace(b"K\x00", zeros)
+    content[name] = pickle.dumps({"memory": None, "optimizer": 0}, protocol=2).replace(b"K\x00", ZEROS)
     with zipfile.ZipFile(path, "w") as archive:
         for entry, data in content.items():
             archive.writestr(entry, data)
+
+
+def zeros_before_the_archive(run: Path) -> None:
+    """Two gigabytes of zeros in the earlier format of torch, which is read if the file does not begin as an archive."""
+    path = run / CHECKPOINT / "state.pt"
+    path.write_bytes(b"\x80\x02" + ZEROS + b"." + path.read_bytes())
+
+
+def zeros_under_another_name(run: Path) -> None:
+    """A state whose part with the structure has a name in capitals, which torch accepts."""
+    state_of_zeros(run)
+    path = run / CHECKPOINT / "state.pt"
+    path.write_bytes(path.read_bytes().replace(b"data.pkl", b"Data.pkl"))
 
 
 def state_in_itself(run: Path) -> None:
@@ -315,6 +330,8 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "plan-facts": (changed_plan(facts='{"a": [1]}'), "plan", "not a batch plan"),
     "plan-huge-fact": (changed_plan(facts='{"a": 1' + "0" * 400 + "}"), "plan", "not a batch plan"),
     "checkpoint-zeros": (no_list_of_files(deflated_state), "checkpoint", UNREADABLE),
+    "checkpoint-two-formats": (no_list_of_files(zeros_before_the_archive), "checkpoint", UNREADABLE),
+    "checkpoint-capitals": (no_list_of_files(zeros_under_another_name), "checkpoint", UNREADABLE),
     "checkpoint-pipe": (pipe(f"{CHECKPOINT}/state.pt"), "checkpoint", UNREADABLE),
     "checkpoint-unlisted-pipe": (no_list_of_files(pipe(f"{CHECKPOINT}/state.pt")), "checkpoint", UNREADABLE),
     "checkpoint-device": (link(f"{CHECKPOINT}/state.pt", "/dev/zero"), "checkpoint", UNREADABLE),

@@ -15,7 +15,7 @@ from typing import Any
 
 from bsc_core.encoders.checks.tokenizer import MAX_ADDED, tokenizer_problem
 from bsc_core.errors import ModelError
-from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, check_regular, error_reason, read_regular
+from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, check_regular, check_safetensors, error_reason, read_regular
 from bsc_core.paths import check_path
 
 Shapes = dict[str, tuple[int, ...]]
@@ -52,7 +52,7 @@ SNAPSHOTS = "snapshots"  # folder in the cache of the Hub whose files are links 
 MAX_DIMENSION = 2**40
 MAX_SETTING, MAX_LENGTH, MAX_VALUES = 4096, 1000, 10_000
 MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 5_000, 100_000
-MAX_TENSORS = 20_000
+MAX_TENSORS, MAX_FILES = 20_000, 10_000
 MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merges are as many lists
 MAX_VOCABULARY_MIB, MAX_PIECES_MIB = 12, 20  # of text, which needs up to 55 times its size, and of SentencePiece
 MAX_PROMPT, MAX_TOKEN = 2_000, 1_000  # characters
@@ -122,7 +122,9 @@ def check_folder(folder: Path) -> None:
     """
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
-    for path in folder.rglob("*"):
+    for number, path in enumerate(folder.rglob("*")):
+        if number >= MAX_FILES:
+            raise ModelError(f"{folder}: has more than {MAX_FILES:,} files; give the folder of a single model")
         if path.exists() and not path.is_dir():
             _check_file(path, folder)
     for pattern in PICKLED:
@@ -506,12 +508,15 @@ def _weight_shapes(part: Path) -> Shapes:
         paths = [part / name for name in {str(one) for one in names.values()}] if isinstance(names, dict) else []
     for path in paths:
         try:
+            check_safetensors(path)
             with safe_open(path, framework="np") as file:
                 names = list(file.keys())
-                if len(names) > MAX_TENSORS:
-                    raise ModelError(f"{path}: has {len(names):,} tensors, and at most {MAX_TENSORS:,} are supported")
+                if not shapes.keys().isdisjoint(names):
+                    raise ModelError(f"{path}: has a tensor of another file; save the encoder again")
+                if len(shapes) + len(names) > MAX_TENSORS:
+                    raise ModelError(f"{path}: there are more than {MAX_TENSORS:,} tensors, which is not supported")
                 shapes |= {name: tuple(file.get_slice(name).get_shape()) for name in names}
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, ValueError) as error:
             raise ModelError(f"{path}: damaged weights ({error}); save the encoder again") from error
     return {name: shape for name, shape in shapes.items() if math.prod(shape)}
 
