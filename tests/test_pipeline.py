@@ -143,6 +143,13 @@ def test_an_estimate_comes_from_a_finished_run_with_the_same_encoder(small_confi
     assert reported.memory_bytes > 0
     assert reported.disk_bytes > 0
     assert estimate(with_changes(small_config, encoder={"name": "static"}), data, store).seconds is None
+    run.update_status(state="done")
+    stopped = store.create(small_config)  # newer, but with fewer files
+    stopped.write_json("result", run.read_json("result"))
+    stopped.update_status(state="stopped")
+    assert estimate(small_config, data, store).source == run.id
+    run.update_status(state="stopped")
+    assert estimate(small_config, data, store).source == stopped.id
 
 
 def test_a_plan_report_describes_the_batches_without_training(small_config):

@@ -54,7 +54,7 @@ def measured_speed(summary: dict[str, Any], data: DatasetSplits, folder: Path) -
 
 
 def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimate:
-    """Estimate the cost of a run from the newest finished run whose steps cost the same."""
+    """Estimate the cost of a run from the newest finished run whose steps cost the same, if possible a complete one."""
     speed = _latest_speed(config, store)
     if speed is None:
         return Estimate(None, None, None, "No estimate yet. Run a preflight, or launch a first run with this encoder.")
@@ -74,17 +74,18 @@ def estimate(config: RunConfig, data: DatasetSplits, store: RunStore) -> Estimat
 
 
 def _latest_speed(config: RunConfig, store: RunStore) -> tuple[str, dict[str, Any]] | None:
-    wanted = _cost_key(config, store)
+    wanted, stopped = _cost_key(config, store), None
     for run in store.list():
         try:
-            result, other = run.read_json(RESULT), run.config()
+            result, other, state = run.read_json(RESULT), run.config(), run.status().state
         except BscError:  # written by a version with other fields
             continue
-        if not result or not all(result.get(name) for name in SPEEDS):
+        if not result or not all(result.get(name) for name in SPEEDS) or _cost_key(other, store) != wanted:
             continue
-        if _cost_key(other, store) == wanted:
+        if state == "done":
             return run.id, result
-    return None
+        stopped = stopped or (run.id, result)  # with fewer files than a complete run
+    return stopped
 
 
 def _cost_key(config: RunConfig, store: RunStore) -> tuple[object, ...]:
