@@ -81,7 +81,7 @@ def test_the_runs_of_one_setting_are_points_above_its_values(key: str, kind: str
 
 def test_the_title_names_the_settings_of_the_best_run() -> None:
     title = parallel.parallel(SETTINGS, RESULTS, metric="mrr", colors=COLORS).to_dict()["title"]
-    assert title == ["Highest of 2 evaluated of 3 runs: MRR 0.750", "with temperature 0.5, strategy nearest"]
+    assert title == ["Highest of the 2 runs that are done: MRR 0.750", "with temperature 0.5, strategy nearest"]
     not_evaluated = dict.fromkeys(SETTINGS)
     assert parallel.headline(SETTINGS, not_evaluated, metric="mrr") == ["3 runs, none evaluated yet"]
     assert points(parallel.parallel(SETTINGS, not_evaluated, metric="mrr", colors=COLORS).to_dict())

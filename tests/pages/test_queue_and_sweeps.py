@@ -136,7 +136,7 @@ def test_a_group_shows_its_runs_with_axes_and_summary(finished: Run, sweep: list
     assert not app.exception
     assert app.dataframe[0].value["Run"].tolist() == [data_cache.short_id(run.id) for run in sweep]
     assert "sweep-0001: 3 of 4 runs done, 1 failed" in page_text(app)
-    assert "Highest of 3 evaluated of 4 runs: MRR 0.800 with temperature 0.5" in figure_titles(app)
+    assert "Highest of the 3 runs that are done: MRR 0.800 with temperature 0.5" in figure_titles(app)
     assert len(open_page("runs").dataframe[0].value) == 5
 
 

@@ -92,6 +92,9 @@ def _draw_axes(group: str, runs: list[Run], summary: Summary) -> None:
     if not values:
         st.caption("The runs of this group were deleted.")
         return
+    if all(value is None for value in results.values()):
+        st.caption("The figure appears here when the first run is done.")
+        return
     metric = summary["metric"] or "metric on dev"
     values = {run: {formatting.setting_name(key): one for key, one in of_run.items()} for run, of_run in values.items()}
     figure = parallel.parallel(values, results, metric=metric, colors=_colors(values))
