@@ -352,6 +352,8 @@ def lines(
     scale = alt.Scale(type="log", nice=False) if log_value and positive else alt.Scale(zero=False, nice=True)
     axis = alt.Axis(labelExpr=LABEL, tickCount=5)
     x_scale = alt.Scale(type="log", base=2, nice=False) if log else alt.Undefined
+    if bar is not None:
+        x_scale = alt.Scale(nice=False, padding=10)  # else the interval lies on the frame
     step = 1 if x_format == ",d" else alt.Undefined
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X(

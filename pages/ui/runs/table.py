@@ -351,7 +351,7 @@ def table_row(run: Run) -> dict[str, Any]:
         "Progress": 100 if status.state == "done" else int(100 * progress(status)),
         "Step": step,
         "Time left": formatting.duration(status.eta_seconds) if active else "",
-        "Dev by epoch": values,
+        "Dev by epoch": values if len(values) > 1 else [],
         "Best on dev": best_metric(status),
         "Group": data_cache.short_id(status.group) if status.group else "",
         "Age": formatting.duration(max(0.0, time.time() - status.created)),
