@@ -59,13 +59,9 @@ class Setting:
 
     @property
     def cache_key(self) -> tuple[str, ...]:
-        """Key that changes when one of the runs is evaluated again, in several files that are written one by one."""
-        names = [f"evaluation/{self.when}.json", f"{EVALUATION_SIZES}.json", f"{INTERVALS}.json"]
-        names += [
-            f"evaluation/{self.when}-{split}-{kind}.npy" for split in ("dev", "test") for kind in ("pairs", "queries")
-        ]
-        stamps = data_cache.file_stamps(*(run.folder / name for run in self.runs for name in names))
-        return (self.when, *(str(run.folder) for run in self.runs), *map(str, stamps))
+        """Key that changes when one of the runs is evaluated again."""
+        stamps = [str(run_data.evaluation_stamps(run, self.when)) for run in self.runs]
+        return (self.when, *(str(run.folder) for run in self.runs), *stamps)
 
 
 CACHE_KEY = {Setting: lambda setting: setting.cache_key}

@@ -41,7 +41,7 @@ STYLE = (
     " { min-height: 2.5rem; }"
     "[data-testid='stMainBlockContainer'] { padding-top: 3.5rem; }"
     "[data-testid='stSidebarUserContent'] [data-testid='stPageLink-NavLink']:not(:hover) { background: none; }"
-    "[data-testid='stSidebarUserContent'] [data-testid='stPageLink-NavLink'] p { font-weight: 400; }"  # all lead to Runs
+    "[data-testid='stSidebarUserContent'] [data-testid='stPageLink-NavLink'] p { font-weight: 400; }"
     "[data-testid='stStatusWidget'] button { display: none; }"  # Stop: of the page's script, not of a run
     "h1 .stMarkdownColoredText"
     " { font-size: 1.125rem; font-weight: 400; padding-left: 0.5rem; color: light-dark(#59606B, #A3A9B2) !important; }"

@@ -12,7 +12,7 @@ import streamlit as st
 from bsc_core.config import EncoderConfig, EvaluationConfig
 from bsc_core.errors import BscError, RunError
 from bsc_core.figures import theme
-from bsc_core.runs import EVALUATION_SIZES, TEXTS, Run
+from bsc_core.runs import EVALUATION_SIZES, INTERVALS, TEXTS, Run
 from pages.ui.components import data_cache, turns
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ LOADING = ("name", "max_seq_length", "query_prompt", "document_prompt")
 """Fields of an encoder's config that decide how it is loaded."""
 QUERIES_AT_ONCE = 64  # in one turn
 PARTS = {"before": "before training", "after": "after training"}
+
+
+def evaluation_stamps(run: Run, part: str) -> data_cache.FileStamps:
+    """Return the stamps of the files of an evaluation before or after training, which are written one by one."""
+    arrays = [f"evaluation/{part}-{split}-{kind}.npy" for split in ("dev", "test") for kind in ("pairs", "queries")]
+    names = (f"evaluation/{part}.json", f"{EVALUATION_SIZES}.json", f"{INTERVALS}.json", *arrays)
+    return data_cache.file_stamps(*(run.folder / name for name in names))
 
 
 @dataclass(frozen=True)

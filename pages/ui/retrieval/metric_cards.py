@@ -112,7 +112,7 @@ def verdict(comparison: Comparison | None) -> str:
 
 
 RESULTS_KEY = {
-    run_data.Model: lambda model: (model.key, str(model.run.evaluation(model.part))),
+    run_data.Model: lambda model: (model.key, str(run_data.evaluation_stamps(model.run, model.part))),
     run_data.EncoderModel: lambda model: model.results_stamp,
 }
 
