@@ -11,6 +11,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.lab.lessons import LESSONS
+from bsc_core.lab.settings import LabSettings
 from bsc_core.reproduction.findings import read_findings
 from bsc_core.runs import RunStore
 from pages.ui.lessons import view as lessons_ui
@@ -201,3 +202,20 @@ def test_a_click_in_the_list_opens_that_lesson() -> None:
     assert app.query_params["lesson"] == "matryoshka"
     app.pills(key="lessons.cards").set_value("debiased").run()
     assert app.query_params["lesson"] == "debiased"
+
+
+@pytest.mark.parametrize(
+    ("slug", "chosen", "expected"),
+    [
+        ("temperature", {"at": "0.05"}, {"temperature": "0.05"}),
+        ("mask-margin", {"at": "0.2"}, {"mask_margin": "0.2"}),
+        ("normalization", {"normalization": "none"}, {"normalization": "none"}),
+        ("margins", {"at": "0.5"}, {}),
+    ],
+)
+def test_the_loss_lab_opens_with_the_values_of_the_lesson(
+    monkeypatch: pytest.MonkeyPatch, slug: str, chosen: dict[str, str], expected: dict[str, str]
+) -> None:
+    monkeypatch.setattr(lessons_ui.st, "query_params", chosen)
+    assert lessons_ui._chosen(LESSONS[slug]) == expected
+    LabSettings.from_query({name: str(value) for name, value in (LESSONS[slug].link | expected).items()})

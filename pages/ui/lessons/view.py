@@ -17,6 +17,7 @@ STATE = ("lesson", "done", "missed", "guess")
 PARAMETERS = (*STATE, "answer")  # `answer` is of an earlier version
 FIRST = next(iter(LESSONS))
 STORED = f"{PAGE}.stored"  # session key
+VALUES_OF_LAB = {"temperature": "temperature", "mask-margin": "mask_margin"}  # what the slider of a lesson changes
 NAMES = {  # in the claims that lessons cite
     "SCL": "the supervised contrastive loss",
     "PFCC-S": "tweets and the checked claims that they repeat",
@@ -250,7 +251,15 @@ def navigation(lesson: Lesson) -> None:
         open_button("Next lesson", index + 1, type="primary")
     kind: Any = "primary" if is_last else "secondary"
     if lesson.link and bar.button("Open in the loss lab", key=key(lesson, "own"), icon=":material/science:", type=kind):
-        page_layout.switch_page("learn", **lesson.link)
+        page_layout.switch_page("learn", **lesson.link | _chosen(lesson))
+
+
+def _chosen(lesson: Lesson) -> dict[str, str]:
+    """Return the values of the lesson's controls, which the URL has, as settings of the loss lab."""
+    names = {VALUE: VALUES_OF_LAB.get(lesson.slug)}
+    if isinstance(lesson, LabLesson):
+        names |= dict(zip(lesson.controls, lesson.controls, strict=True))
+    return {setting: st.query_params[name] for name, setting in names.items() if setting and name in st.query_params}
 
 
 def write_link() -> None:
