@@ -162,12 +162,13 @@ def _remove_unusable_headers(scope: Scope) -> None:
     """Remove cookies with escape sequences, which this app does not set, different keys of one request, and ranges.
 
     Python needs time with the square of escape sequences. A second key is set by another site of the same domain. For
-    each requested range of a file, the server would keep a copy until it is read.
+    each requested range of a file, and for each compressed download, the server would keep a copy until it is read.
     """
+    removed = (b"range", b"accept-encoding") if scope["path"].startswith(MEDIA_PATH) else (b"range",)
     scope["headers"] = [
         (name, _usable_cookies(value) if name == b"cookie" else value)
         for name, value in scope["headers"]
-        if name != b"range"
+        if name not in removed
     ]
 
 
@@ -307,6 +308,7 @@ def _with_headers(send: Send) -> Send:
         start = 0
         while len(body) - start > MAX_PART:
             await send({**message, "body": bytes(body[start : start + MAX_PART]), "more_body": True})
+            await asyncio.sleep(0)  # others are served between the parts
             start += MAX_PART
         await send({**message, "body": bytes(body[start:])} if start else message)
 
@@ -316,7 +318,8 @@ def _with_headers(send: Send) -> Send:
 MAX_PART = 65_536  # bytes of an answer that are sent at a time: a connection that does not read gets no more
 SIGN_IN, SIGN_OUT, PROVIDER_SIGN_OUT = "/sign-in", "/sign-out", "/auth/logout"
 HEALTH_PATH, PROVIDER_PATHS = "/_stcore/health", ("/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
-UPLOAD_PATH, METRICS_PATH = "/_stcore/upload_file", "/_stcore/metrics"
+UPLOAD_PATH, METRICS_PATH, MEDIA_PATH = "/_stcore/upload_file", "/_stcore/metrics", "/media/"
+LARGE_ANSWER, LARGE_PACE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students, see `Pace`
 USUAL_REQUESTS = ("rerun_script", "stop_script", "file_urls_request", "app_heartbeat", "backend_operation_request")
 """Messages that a browser sends; others clear the caches of all users, for example."""
 KEPT = ("email", "email_verified", "is_logged_in", "origin", "provider")  # values of a provider in a cookie
@@ -415,6 +418,8 @@ class SignIn:
                 with self._students.setdefault(user.name, StudentPace()).page() as delay:
                     return await self.app(scope, _without_refused(_with_delays(receive, delay), user), send)
             receive = _without_refused(receive, user)
+        elif not user.may_launch:
+            send = self._students.setdefault(user.name, StudentPace()).paced(send)
         return await self.app(scope, receive, send)
 
     def _is_signed_in(self, user: User, cookies: Mapping[str, str]) -> bool:
@@ -566,8 +571,20 @@ class StudentPace:
     """
 
     def __init__(self) -> None:
-        self._all = Pace(*STUDENTS_PACE)
+        self._all, self._large = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE)
         self._pages = 0
+
+    def paced(self, send: Send) -> Send:
+        """Return a function that sends an answer, of LARGE_ANSWER or more bytes when few others were sent before."""
+
+        async def send_in_turn(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                length = Headers(raw=message["headers"]).get("content-length", "0")
+                if int(length) >= LARGE_ANSWER:
+                    await asyncio.sleep(self._large.delay())
+            await send(message)
+
+        return send_in_turn
 
     @contextmanager
     def page(self) -> Iterator[Callable[[], float]]:

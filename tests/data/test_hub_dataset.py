@@ -332,7 +332,7 @@ def test_a_card_with_many_patterns_is_refused(hub):
 
 
 def test_a_file_of_the_hub_has_the_limits_of_other_files(hub):
-    write(hub, {"train.csv.gz": gzip.compress(b"query\n" + b"a\n" * 3_000_000)})
+    write(hub, {"train.csv.gz": gzip.compress(b"query\n" + b"a long text\n" * 1_000_000)})
     with pytest.raises(FileFormatError, match="expand to at least"):
         read_table(NAME)
 

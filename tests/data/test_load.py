@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bsc_core.config import Columns, DataConfig, ExamplesConfig
-from bsc_core.data import PairDataset, load_data, read_corpus, read_pairs
+from bsc_core.data import PairDataset, load_data, read_corpus, read_pairs, read_table
 from bsc_core.data.io import limits
 from bsc_core.data.load import concatenate
 from bsc_core.data.quality.audit import audit
@@ -30,6 +30,16 @@ def test_small_files_that_are_mixed_may_not_have_many_cells_together(
     assert len(load_data(DataConfig(train=str(path), dev=str(path))).train) == 2_000
     with pytest.raises(FileFormatError, match=r"files before it, .* may have 9,000 cells, and these have at least"):
         load_data(DataConfig(train=str(path), mix=tuple(map(str, others)), dev=str(path)))
+
+
+def test_a_file_is_not_read_many_times_under_other_names(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("query\tdocument\na\tb\n")
+    sizes = limits.Sizes()
+    for number in range(limits.MAX_READS):
+        (tmp_path / f"{number}.tsv").hardlink_to(tmp_path / "pairs.tsv")
+        assert len(read_table(tmp_path / f"{number}.tsv", sizes=sizes)) == 1
+    with pytest.raises(FileFormatError, match="the same file is read under several names; name each file once"):
+        read_table(tmp_path / "pairs.tsv", sizes=sizes)
 
 
 def test_each_training_file_is_named_once(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,9 +68,9 @@ def shard_twice(folder: Path) -> None:
 
 
 def many_shards(folder: Path) -> None:
-    """Three shards of 2 million constant rows, each of which is within the limits."""
+    """Three shards of 400,000 constant rows, each of which is within the limits."""
     write_shards(folder, ROWS)
-    rows, parts = 2_000_000, [folder / f"part-{number:05d}.parquet" for number in range(3)]
+    rows, parts = 400_000, [folder / f"part-{number:05d}.parquet" for number in range(3)]
     for part in parts:
         pyarrow.parquet.write_table(pyarrow.table({"query": ["a"] * rows, "document": ["b"] * rows}), part)
     entries = [{"file": part.name, "rows": rows, "groups": 1, "bytes": part.stat().st_size} for part in parts]
@@ -191,9 +191,9 @@ def nulls(count: int) -> Make:
 
 
 def many_splits(folder: Path) -> None:
-    """Two splits of six million rows, each of which is within the limits."""
+    """Two splits of 1.2 million rows, each of which is within the limits."""
     for name in ("one", "two"):
-        nulls(6_000_000)(folder / name)
+        nulls(1_200_000)(folder / name)
     (folder / "dataset_dict.json").write_text(json.dumps({"splits": ["one", "two"]}))
 
 

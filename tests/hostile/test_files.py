@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import shutil
 import socket
 import struct
 import zipfile
@@ -96,6 +97,14 @@ def wide_rows(path: Path) -> None:
     numbers = random.Random(0)
     rows = (b"\t" * 999 + b"%08x\n" % numbers.getrandbits(32) for _ in range(12_000))
     path.write_bytes(gzip.compress(b"\t".join(b"c%d" % number for number in range(1_000)) + b"\n" + b"".join(rows)))
+
+
+def many_rows(path: Path) -> None:
+    """2 million equal rows in a file of 400 kB; random bytes keep the ratio of decompression below the limit."""
+    numbers = random.Random(0)
+    row = b'{"query":"a","document":"b"}\n'
+    noise = (b'{"query":"%s","document":"b"}\n' % numbers.randbytes(140).hex().encode() for _ in range(800))
+    path.write_bytes(gzip.compress(b"".join(row * 2_500 + one for one in noise), 9))
 
 
 def constant_columns(path: Path) -> None:
@@ -331,9 +340,10 @@ CASES: dict[str, tuple[Make, str]] = {
         content(json.dumps({f"c{number}": "" for number in range(1_000)}).encode() + b"\n" + b"{}\n" * 150_000),
         "keep the columns of texts, labels and ids",
     ),
-    "different_keys.jsonl": (json_lines(*({f"c{row % 1_000}": "a"} for row in range(4_000))), "4000 rows, 0 rejected"),
+    "different_keys.jsonl": (json_lines(*({f"c{row % 1_000}": "a"} for row in range(1_900))), "1900 rows, 0 rejected"),
+    "many_rows.jsonl.gz": (many_rows, "keep the columns of texts, labels and ids"),
     "wide_rows.tsv.gz": (wide_rows, "keep the columns of texts, labels and ids"),
-    "numbers.parquet": (successive_numbers, "of the file expand to at least"),
+    "numbers.parquet": (successive_numbers, "keep the columns of texts, labels and ids"),
     "constant_columns.parquet": (constant_columns, "keep the columns of texts, labels and ids"),
     "repeated_json.parquet": (repeated_json, "of the file expand to at least"),
     "constant_decimals.parquet": (constant_decimals, "keep the columns of texts, labels and ids"),
@@ -541,7 +551,8 @@ def test_the_files_of_a_config_have_the_limits_of_one_file(
     path, columns = str(tmp_path / "rows.parquet"), Columns(query="query", document="document")
     parquet({"query": ["a"] * 25_000 + ["c"] * 25_000, "document": ["b"] * 50_000})(Path(path))
     other = {"corpus": path, "corpus_columns": CorpusColumns(document="document")} if role == "corpus" else {}
-    other |= {"mix": (path,)} if role == "mix" else {"test": path} if role == "test" else {}
+    copy = shutil.copy(path, tmp_path / "other.parquet")
+    other |= {"mix": (str(copy),)} if role == "mix" else {"test": path} if role == "test" else {}
     load_data(DataConfig(train=path, columns=columns, dev_size=0.5))
     with pytest.raises(FileFormatError, match=r"with the files before it, [0-9,]* bytes (may have|expand)"):
         load_data(DataConfig(train=path, columns=columns, **other))
@@ -551,12 +562,12 @@ def test_several_files_of_real_text_are_within_the_limits(tmp_path: Path, monkey
     for limit in ("UNCHECKED_CELLS", "UNCHECKED_BYTES"):
         monkeypatch.setattr(limits, limit, 0)
     table = read_table(sample_data_folder() / "pairs.tsv")
-    paths = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    paths = [str(tmp_path / name) for name in ("a.parquet", "b.parquet", "d.parquet")]
     for path in paths:
         parquet(dict(table.columns))(Path(path))
     gz = tmp_path / "c.tsv.gz"
     gzipped((sample_data_folder() / "pairs.tsv").read_bytes())(gz)
-    data = load_data(DataConfig(train=paths[0], mix=(paths[1], str(gz), paths[1])))
+    data = load_data(DataConfig(train=paths[0], mix=(paths[1], str(gz), paths[2])))
     assert len(data.mix_reports) == 3
 
 

@@ -112,7 +112,7 @@ def test_cookies_with_escape_sequences_are_removed(server: AppServer) -> None:
     cookie = 'a="' + "\\\\" * 16_000 + '"; b=1'
     headers = {"Host": f"localhost:{server.port}", "Cookie": cookie}
     assert respond(server, "/_stcore/health", headers).status == 200
-    scope: dict[str, Any] = {"type": "http", "headers": [(b"cookie", cookie.encode()), (b"x", b"\\")]}
+    scope: dict[str, Any] = {"type": "http", "path": "/", "headers": [(b"cookie", cookie.encode()), (b"x", b"\\")]}
     _remove_unusable_headers(scope)
     assert scope["headers"] == [(b"cookie", b" b=1"), (b"x", b"\\")]
     assert HTTPConnection(scope).cookies == {"b": "1"}
@@ -127,15 +127,18 @@ def test_cookies_with_escape_sequences_are_removed(server: AppServer) -> None:
     ],
 )
 def test_two_different_keys_of_one_request_sign_nobody_in(cookies: bytes, usable: bytes) -> None:
-    scope: dict[str, Any] = {"type": "http", "headers": [(b"cookie", cookies)]}
+    scope: dict[str, Any] = {"type": "http", "path": "/", "headers": [(b"cookie", cookies)]}
     _remove_unusable_headers(scope)
     assert scope["headers"] == [(b"cookie", usable)]
 
 
 def test_ranges_are_ignored_since_a_copy_of_each_would_be_kept(server: AppServer) -> None:
-    scope: dict[str, Any] = {"type": "http", "headers": [(b"range", b"bytes=1-"), (b"x", b"1")]}
+    scope: dict[str, Any] = {"type": "http", "path": "/", "headers": [(b"range", b"bytes=1-"), (b"x", b"1")]}
     _remove_unusable_headers(scope)
     assert scope["headers"] == [(b"x", b"1")]
+    media: dict[str, Any] = {"type": "http", "path": "/media/a.csv", "headers": [(b"accept-encoding", b"gzip")]}
+    _remove_unusable_headers(media)
+    assert media["headers"] == []
     for path in ("/favicon.png", "/"):
         response = respond(server, path, {"Host": f"localhost:{server.port}", "Range": "bytes=1-"})
         assert response.status == 200

@@ -584,6 +584,28 @@ def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) ->
     assert aborted == {"nothing": True, "part of a request": True, "a request that is answered": False}
 
 
+def test_large_answers_to_a_link_of_students_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    async def send(message: Any) -> None:
+        assert message["type"] == "http.response.start"
+
+    async def answer(size: int) -> None:
+        headers = [(b"content-length", str(size).encode())]
+        await paced(send)({"type": "http.response.start", "status": 200, "headers": headers})
+
+    paced = server_module.StudentPace().paced
+    monkeypatch.setattr(server_module.asyncio, "sleep", sleep)
+    for size in (2**20, 1000) * 8:
+        asyncio.run(answer(size))
+    assert len(delays) == 8
+    assert delays[:5] == [0.0] * 5
+    assert delays[5:] == pytest.approx([1.0, 2.0, 3.0], abs=0.5)
+
+
 @pytest.mark.parametrize("reads", [True, False])
 def test_an_answer_that_is_not_read_ends(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -26,8 +27,10 @@ SLOW_CELLS = 10
 """Cells that a date, a time or a decimal number counts as, since its conversion to text takes longer."""
 NUMBER_BYTES = 20
 """Size of a number as text, which can be stored in less than a bit."""
-UNCHECKED_CELLS = 10_000_000
-"""Files of at most this many cells are read at any ratio: 4 million rows of two columns with few distinct texts."""
+UNCHECKED_CELLS = 2_000_000
+"""Files of at most this many cells are read at any ratio: a million rows of two columns with few distinct texts."""
+MAX_READS = 5
+"""How often a file may be read for a config: for training, dev, test and the corpus."""
 UNCHECKED_PAGES = 100_000
 """Parquet files of at most this many pages are read, however short the pages are."""
 MIN_PAGE_BYTES = 1_000
@@ -93,9 +96,22 @@ class Sizes:
     def __init__(self) -> None:
         self._stored = self._size = self._cells = 0  # of the files before
         self._file_stored = self._file_size = self._file_cells = 0
+        self._reads: Counter[tuple[int, int]] = Counter()  # by file, under whatever names
 
-    def start_file(self) -> None:
-        """Add the sizes of the present file, as far as it was checked, to those of the files before."""
+    def start_file(self, *paths: Path) -> None:
+        """Add the sizes of the present file, as far as it was checked, to those of the files before.
+
+        Args:
+            paths: The files that are read next, as one.
+
+        Raises:
+            FileFormatError: One of them was read several times, such as by links to it.
+        """
+        for path in paths:
+            facts = path.stat()
+            self._reads[facts.st_dev, facts.st_ino] += 1
+            if self._reads[facts.st_dev, facts.st_ino] > MAX_READS:
+                raise FileFormatError(f"{path}: the same file is read under several names; name each file once")
         self._stored += self._file_stored
         self._size += self._file_size
         self._cells += self._file_cells
@@ -145,7 +161,7 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str, sizes: S
     import pyarrow.parquet
 
     sizes = sizes or Sizes()
-    sizes.start_file()
+    sizes.start_file(path)
     stored, size, names = path.stat().st_size, 0, set(columns)
     metadata = pyarrow.parquet.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

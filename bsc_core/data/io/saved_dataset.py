@@ -198,7 +198,7 @@ def saved_batches(path: str, splits: Sequence[SavedSplit], rows: int, sizes: Siz
                 f"{path}: has several splits and also a column {SPLIT!r}; choose the folder of one split inside it"
             )
         stored, size = _stored_bytes(split), 0
-        sizes.start_file()
+        sizes.start_file(*split.files)
         sizes.check_cells(split.cells, stored, path)
         for batch in _arrow_batches(split, min(rows, MAX_BATCH_ROWS)):
             size += batch.nbytes

@@ -254,7 +254,7 @@ def _text_chunks(
     source: Source, columns: Sequence[str] | None, rows: int, on_progress: OnProgress, sizes: Sizes
 ) -> Iterator[Table]:
     path = source.path
-    sizes.start_file()
+    sizes.start_file(source.path)
     read = _json_chunks if source.format == "jsonl" else _delimited_chunks
     with _open_text(source.name, path, source.format, gzipped=source.gzipped, sizes=sizes) as (raw, text):
         total, count = path.stat().st_size, 0

@@ -233,6 +233,8 @@ def select(cards: list[ClaimCard]) -> ClaimCard | None:
 
 def _with_verdict_colors(rows: list[dict[str, str]]) -> Any:
     """Return table rows whose verdicts have a background in their color."""
+    if not rows:
+        return rows
     style = {name: f"background-color: {color}{SHADE}" for name, color in theme.VERDICTS.items()}
     table = pd.DataFrame(rows)
     return table.style.map(lambda verdict: style.get(verdict, ""), subset=["Verdict", "Weak start"])
