@@ -78,7 +78,7 @@ class LimitedHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connections of the address."""
-        super().connection_made(EndingTransport(transport, self.loop))  # type: ignore[arg-type]
+        super().connection_made(CountingTransport(transport))  # type: ignore[arg-type]
         network = _network(self.client[0]) if self.client else None
         others = [one.client for one in self.connections if one.client]
         if network is not None and sum(_network(host) == network for host, _ in others) > MAX_CONNECTIONS:
@@ -130,14 +130,11 @@ def _header_lines(received: bytes) -> int:
     return BLANK_LINE.split(received, 1)[0].count(b"\n")
 
 
-class EndingTransport:
-    """A transport that ends CLOSE_SECONDS after it is closed: one whose client does not read would wait forever.
+class CountingTransport:
+    """A transport with the number of bytes that were `written` to it."""
 
-    `written` is the number of bytes that were written to it.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop, self.written = transport, loop, 0
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self.written = transport, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -146,6 +143,14 @@ class EndingTransport:
         """Write and count bytes."""
         self.written += len(data)
         self._transport.write(data)
+
+
+class EndingTransport(CountingTransport):
+    """A transport that ends CLOSE_SECONDS after it is closed: one whose client does not read would wait forever."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(transport)
+        self._loop = loop
 
     def close(self) -> None:
         """Close the transport after what it has to send, or end it after CLOSE_SECONDS."""
