@@ -23,7 +23,7 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 FileStamp = tuple[int, int, int]
 MAX_BYTES = 512 * 2**20  # of the metrics of a run
 MAX_DOCUMENT_BYTES = 2**20  # of a JSON document, whose errors need up to 500 times its size of memory
-MAX_HEADER_BYTES = 8 * 2**20  # of a safetensors file, which needs up to 15 times its size
+MAX_SAFETENSORS_HEADER_BYTES = 8 * 2**20  # of a safetensors file, which needs up to 15 times its size
 MAX_LARGE_DOCUMENT_BYTES = 16 * 2**20  # of one that is read without a schema, which needs up to 35 times its size
 MAX_RATIO, RATIO_ABOVE = 50, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
 
@@ -141,13 +141,13 @@ def check_safetensors(path: Path) -> None:
 
     Raises:
         OSError: It does not exist or may not be read.
-        ValueError: It is not a regular file, or its header has more than MAX_HEADER_BYTES.
+        ValueError: It is not a regular file, or its header has more than MAX_SAFETENSORS_HEADER_BYTES.
     """
     if not path.is_file():
         raise ValueError("not a regular file")
     with path.open("rb") as file:
-        if int.from_bytes(file.read(8), "little") > MAX_HEADER_BYTES:
-            raise ValueError(f"its header has more than {MAX_HEADER_BYTES // 2**20} MiB")
+        if int.from_bytes(file.read(8), "little") > MAX_SAFETENSORS_HEADER_BYTES:
+            raise ValueError(f"its header has more than {MAX_SAFETENSORS_HEADER_BYTES // 2**20} MiB")
 
 
 def check_arrays(path: Path, limit: int | None = None) -> None:
