@@ -213,7 +213,8 @@ def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
     if any(len(cell["runs"]) > 1 for cell in summary["settings"]):
         about += f"\n\n{help_text('seed_spread')}"
     if number := summary["runs"] - summary["done"]:
-        sentence += f" {formatting.plural(number, 'run')} not done {'does' if number == 1 else 'do'} not count."
+        verb = "is not done and does" if number == 1 else "are not done and do"
+        sentence += f" {formatting.plural(number, 'run')} {verb} not count."
     st.text(sentence, help=about)
 
 
