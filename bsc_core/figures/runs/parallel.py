@@ -105,10 +105,14 @@ def headline(settings: Settings, results: Mapping[str, float | None], *, metric:
         return [f"{runs}, none evaluated yet"]
     chosen = [f"{formatting.setting_name(name).lower()} {format_value(value)}" for name, value in settings[top].items()]
     evaluated = sum(value is not None for value in results.values())
-    among = runs if evaluated == len(settings) else f"the {formatting.plural(evaluated, 'run')} that are done"
-    among = "the only run that is done" if evaluated == 1 < len(settings) else f"Highest of {among}"
+    if evaluated == len(settings):
+        subject = f"Highest of {runs}"
+    elif evaluated == 1:
+        subject = "The only run that is done"
+    else:
+        subject = f"Highest of the {evaluated:,} runs that are done"
     return [
-        f"{among[0].upper()}{among[1:]}: {formatting.metric_name(metric)} {formatting.metric(results[top])}",
+        f"{subject}: {formatting.metric_name(metric)} {formatting.metric(results[top])}",
         f"with {', '.join(chosen)}",
     ]
 

@@ -294,9 +294,7 @@ def shared_value(kind: str, key: Hashable, compute: Callable[[], Value], *, size
     with _computing(kind, key):  # one session computes it, the others wait
         value = cache.get(key)
         if value is None and (value := compute()) is not None:
-            while len(cache) >= size:
-                cache.pop(next(iter(cache)), None)
-            cache[key] = value
+            _store(cache, key, value, size)
     return value
 
 
@@ -316,10 +314,15 @@ def run_metrics(
             values, start = [], 0
         rows, end = run.metrics(start, max_steps=max_steps)
         values = values + select(rows) if rows else values
-        while len(cache) >= size:
-            cache.pop(next(iter(cache)), None)
-        cache[run.folder] = (inode, values, end)
+        _store(cache, run.folder, (inode, values, end), size)
         return values
+
+
+def _store(cache: dict[Hashable, Any], key: Hashable, value: object, size: int) -> None:
+    """Store a value that is not in the cache, which drops the oldest of `size` values."""
+    while len(cache) >= size:
+        cache.pop(next(iter(cache)), None)
+    cache[key] = value
 
 
 _locks: WeakValueDictionary[Hashable, threading.RLock] = WeakValueDictionary()
