@@ -25,6 +25,7 @@ MAX_BYTES = 512 * 2**20  # of the metrics of a run
 MAX_DOCUMENT_BYTES = 2**20  # of a JSON document, whose errors need up to 500 times its size of memory
 MAX_SAFETENSORS_HEADER_BYTES = 8 * 2**20  # of a safetensors file, which needs up to 15 times its size
 MAX_LARGE_DOCUMENT_BYTES = 16 * 2**20  # of one that is read without a schema, which needs up to 35 times its size
+MAX_ENTRIES_BYTES = 2**20  # of the list of an archive's entries, of which 20,000 use 350 times as much memory
 MAX_RATIO, RATIO_ABOVE = 50, 4 * 2**20  # of the arrays in an .npz file to its size, where they have more bytes
 
 
@@ -150,15 +151,46 @@ def check_safetensors(path: Path) -> None:
             raise ValueError(f"its header has more than {MAX_SAFETENSORS_HEADER_BYTES // 2**20} MiB")
 
 
+def map_array(path: Path) -> npt.NDArray[Any]:
+    """Return the array of an .npy file, memory-mapped and read-only.
+
+    `np.load` also opens archives, and reads the list of their entries into memory.
+
+    Raises:
+        ValueError: The file is damaged, or has another format.
+    """
+    array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    return array
+
+
+class _EntriesReader(io.BufferedReader):
+    """A file for `zipfile`, which reads the list of an archive's entries at once."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > MAX_ENTRIES_BYTES:
+            raise ValueError("it has too many entries")
+        return super().read(size)
+
+
+def archive_entries(path: Path) -> list[zipfile.ZipInfo]:
+    """Return the entries of a ZIP archive.
+
+    Raises:
+        ValueError: The list of entries has more than MAX_ENTRIES_BYTES.
+        zipfile.BadZipFile: The file is not a ZIP archive.
+    """
+    with _EntriesReader(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+        return archive.infolist()
+
+
 def check_arrays(path: Path, limit: int | None = None) -> None:
     """Check that an .npz file does not hold far more data than its size, and at most `limit` bytes.
 
     Raises:
-        ValueError: The arrays are far larger than the file.
+        ValueError: The arrays are far larger than the file, or it has too many entries.
         zipfile.BadZipFile: The file is not a ZIP archive.
     """
-    with zipfile.ZipFile(path) as archive:
-        size = sum(entry.file_size for entry in archive.infolist())
+    size = sum(entry.file_size for entry in archive_entries(path))
     if limit is not None and size > limit:
         raise ValueError(f"its arrays have more than {limit // 2**20} MiB")
     if size > max(RATIO_ABOVE, MAX_RATIO * path.stat().st_size):

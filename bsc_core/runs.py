@@ -22,18 +22,17 @@ from functools import lru_cache, partial
 from pathlib import Path
 from tokenize import TokenError
 from typing import Annotated, Any, BinaryIO, Literal, Self, TypeVar, get_args
-from zipfile import BadZipFile
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ModelError, RunError, RunNotFoundError
-from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, read_regular, sync
+from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, map_array, read_regular, sync
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
@@ -70,6 +69,9 @@ _TAIL_BYTES = 64 * 1024
 _ROWS_AT_ONCE = 16_384
 _MAX_LINES, _MAX_LINE_BYTES = 3_000_000, 1_000_000  # of the metrics
 _MAX_OTHER_LINES, _MAX_OTHER_BYTES = 100_000, 16 * 2**20  # of the metrics, that are not steps
+_MAX_OTHER_VALUES = 500_000
+_MAX_EVALUATED = 1_000  # splits and metrics of an evaluation
+_MAX_SETTING_LENGTH = 10_000  # characters of the setting of a run in its group
 _MAX_STEP_VALUES, _MAX_STEP_NAMES = 100, 200  # of a step, and of all steps
 _MAX_VALUES, _MAX_STEP_BYTES = 3_000_000, 64 * 2**20  # of the steps that are read together
 _CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**22  # of vectors
@@ -139,8 +141,15 @@ class _RunResult(BaseModel, extra="allow"):
 
 class _Group(BaseModel):
     group: str | None = None
-    setting: Annotated[dict[str, Any], Field(max_length=100)] = {}
+    setting: Annotated[dict[str, Any], Field(max_length=50)] = {}
     seed: int | None = None
+
+    @field_validator("setting")
+    @classmethod
+    def _check_length(cls, setting: dict[str, Any]) -> dict[str, Any]:
+        if len(json.dumps(setting)) > _MAX_SETTING_LENGTH:
+            raise ValueError("its setting is longer than those of sweeps")
+        return setting
 
 
 class _FirstBatch(BaseModel):
@@ -149,21 +158,27 @@ class _FirstBatch(BaseModel):
     pairs: list[dict[str, str | bool | _Number]]
 
 
+def _check_values(splits: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    if sum(1 + len(metrics) for metrics in splits.values()) > _MAX_EVALUATED:
+        raise ValueError("it has more metrics than an evaluation writes")
+    return splits
+
+
 class _Texts(BaseModel):
     digest: str
     count: _Count
 
 
 _SCHEMAS: dict[str, TypeAdapter[Any]] = {
-    EVALUATION_SIZES: TypeAdapter(dict[str, dict[str, _Result]]),
-    INTERVALS: TypeAdapter(dict[str, dict[str, dict[str, tuple[_Number, _Number]]]]),
+    EVALUATION_SIZES: TypeAdapter(Annotated[dict[str, dict[str, _Result]], Field(max_length=100)]),
+    INTERVALS: TypeAdapter(Annotated[dict[str, dict[str, dict[str, tuple[_Number, _Number]]]], Field(max_length=100)]),
     BEST_EPOCH: TypeAdapter(_BestEpoch),
     TEXTS: TypeAdapter(_Texts),
     RESULT: TypeAdapter(_RunResult),
     GROUP: TypeAdapter(_Group),
     FIRST_BATCH: TypeAdapter(_FirstBatch),
 }
-_EVALUATION: TypeAdapter[Any] = TypeAdapter(dict[str, _Metrics])
+_EVALUATION: TypeAdapter[Any] = TypeAdapter(Annotated[dict[str, _Metrics], AfterValidator(_check_values)])
 _OBJECT: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _METRICS: TypeAdapter[Any] = TypeAdapter(_MetricsLine)
 
@@ -431,9 +446,10 @@ class Run:
                 if (max_steps != 0 and number % stride == 0) or not _STEP_LINE.match(line)
             ]
         steps = [(len(line), line.count(b":")) for line in lines if _STEP_LINE.match(line)]
-        others = [len(line) for line in lines if not _STEP_LINE.match(line)]
-        is_long = len(line) == _MAX_LINE_BYTES or len(others) > _MAX_OTHER_LINES or sum(others) > _MAX_OTHER_BYTES
-        is_long |= sum(size for size, _ in steps) > _MAX_STEP_BYTES
+        others = [(len(line), line.count(b":")) for line in lines if not _STEP_LINE.match(line)]
+        is_long = len(line) == _MAX_LINE_BYTES or sum(size for size, _ in steps) > _MAX_STEP_BYTES
+        is_long |= len(others) > _MAX_OTHER_LINES or sum(size for size, _ in others) > _MAX_OTHER_BYTES
+        is_long |= sum(count for _, count in others) > _MAX_OTHER_VALUES
         values = [count for _, count in steps]
         if count > _MAX_LINES or is_long or max(values, default=0) > _MAX_STEP_VALUES or sum(values) > _MAX_VALUES:
             raise RunError(
@@ -562,12 +578,9 @@ class Run:
             return None
         try:
             check_regular(path, path.stat().st_size)  # a mapped file may be larger than the memory
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, EOFError, OverflowError, SyntaxError, TokenError, MemoryError, BadZipFile):
-            array = None
-        if not isinstance(array, np.ndarray):
-            raise self._damaged(path.name)
-        return array
+            return map_array(path)
+        except (ValueError, EOFError, OverflowError, SyntaxError, TokenError, MemoryError):
+            raise self._damaged(path.name) from None
 
     def embeddings(self, name: str) -> NDArray[Any] | None:
         """Return the (U, D) vectors of all texts `before` or `after` training; None if they do not exist.
@@ -791,7 +804,7 @@ def saved_epochs(run: Run) -> list[int]:
 @lru_cache(maxsize=1024)  # a page opens the vectors many times
 def _is_finite(path: Path, stamp: FileStamp) -> bool:
     """Return whether the vectors of a file are finite; of many, _CHECKED_ROWS rows or _CHECKED_VALUES are checked."""
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    array = map_array(path)
     count = max(1, min(_CHECKED_ROWS, _CHECKED_VALUES // array.shape[1]))
     rows = array[:: max(1, len(array) // count)]
     return all(np.isfinite(rows[row : row + _ROWS_AT_ONCE]).all() for row in range(0, len(rows), _ROWS_AT_ONCE))

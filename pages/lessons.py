@@ -14,9 +14,9 @@ view.heading(lesson)
 question, figure = st.columns([2, 3])
 with question:
     is_open = view.question(lesson) or view.is_known(lesson)
+with figure:
     if is_open:
         view.task(lesson)
-with figure:
     if is_open or not lesson.figure_after_guess:
         figures.draw(lesson, view.key(lesson, "picture"), locked=not is_open)
     else:

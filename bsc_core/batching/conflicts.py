@@ -25,6 +25,8 @@ from bsc_core.types import Ids
 Numeric = TypeVar("Numeric", int, NDArray[np.integer])
 NO_CONFLICT = -1  # placeholder that conflicts with nothing
 COPIED = 64  # values of a set that is merged with others; larger ones are shared by rows and batches
+MAX_CONFLICT_IDS = 4  # of a row: query, document, negative, and the query's id
+UNCHECKED_POSITIVES, MAX_POSITIVES_PER_ROW = 1_000_000, 10  # of saved conflicts
 OPEN = 512  # batches that accept rows at a time; beyond that the oldest is closed
 
 
@@ -56,6 +58,8 @@ class Conflicts:
         queries = len(self.starts) - 1
         return (
             len(self.ids) == len(self.query_id) == rows
+            and self.ids.shape[1] <= MAX_CONFLICT_IDS
+            and len(self.positives) <= UNCHECKED_POSITIVES + MAX_POSITIVES_PER_ROW * rows
             and queries <= rows
             and min(self.query_id.min(initial=0), self.positives.min(initial=0)) >= 0
             and self.query_id.max(initial=-1) < queries

@@ -55,7 +55,8 @@ class BatchOrder:
         """Return the positions of each source, or all positions 0 to rows - 1."""
         if self.source is None:
             return [np.arange(rows, dtype=np.int32)]
-        return [np.flatnonzero(self.source == number).astype(np.int32) for number in np.unique(self.source)]
+        _, counts = np.unique(self.source, return_counts=True)
+        return np.split(np.argsort(self.source, kind="stable").astype(np.int32), np.cumsum(counts)[:-1])
 
     def arrange(self, batches: list[list[Ids]]) -> list[Ids]:
         """Return all batches in order.

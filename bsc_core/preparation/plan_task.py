@@ -22,7 +22,7 @@ from bsc_core.config import BatchingConfig, EncoderConfig
 from bsc_core.data import PairDataset, ReadReport
 from bsc_core.data.dataset import TextTable
 from bsc_core.errors import InputError
-from bsc_core.files import save_arrays
+from bsc_core.files import map_array, save_arrays
 from bsc_core.formatting import duration
 
 PROGRESS_SECONDS = 0.3  # between two writes
@@ -93,7 +93,7 @@ def build_plans(task_folder: Path, request: Any) -> None:
     dataset = load_rows(folder / "rows.npz")
     shared = _encode(request["encoder"], dataset, StageProgress(task_folder, 0, stages, "encoding the texts"))
     for number, item in enumerate(items, 1):
-        vectors = shared if item.vectors is None else np.load(item.vectors, mmap_mode="r", allow_pickle=False)
+        vectors = shared if item.vectors is None else map_array(Path(item.vectors))
         what = item.batching["strategy"] if item.batching else "the saved plan"
         progress = StageProgress(task_folder, number, stages, f"epoch {item.epoch + 1} of {what}")
         progress(0, 1)

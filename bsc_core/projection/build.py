@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bsc_core.background_task import run_task, write_progress
 from bsc_core.errors import InputError
-from bsc_core.files import save_arrays
+from bsc_core.files import map_array, save_arrays
 from bsc_core.neighbors import unit_rows
 from bsc_core.projection.layout import lay_out, neighborhood_preservation
 from bsc_core.types import Ids, Vectors
@@ -36,10 +36,10 @@ class VectorFile:
         Raises:
             InputError: The file lacks one of the texts.
         """
-        array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        array = map_array(self.path)
         if self.texts is None:
             return unit_rows(array[ids])
-        stored = np.load(self.texts, allow_pickle=False)
+        stored = map_array(self.texts)
         rows = np.minimum(np.searchsorted(stored, ids), len(stored) - 1)
         if not np.array_equal(stored[rows], ids):
             raise InputError(f"{self.path} lacks some texts of the map; map the texts of {self.texts}")

@@ -30,7 +30,7 @@ from bsc_core.config.section import json_with_previous_names
 from bsc_core.encoders import save_model
 from bsc_core.encoders.lora import lora_state
 from bsc_core.errors import CheckpointError, DataError
-from bsc_core.files import atomic_folder, check_arrays, check_regular, check_safetensors, read_regular
+from bsc_core.files import archive_entries, atomic_folder, check_arrays, check_regular, check_safetensors, read_regular
 from bsc_core.formatting import printable
 from bsc_core.training.loop.trainer import StepReport, Trainer, TrainerState
 
@@ -43,7 +43,8 @@ UNREADABLE = (
     *(OSError, RuntimeError, EOFError, ValueError, KeyError, TypeError, AttributeError),
     *(SafetensorError, pickle.UnpicklingError, zipfile.BadZipFile),
 )
-MAX_PICKLE_BYTES = 4 * 2**20  # of a state, without its tensors
+MAX_PICKLE_BYTES, MAX_CALLS = 2**20, 50_000  # of a state without its tensors: its size, and calls that build them
+MAX_TRIED = 10  # damaged checkpoints that are read until one is not
 TENSORS_AND_DICTS = re.compile(r"torch \w+Storage|torch\._utils _rebuild_(tensor_v2|parameter)|collections OrderedDict")
 PARTS_OF_STATE = re.compile(
     r"[^/]+/(data\.pkl|data/\d+|version|byteorder|\.format_version|\.storage_alignment|\.data/\w+)"
@@ -187,7 +188,7 @@ def last_checkpoint(folder: Path, fingerprints: Collection[str] = ()) -> Checkpo
         CheckpointError: There are checkpoints and none can be read.
     """
     paths = checkpoints(folder)
-    for path in reversed(paths):
+    for path in paths[: -MAX_TRIED - 1 : -1]:
         try:
             return read_checkpoint(path, fingerprints)
         except CheckpointError as error:
@@ -255,19 +256,21 @@ def _check_pickle(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
             raise ValueError("not an archive")
+    entries = archive_entries(path)
+    names = [entry.filename for entry in entries]
+    if len(set(map(str.lower, names))) < len(names) or not all(map(PARTS_OF_STATE.fullmatch, names)):
+        raise ValueError("it has other parts than a state")
+    structures = [entry for entry in entries if entry.filename.endswith("data.pkl")]
+    if len(structures) != 1 or structures[0].file_size > MAX_PICKLE_BYTES:
+        raise ValueError(f"it has several structures, or one of more than {MAX_PICKLE_BYTES // 2**20} MiB")
     with zipfile.ZipFile(path) as archive:
-        entries = archive.infolist()
-        names = [entry.filename for entry in entries]
-        if len(set(map(str.lower, names))) < len(names) or not all(map(PARTS_OF_STATE.fullmatch, names)):
-            raise ValueError("it has other parts than a state")
-        for entry in entries:
-            if not entry.filename.endswith("data.pkl"):
-                continue
-            if entry.file_size > MAX_PICKLE_BYTES:
-                raise ValueError(f"its structure has more than {MAX_PICKLE_BYTES // 2**20} MiB")
-            for opcode, name, _ in pickletools.genops(archive.read(entry)):
-                if "GLOBAL" in opcode.name and not TENSORS_AND_DICTS.fullmatch(str(name)):
-                    raise ValueError(f"it contains {printable(str(name))}, which no state has")
+        calls = 0
+        for opcode, name, _ in pickletools.genops(archive.read(structures[0])):
+            calls += opcode.name == "REDUCE"
+            if "GLOBAL" in opcode.name and not TENSORS_AND_DICTS.fullmatch(str(name)):
+                raise ValueError(f"it contains {printable(str(name))}, which no state has")
+        if calls > MAX_CALLS:
+            raise ValueError("it has more tensors than a state")
 
 
 def _check_tensors(state: dict[str, Any]) -> None:

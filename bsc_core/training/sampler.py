@@ -15,6 +15,7 @@ from bsc_core.config import RunConfig
 from bsc_core.data.dataset import PairDataset
 from bsc_core.data.generation.negatives import row_negatives, with_negatives
 from bsc_core.encoders.tokens import TokenTable, tokenize
+from bsc_core.files import map_array
 from bsc_core.neighbors import unit_rows
 from bsc_core.training.data import PairStream, TrainingData
 from bsc_core.training.embeddings import Embeddings
@@ -214,7 +215,7 @@ class PlanSampler:
     def _load_compared(self, epochs: int) -> Vectors | None:
         """Return the vectors that the last of so many plans compared, (U, D), if the run saved them."""
         paths = [path for path in self._compared_files() if int(path.stem.rpartition("-")[2]) <= epochs]
-        return np.load(paths[-1], allow_pickle=False) if paths else None
+        return np.array(map_array(paths[-1])) if paths else None
 
     def _compared_files(self) -> list[Path]:
         return sorted(self.log.run.plans_folder.glob("vectors-*.npy"))

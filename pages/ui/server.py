@@ -159,12 +159,16 @@ class RequestGuard:
 
 
 def _remove_unusable_headers(scope: Scope) -> None:
-    """Remove cookies with escape sequences, which this app does not set, different keys of one request, and ranges.
+    """Remove too many cookies, those with escape sequences, different keys of one request, and ranges.
 
-    Python needs time with the square of escape sequences. A second key is set by another site of the same domain. For
-    each requested range of a file, and for each compressed download, the server would keep a copy until it is read.
+    Reading cookies takes Python time with their number, and with the square of escape sequences, which this app does
+    not set. A second key is set by another site of the same domain. For each requested range of a file, and for each
+    compressed download, the server would keep a copy until it is read.
     """
-    removed = (b"range", b"accept-encoding") if scope["path"].startswith(MEDIA_PATH) else (b"range",)
+    removed = [b"range", *([b"accept-encoding"] if scope["path"].startswith(MEDIA_PATH) else [])]
+    cookies = [value for name, value in scope["headers"] if name == b"cookie"]
+    if sum(map(len, cookies)) > MAX_COOKIE_BYTES or sum(value.count(b";") for value in cookies) > MAX_COOKIES:
+        removed.append(b"cookie")
     scope["headers"] = [
         (name, _usable_cookies(value) if name == b"cookie" else value)
         for name, value in scope["headers"]
@@ -324,6 +328,7 @@ USUAL_REQUESTS = ("rerun_script", "stop_script", "file_urls_request", "app_heart
 """Messages that a browser sends; others clear the caches of all users, for example."""
 KEPT = ("email", "email_verified", "is_logged_in", "origin", "provider")  # values of a provider in a cookie
 KEY_COOKIE = "bsc_key"
+MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser for a host are fewer
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files

@@ -192,6 +192,7 @@ DAMAGED_PLANS: dict[str, Callable[[dict[str, np.ndarray]], object]] = {
     "conflicts of other rows": lambda arrays: arrays.update(conflict_own=arrays["conflict_own"][:1]),
     "conflicts of texts": lambda arrays: arrays.update(conflict_own=arrays["conflict_own"].astype(str)),
     "ends out of range": lambda arrays: arrays["conflict_starts"].fill(2**40),
+    "many ids": lambda arrays: arrays.update(conflict_own=np.repeat(arrays["conflict_own"], 3, axis=1)),
     "no ends": lambda arrays: arrays.update(conflict_starts=arrays["conflict_starts"][:0]),
 }
 

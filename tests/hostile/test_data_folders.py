@@ -19,6 +19,7 @@ from bsc_core.data.io.shards import write_manifest, write_part
 from bsc_core.errors import FileFormatError, PathError
 from tests.hostile.outcomes import read_outcomes
 from tests.hostile.test_files import GIBIBYTE, LARGE, MAX_BYTES, MAX_SECONDS, READER, SIZES, forged, page
+from tests.hostile.test_files import shared_names as message_of_shared_names
 
 datasets = pytest.importorskip("datasets")
 
@@ -213,6 +214,30 @@ def arrow_file(table: pyarrow.Table, **options: Any) -> Make:
     return make
 
 
+def shared_names(folder: Path) -> None:
+    """A schema of 2,000 names of 500 kB, which are one text."""
+    datasets.Dataset.from_dict(ROWS).save_to_disk(str(folder))
+    data_file(folder).write_bytes(message_of_shared_names(2_000, 500_000))
+
+
+def many_files(folder: Path) -> None:
+    """A dataset whose list has 10,001 files."""
+    datasets.Dataset.from_dict(ROWS).save_to_disk(str(folder))
+    content, names = data_file(folder).read_bytes(), [f"{number}.arrow" for number in range(10_001)]
+    for name in names:
+        (folder / name).write_bytes(content)
+    file_names(*names)(folder)
+
+
+def linked_splits(folder: Path) -> None:
+    """A hundred splits, which are links to one folder."""
+    datasets.Dataset.from_dict(ROWS).save_to_disk(str(folder / "0"))
+    names = [str(number) for number in range(100)]
+    for name in names[1:]:
+        (folder / name).symlink_to("0")
+    (folder / "dataset_dict.json").write_text(json.dumps({"splits": names}))
+
+
 def repeated_views() -> pyarrow.Table:
     """20,000 views of one text of 60 kB, inside an extension."""
     text = pyarrow.array(["x" * 60_000], pyarrow.string_view())
@@ -276,6 +301,9 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_split_above": (splits("../outside"), NO_FILE),
     "saved_split_number": (splits(3), NO_FILE),
     "saved_nulls": (nulls(50_000_000), "keep the columns of texts, labels and ids"),
+    "saved_shared_names": (shared_names, "its schema has too many fields, or too long names or metadata"),
+    "saved_many_files": (many_files, "more than 10,000 files"),
+    "saved_linked_splits": (linked_splits, "the same file is read under several names"),
     "saved_many_splits": (many_splits, "with the files before it"),
     "saved_offset_after_the_data": (saved(offsets(0, 16, 4_000)), "its data are damaged"),
     "saved_offset_far_away": (saved(offsets(0, 16, 2_000_000_000)), "expand to at least"),

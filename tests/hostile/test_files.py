@@ -24,7 +24,7 @@ import pytest
 
 from bsc_core.config import Columns, CorpusColumns, DataConfig
 from bsc_core.data.io import limits
-from bsc_core.data.io.limits import check_parquet_size
+from bsc_core.data.io.limits import FlatBuffer, check_parquet_size
 from bsc_core.data.io.tables import read_table
 from bsc_core.data.load import load_data
 from bsc_core.errors import FileFormatError
@@ -90,6 +90,37 @@ def repeated_text(path: Path) -> None:
     indices = pyarrow.array([0] * 1_000_000, pyarrow.int32())
     texts = pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["".join(map(chr, range(32, 126))) * 10_000]))
     pyarrow.parquet.write_table(pyarrow.table({"query": texts, "document": texts}), path)
+
+
+def shared_names(fields: int, length: int) -> bytes:
+    """Return the message of an Arrow schema whose fields share one long name."""
+    names = ["x" * length, *map(str, range(1, fields))]
+    stream = pyarrow.schema([(name, pyarrow.string()) for name in names]).serialize().to_pybytes()
+    content = bytearray(stream[8:])
+    buffer = FlatBuffer(bytes(content))
+    first, *others = buffer.tables(buffer.part(buffer.part(buffer.target(0), 2), 1))
+    for field in others:
+        position = buffer.field(field, 0)
+        content[position : position + 4] = struct.pack("<I", buffer.part(first, 0) - position)
+    return stream[:8] + content
+
+
+def shared_names_in_parquet(path: Path) -> None:
+    """A file of 700 kB whose Arrow schema has 5,000 names of 500 kB, which are one text."""
+    write_metadata(path, "ARROW:schema", base64.b64encode(shared_names(5_000, 500_000)).decode())
+
+
+def long_classes(path: Path) -> None:
+    """A file whose names of classes are JSON of 40 MB."""
+    write_metadata(path, "huggingface", '{"info": {"features": {}}, "x": [%s[]]}' % ("[]," * 13_000_000))
+
+
+def write_metadata(path: Path, key: str, value: str) -> None:
+    """Write a Parquet file of one row with an entry of metadata in its footer."""
+    table = pyarrow.table({"query": ["a"], "document": ["b"]})
+    with pyarrow.parquet.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({key: value})
 
 
 def wide_rows(path: Path) -> None:
@@ -268,6 +299,12 @@ CASES: dict[str, tuple[Make, str]] = {
     "trailing.tsv.gz": (content(gzip.compress(ROWS) + b"trailing"), "not a complete gzip file"),
     "not_gzip.tsv.gz": (content(ROWS), "not a complete gzip file"),
     "gzip.tsv": (gzipped(ROWS), "contains gzip data"),
+    "missing_cells.jsonl": (
+        content(json.dumps(dict.fromkeys(map(str, range(1_000)), "a")).encode() + b"\n{}" * 10_000_000),
+        "may have",
+    ),
+    "shared_names.parquet": (shared_names_in_parquet, "its schema has too many fields, or too long names or metadata"),
+    "long_classes.parquet": (long_classes, "1 rows, 0 rejected"),
     "repeated_text.parquet": (repeated_text, "of the file expand to at least"),
     "zeros.parquet": (
         parquet({"query": ["0" * 100 * MIB], "document": ["b"]}, use_dictionary=False, compression="zstd"),

@@ -118,6 +118,13 @@ def test_cookies_with_escape_sequences_are_removed(server: AppServer) -> None:
     assert HTTPConnection(scope).cookies == {"b": "1"}
 
 
+@pytest.mark.parametrize("values", [[b";" * 300], [b";" * 9] * 30, [b"a=" + b"x" * 40_000]])
+def test_too_many_cookies_are_removed(values: list[bytes]) -> None:
+    scope: dict[str, Any] = {"type": "http", "path": "/", "headers": [(b"cookie", value) for value in values]}
+    _remove_unusable_headers(scope)
+    assert scope["headers"] == []
+
+
 @pytest.mark.parametrize(
     ("cookies", "usable"),
     [

@@ -7,8 +7,10 @@ import math
 import os
 import pickle
 import shutil
+import struct
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +112,14 @@ def objects(name: str) -> Change:
     return replaced(name, create)
 
 
+def long_list(path: Path, size: int = 1_600_000_000) -> None:
+    """A sparse archive whose list of entries has 1.6 GB."""
+    with path.open("wb") as file:
+        file.write(b"PK\x03\x04")
+        file.seek(size + 4)
+        file.write(struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, size, 4, 0))
+
+
 def zeros(path: Path) -> None:
     """A plan of 64 MB of zeros in 64 KB."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("order.npy", "w") as file:
@@ -187,6 +197,19 @@ def changed_plan(**texts: str) -> Change:
     return change
 
 
+def second_structure(run: Path) -> None:
+    """A state with a second data.pkl in another folder."""
+    path = run / CHECKPOINT / "state.pt"
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("other/data.pkl", pickle.dumps({}, protocol=2))
+
+
+def many_tensors(run: Path) -> None:
+    """A state of 100,000 tensors with the same number."""
+    number = torch.zeros(1)
+    torch.save({"memory": [number[:] for _ in range(100_000)]}, run / CHECKPOINT / "state.pt")
+
+
 def deflated_state(run: Path) -> None:
     """A state of 512 MB of zeros in half a megabyte."""
     path = run / CHECKPOINT / "state.pt"
@@ -246,6 +269,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
         "metrics",
         "more than a run writes",
     ),
+    "metrics-many-values-of-plans": (
+        write("metrics.jsonl", MANY_VALUES.replace(b"step", b"plan", 1).replace(b"}", b', "epoch": 1}') * 7),
+        "metrics",
+        "more than a run writes",
+    ),
     "metrics-many-names": (
         write("metrics.jsonl", b"".join(b'{"kind": "step", "step": 1, "%d": 1}\n' % number for number in range(300))),
         "metrics",
@@ -264,6 +292,11 @@ CASES: dict[str, tuple[Change, str, str]] = {
     ),
     "group-many-settings": (
         write("group.json", json.dumps({"setting": {f"loss.a{number}": 0 for number in range(101)}}).encode()),
+        "group",
+        "is damaged",
+    ),
+    "group-long-setting": (
+        write("group.json", json.dumps({"setting": {"loss.name": "x" * 20_000}}).encode()),
         "group",
         "is damaged",
     ),
@@ -293,6 +326,13 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "epoch-texts-twice": (changed_array(EPOCH_TEXTS, np.zeros_like), "epochs", "is damaged"),
     "epoch-texts-unknown": (changed_array(EPOCH_TEXTS, lambda ids: ids + 200), "epochs", "is damaged"),
     "vectors-cut": (write("embeddings_after.npy", b"\x93NUMPY"), "vectors", "is damaged"),
+    "vectors-archive": (replaced(AFTER, long_list), "vectors", "is damaged"),
+    "plan-archive": (replaced("plans/epoch-001.npz", long_list), "plan", "too many entries"),
+    "checkpoint-archive": (
+        no_list_of_files(replaced(f"{CHECKPOINT}/state.pt", partial(long_list, size=400_000_000))),
+        "checkpoint",
+        UNREADABLE,
+    ),
     "plan-pipe": (pipe("plans/epoch-001.npz"), "plan", "no such batch plan"),
     "plan-code": (objects("plans/epoch-001.npz"), "plan", "not a batch plan"),
     "plan-zeros": (replaced("plans/epoch-001.npz", zeros), "plan", "more than 50 times its size"),
@@ -332,6 +372,13 @@ CASES: dict[str, tuple[Change, str, str]] = {
     "checkpoint-zeros": (no_list_of_files(deflated_state), "checkpoint", UNREADABLE),
     "checkpoint-two-formats": (no_list_of_files(zeros_before_the_archive), "checkpoint", UNREADABLE),
     "checkpoint-capitals": (no_list_of_files(zeros_under_another_name), "checkpoint", UNREADABLE),
+    "checkpoint-structures": (no_list_of_files(second_structure), "checkpoint", UNREADABLE),
+    "checkpoint-many-tensors": (no_list_of_files(many_tensors), "checkpoint", UNREADABLE),
+    "after-many-splits": (
+        write("evaluation/after.json", json.dumps({f"s{number}": {"mrr": 0.5} for number in range(600)}).encode()),
+        "after",
+        "is damaged",
+    ),
     "checkpoint-pipe": (pipe(f"{CHECKPOINT}/state.pt"), "checkpoint", UNREADABLE),
     "checkpoint-unlisted-pipe": (no_list_of_files(pipe(f"{CHECKPOINT}/state.pt")), "checkpoint", UNREADABLE),
     "checkpoint-device": (link(f"{CHECKPOINT}/state.pt", "/dev/zero"), "checkpoint", UNREADABLE),

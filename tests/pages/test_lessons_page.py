@@ -186,13 +186,23 @@ def test_an_unknown_lesson_is_an_error_and_the_first_one_opens(open_lessons: Cal
     assert next(iter(LESSONS.values())).sentences()["claim"] in lesson_text(app)
 
 
-@pytest.mark.parametrize(("slug", "key"), [("combined-loss", "picture"), ("supervised-contrastive", "picture")])
-def test_a_control_changes_the_text(open_lessons: Callable[..., AppTest], slug: str, key: str) -> None:
+@pytest.mark.parametrize(("slug", "value"), [("combined-loss", 0.5), ("supervised-contrastive", 0.0)])
+def test_a_control_changes_the_text(open_lessons: Callable[..., AppTest], slug: str, value: float) -> None:
     app = open_lessons(lesson=slug, guess="1")
     before = lesson_text(app)
-    app.select_slider(key=f"lessons.{slug}.{key}").set_value(0.5).run()
+    app.select_slider(key=f"lessons.{slug}.picture").set_value(value).run()
     assert lesson_text(app) != before
-    assert app.query_params["at"] in ("0.5", ["0.5"])
+    assert app.query_params["at"] in (f"{value:g}", [f"{value:g}"])
+
+
+def test_after_a_guess_the_controls_have_the_values_of_the_answer(open_lessons: Callable[..., AppTest]) -> None:
+    app = open_lessons(lesson="temperature")
+    assert "At temperature 0.1," in lesson_text(app)
+    app.radio(key="lessons.temperature.guess").set_value(0).run()
+    query, facts = LESSONS["temperature"].facts()["spread_row"], LESSONS["temperature"].facts()
+    text = lesson_text(app)
+    assert f"Query {query}:" in text
+    assert f"At temperature {facts['low']}, the hardest negative gets {facts['least_share']} of the gradient" in text
 
 
 def test_a_click_in_the_list_opens_that_lesson() -> None:

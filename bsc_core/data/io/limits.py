@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,6 +44,18 @@ MAX_HEADER_VALUES = 32
 """Maximum number of values in the header of a page, which has at most 23 as of version 2.12 of the format."""
 MAX_FOOTER_VALUES = 3_000_000
 """Maximum number of values in the footer of a Parquet file: about 40 for each column of a row group."""
+ARROW_SCHEMA = b"ARROW:schema"
+"""Key of the Arrow schema in the footer of a Parquet file."""
+NEXT_TEXT = b"\x18"
+"""Start of the next field of a structure, if it is a text, as the value after a key."""
+MAX_SCHEMA_FIELDS, MAX_SCHEMA_BYTES = 20_000, 2**24
+"""Maximum number of fields of an Arrow schema with those inside of others, and bytes of their names and metadata."""
+PAIR_BYTES = 100
+"""Bytes that each text of the metadata counts as in addition to its length."""
+TIMESTAMP, UNION = 10, 14
+"""Types of Arrow with a time zone or a list of types in field 1."""
+MAX_FOOTER_BYTES = 2**26
+"""Maximum size of the footer of a Parquet file; pyarrow copies a text in it eight times."""
 MAX_FIELD = 2**15 - 1
 """Maximum number of a field, which has 16 bits."""
 INT_32, INT_64, TEXT, LIST, STRUCTURE = 5, 6, 8, 9, 12
@@ -145,6 +159,90 @@ def check_column_count(count: int, source: str) -> None:
         )
 
 
+class FlatBuffer:
+    """Tables of a FlatBuffers message, given by their positions.
+
+    Every method raises struct.error for a position outside of the message.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def target(self, position: int) -> int:
+        """Return the position to which the offset at a position refers."""
+        (offset,) = struct.unpack_from("<I", self.content, position)
+        return position + int(offset)
+
+    def field(self, table: int, number: int) -> int:
+        """Return the position of a field of a table; 0 if the table does not have it."""
+        (back,) = struct.unpack_from("<i", self.content, table)
+        (size,) = struct.unpack_from("<H", self.content, table - back)
+        entry = 4 + 2 * number
+        (offset,) = struct.unpack_from("<H", self.content, table - back + entry) if entry < size else (0,)
+        return table + offset if offset else 0
+
+    def part(self, table: int, number: int) -> int:
+        """Return the position of the table, text or vector of a field; 0 if the table does not have it."""
+        position = self.field(table, number)
+        return self.target(position) if position else 0
+
+    def length(self, vector: int) -> int:
+        """Return the number of elements of a vector or the bytes of a text; 0 for position 0."""
+        return int(struct.unpack_from("<I", self.content, vector)[0]) if vector else 0
+
+    def tables(self, vector: int) -> list[int]:
+        """Return the positions of the tables in a vector; none for position 0."""
+        return [self.target(vector + 4 + 4 * number) for number in range(self.length(vector))]
+
+
+def check_arrow_schema(message: bytes) -> None:
+    """Raise ValueError if the fields of an Arrow schema need far more memory than its message, which they can share.
+
+    Args:
+        message: The message of the schema, without its length.
+    """
+    buffer = FlatBuffer(message)
+    size = count = 0
+
+    def metadata_bytes(table: int, number: int) -> int:
+        pairs = buffer.tables(buffer.part(table, number))
+        return sum(PAIR_BYTES + buffer.length(buffer.part(pair, part)) for pair in pairs for part in (0, 1))
+
+    try:
+        schema = buffer.part(buffer.target(0), 2)
+        size += metadata_bytes(schema, 2)
+        vectors = [buffer.part(schema, 1)]
+        while vectors and max(size / MAX_SCHEMA_BYTES, count / MAX_SCHEMA_FIELDS) <= 1:
+            for field in buffer.tables(vectors.pop())[: MAX_SCHEMA_FIELDS + 1]:
+                count += 1
+                size += buffer.length(buffer.part(field, 0)) + metadata_bytes(field, 6)
+                kind = buffer.field(field, 2)
+                if kind and buffer.content[kind] in (TIMESTAMP, UNION):
+                    size += buffer.length(buffer.part(buffer.part(field, 3), 1))
+                vectors.append(buffer.part(field, 5))
+                if size > MAX_SCHEMA_BYTES:
+                    break
+    except (struct.error, IndexError):
+        raise ValueError("its schema is damaged") from None
+    if vectors:
+        raise ValueError("its schema has too many fields, or too long names or metadata")
+
+
+def check_parquet_schema(path: Path, source: str) -> None:
+    """Raise FileFormatError if the Arrow schema in a Parquet file, which pyarrow reads on opening, is too large."""
+    try:
+        with path.open("rb") as file:
+            footer = _footer_bytes(file, path.stat().st_size)
+        _, found, rest = footer.partition(ARROW_SCHEMA)
+        if ARROW_SCHEMA in rest or (found and not rest.startswith(NEXT_TEXT)):
+            raise ValueError("it has several Arrow schemas, or a damaged one")
+        if found:
+            message = base64.b64decode(_Thrift(rest, limit=0, position=1).text(), validate=True)
+            check_arrow_schema(message[8:] if message.startswith(b"\xff" * 4) else message[4:])
+    except (ValueError, IndexError) as error:
+        raise FileFormatError(f"{source}: the Parquet file cannot be read ({error}); write it again") from None
+
+
 def check_parquet_size(path: Path, columns: Iterable[str], source: str, sizes: Sizes | None = None) -> None:
     """Raise FileFormatError for a Parquet file whose columns are far larger than the file, before they are read.
 
@@ -228,13 +326,20 @@ def _check_pages(path: Path, metadata: Any, names: set[str], source: str) -> Non
 
 def _footer(file: BinaryIO, stored: int) -> list[dict[int, Any]]:
     """Return the row groups of a Parquet file of `stored` bytes, as far as FOOTER has their fields."""
-    file.seek(stored - 8)
-    length = int.from_bytes(file.read(4), "little")
-    file.seek(stored - 8 - length)
-    groups: list[dict[int, Any]] = _Thrift(file.read(length), MAX_FOOTER_VALUES).structure(FOOTER)[4]
+    content = _footer_bytes(file, stored)
+    groups: list[dict[int, Any]] = _Thrift(content, MAX_FOOTER_VALUES).structure(FOOTER)[4]
     if any(group[3] < 0 for group in groups):
         raise ValueError("a row group has a negative number of rows")
     return groups
+
+
+def _footer_bytes(file: BinaryIO, stored: int) -> bytes:
+    file.seek(stored - 8)
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(stored - 8 - length)
+    if length > MAX_FOOTER_BYTES:
+        raise ValueError(f"its footer has more than {MAX_FOOTER_BYTES // 2**20} MiB")
+    return file.read(length)
 
 
 def _page_sizes(file: BinaryIO, column: dict[int, int], rows: int) -> Iterator[int]:
@@ -284,8 +389,13 @@ class _Thrift:
     another reader could read them differently: a field occurs twice or has another type.
     """
 
-    def __init__(self, content: bytes, limit: int) -> None:
-        self.content, self.position, self.left = content, 0, limit
+    def __init__(self, content: bytes, limit: int, position: int = 0) -> None:
+        self.content, self.position, self.left = content, position, limit
+
+    def text(self) -> bytes:
+        """Return the text at the position."""
+        length = self._unsigned(32)
+        return self.content[self.position : self.position + length]
 
     def structure(self, wanted: dict[int, Any]) -> dict[int, Any]:
         """Return the fields with the numbers and types of `wanted`."""

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bsc_core.data.io.limits import SLOW_CELLS, Sizes, arrow_columns, check_cells, is_slow
+from bsc_core.data.io.limits import (
+    SLOW_CELLS,
+    FlatBuffer,
+    Sizes,
+    arrow_columns,
+    check_arrow_schema,
+    check_cells,
+    is_slow,
+)
 from bsc_core.errors import DataError, FileFormatError
 from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, error_reason, read_regular
 from bsc_core.paths import check_path, plain_name
@@ -27,6 +35,7 @@ INFO = "dataset_info.json"
 SAVED_FILES = ("dataset_dict.json", "state.json")
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error)
 MAX_BATCH_ROWS = 65_536
+MAX_FILES = 10_000  # of a dataset
 MAX_CLASSES = 10_000  # of a column
 MAX_LABELS = 100  # columns with names of classes
 MAX_NAME_LENGTH = 1_000
@@ -74,7 +83,11 @@ def open_saved(path: str, folder: Path) -> list[SavedSplit]:
         names = _document(folder / SAVED_FILES[0])["splits"] if (folder / SAVED_FILES[0]).is_file() else None
         if names is not None and len(set(names)) < len(names):
             raise ValueError("it names a split twice")
-        splits = [_open_split("", folder)] if names is None else [_open_split(plain_name(n), folder / n) for n in names]
+        sizes, splits = Sizes(), []
+        for name in [""] if names is None else map(plain_name, names):
+            splits.append(_open_split(name, folder / name, sizes))
+            if sum(len(split.files) for split in splits) > MAX_FILES:
+                raise ValueError(f"it has more than {MAX_FILES:,} files")
     except (*UNREADABLE, pyarrow.ArrowException) as error:
         raise FileFormatError(
             f"{path}: this folder of a saved dataset cannot be read ({error_reason(error).rstrip('.')}); save it again"
@@ -84,28 +97,30 @@ def open_saved(path: str, folder: Path) -> list[SavedSplit]:
     return splits
 
 
-def _open_split(name: str, folder: Path) -> SavedSplit:
+def _open_split(name: str, folder: Path, sizes: Sizes) -> SavedSplit:
     """Check that a split has only regular files of its folder, and return it.
 
     Raises:
         ValueError: It names another file, or its files have different columns.
         PathError: A file links to one that may not be read.
+        FileFormatError: A file is named several times, by links to it.
         pyarrow.ArrowException: A file is damaged.
     """
-    files: list[Path] = []
+    files: dict[Path, None] = {}
     columns: tuple[str, ...] = ()
     rows = cells = 0
-    for entry in _document(folder / SAVED_FILES[1])["_data_files"]:
+    for entry in _document(folder / SAVED_FILES[1])["_data_files"][: MAX_FILES + 1]:
         file = folder / plain_name(entry["filename"])
         if not file.is_file():
             raise ValueError(f"{file.name} is missing")
         if file in files:
             raise ValueError(f"{file.name} is named twice")
         check_path(file)
+        sizes.start_file(file)
         found, count, weight = _check_arrow_file(file)
         if files and found != columns:
-            raise ValueError(f"{file.name} has other columns than {files[0].name}")
-        files.append(file)
+            raise ValueError(f"{file.name} has other columns than {next(iter(files)).name}")
+        files[file] = None
         columns, rows, cells = found, rows + count, cells + count * weight
     return SavedSplit(name, tuple(files), class_names(_document(folder / INFO)["features"]), columns, rows, cells)
 
@@ -131,6 +146,7 @@ def _check_arrow_file(path: Path) -> tuple[tuple[str, ...], int, int]:
     with pyarrow.memory_map(str(path)) as file:
         for message in pyarrow.ipc.MessageReader.open_stream(file):
             if message.type == "schema":
+                check_arrow_schema(message.metadata.to_pybytes())
                 schema = pyarrow.ipc.read_schema(message)
                 encoded = any(_is_encoded(field.type) for field in schema)
             else:
@@ -166,21 +182,9 @@ def _is_encoded(kind: pyarrow.DataType) -> bool:
 
 def _is_compressed(metadata: bytes) -> bool:
     """Return whether the metadata of a record batch name a compression: field 3 of the header, which is field 2."""
-
-    def field(table: int, number: int) -> int:
-        """Return the position of a field of a FlatBuffers table; 0 if the table does not have it."""
-        (back,) = struct.unpack_from("<i", metadata, table)
-        (size,) = struct.unpack_from("<H", metadata, table - back)
-        entry = 4 + 2 * number
-        (offset,) = struct.unpack_from("<H", metadata, table - back + entry) if entry < size else (0,)
-        return table + offset if offset else 0
-
-    def target(position: int) -> int:
-        (offset,) = struct.unpack_from("<I", metadata, position)
-        return position + int(offset)
-
-    header = field(target(0), 2)
-    return bool(header and field(target(header), 3))
+    buffer = FlatBuffer(metadata)
+    header = buffer.part(buffer.target(0), 2)
+    return bool(header and buffer.field(header, 3))
 
 
 def saved_batches(path: str, splits: Sequence[SavedSplit], rows: int, sizes: Sizes) -> Iterator[dict[str, list[Any]]]:
@@ -242,8 +246,11 @@ def class_names(features: Any) -> dict[str, list[str]]:
 
 def schema_classes(schema: pyarrow.Schema) -> dict[str, list[str]]:
     """Return the names of classes as `class_names`, from the metadata that `datasets` writes into a Parquet file."""
+    content = (schema.metadata or {}).get(b"huggingface", b"{}")
+    if len(content) > MAX_LARGE_DOCUMENT_BYTES:
+        return {}
     try:
-        return class_names(json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"])
+        return class_names(json.loads(content)["info"]["features"])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # no such metadata
         return {}
 

@@ -23,9 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bsc_core.data.io.hub_dataset import open_hub_dataset
 from bsc_core.data.io.limits import (
+    UNCHECKED_CELLS,
     Sizes,
     arrow_columns,
     check_column_count,
+    check_parquet_schema,
     check_parquet_size,
     nested_parquet_columns,
 )
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 CHUNK_ROWS = 65_536
+MISSING_CELLS = 8
 MAX_LINE_MB = "BSC_MAX_LINE_MB"
 """Environment variable: maximum size of a line, and of a field over several lines, in megabytes."""
 DEFAULT_LINE_MB = 10
@@ -320,12 +323,17 @@ def _check_class_names(cells: Iterable[str], names: Sequence[str], column: str, 
 def _counted(rows: Iterator[Any], width: Callable[[], int], source: Source, sizes: Sizes) -> Iterator[Any]:
     """Yield the rows of a file, valid or not, while their cells, at least `width` in each, are not too many.
 
+    Above UNCHECKED_CELLS, a cell that a JSON object lacks counts as MISSING_CELLS: it needs no space in the file.
+
     Raises:
         FileFormatError: There are too many cells, or most rows are rejected and these are many.
     """
-    stored, rejected = source.path.stat().st_size, 0
+    stored, rejected, given = source.path.stat().st_size, 0, 0
     for count, row in enumerate(rows, 1):
-        sizes.check_cells(count * max(1, width()), stored, source.name)
+        given += width() if isinstance(row, Rejection) else len(row[1])
+        cells = count * max(1, width())
+        missing = max(0, cells - given) if cells > UNCHECKED_CELLS else 0
+        sizes.check_cells(cells + (MISSING_CELLS - 1) * missing, stored, source.name)
         if isinstance(row, Rejection):
             rejected += 1
             if rejected > MAX_REJECTED and 2 * rejected > count:
@@ -365,6 +373,7 @@ def _parquet_chunks(
         file.seek(max(0, path.stat().st_size - 4))
         check_signature(head + file.read(4), source.name, "parquet")
     try:
+        check_parquet_schema(path, source.name)
         with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES) as file:
             names = _check_names([str(name) for name in file.schema_arrow.names], source.name)
             chosen = [name for name in names if columns is None or name in columns]

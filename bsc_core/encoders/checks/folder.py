@@ -54,6 +54,7 @@ MAX_SETTING, MAX_LENGTH, MAX_VALUES = 4096, 1000, 10_000
 MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 5_000, 100_000
 MAX_TENSORS, MAX_FILES = 20_000, 10_000
 MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merges are as many lists
+MAX_CHECKED_BYTES = 128 * 2**20  # of all settings and vocabularies, with links to the same file
 MAX_VOCABULARY_MIB, MAX_PIECES_MIB = 12, 20  # of text, which needs up to 55 times its size, and of SentencePiece
 MAX_PROMPT, MAX_TOKEN = 2_000, 1_000  # characters
 SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens, to which texts are padded, and counts
@@ -135,8 +136,15 @@ def check_folder(folder: Path) -> None:
                 )
     if adapter := next(folder.rglob(ADAPTER), None):
         raise ModelError(f"{adapter}: adapters of another model are not loaded; merge the adapter and save the model")
+    size = 0
     for pattern, check in FILE_CHECKS.items():
         for path in folder.rglob(pattern):
+            size += path.stat().st_size if path.is_file() else 0
+            if size > MAX_CHECKED_BYTES:
+                limit = f"more than {MAX_CHECKED_BYTES // 2**20} MiB"
+                raise ModelError(
+                    f"{folder}: its settings and vocabularies have {limit}; give the folder of a single model"
+                )
             check(path)
     largest = 0  # of the dimensions of the weights so far
     for kind, part in _modules(folder):

@@ -89,20 +89,21 @@ def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
     A value is the best main metric on dev of a finished run; higher is better. If the main metrics of the runs differ,
     it is that of them (`metric`) which most runs define, for the saved model, or None; `main_metrics` has all.
     `deviation` is the sample standard deviation, None for fewer than two values. A run that was resumed is represented
-    by the run that resumes it.
+    by the run that resumes it. The keys of a setting are those of the first run, as in each group of `group_members`.
     """
     statuses = {run.id: run.status() for run in runs}
     runs = without_resumed(runs)
+    keys = list(_about(runs[0])["setting"]) if runs else []
     by_setting: dict[str, list[Run]] = {}
     for run in runs:
-        by_setting.setdefault(repr(_about(run)["setting"]), []).append(run)
+        by_setting.setdefault(repr(_setting(run, keys)), []).append(run)
     metrics = list(dict.fromkeys(status.metric_name for status in statuses.values() if status.metric_name))
     values = {run.id: statuses[run.id].metric_best for run in runs if statuses[run.id].state == "done"}
     if len(metrics) > 1:
         results = {run.id: run.evaluation("after").get("dev") or {} for run in runs if run.id in values}
         metrics.sort(key=lambda name: (-sum(dev.get(name) is not None for dev in results.values()), name))
         values = {run_id: dev.get(metrics[0]) for run_id, dev in results.items()}
-    settings = [_summary(group, values) for group in by_setting.values()]
+    settings = [_summary(group, values, keys) for group in by_setting.values()]
     settings.sort(key=lambda summary: (summary["mean"] is None, -(summary["mean"] or 0.0)))
     evaluated = [summary for summary in settings if summary["best"] is not None]
     best = max(evaluated, key=lambda summary: summary["best"], default=None)
@@ -113,19 +114,19 @@ def group_summary(runs: Sequence[Run]) -> dict[str, Any]:
         "runs": len(runs),
         "done": sum(statuses[run.id].state == "done" for run in runs),
         "states": dict(Counter(statuses[run.id].state for run in runs)),
-        "keys": list(dict.fromkeys(key for summary in settings for key in summary["setting"])),
+        "keys": keys,
         "settings": settings,
         "best_run": best["best_run"] if best else None,
         "best_setting": evaluated[0]["setting"] if evaluated else None,
     }
 
 
-def _summary(runs: Sequence[Run], value_of: Mapping[str, float | None]) -> dict[str, Any]:
+def _summary(runs: Sequence[Run], value_of: Mapping[str, float | None], keys: Sequence[str]) -> dict[str, Any]:
     values = [value_of.get(run.id) for run in runs]
     known = [value for value in values if value is not None]
     best = max(known, default=None)
     return {
-        "setting": _about(runs[0])["setting"],
+        "setting": _setting(runs[0], keys),
         "runs": [run.id for run in runs],
         "seeds": [_about(run)["seed"] for run in runs],
         "states": [run.status().state for run in runs],
@@ -139,6 +140,11 @@ def _summary(runs: Sequence[Run], value_of: Mapping[str, float | None]) -> dict[
 
 def _about(run: Run) -> dict[str, Any]:
     return {"setting": {}, "seed": None} | (run.read_json(GROUP) or {})
+
+
+def _setting(run: Run, keys: Sequence[str]) -> dict[str, Any]:
+    setting = _about(run)["setting"]
+    return {key: setting[key] for key in keys if key in setting}
 
 
 def _value(values: Mapping[str, Any], key: str) -> Any:

@@ -59,11 +59,15 @@ class Lesson:
 
 @dataclass(frozen=True)
 class LabLesson(Lesson):
-    """A lesson that displays the loss lab with one control: preset batch, initial settings, controls and panels."""
+    """A lesson that displays the loss lab with one control: preset batch, initial settings, controls and panels.
+
+    shown: the settings after a guess, which show the answer.
+    """
 
     preset: str
     controls: tuple[str, ...]
     settings: LabSettings = field(default_factory=LabSettings)
+    shown: LabSettings = field(default_factory=LabSettings)
     panels: tuple[str, ...] = ("similarity", "softmax", "gradient")
 
     def batch(self) -> LabBatch:
@@ -75,9 +79,10 @@ def _lesson(slug: str, table: dict[str, Any]) -> Lesson:
     table |= {name: tuple(table[name]) for name in ("options", "replies", "findings", "terms") if name in table}
     if "preset" not in table:
         return Lesson(slug, **table)
-    shown: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}
-    shown["settings"] = LabSettings(**table.get("settings", {}))
-    return LabLesson(slug, **table | shown)
+    lab: dict[str, Any] = {name: tuple(table[name]) for name in ("controls", "panels") if name in table}
+    settings = table.get("settings", {})
+    lab |= {"settings": LabSettings(**settings), "shown": LabSettings(**settings | table.get("shown", {}))}
+    return LabLesson(slug, **table | lab)
 
 
 LESSONS: dict[str, Lesson] = {

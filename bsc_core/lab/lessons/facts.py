@@ -44,6 +44,8 @@ Facts = Mapping[str, str]
 
 LONGER = PRESETS["stretched"].longer or 0
 """Index of the long document of the third lesson."""
+SMALL_BATCH = 4
+"""Pairs of the small batch of the first lesson's question."""
 HARD_LEVEL = 10
 """Number of the edge of the hardness histogram from which the seventh lesson counts negatives as hard."""
 SUM = 0.5
@@ -70,7 +72,7 @@ def percent(value: float) -> str:
 
 def in_batch_facts() -> Facts:
     """Compare the losses of one encoder in a small and a large batch."""
-    low, high, losses = 4, SIZES[-1], losses_by_size()
+    low, high, losses = SMALL_BATCH, SIZES[-1], losses_by_size()
     return {
         "low": str(low),
         "high": str(high),
@@ -88,6 +90,11 @@ def typical_query() -> int:
     return int(first_largest((low - high).round(3)))
 
 
+def spread_query() -> int:
+    """Return the row in which the hardest negative has the smallest share at a low temperature."""
+    return int(np.argmin(negative_shares(LOW).max(axis=1)))
+
+
 def temperature_facts() -> Facts:
     """Compute the effective negatives at three temperatures, and the share of the hardest one at a low one."""
     batch = preset_batch("confusable")
@@ -99,7 +106,7 @@ def temperature_facts() -> Facts:
     facts |= {f"{name}_negatives": decimal(one.effective_negatives, 1) for name, one in explained.items()}
     facts |= {"low_share": percent(float(largest[row])), "least_share": percent(float(largest.min()))}
     facts |= {f"{name}_loss": decimal(explained[name].query_to_document) for name in ("low", "high")}
-    rows = {"row": row, "spread_row": int(np.argmin(largest))}
+    rows = {"row": row, "spread_row": spread_query()}
     return facts | {name: str(number + 1) for name, number in rows.items()} | {"negatives": str(len(batch) - 1)}
 
 

@@ -44,6 +44,7 @@ SAMPLE = "sample"
 SAMPLE_NLI = "sample-nli"
 SAMPLES = (SAMPLE, SAMPLE_NLI)
 CACHE_SIZE = 8  # datasets, and sets of vectors, in memory at the same time
+MAX_METRIC_VALUES = 3_000_000  # of a kind that are kept, of 100 bytes each
 TEXTS_PER_SECOND = 150  # of the bundled encoder on two processor cores
 
 FileStamps = tuple[tuple[str, int, int], ...]
@@ -303,19 +304,28 @@ def run_metrics(
 ) -> list[Value]:
     """Return what `select` returns for the rows of a run's metrics file; only new bytes are read again.
 
-    All sessions share the values of the `size` runs that were read last. Of many steps, they are of a sample.
+    All sessions share the values of the `size` runs that were read last, up to MAX_METRIC_VALUES. Of many steps, they
+    are of a sample.
     """
     cache = _cache(kind)
     with _computing(kind, run.folder):
         facts = run.metrics_file.stat() if run.metrics_file.exists() else None
         inode, length = (facts.st_ino, facts.st_size) if facts else (None, 0)
-        known, values, start = cache.pop(run.folder, (inode, [], 0))
+        known, values, start, count = cache.pop(run.folder, (inode, [], 0, 0))
         if known != inode or length < start or (max_steps and len(values) > 2 * max_steps):
-            values, start = [], 0
+            values, start, count = [], 0, 0
         rows, end = run.metrics(start, max_steps=max_steps)
-        values = values + select(rows) if rows else values
-        _store(cache, run.folder, (inode, values, end), size)
+        if rows:
+            added = select(rows)
+            values, count = values + added, count + sum(map(_count_values, added))
+        while cache and count + sum(kept for *_, kept in list(cache.values())) > MAX_METRIC_VALUES:
+            cache.pop(next(iter(cache)), None)
+        _store(cache, run.folder, (inode, values, end, count), size)
         return values
+
+
+def _count_values(value: object) -> int:
+    return 1 + sum(map(_count_values, value.values())) if isinstance(value, dict) else 1
 
 
 def _store(cache: dict[Hashable, Any], key: Hashable, value: object, size: int) -> None:

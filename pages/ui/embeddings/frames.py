@@ -14,7 +14,7 @@ from bsc_core import background_task
 from bsc_core.config import DataConfig
 from bsc_core.data.load import DatasetSplits
 from bsc_core.errors import BscError, InputError
-from bsc_core.files import atomic_write
+from bsc_core.files import atomic_write, map_array
 from bsc_core.neighbors import nearest_others, unit_rows
 from bsc_core.paths import cache_folder
 from bsc_core.projection import VectorFile, sample_rows, sample_texts
@@ -44,7 +44,7 @@ class Frame:
     @property
     def ids(self) -> np.ndarray | None:
         """Ids of the texts with vectors, ascending; None for all."""
-        return None if self.file.texts is None else np.load(self.file.texts, allow_pickle=False)
+        return None if self.file.texts is None else map_array(self.file.texts)
 
     def vectors(self, texts: np.ndarray | None) -> np.ndarray:
         """Return the unit vectors of these texts, all of which must have one; None for all texts."""
@@ -56,7 +56,7 @@ class Frame:
 
 @st.cache_resource(max_entries=4)
 def _unit_vectors(path: str, key: str) -> np.ndarray:
-    return unit_rows(np.load(path, mmap_mode="r", allow_pickle=False))
+    return unit_rows(map_array(Path(path)))
 
 
 @dataclass(frozen=True)

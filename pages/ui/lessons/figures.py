@@ -16,10 +16,24 @@ from bsc_core.figures import lessons as figures
 from bsc_core.figures.batches import plans as plan_figures
 from bsc_core.lab.batch import LabBatch
 from bsc_core.lab.lessons import LabLesson, Lesson
+from bsc_core.lab.lessons.batches import LOW as LOW_TEMPERATURE
 from bsc_core.lab.lessons.batches import SIZES, USUAL, losses_by_size, negative_shares, training_batch
-from bsc_core.lab.lessons.facts import CUT, HARD_LEVEL, decimal, gradient_mass, hard_share, typical_query
+from bsc_core.lab.lessons.facts import (
+    HARD_LEVEL,
+    PRIOR_PAIR,
+    SMALL_BATCH,
+    STRENGTH,
+    SUM,
+    WIDE,
+    decimal,
+    gradient_mass,
+    hard_share,
+    spread_query,
+    typical_query,
+)
 from bsc_core.lab.lessons.margins import (
     DISTANCES,
+    FARTHEST,
     GRID,
     LENGTH,
     MARGINS,
@@ -67,6 +81,7 @@ TRAINED = "To be fast, only a linear map of the vectors is trained here, on few 
 LOCKED = "lessons.locked"  # session key: whether the controls are disabled
 PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
+LARGE_MARGIN = min(margin for margin in MARGINS if margin > FARTHEST)
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
 LOW, ABOVE = 270, 280  # height in pixels of each of two figures, and of figures above a slider with matrices
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
@@ -82,6 +97,7 @@ def draw(lesson: Lesson, key: str, *, locked: bool) -> None:
         locked: Whether the control cannot be used, since it would show the answer before a guess.
     """
     st.session_state[LOCKED] = locked
+    key = f"{key}.locked" if locked else key  # after the guess, the controls start at the values of the answer
     if isinstance(lesson, LabLesson):
         _loss_lab(lesson, key)
     else:
@@ -91,7 +107,7 @@ def draw(lesson: Lesson, key: str, *, locked: bool) -> None:
 def _loss_lab(lesson: LabLesson, key: str) -> None:
     """Draw the loss lab with the lesson's controls, unless they are locked, and write changes into the URL."""
     linked = {name: st.query_params[name] for name in lesson.controls if name in st.query_params}
-    start = lesson.settings
+    start = lesson.settings if st.session_state[LOCKED] else lesson.shown
     if linked and (st.session_state.get("lessons.drawn") != lesson.slug or url.is_history_navigation()):
         with display.show_errors(stop=False):
             start = LabSettings(**{**_values(lesson.settings), **_values(LabSettings.from_query(linked), linked)})
@@ -210,17 +226,17 @@ def _picture(name: str, chart: Any, alt: str, data: pd.DataFrame | None = None) 
 
 
 def _show(pictures: Sequence[Picture], caption: str, height: int = LOW) -> None:
-    """Draw the caption, and one figure or several, two in a row; of three, the first one takes the first row.
+    """Draw one figure or several, two in a row, and the caption; of three figures, the first takes the first row.
 
     height: of one of several figures, in pixels.
     """
-    st.caption(caption)
     first = [st.container()] if len(pictures) % 2 else []
     cells = [*first, *(display.columns(2, min_width=270) if len(pictures) > 1 else [])]
     low = {"height": height} if len(pictures) > 1 else {}
     for cell, picture in zip(cells, pictures, strict=True):
         with cell:
             display.figure({**picture.spec, **low}, name=picture.name, alt=picture.alt, data=picture.data)
+    st.caption(caption)
 
 
 computed_once = st.cache_data(max_entries=256, show_spinner=False)
@@ -231,7 +247,7 @@ def _batch_size(key: str) -> None:
     batch = rows_batch("Pairs on different topics", *sample_rows("sixteen"))
     one_direction = LabSettings(symmetric=False)
     figure = st.container()  # above the matrix, so that both are visible with the slider
-    size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SIZES[0]))
+    size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SMALL_BATCH))
     with figure:
         _show(*_losses_by_size(int(size)))
 
@@ -246,23 +262,26 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     figure = figures.metrics_figure(
         table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=ABOVE
     )
-    sample = f"mean of {len(losses[size])} random batches, the band is their range; the matrix shows one batch"
-    sample = "of the only batch of this size" if size == SIZES[-1] else sample
+    batches = f"{len(losses[size])} random batches"
+    sample = f" The loss is the mean of {batches}, and the band their range. The matrix shows one batch."
+    sample = "" if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
+    mean, equal_loss = formatting.metric(float(losses[size].mean())), formatting.metric(float(np.log(size)))
     return [_picture("size", figure, alt, table)], (
         f"At batch size {size}: {formatting.plural(size - 1, 'negative')} for each query, {size * (size - 1)} negative "
-        f"pairs; loss {formatting.metric(float(losses[size].mean()))} ({sample}), and "
-        f"{formatting.metric(float(np.log(size)))} if all similarities were equal."
+        f"pairs; loss {mean}, and {equal_loss} if all similarities were equal.{sample}"
     )
 
 
 def _temperature(key: str) -> None:
     queries = {str(row + 1): str(row + 1) for row in range(len(preset_batch("confusable")))}
-    row = int(_choice("Query", queries, f"{key}.row", ROW, start=str(typical_query() + 1))) - 1
-    start = min(TEMPERATURES, key=lambda value: abs(value - USUAL))
+    locked = st.session_state[LOCKED]
+    first = typical_query() if locked else spread_query()
+    row = int(_choice("Query", queries, f"{key}.row", ROW, start=str(first + 1))) - 1
+    start = min(TEMPERATURES, key=lambda value: abs(value - (USUAL if locked else LOW_TEMPERATURE)))
     temperature = _slider("Temperature", TEMPERATURES, key, start)
     pictures, caption = _shares_of_negatives(row, temperature)
-    if st.session_state[LOCKED]:
+    if locked:
         _show(pictures, caption)
         return
     shares, training = display.columns(2, min_width=270)
@@ -385,7 +404,7 @@ def _mean(results: Sequence[object], metric: str) -> float:
 
 
 def _margins(key: str) -> None:
-    _show(*_active_triplets(_circles(key, min(GRID, key=lambda value: abs(value - MARGINS[1])))))
+    _show(*_active_triplets(_circles(key, min(GRID, key=lambda value: abs(value - LARGE_MARGIN)))))
 
 
 def _circles(key: str, start: float) -> float:
@@ -438,7 +457,7 @@ def _active_triplets(margin: float) -> tuple[list[Picture], str]:
 
 
 def _supervised_contrastive(key: str) -> None:
-    _show(*_cosines_by_class(_slider("Weight of the contrastive loss", MIXES, key, 0.0)))
+    _show(*_cosines_by_class(_slider("Weight of the contrastive loss", MIXES, key, SUM)))
 
 
 @computed_once
@@ -475,7 +494,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
 
 
 def _mask_margin(key: str) -> None:
-    _show(*_removed_negatives(_slider("Mask margin", MASK_MARGINS, key, 0.0)))
+    _show(*_removed_negatives(_slider("Mask margin", MASK_MARGINS, key, WIDE)))
 
 
 @computed_once
@@ -495,7 +514,8 @@ def _hardness_weights(key: str) -> None:
     settings = LabSettings(hardness="in_batch_negatives", symmetric=False)
     batch, panels = preset_batch("confusable"), ("softmax", "gradient")
     above = st.container()
-    strength = _lab(key, batch, settings, panels=panels, name="hardness_strength", values=STRENGTHS)
+    start = 0.0 if st.session_state[LOCKED] else STRENGTH
+    strength = _lab(key, batch, settings, panels=panels, name="hardness_strength", values=STRENGTHS, start=start)
     pictures, caption = _shares_by_strength(strength)
     with above:
         _show(pictures[:1] if st.session_state[LOCKED] else pictures, caption, ABOVE)
@@ -543,7 +563,7 @@ def _by_query(values: np.ndarray, preset: str) -> dict[str, list[float]]:
 
 def _matryoshka(key: str) -> None:
     options = [float(number) for number in DIMENSIONS]
-    _show(*_cut_vectors(int(_slider("Dimensions", options, key, float(CUT)))))
+    _show(*_cut_vectors(int(_slider("Dimensions", options, key, options[-1]))))
 
 
 @computed_once
@@ -600,7 +620,14 @@ def _gaps(dimensions: int) -> Picture:
 def _debiased(key: str) -> None:
     batch, settings = preset_batch("easy"), LabSettings(symmetric=False)
     panels, above = ("softmax", "gradient"), st.container()
-    prior = _lab(key, batch, settings, panels=panels, name="debiased_prior", values=PRIORS, switches=("decoupled",))
+    prior = _lab(
+        *(key, batch, settings),
+        panels=panels,
+        name="debiased_prior",
+        values=PRIORS,
+        start=PRIOR_PAIR[0],
+        switches=("decoupled",),
+    )
     with above:
         _show(*_pulls_by_prior(prior), ABOVE)
 
@@ -620,8 +647,8 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "The curves show the gradients of the matrix times the number of pairs and the temperature: without a prior, "
-        "one minus the probability of the positive."
+        "The curves show the gradients of the matrix, multiplied by the number of pairs and the temperature. Without a "
+        "prior, this is one minus the probability of the positive."
     )
 
 

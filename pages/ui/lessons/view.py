@@ -91,17 +91,17 @@ def select() -> Lesson:
     forget = state.pop("forget", False)
     lesson_progress(state["done"], state["missed"], forget=forget, key=STORED, on_stored=_use_stored_progress)
     slugs, done, missed = list(LESSONS), state["done"], state["missed"]
-    marks = {slug: f" :material/{'check' if slug in missed else 'check_circle'}:" for slug in done}
+    marks = {slug: f":material/{'cancel' if slug in missed else 'check_circle'}:" for slug in done}
     right = f", {len(done) - len(missed)} right at the first guess" if done else ""
     st.session_state[f"{PAGE}.cards"] = state["lesson"]
     selected = st.pills(
         f"Lessons, {len(done)} of {len(slugs)} done{right}",
         slugs,
-        format_func=lambda slug: f"{slugs.index(slug) + 1} {LESSONS[slug].title}{marks.get(slug, '')}",
+        format_func=lambda slug: f"{marks.get(slug, slugs.index(slug) + 1)} {LESSONS[slug].title}",
         key=f"{PAGE}.cards",
         required=True,
-        help="A circle around the check mark: right at the first guess. Your progress is stored in this browser and in "
-        "the address of this page.",
+        help="A check mark: right at the first guess. A cross: wrong at the first guess. Your progress is stored in "
+        "this browser and in the address of this page.",
         on_change=lambda: _open(st.session_state[f"{PAGE}.cards"]),
     )
     return LESSONS[selected]

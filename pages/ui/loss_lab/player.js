@@ -79,9 +79,9 @@ class RunView {
         if (!step) return;
         this.player.pause();
         this.player.move(index, this.player.angles[index] + step * ANGLE_STEP);
-        this.player.released();
         event.preventDefault();
       },
+      onkeyup: () => this.player.released(),
     });
   }
 

@@ -292,7 +292,8 @@ def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool, margin:
 
 def _move_points() -> None:
     """Use the points that were dragged on the circle as the batch."""
-    angles = st.session_state[_key("player")]["angles"]
+    player_state = st.session_state.get(_key("player")) or {}
+    angles = player_state.get("angles") or ()  # none when Streamlit draws the player again between two moves
     if len(angles) == 2 * link().pairs and all(isinstance(angle, int) and 0 <= angle < 360 for angle in angles):
         _update(angles=tuple(angles))
 

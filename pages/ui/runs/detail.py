@@ -160,7 +160,7 @@ def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, 
     before, after, general = run.evaluation("before"), run.evaluation("after"), run.evaluation(GENERAL)
     main = (*metrics_table.MAIN_METRICS, run.status().metric_name)
     rows = [
-        _metric_row(run, split, name, metrics[name], (after.get(split) or {}).get(name))
+        _metric_row(run, split, name, metrics[name], (after.get(split) or {}).get(name), is_trained=bool(after))
         for split, metrics in before.items()
         for name in sorted(metrics, key=table.metric_order)
         if name not in table.NOT_METRICS and (all_metrics or name in main)
@@ -179,8 +179,10 @@ def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, 
     return rows
 
 
-def _metric_row(run: Run, split: str, name: str, before: float | None, after: float | None) -> dict[str, str]:
-    if not run.evaluation("after"):
+def _metric_row(
+    run: Run, split: str, name: str, before: float | None, after: float | None, *, is_trained: bool
+) -> dict[str, str]:
+    if not is_trained:
         return {
             "Split": split,
             "Metric": formatting.metric_name(name),
