@@ -332,7 +332,7 @@ MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser f
 COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files
-MAX_WIDGETS = 5_000  # in a message of changed controls
+MAX_WIDGETS, MAX_WIDGETS_OF_STUDENT = 1_000, 200  # in a message, which has all controls of a page
 MAX_TABLES, MAX_ADDED_ROWS = 100, 100  # tables that users edit, and rows that they add to one
 CHECK_SECONDS = 20.0  # between checks that the user of a connection is still signed in
 AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
@@ -635,7 +635,8 @@ def _is_refused(message: Message, user: User) -> bool:
     kind, widgets = parsed.WhichOneof("type"), parsed.rerun_script.widget_states.widgets
     if kind == "file_urls_request" and not user.may_launch:
         return True
-    has_usual_size = len(parsed.file_urls_request.file_names) <= MAX_FILE_NAMES and len(widgets) <= MAX_WIDGETS
+    most = MAX_WIDGETS if user.may_launch else MAX_WIDGETS_OF_STUDENT
+    has_usual_size = len(parsed.file_urls_request.file_names) <= MAX_FILE_NAMES and len(widgets) <= most
     is_usual = kind in USUAL_REQUESTS and has_usual_size and _has_usual_names(parsed)
     tables = [widget.string_value for widget in widgets if widget.string_value.lstrip().startswith("{")]
     return not is_usual or len(tables) > MAX_TABLES or any(map(_adds_many_rows, tables))

@@ -59,6 +59,7 @@ from pages.ui.server import (
     MAX_STUDENT_ENTRIES,
     MAX_TABLES,
     MAX_WIDGETS,
+    MAX_WIDGETS_OF_STUDENT,
     SignIn,
     allowed_hosts,
 )
@@ -353,15 +354,16 @@ def test_only_members_ask_where_to_upload_a_few_files(
     assert first["bytes"] == (usual if is_refused else asked).SerializeToString()
 
 
-def test_a_message_of_more_controls_than_a_page_has_is_ignored(keys: dict[str, str]) -> None:
+@pytest.mark.parametrize(("name", "most"), [("class", MAX_WIDGETS_OF_STUDENT), ("ben", MAX_WIDGETS)])
+def test_a_message_of_more_controls_than_a_page_has_is_ignored(keys: dict[str, str], name: str, most: int) -> None:
     many, few = BackMsg(), BackMsg()
-    for message, count in ((many, MAX_WIDGETS + 1), (few, MAX_WIDGETS)):
+    for message, count in ((many, most + 1), (few, most)):
         for number in range(count):
             message.rerun_script.widget_states.widgets.add(id=str(number))
     messages: list[dict[str, Any]] = [
         {"type": "websocket.receive", "bytes": one.SerializeToString()} for one in (many, few)
     ]
-    assert receive_in_app(keys, messages, 1)[0]["bytes"] == few.SerializeToString()
+    assert receive_in_app(keys, messages, 1, name)[0]["bytes"] == few.SerializeToString()
 
 
 def test_a_message_of_more_tables_than_a_page_has_is_ignored(keys: dict[str, str]) -> None:
