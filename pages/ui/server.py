@@ -69,6 +69,7 @@ from bsc_core.users import (
 APP = Path(__file__).parents[2] / "app.py"
 sys.path.insert(0, str(APP.parent))  # which is not a package of the installed project
 
+from pages.ui.components.turns import count_preparation  # noqa: E402
 from pages.ui.connections import LimitedHttp, LimitedWebSocket, Pace  # noqa: E402
 from pages.ui.server_log import prepare_log  # noqa: E402
 
@@ -333,6 +334,7 @@ COOKIE_SECONDS = 30 * 24 * 3600
 MAX_FORM_BYTES = 8192
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files
 MAX_WIDGETS, MAX_WIDGETS_OF_STUDENT = 1_000, 200  # in a message, which has all controls of a page
+MAX_QUERY, MAX_QUERY_OF_STUDENT = 2**17, 2**15  # characters of the parameters of a page
 MAX_TABLES, MAX_ADDED_ROWS = 100, 100  # tables that users edit, and rows that they add to one
 CHECK_SECONDS = 20.0  # between checks that the user of a connection is still signed in
 AUDIT_SECONDS = 1.0  # at most one line per user, action and interval is written to the audit log
@@ -635,8 +637,9 @@ def _is_refused(message: Message, user: User) -> bool:
     kind, widgets = parsed.WhichOneof("type"), parsed.rerun_script.widget_states.widgets
     if kind == "file_urls_request" and not user.may_launch:
         return True
-    most = MAX_WIDGETS if user.may_launch else MAX_WIDGETS_OF_STUDENT
-    has_usual_size = len(parsed.file_urls_request.file_names) <= MAX_FILE_NAMES and len(widgets) <= most
+    most = (MAX_WIDGETS, MAX_QUERY) if user.may_launch else (MAX_WIDGETS_OF_STUDENT, MAX_QUERY_OF_STUDENT)
+    has_usual_size = len(widgets) <= most[0] and len(parsed.rerun_script.query_string) <= most[1]
+    has_usual_size &= len(parsed.file_urls_request.file_names) <= MAX_FILE_NAMES
     is_usual = kind in USUAL_REQUESTS and has_usual_size and _has_usual_names(parsed)
     tables = [widget.string_value for widget in widgets if widget.string_value.lstrip().startswith("{")]
     return not is_usual or len(tables) > MAX_TABLES or any(map(_adds_many_rows, tables))
@@ -851,6 +854,7 @@ def main() -> int:
     _raise_file_limit()
     _limit_waiting_messages()
     _keep_downloads()
+    count_preparation()
     prepare_log()
     starlette_server.get_max_message_size_bytes = lambda: MAX_MESSAGE_BYTES  # of what clients send, also in parts
     usual_settings = starlette_server._get_uvicorn_config_kwargs

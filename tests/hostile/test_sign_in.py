@@ -55,6 +55,8 @@ from pages.ui.server import (
     MAX_ADDED_ROWS,
     MAX_FORM_BYTES,
     MAX_MESSAGE_BYTES,
+    MAX_QUERY,
+    MAX_QUERY_OF_STUDENT,
     MAX_STUDENT_BYTES,
     MAX_STUDENT_ENTRIES,
     MAX_TABLES,
@@ -364,6 +366,16 @@ def test_a_message_of_more_controls_than_a_page_has_is_ignored(keys: dict[str, s
         {"type": "websocket.receive", "bytes": one.SerializeToString()} for one in (many, few)
     ]
     assert receive_in_app(keys, messages, 1, name)[0]["bytes"] == few.SerializeToString()
+
+
+@pytest.mark.parametrize(("name", "most"), [("class", MAX_QUERY_OF_STUDENT), ("ben", MAX_QUERY)])
+def test_a_message_with_long_parameters_is_ignored(keys: dict[str, str], name: str, most: int) -> None:
+    long, usual = BackMsg(), BackMsg()
+    long.rerun_script.query_string, usual.rerun_script.query_string = "a" * (most + 1), "a" * most
+    messages: list[dict[str, Any]] = [
+        {"type": "websocket.receive", "bytes": one.SerializeToString()} for one in (long, usual)
+    ]
+    assert receive_in_app(keys, messages, 1, name)[0]["bytes"] == usual.SerializeToString()
 
 
 def test_a_message_of_more_tables_than_a_page_has_is_ignored(keys: dict[str, str]) -> None:

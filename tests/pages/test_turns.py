@@ -101,6 +101,20 @@ def test_a_rerun_of_a_fragment_of_a_student_counts_as_a_script(monkeypatch: pyte
     assert turns._scripts._running["stu"] == 0
 
 
+@pytest.mark.parametrize(("role", "counted"), [("student", [1]), ("member", [0])])
+def test_the_preparation_of_a_script_of_a_student_counts(
+    monkeypatch: pytest.MonkeyPatch, role: str, counted: list[int]
+) -> None:
+    counts: list[int] = []
+    monkeypatch.setattr(turns, "_scripts", StudentScripts())
+    monkeypatch.setattr(turns.users, "user_of_connection", lambda: users.User(name="stu", role=role))
+    monkeypatch.setattr(turns.ScriptRunner, "_run_script", lambda *_: counts.append(turns._scripts._running["stu"]))
+    turns.count_preparation()
+    turns.ScriptRunner._run_script(Mock(), Mock())
+    assert counts == counted
+    assert turns._scripts._running["stu"] == 0
+
+
 def test_a_computation_inside_another_one_is_an_error() -> None:
     @turns.cached(show_spinner=False)
     def double(number: int) -> int:

@@ -4,11 +4,13 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import RerunData
+from streamlit.runtime.scriptrunner.script_runner import ScriptRunner
 
 from pages.ui.components import users
 
@@ -128,6 +130,18 @@ def script() -> Iterator[None]:
         return
     with _scripts.script(user.name):
         yield
+
+
+def count_preparation() -> None:
+    """Count the script of a student while Streamlit reads its parameters and controls, before the page is drawn, too."""
+    run_script = ScriptRunner._run_script
+
+    def run_counted(runner: ScriptRunner, request: RerunData) -> None:
+        user = users.user_of_connection()
+        with nullcontext() if user is None or user.may_launch else _scripts.script(user.name):
+            run_script(runner, request)
+
+    ScriptRunner._run_script = run_counted  # type: ignore[method-assign]
 
 
 def fragment(draw: Callable[Arguments, Result], run_every: float | None = None) -> Callable[Arguments, Result]:

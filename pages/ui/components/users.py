@@ -58,8 +58,7 @@ def current_user() -> User:
     """Return the user of this session; ends the script if they were removed or got a new key."""
     if not is_shared():
         return OWNER
-    header = st.context.headers.get(USER_HEADER) or ""
-    user = signed_in_user(_users(), header)
+    user, header = user_of_connection(), _header()
     # Streamlit gives a session to any connection that knows its id, and callbacks act on what its page showed.
     if user is None or st.session_state.setdefault(_SIGNED_IN, header) != header:
         st.error(
@@ -69,6 +68,15 @@ def current_user() -> User:
         )
         st.stop()
     return user
+
+
+def user_of_connection() -> User | None:
+    """Return the user of the connection to this session; None if they were removed or got a new key."""
+    return signed_in_user(_users(), _header()) if is_shared() else OWNER
+
+
+def _header() -> str:
+    return st.context.headers.get(USER_HEADER) or ""
 
 
 def _users() -> dict[str, User]:
