@@ -133,7 +133,7 @@ def script() -> Iterator[None]:
 
 
 def count_preparation() -> None:
-    """Count the script of a student while Streamlit reads its parameters and controls, before the page is drawn, too."""
+    """Count the script of a student from the moment at which Streamlit reads its parameters and controls."""
     run_script = ScriptRunner._run_script
 
     def run_counted(runner: ScriptRunner, request: RerunData) -> None:
