@@ -111,6 +111,7 @@ MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selecti
 MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
 MAX_STUDENT_ENTRIES = 10_000
 STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
+OPENING_PACE = 5.0, 60.0  # pages of a link of students that open without counting as a message
 NAME = re.compile(r"[\x20-\x7e]{0,300}")
 DOWNLOADS = ("deferred_file", "dataframe_chunk")
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
@@ -578,7 +579,7 @@ class StudentPace:
     """
 
     def __init__(self) -> None:
-        self._all, self._large = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE)
+        self._all, self._large, self._openings = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE), Pace(*OPENING_PACE)
         self._pages = 0
 
     def paced(self, send: Send) -> Send:
@@ -597,6 +598,8 @@ class StudentPace:
     def page(self) -> Iterator[Callable[[], float]]:
         """Count an open page; yield the function that returns for how many seconds its next message has to wait."""
         own, share = Pace(*PAGE_PACE), Pace(STUDENTS_PACE[0], 1.0)
+        if not self._openings.admits():
+            share.admits()  # so that the first message waits for those of all pages
 
         def delay() -> float:
             share.rate = STUDENTS_PACE[0] / self._pages

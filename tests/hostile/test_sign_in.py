@@ -785,15 +785,27 @@ def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypa
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     students = server_module.StudentPace()
     with ExitStack() as pages:
-        busy = [pages.enter_context(students.page()) for _ in range(100)]
+        busy = [pages.enter_context(students.page()) for now[0] in map(float, range(100))]
         quiet = pages.enter_context(students.page())
         delays = []
-        for now[0] in map(float, range(0, 60, 5)):
+        for now[0] in map(float, range(100, 160, 5)):
             for delay in busy * 5:
                 delay()
             delays.append(quiet())
         assert max(busy[0]() for _ in range(2)) > 10
     assert delays == [0.0] * len(delays)
+
+
+def test_pages_that_open_and_close_wait_for_the_messages_of_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    students = server_module.StudentPace()
+    delays = []
+    for _ in range(300):
+        with students.page() as delay:
+            delays.append(delay())
+    free = int(server_module.OPENING_PACE[1] + server_module.STUDENTS_PACE[1])
+    assert delays[:free] == [0.0] * free
+    assert min(delays[free:]) > 0
 
 
 def test_a_pace_allows_a_burst_and_then_a_rate() -> None:
