@@ -19,7 +19,7 @@ form_side, plan_side = display.columns(2, min_width=430)
 with form_side:
     changed_cell = preset_picker.draw(context, summary)
     form.draw_finding()
-    sweep_form.draw_switch()
+    sweep_form.draw(form.sweep_fields())
     form.draw_form(summary)
     st.text_input("Run name", key="train.name", placeholder="generated from the settings", persist_state="session")
 

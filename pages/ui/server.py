@@ -190,7 +190,8 @@ class SessionLimit:
     A page counts from its request until its websocket closes, or from its websocket if it is opened from another site.
     A page that was sent can always open its websocket, and reopen it after an interruption, so open pages continue to
     work. In a shared app, a user with fewer than PAGES_OF_USER pages still gets one if another user has more than
-    that, so nobody can keep the others out. All websockets are at most twice as many.
+    that, so nobody can keep the others out: `sessions` more websockets are for pages that reconnect, and as many for
+    such users.
     """
 
     def __init__(self, app: ASGIApp, sessions: int) -> None:
@@ -241,7 +242,7 @@ class SessionLimit:
             self._opening.popleft()
         pages = self._open + Counter(name for _, name in self._opening)
         has_one_many = bool(user) and max(pages.values(), default=0) > PAGES_OF_USER
-        if has_one_many and pages[user] < PAGES_OF_USER and pages.total() < 2 * self.sessions:
+        if has_one_many and pages[user] < PAGES_OF_USER and pages.total() < 3 * self.sessions:
             return False
         return pages.total() >= self.sessions
 

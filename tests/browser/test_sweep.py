@@ -54,14 +54,14 @@ def launch_sweep(visit, store: RunStore) -> str:
     expect(page.get_by_text(re.compile("^Trains in seconds"))).to_be_visible()
     visit.wait()
     visit.by_key("train.sweep.on").locator("label").click()
-    expect(page.get_by_text(re.compile("^One run. Press Add values"))).to_be_visible()
+    expect(page.get_by_text("One run, until a setting of the sweep has several values.")).to_be_visible()
     expand_section(visit, "training")
     epochs = page.get_by_role("spinbutton", name="Epochs")
     epochs.fill(str(EPOCHS))
     epochs.press("Enter")
     expect(page.get_by_text(re.compile(f"^Training: {EPOCHS} epochs"))).to_be_visible()
-    add_list_value(visit, "train.training.batch_size", "16")
-    add_list_value(visit, "train.loss.bsc.temperature", "0.05")
+    add_list_value(visit, "Loss: Temperature", "train.loss.bsc.temperature", "0.05")
+    add_list_value(visit, "Training: Batch size", "train.training.batch_size", "16")
     expect(page.get_by_text(re.compile("2 values of .* × 2 values of .*: 4 runs"))).to_be_visible()
     visit.click_button("Launch 4 runs")
     visit.wait(QUESTION)
@@ -84,12 +84,15 @@ def expand_section(visit, section: str) -> None:
     visit.wait()
 
 
-def add_list_value(visit, key: str, value: str) -> None:
-    """Turn a field into a list and add a value."""
-    values, box = visit.by_key(f"{key}.list"), visit.by_key(f"{key}.list").get_by_role("combobox")
-    selected = values.get_by_role("group", name="Selected values")
-    visit.click_until(visit.by_key(f"{key}.turn").get_by_role("button").first, selected)
+def add_list_value(visit, name: str, key: str, value: str) -> None:
+    """Choose a setting of the sweep and add a value to its list."""
+    settings = visit.by_key("train.sweep.chosen").get_by_role("combobox")
+    settings.click()
+    settings.press_sequentially(name)
+    visit.page.get_by_role("option", name=name, exact=True).click()
+    settings.press("Escape")
     visit.wait()
+    values, box = visit.by_key(f"{key}.list"), visit.by_key(f"{key}.list").get_by_role("combobox")
     box.click()
     box.press_sequentially(value)
     visit.page.get_by_role("option", name=re.compile(f"{value}$")).click()

@@ -220,6 +220,15 @@ def shared_names(folder: Path) -> None:
     data_file(folder).write_bytes(message_of_shared_names(2_000, 500_000))
 
 
+def short_batches(folder: Path) -> None:
+    """200 batches of one row of 600 columns."""
+    datasets.Dataset.from_dict(ROWS).save_to_disk(str(folder))
+    batch = pyarrow.record_batch({str(number): pyarrow.array([1], pyarrow.int8()) for number in range(600)})
+    with pyarrow.ipc.new_stream(data_file(folder), batch.schema) as writer:
+        for _ in range(200):
+            writer.write_batch(batch)
+
+
 def many_files(folder: Path) -> None:
     """A dataset whose list has 10,001 files."""
     datasets.Dataset.from_dict(ROWS).save_to_disk(str(folder))
@@ -302,6 +311,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_split_number": (splits(3), NO_FILE),
     "saved_nulls": (nulls(50_000_000), "keep the columns of texts, labels and ids"),
     "saved_shared_names": (shared_names, "its schema has too many fields, or too long names or metadata"),
+    "saved_short_batches": (short_batches, "very short batches"),
     "saved_many_files": (many_files, "more than 10,000 files"),
     "saved_linked_splits": (linked_splits, "the same file is read under several names"),
     "saved_many_splits": (many_splits, "with the files before it"),

@@ -81,9 +81,10 @@ def test_only_pages_count() -> None:
 def test_a_user_of_a_shared_app_cannot_keep_the_others_out() -> None:
     client = TestClient(SessionLimit(PlainTextResponse("a page"), sessions=4))
     opened = [
-        [client.get("/", headers={**PAGE, USER_HEADER: user}).status_code for _ in range(5)] for user in ("a", "b", "c")
+        [client.get("/", headers={**PAGE, USER_HEADER: user}).status_code for _ in range(5)] for user in "abcde"
     ]
-    assert opened == [[200] * 4 + [503], [200] * PAGES_OF_USER + [503] * 2, [200] + [503] * 4]
+    few = [200] * PAGES_OF_USER + [503] * 2
+    assert opened == [[200] * 4 + [503], few, few, [200] * 2 + [503] * 3, [503] * 5]  # three times as many in all
 
 
 def test_the_server_is_full_for_everybody_if_no_user_has_many_pages() -> None:
@@ -109,6 +110,8 @@ def test_a_user_of_a_shared_app_cannot_keep_the_others_out_with_websockets() -> 
                 pages.enter_context(page())
             with pytest.raises(WebSocketDisconnect), page():
                 pass
+        with client.websocket_connect(STREAM, headers={USER_HEADER: "c"}):  # a user with no other page
+            pass
     with client.websocket_connect(STREAM, headers={USER_HEADER: "c"}):  # all pages are closed
         pass
 

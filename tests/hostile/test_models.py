@@ -48,6 +48,12 @@ def write(name: str, data: bytes | str) -> Change:
     return lambda folder: (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
+def repeated_transformer(folder: Path) -> None:
+    """A list of modules that names the transformer twice."""
+    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    (folder / "modules.json").write_text(json.dumps([modules[0], *modules]), encoding="utf-8")
+
+
 def linked_vocabularies(folder: Path) -> None:
     """Twenty folders with a link to one vocabulary of 10 MB."""
     (folder / "merges.txt").write_text("a b\n" * 2_500_000)
@@ -387,6 +393,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "long radius": (edit_json("config.json", local_radius=9000), "local_radius is 9000, and at most 512"),
     "compiled attention": (edit_json("config.json", _attn_implementation="flex_attention"), "not eager or sdpa"),
     "Fourier matrices": (edit_json("config.json", use_tpu_fourier_optimizations=True), "is not supported"),
+    "repeated transformer": (repeated_transformer, "twice"),
     "linked vocabularies": (linked_vocabularies, "more than 128 MiB"),
     "long list": (edit_json("config.json", layer_types=["full_attention"] * 10_000), "layer_types has 10,000 entries"),
     "large kernel": (edit_json("config.json", conv_kernel_size=60_001), "conv_kernel_size is 60001"),

@@ -30,8 +30,10 @@ from tests.helpers.pages import (
 MARGINS = [0.01, 0.1, 1.0, 5.0, 7.5, 10.0]
 
 
-def turn(app: AppTest, field: str) -> None:
-    click(app, f"train.{field}.turn")
+def select_lists(app: AppTest, *fields: str) -> None:
+    """Select the fields that have several values, such as `loss.bsc.temperature`."""
+    chosen = [tuple(field.rsplit(".", 1)) for field in fields]
+    app.multiselect(key="train.sweep.chosen").set_value(chosen).run()
 
 
 def open_with_lists(**values: list[Any]) -> AppTest:
@@ -41,22 +43,29 @@ def open_with_lists(**values: list[Any]) -> AppTest:
 
 def set_lists(app: AppTest, **values: list[Any]) -> AppTest:
     app.toggle(key="train.sweep.on").set_value(True).run()
-    for name, listed in values.items():
-        field = name.replace("__", ".")
-        turn(app, field)
+    lists = {name.replace("__", "."): listed for name, listed in values.items()}
+    select_lists(app, *lists)
+    for field, listed in lists.items():
         app.session_state[f"train.{field}.list"] = listed
     return app.run()
 
 
 def test_a_sweep_is_off_by_default(runs: RunStore) -> None:
     app = open_page("train")
-    assert not [button for button in app.button if (button.key or "").endswith(".turn")]
+    assert "train.sweep.chosen" not in [one.key for one in app.multiselect]
     assert app.button(key="train.launch").label == "Launch run"
+
+
+@pytest.mark.parametrize("loss", LOSS_CONFIGS)
+def test_the_settings_of_a_sweep_have_different_names(runs: RunStore, loss: str) -> None:
+    app = open_page("train", **{"loss.name": loss, "sweep.training.epochs": "1,2"})
+    names = app.multiselect(key="train.sweep.chosen").options
+    assert len(set(names)) == len(names)
+    assert len(names) > 50
 
 
 def test_every_combination_becomes_a_run_of_one_group(runs: RunStore) -> None:
     app = open_with_lists(loss__bsc__temperature=[0.05, "0.1, 0.2"], training__batch_size=[16, "32"])
-    assert app.session_state["train.open.loss"]  # where most lists are
     assert app.button(key="train.launch").label == "Launch 6 runs"
     assert "3 values of Temperature × 2 values of Batch size: **6 runs**" in page_text(app)
     assert f"bsc sweep config.toml --detach --runs {runs.root}" in page_text(app)
@@ -89,7 +98,7 @@ def test_the_config_file_gives_the_same_runs_on_the_command_line(runs: RunStore,
 
 def test_a_list_turns_back_into_its_first_value(runs: RunStore) -> None:
     app = open_with_lists(loss__bsc__temperature=[0.3, 0.4])
-    turn(app, "loss.bsc.temperature")
+    select_lists(app)
     assert app.number_input(key="train.loss.bsc.temperature").value == 0.3
     assert app.button(key="train.launch").label == "Launch run"
     assert config_file(app)["loss"]["temperature"] == 0.3

@@ -34,9 +34,9 @@ UNCHECKED_CELLS = 2_000_000
 MAX_READS = 5
 """How often a file may be read for a config: for training, dev, test and the corpus."""
 UNCHECKED_PAGES = 100_000
-"""Parquet files of at most this many pages are read, however short the pages are."""
+"""Parquet files of at most this many pages are read, however short, and Arrow files of as many columns of batches."""
 MIN_PAGE_BYTES = 1_000
-"""Minimum mean size of the pages of other Parquet files."""
+"""Minimum mean size of the pages, or of the columns of batches, of other files."""
 HEADER_BYTES = 512
 """Bytes that contain most headers of pages; those with long texts as minimum and maximum have more."""
 MAX_HEADER_BYTES = 1 << 24
@@ -228,18 +228,24 @@ def check_arrow_schema(message: bytes) -> None:
         raise ValueError("its schema has too many fields, or too long names or metadata")
 
 
-def check_parquet_schema(path: Path, source: str) -> None:
-    """Raise FileFormatError if the Arrow schema in a Parquet file, which pyarrow reads on opening, is too large."""
+def check_parquet_footer(path: Path, source: str) -> None:
+    """Raise FileFormatError if the footer of a Parquet file, which pyarrow reads on opening, is too large.
+
+    It has too many values, or the Arrow schema in it fails `check_arrow_schema`.
+    """
     try:
         with path.open("rb") as file:
             footer = _footer_bytes(file, path.stat().st_size)
+        _Thrift(footer, MAX_FOOTER_VALUES).structure({})
         _, found, rest = footer.partition(ARROW_SCHEMA)
         if ARROW_SCHEMA in rest or (found and not rest.startswith(NEXT_TEXT)):
             raise ValueError("it has several Arrow schemas, or a damaged one")
         if found:
             message = base64.b64decode(_Thrift(rest, limit=0, position=1).text(), validate=True)
             check_arrow_schema(message[8:] if message.startswith(b"\xff" * 4) else message[4:])
-    except (ValueError, IndexError) as error:
+    except OverflowError:
+        raise _too_many_values(source) from None
+    except (ValueError, IndexError, RecursionError) as error:
         raise FileFormatError(f"{source}: the Parquet file cannot be read ({error}); write it again") from None
 
 
@@ -313,10 +319,7 @@ def _check_pages(path: Path, metadata: Any, names: set[str], source: str) -> Non
                             )
         except (KeyError, IndexError, ValueError, OverflowError, RecursionError) as error:
             if isinstance(error, OverflowError) and not name:
-                raise FileFormatError(
-                    f"{source}: the footer of the Parquet file has more than {MAX_FOOTER_VALUES:,} values; write it "
-                    "again with larger row groups or fewer columns"
-                ) from None
+                raise _too_many_values(source) from None
             part = f"pages of column {name!r}" if name else "row groups"
             raise FileFormatError(
                 f"{source}: the {part} have other sizes than the footer of the Parquet file says, or are damaged; "
@@ -331,6 +334,13 @@ def _footer(file: BinaryIO, stored: int) -> list[dict[int, Any]]:
     if any(group[3] < 0 for group in groups):
         raise ValueError("a row group has a negative number of rows")
     return groups
+
+
+def _too_many_values(source: str) -> FileFormatError:
+    return FileFormatError(
+        f"{source}: the footer of the Parquet file has more than {MAX_FOOTER_VALUES:,} values; write it again with "
+        "larger row groups or fewer columns"
+    )
 
 
 def _footer_bytes(file: BinaryIO, stored: int) -> bytes:

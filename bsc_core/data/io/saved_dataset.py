@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bsc_core.data.io.limits import (
+    MIN_PAGE_BYTES,
     SLOW_CELLS,
+    UNCHECKED_PAGES,
     FlatBuffer,
     Sizes,
     arrow_columns,
@@ -154,6 +156,8 @@ def _check_arrow_file(path: Path) -> tuple[tuple[str, ...], int, int]:
                 bodies.append(message.body.size if message.body is not None else 0)
             if encoded:
                 raise ValueError(f"{path.name} is compressed or encoded")
+        if len(bodies) * len(schema) > max(UNCHECKED_PAGES, file.size() // MIN_PAGE_BYTES):
+            raise ValueError(f"{path.name} has very short batches of rows")
         file.seek(0)
         rows = 0
         with pyarrow.ipc.open_stream(file) as reader:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bsc_core.data.io.limits import Sizes, check_parquet_schema, check_parquet_size, nested_parquet_columns
+from bsc_core.data.io.limits import Sizes, check_parquet_footer, check_parquet_size, nested_parquet_columns
 from bsc_core.errors import FileFormatError, PathError, RunError
 from bsc_core.files import (
     MAX_LARGE_DOCUMENT_BYTES,
@@ -91,7 +91,7 @@ class Shards:
         for part in self.parts:
             path = self.folder / part.file
             try:
-                check_parquet_schema(path, str(path))
+                check_parquet_footer(path, str(path))
                 with pyarrow.parquet.ParquetFile(path) as file:
                     if nested_parquet_columns(file.schema_arrow):
                         raise FileFormatError(f"{path}: it has columns that are not of shards; write the shards again")

@@ -27,7 +27,7 @@ from bsc_core.data.io.limits import (
     Sizes,
     arrow_columns,
     check_column_count,
-    check_parquet_schema,
+    check_parquet_footer,
     check_parquet_size,
     nested_parquet_columns,
 )
@@ -373,7 +373,7 @@ def _parquet_chunks(
         file.seek(max(0, path.stat().st_size - 4))
         check_signature(head + file.read(4), source.name, "parquet")
     try:
-        check_parquet_schema(path, source.name)
+        check_parquet_footer(path, source.name)
         with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES) as file:
             names = _check_names([str(name) for name in file.schema_arrow.names], source.name)
             chosen = [name for name in names if columns is None or name in columns]

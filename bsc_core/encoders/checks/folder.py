@@ -195,6 +195,7 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
         raise ModelError(
             f"{path}: has {len(modules)} modules, and at most {MAX_MODULES} are loaded; choose another model"
         )
+    parts: set[Path] = set()
     for module in modules:
         kind = str(module.get("type", "")) if isinstance(module, dict) else ""
         package, _, name = kind.rpartition(".")
@@ -211,6 +212,11 @@ def _modules(folder: Path) -> Iterator[tuple[str, Path]]:
         part = (folder / str(module.get("path", ""))).resolve()
         if not part.is_relative_to(folder.resolve()):
             raise ModelError(f"{folder}: modules.json points to {part}, outside the model's folder; correct the path")
+        if part in parts and name in (*WITH_WEIGHTS, "Transformer"):
+            raise ModelError(
+                f"{folder}: modules.json names {part} twice, which would be loaded twice; correct the path"
+            )
+        parts.add(part)
         yield name, part
 
 

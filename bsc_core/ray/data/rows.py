@@ -11,7 +11,7 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from bsc_core.config import Columns, DataConfig
-from bsc_core.data.io.limits import Sizes, check_parquet_schema, check_parquet_size, nested_parquet_columns
+from bsc_core.data.io.limits import Sizes, check_parquet_footer, check_parquet_size, nested_parquet_columns
 from bsc_core.data.io.tables import Table, cells_of
 from bsc_core.data.io.validation import EXAMPLE_CELLS, map_columns
 from bsc_core.data.schema.columns import as_names, guess_columns
@@ -125,7 +125,7 @@ def parquet_pieces(path: str) -> list[Piece]:
     pieces = []
     for file in files:
         try:
-            check_parquet_schema(file, str(file))
+            check_parquet_footer(file, str(file))
             metadata = pyarrow.parquet.read_metadata(file)
         except (pyarrow.ArrowException, OSError):
             raise FileFormatError(

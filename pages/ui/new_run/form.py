@@ -144,7 +144,7 @@ def _draw_data() -> None:
 
 
 def _draw_encoder() -> None:
-    sweep_form.draw_with_list_button("encoder", "name", encoder_picker.draw)
+    sweep_form.draw_value("encoder", "name", encoder_picker.draw)
     draw_fields("encoder", SHOWN["encoder"])
     if not _more("encoder"):
         return
@@ -225,6 +225,16 @@ def is_active(section: str, field: str) -> bool:
         shown, more = batching_fields(st.session_state[config_form.key(PAGE, "batching", "strategy")])
         return field in (*shown, *more)
     return True
+
+
+def sweep_fields() -> list[sweep_form.Field]:
+    """Return the fields that a sweep can vary in this form, those that are varied most first."""
+    selected = st.session_state[config_form.key(PAGE, "loss", "name")]
+    losses = {f"loss.{selected}": loss_form.fields(selected)}
+    losses |= {sweep_form.COMBINED_BSC: loss_form.fields("bsc")} if selected == "combined" else {}
+    sections = losses | {name: FIELDS[name] for name in ("training", "batching", "encoder", LORA, "data", "evaluation")}
+    every = [(section, field) for section, fields in sections.items() for field in fields]
+    return [field for field in every if sweep_form.can_be_list(*field) and is_active(*field)]
 
 
 def read_config(context: page_layout.Context) -> RunConfig:

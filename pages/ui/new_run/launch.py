@@ -21,6 +21,7 @@ from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE
 
 MAX_VALUES_CHECKED = 200  # of one key
+MAX_ROWS = 10  # of the table of runs without scrolling
 LAUNCHED = f"{PAGE}.launched"
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
     """Draw the plan in words, its cost and its warnings; for a sweep, those of its first run."""
     runs = count_runs(sweep, config.training.seeds)
     if runs > 1:
-        st.caption(f"The first of {formatting.plural(runs, 'run')}:")
+        if runs <= CONFIRM_ABOVE:
+            _draw_runs(config, sweep)
+        st.caption("The first run:")
     lines = [*config_summary.plan_sentences(config, summary), encoder_picker.waiting_sentence(config)]
     st.markdown("\n".join(f"{number}. {display.escaped(line)}" for number, line in enumerate(filter(None, lines), 1)))
     if applied := applied_sentence(data.train):
@@ -79,6 +82,22 @@ def draw_plan(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits,
     if preflight.load_preflight(config) is None:
         _draw_costs(config, data, runs, factor)
     preflight.draw(config, runs, factor)
+
+
+def _draw_runs(config: RunConfig, sweep: SweepConfig | None) -> None:
+    """Draw the settings in which the runs differ, and their seeds."""
+    from bsc_core.jobs.actions.groups import group_members
+
+    over = tuple(sweep.over) if sweep else ()
+    runs = [about for _, _, about in group_members(run_configs(config, sweep), "run", over)]
+    rows = [
+        {formatting.setting_name(key): config_form.format_setting(value) for key, value in run["setting"].items()}
+        | {"Seed": run["seed"]}
+        for run in runs
+    ]
+    with st.expander(f"Settings of the {len(rows)} runs"):
+        height = "content" if len(rows) <= MAX_ROWS else 300
+        st.dataframe(rows, height=height, hide_index=True, key=f"{PAGE}.runs", alt="Settings of each run that differ")
 
 
 def _draw_audit(config: RunConfig, data: DatasetSplits) -> None:

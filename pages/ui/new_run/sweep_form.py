@@ -1,4 +1,4 @@
-"""Sweeps in a form: any field can hold a list of values, and every combination of the lists is one run.
+"""Sweeps in a form: chosen fields have a list of values each, and every combination of the lists is one run.
 
 The session stores which fields are lists as (section, field); a list is stored under the field's key with `.list`.
 """
@@ -17,7 +17,9 @@ Field = tuple[str, str]
 PAGE = "train"  # prefix of the widget keys of the New run page
 COMBINED_BSC = "loss.combined.bsc"  # section of the batch softmax part of a combined loss
 SOURCE = "this plan"
-IS_ON, LISTED, SAMPLED = (f"{PAGE}.sweep.{name}" for name in ("on", "listed", "sampled"))
+IS_ON, LISTED, CHOSEN, SAMPLED = (f"{PAGE}.sweep.{name}" for name in ("on", "listed", "chosen", "sampled"))
+SECTION_NAMES = {"data": "Data", "encoder": "Encoder", "encoder.lora": "LoRA", "batching": "Batches"}
+SECTION_NAMES |= {"training": "Training", "evaluation": "Evaluation", COMBINED_BSC: "Loss, batch softmax part"}
 MIN_CELLS_TO_SAMPLE = 8  # combinations from which on a random sample is offered
 
 
@@ -42,15 +44,36 @@ def fill(over: dict[str, tuple[Any, ...]], loss: str, sampled: int | None = None
         st.session_state[_list_key(section, field)] = values
 
 
-def draw_switch() -> None:
-    """Draw the toggle that offers lists; switched on, it opens the section of the loss, where lists are most common."""
-    about = "Lets any field hold a list of values. Every combination is one run; the runs are reported together."
-    st.toggle("Sweep", key=IS_ON, persist_state="session", help=about, on_change=_open_loss)
+def draw(fields: Sequence[Field]) -> None:
+    """Draw the toggle of sweeps and, with the toggle on, the choice among these fields and the list of each."""
+    about = "Trains one run for every combination of several values of settings; the runs are reported together."
+    st.toggle("Sweep", key=IS_ON, persist_state="session", help=about)
+    if not is_on():
+        return
+    st.session_state[CHOSEN] = list_fields()
+    with st.container(border=True):
+        st.multiselect(
+            "Settings with several values",
+            list(dict.fromkeys([*fields, *list_fields()])),
+            format_func=lambda field: f"{_title(field)}{'' if field in fields else f' (not used, {field[0]})'}",
+            key=CHOSEN,
+            placeholder="choose settings, such as the temperature",
+            on_change=_update_lists,
+        )
+        for section, field in list_fields():
+            if (section, field) in fields:
+                _list_widget(section, field)
 
 
-def _open_loss() -> None:
-    if is_on():
-        st.session_state[open_key("loss")] = True
+def _title(field: Field) -> str:
+    """Return `Loss: Temperature`."""
+    section, name = field
+    return f"{SECTION_NAMES.get(section, 'Loss')}: {config_form.info_of(section, name).title or name}"
+
+
+def can_be_list(section: str, field: str) -> bool:
+    """Whether a field has a single value, of which a sweep can try several."""
+    return get_origin(config_form.kind_of(config_form.info_of(section, field).annotation)[0]) is not tuple
 
 
 def open_key(section: str) -> str:
@@ -69,60 +92,36 @@ def list_fields() -> list[Field]:
 
 
 def draw_fields(section: str, fields: Sequence[str]) -> None:
-    """Draw the widgets of fields and, with the toggle on, the buttons between one value and a list."""
-    config_form.draw(PAGE, section, fields, draw_field=_draw_field)
+    """Draw the widgets of fields; those with several values say so."""
+    config_form.draw(PAGE, section, fields, draw_field=lambda _, *field: draw_value(*field, config_form.field_widget))
 
 
-def _draw_field(page: str, section: str, field: str) -> None:
-    if get_origin(config_form.kind_of(config_form.info_of(section, field).annotation)[0]) is tuple:
-        config_form.field_widget(page, section, field)
+def draw_value(section: str, field: str, draw_field: config_form.DrawField) -> None:
+    """Draw a field with `draw_field`, or that it has several values."""
+    if (section, field) in list_fields():
+        st.caption(f"**{config_form.info_of(section, field).title or field}**: several values, above")
     else:
-        draw_with_list_button(section, field, config_form.field_widget)
+        draw_field(PAGE, section, field)
 
 
-def draw_with_list_button(section: str, field: str, draw_value: config_form.DrawField) -> None:
-    """Draw the list of a field, or its value with `draw_value`, and the button that switches between them."""
-    if not is_on():
-        draw_value(PAGE, section, field)
-        return
-    is_list = (section, field) in list_fields()
-    info = config_form.info_of(section, field)
-    alignment: Literal["center", "bottom"] = "center" if info.annotation is bool and not is_list else "bottom"
-    with st.container(horizontal=True, vertical_alignment=alignment, gap="xsmall"):
-        with st.container():
-            if is_list:
-                _list_widget(section, field)
-            else:
-                draw_value(PAGE, section, field)
-        st.button(
-            "One value" if is_list else "Add values",
-            key=f"{config_form.key(PAGE, section, field)}.turn",
-            type="tertiary",
-            help=f"{info.title or field}: {'use one value' if is_list else 'try several values'}",
-            on_click=_toggle_list,
-            args=(section, field),
-        )
-
-
-def _toggle_list(section: str, field: str) -> None:
-    """Turn a field into a list with its value, or a list into its first value."""
-    fields, key = list_fields(), config_form.key(PAGE, section, field)
-    if (section, field) in fields:
-        fields.remove((section, field))
-        values = list_values(section, field)
+def _update_lists() -> None:
+    """Start the list of a chosen field with its value, and set a field that is no longer chosen to its first value."""
+    chosen, listed = st.session_state[CHOSEN], list_fields()
+    for section, field in listed:
+        values = [] if (section, field) in chosen else list_values(section, field)
         if values:
-            st.session_state[key] = values[0]
-    else:
-        fields.append((section, field))
-        value = st.session_state.get(key)
-        st.session_state[_list_key(section, field)] = [False, True] if isinstance(value, bool) else [value]
-    st.session_state[LISTED] = fields
+            st.session_state[config_form.key(PAGE, section, field)] = values[0]
+    for section, field in chosen:
+        if (section, field) not in listed:
+            value = st.session_state.get(config_form.key(PAGE, section, field))
+            st.session_state[_list_key(section, field)] = [False, True] if isinstance(value, bool) else [value]
+    st.session_state[LISTED] = chosen
 
 
 def _list_widget(section: str, field: str) -> None:
     info = config_form.info_of(section, field)
     kind, _ = config_form.kind_of(info.annotation)
-    title, about = f"{info.title or field}: values", config_form.help_of(section, field)
+    title, about = f"Values of {_title((section, field))}", config_form.help_of(section, field)
     shared: dict[str, Any] = {"key": _list_key(section, field), "help": about, "persist_state": "session"}
     if get_origin(kind) is Literal or kind is bool:
         options = [False, True] if kind is bool else get_args(kind)
@@ -176,7 +175,7 @@ def draw_summary(sweep: SweepConfig | None, seeds: Sequence[int]) -> None:
     """Draw what is combined, and how many of the combinations are sampled."""
     if sweep is None and not seeds:
         if is_on():
-            st.caption("One run. Press **Add values** next to a field to try several values.")
+            st.caption("One run, until a setting of the sweep has several values.")
         return
     over = sweep.over.items() if sweep else ()
     parts = [f"{formatting.plural(len(values), 'value')} of {formatting.setting_name(key)}" for key, values in over]
