@@ -80,9 +80,7 @@ def test_only_pages_count() -> None:
 
 def test_a_user_of_a_shared_app_cannot_keep_the_others_out() -> None:
     client = TestClient(SessionLimit(PlainTextResponse("a page"), sessions=4))
-    opened = [
-        [client.get("/", headers={**PAGE, USER_HEADER: user}).status_code for _ in range(5)] for user in "abcde"
-    ]
+    opened = [[client.get("/", headers={**PAGE, USER_HEADER: user}).status_code for _ in range(5)] for user in "abcde"]
     few = [200] * PAGES_OF_USER + [503] * 2
     assert opened == [[200] * 4 + [503], few, few, [200] * 2 + [503] * 3, [503] * 5]  # three times as many in all
 
