@@ -1,9 +1,11 @@
 """All losses by name: building, saving and loading them."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -11,6 +13,7 @@ from torch import nn
 
 from bsc_core.config import CombinedLossConfig, LossConfig, SoftmaxLossConfig, SupConLossConfig, validation_message
 from bsc_core.errors import CheckpointError
+from bsc_core.files import read_regular
 from bsc_core.losses.base import Loss
 from bsc_core.losses.bsc import BSCLoss
 from bsc_core.losses.classification import SoftmaxLoss
@@ -87,14 +90,19 @@ def load_loss(folder: Path) -> nn.Module:
         CheckpointError: A file is missing, truncated or not a saved loss.
     """
     try:
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        settings = json.loads(read_regular(folder / SETTINGS))
         config: LossConfig = TypeAdapter(LossConfig).validate_python(settings["config"])
         state = load_file(str(folder / WEIGHTS))
-        loss = build_loss(config, threshold=settings["threshold"], dimensions=settings["dimensions"])
+        build = partial(build_loss, config, threshold=settings["threshold"], dimensions=settings["dimensions"])
+        with torch.device("meta"):  # without memory
+            shapes = {name: value.shape for name, value in build().state_dict().items()}
+        if shapes != {name: value.shape for name, value in state.items()}:
+            raise ValueError("its weights are not those of its settings")
+        loss = build()
         loss.load_state_dict(state)
     except ValidationError as error:
         raise CheckpointError(f"{folder}: not a saved loss: {validation_message(error)}") from None
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, RecursionError) as error:
         raise CheckpointError(f"{folder}: not a saved loss ({str(error).splitlines()[0]}); save it again") from None
     return loss.eval()
 

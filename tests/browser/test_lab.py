@@ -177,7 +177,7 @@ def test_the_server_gets_no_message_while_a_slider_is_dragged_and_one_when_it_is
         messages.clear()
         page.wait_for_timeout(QUIET_MS)
     handle = page.get_by_role("slider", name=slider)
-    handle.scroll_into_view_if_needed()
+    handle.evaluate("slider => slider.scrollIntoView({block: 'center'})")  # not below the bar of buttons
     is_streamlit = lesson == "temperature"
     track = (page.get_by_test_id("stSlider").get_by_role("group") if is_streamlit else handle).bounding_box()
     assert track is not None
@@ -414,10 +414,10 @@ def test_a_locked_lesson_does_not_show_the_probability_that_it_asks_for(visit) -
 @pytest.mark.parametrize(
     ("slug", "control", "words", "setting"),
     [
-        ("mask-margin", "Mask margin", "At a margin of 0.05: false negatives: 6 of 10 removed", "mask=self"),
-        ("hardness-weights", "Weight strength", "At a strength of 1: hardest negative", "hardness_strength=10"),
-        ("matryoshka", "Dimensions", "MRR with the first 8 of 384 dimensions", None),
-        ("debiased", "Debiased prior", "At a prior of 0.005: 6 of 6 queries", "debiased_prior=0.05"),
+        ("mask-margin", "Mask margin", "At a margin of 0.2: false negatives: 9 of 10 removed", "mask=self"),
+        ("hardness-weights", "Weight strength", "At a strength of 11: hardest negative", "hardness_strength=10"),
+        ("matryoshka", "Dimensions", "MRR with the first 128 of 384 dimensions", None),
+        ("debiased", "Debiased prior", "At a prior of 0.055: 4 of 6 queries", "debiased_prior=0.05"),
     ],
 )
 def test_a_lesson_on_the_negatives_follows_its_control_and_answers_after_a_guess(

@@ -88,11 +88,14 @@ def broken(folder: Path, kind: str) -> None:
     elif kind == "another shape":
         save_loss(build({"name": "softmax", "num_classes": 5}), folder / "other")
         weights.write_bytes((folder / "other" / "loss.safetensors").read_bytes())
+    elif kind == "huge":
+        stored = json.loads(settings.read_text(encoding="utf-8"))
+        settings.write_text(json.dumps(stored | {"dimensions": 10**12}), encoding="utf-8")
     else:
         settings.write_text("[]", encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", ["missing", "truncated", "foreign", "another shape", "no settings"])
+@pytest.mark.parametrize("kind", ["missing", "truncated", "foreign", "another shape", "huge", "no settings"])
 def test_a_broken_saved_loss_is_refused_in_one_sentence(kind: str, tmp_path: Path) -> None:
     broken(tmp_path, kind)
     with pytest.raises(CheckpointError, match="not a saved loss"):

@@ -107,6 +107,17 @@ def test_toy_training_is_in_the_url(lab: Callable[..., AppTest]) -> None:
     assert app.query_params["watch"] in ("bsc", ["bsc"])
 
 
+def test_the_temperature_next_to_the_circle_is_that_of_the_matrices(lab: Callable[..., AppTest]) -> None:
+    app = lab(source="circle", watch="bsc", temperature="0.21")
+    slider = app.select_slider(key="learn.1.toy_temperature")
+    assert slider.value == 0.2  # the nearest option
+    assert "At temperature 0.21," in page_text(app)
+    slider.set_value(0.5).run()
+    assert "At temperature 0.5," in page_text(app)
+    assert app.query_params["temperature"] in ("0.5", ["0.5"])
+    assert app.select_slider(key="learn.1.toy_temperature").value == 0.5
+
+
 def test_the_margin_of_the_triplet_loss_is_in_the_link_and_sent_to_a_new_run(runs: RunStore) -> None:
     app = open_page_in_app("learn", source="circle", watch="bsc", second_loss="triplet", margin="0.5")
     assert app.number_input(key="learn.1.margin").value == 0.5

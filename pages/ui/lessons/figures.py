@@ -83,7 +83,7 @@ PARAMETERS = (VALUE, ROW, *LabSettings.__dataclass_fields__)
 """The URL parameters of a lesson's control, and of the row that it displays."""
 LARGE_MARGIN = min(margin for margin in MARGINS if margin > FARTHEST)
 TEMPERATURES = tuple(np.round(np.geomspace(0.01, 10, 31), 3).tolist())
-LOW, ABOVE = 270, 280  # height in pixels of each of two figures, and of figures above a slider with matrices
+LOW, ABOVE = 270, 230  # height in pixels of each of two figures, and of figures above a slider with matrices
 ORDERS = {"both": "both", "random": "random", "nearest": "nearest"}
 TREATMENTS = {"negative": "counts as a negative", "excluded": "is excluded"}
 
@@ -225,7 +225,7 @@ def _picture(name: str, chart: Any, alt: str, data: pd.DataFrame | None = None) 
     return Picture(f"lesson.{name}", display.vega_lite_spec(chart), alt, data)
 
 
-def _show(pictures: Sequence[Picture], caption: str, height: int = LOW) -> None:
+def _show(pictures: Sequence[Picture], caption: str = "", height: int = LOW) -> None:
     """Draw one figure or several, two in a row, and the caption; of three figures, the first takes the first row.
 
     height: of one of several figures, in pixels.
@@ -236,7 +236,8 @@ def _show(pictures: Sequence[Picture], caption: str, height: int = LOW) -> None:
     for cell, picture in zip(cells, pictures, strict=True):
         with cell:
             display.figure({**picture.spec, **low}, name=picture.name, alt=picture.alt, data=picture.data)
-    st.caption(caption)
+    if caption:
+        st.caption(caption)
 
 
 computed_once = st.cache_data(max_entries=256, show_spinner=False)
@@ -248,8 +249,10 @@ def _batch_size(key: str) -> None:
     one_direction = LabSettings(symmetric=False)
     figure = st.container()  # above the matrix, so that both are visible with the slider
     size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SMALL_BATCH))
+    pictures, caption = _losses_by_size(int(size))
     with figure:
-        _show(*_losses_by_size(int(size)))
+        _show(pictures)
+    st.caption(caption)
 
 
 @computed_once
@@ -518,7 +521,8 @@ def _hardness_weights(key: str) -> None:
     strength = _lab(key, batch, settings, panels=panels, name="hardness_strength", values=STRENGTHS, start=start)
     pictures, caption = _shares_by_strength(strength)
     with above:
-        _show(pictures[:1] if st.session_state[LOCKED] else pictures, caption, ABOVE)
+        _show(pictures[:1] if st.session_state[LOCKED] else pictures, height=ABOVE)
+    st.caption(caption)
 
 
 @computed_once
@@ -628,8 +632,10 @@ def _debiased(key: str) -> None:
         start=PRIOR_PAIR[0],
         switches=("decoupled",),
     )
+    pictures, caption = _pulls_by_prior(prior)
     with above:
-        _show(*_pulls_by_prior(prior), ABOVE)
+        _show(pictures, height=ABOVE)
+    st.caption(caption)
 
 
 @computed_once

@@ -25,7 +25,7 @@ const MORE = ["labeled_negatives", "hardness", "reduction", "average", "threshol
   "debiased_prior"];
 const [MIN_TAU, MAX_TAU, SLIDER_STEPS] = [0.01, 10, 300]; // 100 steps from 0.1 to 1
 const toSlider = (tau) => Math.round((SLIDER_STEPS * Math.log(tau / MIN_TAU)) / Math.log(MAX_TAU / MIN_TAU));
-const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(4));
+const fromSlider = (value) => Number((MIN_TAU * (MAX_TAU / MIN_TAU) ** (value / SLIDER_STEPS)).toPrecision(3));
 
 class Board {
   // onChange(settings, isDone) is called on every change of a control; isDone: the control was released.

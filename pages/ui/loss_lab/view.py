@@ -18,7 +18,9 @@ from bsc_core.lab.toy_training import TOY_LOSSES
 from bsc_core.losses.explain import Explanation, first_largest
 from pages.ui.components import data_cache, display, glossary, page_layout, turns, url
 from pages.ui.loss_lab.browser import LabState, lab_component, player
+from pages.ui.new_run.config_summary import LOSS_NAMES
 
+TEMPERATURES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0)
 MAX_TYPED = 2_000  # characters of a typed text that are used
 MAX_ADDED_ROWS = 100  # of the table of typed texts
 
@@ -203,7 +205,8 @@ def lab(batch: LabBatch) -> LabState:
         st.caption("Only the example batches have vectors of a guide; the mask `guide` is off for this batch.")
     elif "guide" in (start.settings.mask, second and second.mask):
         st.caption(f"The guide is the encoder `{GUIDE}`.")
-    state = lab_component(batch, start.settings, key=_key("lab"), compare=second, pinned=pinned)
+    key = _key(f"lab.{st.session_state.get('learn.lab', 0)}")
+    state = lab_component(batch, start.settings, key=key, compare=second, pinned=pinned)
     _update(**vars(state))
     return state
 
@@ -231,20 +234,25 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     """Train the vectors of the batch with one or two losses and show the training as an animation."""
     start, names = link(), list(TOY_LOSSES)
     has_texts = start.source != "circle"
-    loss_cell, second_cell, *vectors_cell, temperature_cell, button_cell = display.columns(4 + has_texts, min_width=170)
-    name = loss_cell.selectbox("Loss", names, names.index(start.watch or "bsc"), key=_key("watched"))
+    loss_cell, second_cell, more_cell, temperature_cell, button_cell = display.columns(5, min_width=170)
+    name = loss_cell.selectbox(
+        "Loss", names, names.index(start.watch or "bsc"), format_func=LOSS_NAMES.get, key=_key("watched")
+    )
     others = ["", *(other for other in names if other != name)]
     second = second_cell.selectbox(
         "Compare with",
         others,
         others.index(start.second_loss) if start.second_loss in others else 0,
-        format_func=lambda other: other or "no other loss",
+        format_func=lambda other: LOSS_NAMES.get(other, "no other loss"),
         key=_key("second_loss"),
     )
-    words = has_texts and vectors_cell[0].selectbox(
+    words = has_texts and more_cell.selectbox(
         "Trained vectors", list(VECTORS), int(start.words), format_func=VECTORS.get, key=_key("words")
     )
     has_temperature = not {name, second}.isdisjoint(("bsc", "mnrl"))
+    if not has_texts:
+        with more_cell:
+            _select_temperature(state.settings.temperature, disabled=not has_temperature)
     bottom, button_bottom = (
         cell.container(height="stretch", vertical_alignment="bottom") for cell in (temperature_cell, button_cell)
     )
@@ -281,6 +289,26 @@ def toy_training(batch: LabBatch, state: LabState) -> None:
     with turns.turn():
         traces = [_train_words(loss.model_dump(), key, _batch=batch) for loss in losses] if words else None
     player(batch, losses, traces, key=_key("player"), angles=link().angles, on_move=_move_points)
+
+
+def _select_temperature(value: float, *, disabled: bool) -> None:
+    """Draw a slider of the temperature of the lab, next to the figure of the training."""
+    key = _key("toy_temperature")
+    st.session_state[key] = min(TEMPERATURES, key=lambda option: abs(np.log(option / value)))
+    st.select_slider(
+        "Temperature",
+        TEMPERATURES,
+        format_func=lambda option: f"{option:g}",
+        key=key,
+        disabled=disabled,
+        on_change=_use_temperature,
+        args=(key,),
+    )
+
+
+def _use_temperature(key: str) -> None:
+    _update(settings=replace(link().settings, temperature=st.session_state[key]))
+    st.session_state["learn.lab"] = st.session_state.get("learn.lab", 0) + 1
 
 
 def _toy_loss(name: str, settings: LabSettings, learn_temperature: bool, margin: float) -> LossConfig:
