@@ -41,7 +41,8 @@ with display.show_errors():
     pairs = clicked if len(clicked) else ten
     pairs_name = "texts of the selected cell" if len(clicked) else "texts of a positive pair"
     number, change = len(selected) if is_selected else 0, geometry.distance_change(data, rows)
-    with map_view.frame(data, layout, method, umap_folder, number_selected=number, change=change):
+    map_cell, *list_cells = st.columns([2, 1] if len(selected) else 1)  # the list of texts is beside the map
+    with map_cell, map_view.frame(data, layout, method, umap_folder, number_selected=number, change=change):
         drawn = map_view.draw_maps(
             data, layout, colorings, selected=marked, trails=trails, pairs=(pairs, pairs_name), animated=animated
         )
@@ -52,12 +53,14 @@ with display.show_errors():
     if len(pairs):
         st.caption((pair_matrix.pair_sentence if len(clicked) else geometry.pairs_sentence)(data, pairs))
 
-    if is_selected:
-        selection.draw_clear_buttons(data, words, lassoed)
+    for cell in list_cells:
+        with cell:
+            selection.draw_texts(data, selected, selection.selected_title(selected, words, lassoed))
+            selection.draw_clear_buttons(data, words, lassoed)
     if len(selected):
-        selection.draw_texts(data, selected, selection.selected_title(selected, words, lassoed))
         pair_matrix.draw(data, selected, clicked)
     elif is_selected:
+        selection.draw_clear_buttons(data, words, lassoed)
         st.header(display.escaped(selection.selected_title(selected, words, lassoed)), anchor=False)
     elif several:
         selection.draw_texts(data, changed, selection.changed_title(data, rows))

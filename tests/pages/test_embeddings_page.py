@@ -128,7 +128,7 @@ def test_words_to_find_and_a_lasso_select_the_texts_of_both(mapped: Run) -> None
     app = open_page("embeddings", run=mapped.id, **link)
     assert not app.exception
     assert '1 text selected: in the lasso and with "bake"' in page_text(app)
-    assert any(title.endswith("; 1 selected, listed below") for title in figure_titles(app))
+    assert any(title.endswith("; 1 selected") for title in figure_titles(app))
     assert app.dataframe[0].value["Text"].tolist() == [MARKUP]
     app.text_input(key="embeddings.find").set_value("absent words").run()
     assert '0 texts selected: in the lasso and with "absent words"' in page_text(app)

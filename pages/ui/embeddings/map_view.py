@@ -269,7 +269,7 @@ def frame(
         shown = "PCA" if failed else f"PCA; {soon}"
     title = f"{formatting.plural(len(layout.rows), 'text')}, {names} ({shown})"
     if number_selected:
-        title += f"; {formatting.count(number_selected)} selected, listed below"
+        title += f"; {formatting.count(number_selected)} selected"
     elif change:
         title += f"; {change}"
     table = partial(map_table, data, layout)
