@@ -49,7 +49,7 @@ def check_path(path: Path | str) -> Path:
             names = ", ".join(str(root) for root in roots)
             raise PathError(
                 f"{path}: outside the folders that may be read ({names}); "
-                "move the file there, or add its folder to BSC_ROOTS"
+                "move the file there, or start with its folder in the environment variable BSC_ROOTS"
             )
         exists = resolved.exists()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown ~user, a zero byte

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bsc_core.config import RunConfig, flatten
-from bsc_core.formatting import printable
+from bsc_core.formatting import metric_name, printable
 from bsc_core.runs import GENERAL_SCORE
 from bsc_core.training.loop.device import peak_memory_bytes
 from bsc_core.training.loop.distributed import Distributed
@@ -153,7 +153,7 @@ class RunLogger(Callback):
         for split, values in metrics.items():
             self.trackers.log({f"{split}/{name}": value for name, value in values.items()}, self._step)
         dev = metrics["dev"]
-        text = ", ".join(f"{name} {dev[name]:.3f}" for name in LOGGED_METRICS if dev.get(name) is not None)
+        text = ", ".join(f"{metric_name(name)} {dev[name]:.3f}" for name in LOGGED_METRICS if dev.get(name) is not None)
         text += "" if general is None else f"; general score {general:.3f}"
         self.say(f"Epoch {epoch} on dev: {text}" if epoch else f"Before training, on dev: {text}")
 

@@ -1,11 +1,16 @@
 """Escalation: flag, SIGTERM, SIGKILL; a stopped run is stopped, whatever its process does."""
 
+import signal
+from types import SimpleNamespace
+
 import pytest
 
 from bsc_core.jobs import reconcile, stop
+from bsc_core.jobs.actions import escalation, stopping
 from bsc_core.jobs.actions.escalation import stop_and_wait
 from bsc_core.jobs.local.processes import current_process, find_process, process_fields
 from bsc_core.jobs.worker import perform
+from bsc_core.runs import Run
 from tests.helpers.waiting import final_status, suspend
 
 
@@ -33,6 +38,26 @@ def test_a_run_that_ignores_signals_is_killed_and_stopped(started, store):
     assert find_process(status) is None
     assert reconcile(store) == []
     assert run.status().state == "stopped"
+
+
+def test_a_run_that_makes_progress_is_not_killed(store, config, monkeypatch):
+    run = store.create(config, "one")
+    run.update_status(state="running")
+    messages, waits, signals = iter(["a", "b", "c", "c"]), [], []
+    backend = SimpleNamespace(request_stop=Run.request_stop, send_signal=lambda run, number: signals.append(number))
+    monkeypatch.setattr(escalation, "backend_of", lambda run: backend)
+    monkeypatch.setattr(stopping, "backend_of", lambda run: backend)
+
+    def wait(run: Run, seconds: float) -> bool:
+        waits.append(seconds)
+        if not signals:
+            run.update_status(message=next(messages))
+        return bool(signals)
+
+    monkeypatch.setattr(escalation, "_ends_within", wait)
+    assert stop_and_wait(run, grace_seconds=30, terminate_seconds=7).state == "stopped"
+    assert signals == [signal.SIGTERM]
+    assert waits == [30, 30, 30, 30, 7]
 
 
 def test_stop_returns_at_once_and_a_detached_process_escalates(started, until):

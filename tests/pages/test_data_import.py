@@ -24,10 +24,10 @@ def test_guessed_columns_are_shown_with_examples_and_can_be_changed(runs: RunSto
     app = import_paths(pairs_file)
     assert "guessed from the header" in page_text(app)
     assert "3 · Audit" not in page_text(app), "the audit of the previous dataset is shown"
-    described = table_with(app, "role")
-    assert described["role"].tolist() == ["query", "document", "label"]
-    assert described["examples"][0].startswith("what is 0 · what is 1")
-    assert described["examples"][2].startswith("0 · 1"), "equal values are shown twice"
+    described = table_with(app, "Role")
+    assert described["Role"].tolist() == ["query", "document", "label"]
+    assert described["Examples"][0].startswith("what is 0 · what is 1")
+    assert described["Examples"][2].startswith("0 · 1"), "equal values are shown twice"
     app.selectbox(key="data.new.label").select("— none —").run()
     app.text_input(key="data.new.name").input("Mine").run()
     click(app, "data.new.use")
@@ -55,9 +55,9 @@ def test_joined_columns_and_the_columns_of_the_corpus_are_shown(runs: RunStore, 
     app = import_paths(path)
     app.text_input(key="data.corpus_path.0").set_value(str(corpus)).run()
     assert "query = query_subject + query_body" in page_text(app)
-    assert [frame.value["role"].tolist() for frame in app.dataframe if "role" in frame.value] == [
+    assert [frame.value["Role"].tolist() for frame in app.dataframe if "Role" in frame.value] == [
         ["query", "query", "document"],
-        ["document_id", "not used", "document"],
+        ["document id", "not used", "document"],
     ]
 
 
@@ -157,7 +157,7 @@ def test_columns_without_a_known_name_are_selected_by_their_values(runs: RunStor
     path = tmp_path / "pairs.csv"
     rows = [f"{n},news,the first headline {n},another headline {n},{n % 11 / 2}" for n in range(100, 130)]
     app = import_rows(path, "id,genre,Headline A,Headline B,gold rating (0-5)", rows)
-    assert table_with(app, "role")["role"].tolist() == ["not used", "not used", "query", "document", "label"]
+    assert table_with(app, "Role")["Role"].tolist() == ["not used", "not used", "query", "document", "label"]
     assert "columns with the longest texts are selected, and gold rating (0-5), a column" in page_text(app)
     app.selectbox(key="data.new.query").select("genre").run()
     assert "longest texts" not in page_text(app)
@@ -233,15 +233,15 @@ def test_a_column_of_zeros_and_ones_without_a_known_name_is_reported_until_it_is
     warning = "looks like a label and is not used"
     assert [warning in box.value and "is\\_same" in box.value for box in app.warning] == [True]
     app.selectbox(key="data.new.label").select("is_same").run()
-    assert table_with(app, "role")["role"].tolist() == ["query", "document", "label", "not used"]
+    assert table_with(app, "Role")["Role"].tolist() == ["query", "document", "label", "not used"]
     assert not app.warning
 
 
 def test_a_named_text_stays_when_the_other_is_not_named(tmp_path: Path, runs: RunStore) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("source,other,query\n" + "a,b,c\n" * 3, encoding="utf-8")
-    roles = table_with(import_paths(path), "role")
-    assert roles["role"].tolist() == ["document", "not used", "query"]
+    roles = table_with(import_paths(path), "Role")
+    assert roles["Role"].tolist() == ["document", "not used", "query"]
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ def test_several_files_become_one_dataset(runs: RunStore, tmp_path: Path) -> Non
     assert added.data.mix == (str(paths[1]),)
     assert row_count(added.key) == 40
     app = open_page("data", dataset=added.key)
-    table = table_with(app, "rows read")
-    assert table["file"].tolist() == ["part0.csv", "part1.csv"]
+    table = table_with(app, "Rows read")
+    assert table["File"].tolist() == ["part0.csv", "part1.csv"]
 
 
 def test_a_saved_dataset_is_read_from_its_folder(runs: RunStore, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_every_state_has_a_style_and_an_error_a_box(
         assert [toast.value for toast in app.toast] == ["Run run-running stops after this step."]
         assert "◑ stopping" in app.dataframe[0].value["State"].tolist()
         assert "evaluation of its model" in page_text(app)
-        assert "at the latest after 30 s" in page_text(app)
+        assert "no progress for 30 s" in page_text(app)
         limits: list[dict[str, float]] = []
         monkeypatch.setattr(
             "bsc_core.jobs.actions.stopping.start_escalation", lambda _, **seconds: limits.append(seconds)

@@ -234,11 +234,12 @@ def _points_by_value(
     ]
     is_log = numeric and min(values) > 0 and max(values) / min(values) >= LOG_FROM
     ticks = sorted(set(map(float, values))) if numeric and len(set(values)) <= FEW else alt.Undefined
-    across = alt.Axis(title=formatting.setting_name(name), values=ticks)
+    number_format = {"format": "~g"} if numeric else {}
+    across = alt.Axis(title=formatting.setting_name(name), values=ticks, **number_format)
     scale: Any = alt.Scale(type="log" if is_log else "linear", zero=False, padding=20) if numeric else alt.Undefined
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X("value:Q" if numeric else "value:N", axis=across, scale=scale, sort=None),
-        y=alt.Y("result:Q", title=metric, scale=alt.Scale(zero=False, padding=20), axis=alt.Axis(tickCount=5)),
+        y=alt.Y("result:Q", title=metric, scale=alt.Scale(zero=False, padding=20), axis=alt.Axis(tickCount=5, format=".3f")),
         color=COLOR,
         tooltip=["run:N", alt.Tooltip("shown:N", title=formatting.setting_name(name)), "result:Q"],
     )

@@ -16,6 +16,8 @@ from bsc_core.runs import Run, RunStatus
 
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # on Windows SIGTERM ends a process at once
 _KILL_SECONDS = 5.0
+MAX_WAITS = 20
+ENDED_MESSAGE = "stopped; it was ended before it had saved everything"
 
 
 def stop_and_wait(
@@ -23,8 +25,8 @@ def stop_and_wait(
 ) -> RunStatus:
     """Stop a run, wait for it, and return its final status.
 
-    If it does not finish its step within `grace_seconds`, its process group gets SIGTERM and, `terminate_seconds`
-    later, SIGKILL.
+    If it makes no progress for `grace_seconds`, or does not end in MAX_WAITS times as long, its process group gets
+    SIGTERM and, `terminate_seconds` later, SIGKILL. The evaluation of a large corpus takes longer than a step.
     """
     try:
         return _escalate(run, grace_seconds, terminate_seconds)
@@ -35,12 +37,26 @@ def stop_and_wait(
 def _escalate(run: Run, grace_seconds: float, terminate_seconds: float) -> RunStatus:
     if not request_stop(run):
         return run.status()
-    if not _ends_within(run, grace_seconds):
+    if not _ends_while_progressing(run, grace_seconds):
         backend_of(run).send_signal(run, signal.SIGTERM)
         if not _ends_within(run, terminate_seconds):
             backend_of(run).send_signal(run, _KILL)
             _ends_within(run, _KILL_SECONDS)
+        return advance(run, "stopped", message=ENDED_MESSAGE)
     return advance(run, "stopped", message=STOPPED_MESSAGE)
+
+
+def _ends_while_progressing(run: Run, seconds: float) -> bool:
+    """Return whether a run ends, while its step or its message changes at least every so many seconds."""
+    known = None
+    for _ in range(MAX_WAITS if seconds else 1):
+        status = run.status()
+        if (progress := (status.step, status.message)) == known:
+            return False
+        known = progress
+        if _ends_within(run, seconds):
+            return True
+    return False
 
 
 def _ends_within(run: Run, seconds: float) -> bool:

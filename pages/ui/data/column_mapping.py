@@ -54,8 +54,8 @@ def columns_table(table: Table, columns: Any, *, key: str) -> None:
     """Draw every column of a file with its role and first distinct values."""
     examples = {name: list(dict.fromkeys(values))[:EXAMPLES] for name, values in table.examples(EXAMPLE_ROWS).items()}
     roles = {name: role for role, names in columns.model_dump(exclude_none=True).items() for name in as_names(names)}
-    lines = [(name, roles.get(name, "not used"), " · ".join(examples[name])) for name in table.names]
-    frame = pd.DataFrame(lines, columns=["column", "role", "examples"])
+    lines = [(name, roles.get(name, "not used").replace("_", " "), " · ".join(examples[name])) for name in table.names]
+    frame = pd.DataFrame(lines, columns=["Column", "Role", "Examples"])
     st.dataframe(frame, hide_index=True, key=key, alt="Columns, their roles and examples")
 
 

@@ -37,6 +37,8 @@ def draw() -> bool:
         corpus_path = right.text_input("or a local path", key=f"data.corpus_path.{imports}")
         paths = [line for line in lines.splitlines() if line.strip()]
         if not files and not paths:
+            if corpus or corpus_path:
+                st.info("Add the file or path of the pairs on the left; a search corpus alone is no dataset.")
             st.caption(
                 "Each row is a pair (query, document, and optionally a label, a class or a negative) or a sentence "
                 "with its class. Your data stay on this machine unless you train on Ray."

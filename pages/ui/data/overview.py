@@ -99,10 +99,10 @@ def source(data: DatasetSplits) -> None:
     """Draw the rows read from each file, the rejected rows with their reasons, and the first pairs."""
     files = [
         {
-            "file": _file_name(report.source),
-            "rows read": report.rows_read,
-            "used": report.rows_valid,
-            "rejected": len(report.rejected),
+            "File": _file_name(report.source),
+            "Rows read": formatting.count(report.rows_read),
+            "Used": formatting.count(report.rows_valid),
+            "Rejected": formatting.count(len(report.rejected)),
         }
         for report in data.reports
     ]

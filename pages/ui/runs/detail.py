@@ -64,6 +64,9 @@ def _draw_head(run: Run, status: RunStatus) -> None:
         st.progress(table.progress(status), text=display.escaped(activity))
         if status.state == "stopping":
             st.caption(stopping_note(run))
+    if status.state == "stopped" and status.step and not run.evaluation("after"):
+        resume = "Resume continues from its last checkpoint." if jobs.can_resume(run) else "It saved no checkpoint."
+        st.caption(f"The run was stopped before its model was evaluated. {resume}")
     if status.error:
         next_step = "resume the run or launch another" if jobs.can_resume(run) else "duplicate the run"
         about = f"The end of the log is below. Fix the cause, then {next_step}."
@@ -72,10 +75,10 @@ def _draw_head(run: Run, status: RunStatus) -> None:
 
 def stopping_note(run: Run) -> str:
     """Return what a run that was asked to stop still does."""
-    latest = f"at the latest after {formatting.duration(jobs.GRACE_SECONDS)}"
+    limit = f"It is ended if it makes no progress for {formatting.duration(jobs.GRACE_SECONDS)}."
     if any(row.get("kind") == "evaluation" and row["epoch"] for row in table.metric_rows(run)):
-        return f"The run ends after this step, {latest}. Its model is that of the best epoch so far."
-    return f"The run ends after this step and the evaluation of its model, {latest}."
+        return f"The run ends after this step. Its model is that of the best epoch so far. {limit}"
+    return f"The run ends after this step and the evaluation of its model. {limit}"
 
 
 def status_line(status: RunStatus) -> str:
@@ -144,7 +147,10 @@ def _draw_metrics(run: Run) -> None:
     st.dataframe(rows, hide_index=True, key=f"runs.metrics.{run.id}", alt="Metrics before and after training")
     with st.container(horizontal=True, vertical_alignment="center"):
         st.toggle("All metrics", **url.flag(ALL_METRICS))
-        if run.evaluation("after"):
+        if not run.evaluation("after"):
+            if not run.status().is_finished:
+                st.caption("The saved model is evaluated when training ends; the curve has the values of the epochs.")
+        else:
             st.caption(
                 "Brackets: 95% bootstrap intervals over queries. p: p-value of a paired permutation test over queries."
             )
@@ -165,13 +171,13 @@ def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, 
         for name in sorted(metrics, key=table.metric_order)
         if name not in table.NOT_METRICS and (all_metrics or name in main)
     ]
-    trained = general.get("after") or {}
+    trained, missing = general.get("after") or {}, "not evaluated" if run.status().is_finished else "not yet"
     rows += [
         {
             "Split": GENERAL,
             "Metric": formatting.metric_name(name),
             "Before": formatting.metric(value),
-            "After": formatting.metric(trained[name]) if name in trained else "not yet",
+            "After": formatting.metric(trained[name]) if name in trained else missing,
         }
         for name, value in (general.get("before") or {}).items()
         if all_metrics or name == GENERAL_SCORE
@@ -187,7 +193,7 @@ def _metric_row(
             "Split": split,
             "Metric": formatting.metric_name(name),
             "Before": formatting.metric(before),
-            "After": "not yet",
+            "After": "not evaluated" if run.status().is_finished else "not yet",
         }
     sides = settings.untrained_and_trained(run)
     intervals = [metrics_table.interval_or_none(side, split, name) for side in sides]
