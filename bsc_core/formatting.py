@@ -12,6 +12,13 @@ _METRICS = {
     "ndcg": "nDCG",
     "ndcg_exponential": "nDCG (exponential)",
     "has_positive": "HasPositive",
+    "stsb": "Spearman on STSb",
+    "sick": "Spearman on SICK",
+    "sts": "Mean Spearman",
+    "ten_auc": "AUC of ten sentences",
+    "ten_gap": "Cosine gap of ten sentences",
+    "polarity": "Polarity score",
+    "semantic": "Semantic score",
 }
 _SETTINGS = {
     "encoder.name": "Encoder",

@@ -132,7 +132,7 @@ def _metrics(run: Run, when: When) -> dict[str, dict[str, float | None]]:
     metrics = run.evaluation(when)
     if not metrics:
         state = run.status().state
-        raise RunError(f"run {run.id} has no metrics from {when} training; it is {state}, choose one that is done")
+        raise RunError(f"run {run.id} has no metrics from {when} training; it is {state}. Choose a run that is done")
     return metrics
 
 

@@ -38,6 +38,11 @@ class Pace:
         self._left = self._available() - 1
         return max(0.0, -self._left / self.rate)
 
+    def backlog(self) -> float:
+        """Return for how many seconds the next event would have to wait."""
+        self._left = self._available()
+        return max(0.0, (1 - self._left) / self.rate)
+
     def admits(self) -> bool:
         """Return whether an event may happen now; only such events are counted."""
         self._left = self._available()

@@ -111,7 +111,10 @@ MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selecti
 MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
 MAX_STUDENT_ENTRIES = 10_000
 STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
-OPENING_PACE = 5.0, 60.0  # pages of a link of students that open without counting as a message
+OPENING_PACE, MAX_OPENING_DELAY = (5.0, 60.0), 10.0  # pages of a link of students; beyond the delay they are refused
+VISITORS_PACE, MAX_DELAY = (50.0, 500.0), 10.0  # requests that are refused or need no key, and their longest delay
+SEE_OTHER = 303
+REQUEST_PACE = 100.0, 4000.0  # requests of a link of students; a first visit needs about 100
 NAME = re.compile(r"[\x20-\x7e]{0,300}")
 DOWNLOADS = ("deferred_file", "dataframe_chunk")
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
@@ -135,6 +138,7 @@ class RequestGuard:
         """
         self.app = app
         self.hosts = hosts
+        self._refused = Pace(*VISITORS_PACE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -145,6 +149,7 @@ class RequestGuard:
             with suppress(ClientDisconnect):  # while its request was read
                 await self.app(scope, receive, _with_headers(send))
             return None
+        await _sleep(self._refused.delay())
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
         return await PlainTextResponse(reason, status_code=403)(scope, receive, _with_headers(send))
@@ -395,6 +400,7 @@ class SignIn:
         self.root = root
         self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
         self._students: dict[str, StudentPace] = {}  # by user
+        self._visitors = Pace(*VISITORS_PACE)
         self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -405,12 +411,17 @@ class SignIn:
         if scope["type"] == "http" and path in (SIGN_IN, SIGN_OUT):
             request = Request(scope, receive)
             response = self._sign_out() if path == SIGN_OUT else await self._sign_in(request)
+            if response.status_code != SEE_OTHER:
+                await _sleep(self._visitors.delay())
             return await response(scope, receive, send)
+        if path == HEALTH_PATH:
+            await _sleep(self._visitors.delay())
         if path == HEALTH_PATH or (path in PROVIDER_PATHS and get_secrets_auth_section()):
             return await self.app(scope, receive, send)
         cookies = HTTPConnection(scope).cookies
         user, email = self._user(cookies)
         if user is None or (path.startswith(UPLOAD_PATH) and not user.may_launch):
+            await _sleep(self._visitors.delay())
             if scope["type"] == "websocket":
                 return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "Sign in first."})
             response = PlainTextResponse("Students cannot upload files.", 403) if user else self._page(scope, email)
@@ -423,13 +434,18 @@ class SignIn:
         MutableHeaders(scope=scope)[USER_HEADER] = user.signed_in_as
         if scope["type"] == "websocket":
             receive = _while_signed_in(receive, lambda: self._is_signed_in(user, cookies))
-            if not user.may_launch:
-                with self._students.setdefault(user.name, StudentPace()).page() as delay:
-                    return await self.app(scope, _without_refused(_with_delays(receive, delay), user), send)
-            receive = _without_refused(receive, user)
-        elif not user.may_launch:
-            send = self._students.setdefault(user.name, StudentPace()).paced(send)
-        return await self.app(scope, receive, send)
+        if user.may_launch:
+            receive = _without_refused(receive, user) if scope["type"] == "websocket" else receive
+            return await self.app(scope, receive, send)
+        pace = self._students.setdefault(user.name, StudentPace())
+        if scope["type"] == "http":
+            await _sleep(pace.request_delay())
+            return await self.app(scope, receive, pace.paced(send))
+        if (seconds := pace.opening_delay()) is None:
+            return await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": "Too many pages."})
+        await _sleep(seconds)  # before the session exists
+        with pace.page() as delay:
+            return await self.app(scope, _without_refused(_with_delays(receive, delay), user), send)
 
     def _is_signed_in(self, user: User, cookies: Mapping[str, str]) -> bool:
         current, _ = self._user(cookies)
@@ -468,14 +484,14 @@ class SignIn:
             texts = {"current": current.name, "name": user.name, "key": form["key"], "next": form.get("next", "/")}
             return _sign_in_page(REPLACE_FORM.format(action=SIGN_IN, **{n: escape(t) for n, t in texts.items()}), 200)
         self._audit(user.name, "sign in")
-        response = RedirectResponse(_local_path(form.get("next", "/")), status_code=303)
+        response = RedirectResponse(_local_path(form.get("next", "/")), status_code=SEE_OTHER)
         secure = request.headers.get("X-Forwarded-Proto", request.url.scheme) == "https"
         key = form["key"].strip()
         response.set_cookie(KEY_COOKIE, key, COOKIE_SECONDS, httponly=True, samesite="lax", secure=secure)
         return response
 
     def _sign_out(self) -> Response:
-        response = RedirectResponse(PROVIDER_SIGN_OUT if get_secrets_auth_section() else "/", status_code=303)
+        response = RedirectResponse(PROVIDER_SIGN_OUT if get_secrets_auth_section() else "/", status_code=SEE_OTHER)
         response.delete_cookie(KEY_COOKIE)
         return response
 
@@ -580,8 +596,17 @@ class StudentPace:
     """
 
     def __init__(self) -> None:
-        self._all, self._large, self._openings = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE), Pace(*OPENING_PACE)
+        self._all, self._large = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE)
+        self._requests, self._openings = Pace(*REQUEST_PACE), Pace(*OPENING_PACE)
         self._pages = 0
+
+    def request_delay(self) -> float:
+        """Count a request; return for how many seconds it has to wait."""
+        return self._requests.delay()
+
+    def opening_delay(self) -> float | None:
+        """Count a page that opens; return for how many seconds it has to wait, None if it is refused."""
+        return self._openings.delay() if self._openings.backlog() <= MAX_OPENING_DELAY else None
 
     def paced(self, send: Send) -> Send:
         """Return a function that sends an answer, of LARGE_ANSWER or more bytes when few others were sent before."""
@@ -599,8 +624,6 @@ class StudentPace:
     def page(self) -> Iterator[Callable[[], float]]:
         """Count an open page; yield the function that returns for how many seconds its next message has to wait."""
         own, share = Pace(*PAGE_PACE), Pace(STUDENTS_PACE[0], 1.0)
-        if not self._openings.admits():
-            share.admits()  # so that the first message waits for those of all pages
 
         def delay() -> float:
             share.rate = STUDENTS_PACE[0] / self._pages
@@ -611,6 +634,11 @@ class StudentPace:
             yield delay
         finally:
             self._pages -= 1
+
+
+async def _sleep(seconds: float) -> None:
+    if seconds:
+        await asyncio.sleep(min(seconds, MAX_DELAY))
 
 
 def _with_delays(receive: Receive, delay: Callable[[], float]) -> Receive:

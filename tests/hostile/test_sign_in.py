@@ -23,6 +23,7 @@ from urllib.parse import urlencode
 
 import pytest
 import uvicorn
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
@@ -796,16 +797,35 @@ def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypa
     assert delays == [0.0] * len(delays)
 
 
-def test_pages_that_open_and_close_wait_for_the_messages_of_all_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", ["/", "/_stcore/health", "/sign-in"])
+def test_many_requests_without_a_key_wait(keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
-    students = server_module.StudentPace()
-    delays = []
-    for _ in range(300):
-        with students.page() as delay:
-            delays.append(delay())
-    free = int(server_module.OPENING_PACE[1] + server_module.STUDENTS_PACE[1])
+    delays: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        delays.append(seconds)
+
+    monkeypatch.setattr(server_module, "_sleep", sleep)
+    client = TestClient(SignIn(PlainTextResponse("a page"), Path(keys["root"])))
+    rate, burst = server_module.VISITORS_PACE
+    for _ in range(int(burst) + 2):
+        client.get(path)
+    assert delays == [0.0] * int(burst) + pytest.approx([1 / rate, 2 / rate])
+    answer = client.get("/learn", cookies={server_module.KEY_COOKIE: keys["ada"]})
+    assert answer.text == "a page"
+    assert len(delays) == int(burst) + 2  # a member does not wait
+
+
+def test_many_pages_and_requests_of_a_link_wait_and_more_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    students, (rate, burst) = server_module.StudentPace(), server_module.OPENING_PACE
+    delays = [students.opening_delay() for _ in range(300)]
+    free, waiting = int(burst), int(server_module.MAX_OPENING_DELAY * rate)
     assert delays[:free] == [0.0] * free
-    assert min(delays[free:]) > 0
+    assert delays[free : free + waiting] == pytest.approx([number / rate for number in range(1, waiting + 1)])
+    assert set(delays[free + waiting :]) == {None}
+    requests = [students.request_delay() for _ in range(int(server_module.REQUEST_PACE[1]) + 10)]
+    assert requests[-11:-9] == [0.0, pytest.approx(1 / server_module.REQUEST_PACE[0])]
 
 
 def test_a_pace_allows_a_burst_and_then_a_rate() -> None:

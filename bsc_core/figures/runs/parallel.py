@@ -24,6 +24,7 @@ FEW = 8  # number of values up to which each has a tick
 LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
 LARGEST = 1e300  # larger numbers are shown as names
 NOT_SET = "not set"
+METRIC_AXIS = alt.Axis(tickCount=5, format=".3f")
 COLOR = alt.Color("color:N", scale=None)
 
 
@@ -239,7 +240,7 @@ def _points_by_value(
     scale: Any = alt.Scale(type="log" if is_log else "linear", zero=False, padding=20) if numeric else alt.Undefined
     base = alt.Chart(alt.Data(values=table)).encode(
         x=alt.X("value:Q" if numeric else "value:N", axis=across, scale=scale, sort=None),
-        y=alt.Y("result:Q", title=metric, scale=alt.Scale(zero=False, padding=20), axis=alt.Axis(tickCount=5, format=".3f")),
+        y=alt.Y("result:Q", title=metric, scale=alt.Scale(zero=False, padding=20), axis=METRIC_AXIS),
         color=COLOR,
         tooltip=["run:N", alt.Tooltip("shown:N", title=formatting.setting_name(name)), "result:Q"],
     )

@@ -12,16 +12,17 @@ from pages.ui.components import data_cache, turns, users
 
 ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
 SHOWN = 5
-UPDATE_INTERVAL = "5s"  # every page of every session updates; the Runs page updates faster
+UPDATE_INTERVAL, INTERVAL_OF_RUNS = "5s", "2s"  # every page of every session updates
 MAX_AGE = 1.0  # seconds after which an update reads the runs again
 WIDE = 18  # characters of a link that fit into the sidebar
 
 
 def draw() -> None:
-    """Draw the active jobs in the sidebar, updated every 5 seconds while there are any."""
+    """Draw the active jobs in the sidebar, updated while there are any, on the Runs page as often as its table."""
     with st.sidebar:
         refreshing = bool(_active())
-        turns.fragment(_jobs, run_every=UPDATE_INTERVAL if refreshing else None)(refreshing)
+        interval = INTERVAL_OF_RUNS if st.context.url and "/runs" in st.context.url else UPDATE_INTERVAL
+        turns.fragment(_jobs, run_every=interval if refreshing else None)(refreshing)
 
 
 def _active(max_age: float = 0.0) -> list[tuple[Run, RunStatus]]:

@@ -149,7 +149,7 @@ def _table_row(run: Run) -> dict[str, Any]:
     return {
         "Run": data_cache.short_id(run.id),
         "State": status.state,
-        "Progress": 100 if status.state == "done" else round(100 * status.progress),
+        "Progress": 100 if status.state == "done" else int(100 * status.progress),
         "Time left": left,
         "Best on dev": best,
         "Age": formatting.duration(max(0.0, time.time() - status.created)),
