@@ -42,7 +42,7 @@ def request_stop(run: Run) -> bool:
             backend_of(run).request_stop(run)
         return is_alive
     backend_of(run).request_stop(run)
-    status = advance(run, "stopping", message="stopping after this step")
+    status = advance(run, "stopping", message="Stopping after this step")
     if status.state == "queued":
         status = advance(run, "stopped", message="stopped before it started")
     return not status.is_finished
