@@ -69,7 +69,7 @@ def changed_config(config: RunConfig, change: dict[str, Any]) -> RunConfig | Non
 def _draw_report(run: Run, report: dict[str, Any]) -> None:
     st.text(report["verdict"])
     if not report["findings"]:
-        st.caption(NO_FINDING)
+        st.caption(NO_FINDING if report["state"] != "unknown" else "The checks of data and settings found nothing.")
     for number, finding in enumerate(report["findings"]):
         _draw_finding(run, finding, number)
     if report["skipped"]:
