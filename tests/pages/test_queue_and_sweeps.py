@@ -234,12 +234,12 @@ def test_settings_without_stored_results_have_no_interval(sweep: list[Run]) -> N
 
 def test_the_best_setting_is_better_only_if_that_is_significant() -> None:
     gains = np.linspace(0.01, 0.03, 40)
-    above = sweep_view.best_sentence(compare(np.zeros(40), gains, seed=0), "cold", "warm")
-    assert above.startswith("Best setting: cold, +0.020 [+0.0")
+    above = sweep_view.best_sentence(compare(np.zeros(40), gains, seed=0), "cold", "warm", "MRR")
+    assert above.startswith("Best setting: cold, MRR +0.020 [+0.0")
     assert above.endswith("p < 0.001 against the next, warm.")
-    one = sweep_view.best_sentence(compare([0.1], [0.3], seed=0), "cold", "warm")
+    one = sweep_view.best_sentence(compare([0.1], [0.3], seed=0), "cold", "warm", "MRR")
     assert one == "No clear best setting: cold (highest mean) against warm: there is one query."
-    same = sweep_view.best_sentence(compare(gains, gains, seed=0), "cold", "warm")
+    same = sweep_view.best_sentence(compare(gains, gains, seed=0), "cold", "warm", "MRR")
     assert same == "No clear best setting: cold (highest mean) against warm: no query differs."
 
 

@@ -293,11 +293,12 @@ def best_against_next(summary: Summary, runs: list[Run]) -> str | None:
     if len(done) < 2 or not summary["metric"]:
         return None
     best, following = (cell_setting(cell, runs) for cell in done[:2])
-    return best_sentence(compare_settings(following, best, SPLIT, summary["metric"]), best.name, following.name)
+    comparison = compare_settings(following, best, SPLIT, summary["metric"])
+    return best_sentence(comparison, best.name, following.name, formatting.metric_name(summary["metric"]))
 
 
-def best_sentence(comparison: Comparison | str, best: str, following: str) -> str:
-    """Return `Best setting: temperature 0.05, +0.012 [+0.004, +0.020], p = 0.003 against the next, temperature 0.1.`
+def best_sentence(comparison: Comparison | str, best: str, following: str, metric: str) -> str:
+    """Return `Best setting: warm, MRR +0.012 [+0.004, +0.020], p = 0.003 against the next, cold.`
 
     Where the difference is not significant, the sentence starts with `No clear best setting`.
     """
@@ -306,7 +307,8 @@ def best_sentence(comparison: Comparison | str, best: str, following: str) -> st
     elif comparison.p is None:
         reason = "there is one query" if comparison.queries < 2 else "no query differs"
     else:
-        reason = f"{metrics_table.format_difference(comparison.difference)}, {metrics_table.format_p(comparison.p)}"
+        difference = metrics_table.format_difference(comparison.difference)
+        reason = f"{metric} {difference}, {metrics_table.format_p(comparison.p)}"
         if comparison.significant and comparison.difference.value > 0:
             return f"Best setting: {best}, {reason} against the next, {following}."
     return f"No clear best setting: {best} (highest mean) against {following}: {reason}."

@@ -194,6 +194,8 @@ def _draw_table(runs: list[Run], selected: list[str]) -> None:
             "Best on dev": st.column_config.TextColumn(width=184),  # also of the values to come
             "State": st.column_config.TextColumn(width=140 if resumed else 96),
             "Progress": st.column_config.ProgressColumn(min_value=0, max_value=100, format="%d%%", width="small"),
+            "Step": st.column_config.TextColumn(width=100),
+            "Age": st.column_config.TextColumn(width=110),
             "Dev by epoch": st.column_config.LineChartColumn(
                 width=110,
                 color=theme.REFERENCE,
