@@ -35,6 +35,7 @@ def test_journey_from_a_marked_false_negative_of_a_batch_to_training_with_this_p
 
     visit.page.reload()
     visit.wait("Which negatives does a batch contain")
+    open_tab(visit, "Hardness")
     expect(visit.page.get_by_test_id("stMain").get_by_text(APPLIED)).to_be_visible()
     run = launch(visit)
     assert run.config().data.false_negatives == str(marks)
@@ -46,6 +47,7 @@ def test_journey_from_a_marked_false_negative_of_a_batch_to_training_with_this_p
     visit.page.get_by_text("No duplicates in a batch", exact=True).click()
     expect(table_cell(visit, "collisions")).to_have_text("0")
     visit.page.keyboard.press("Escape")
+    open_tab(visit, "One batch")
     visit.page.get_by_role("tab", name="Decisions").click()
     assert [row[:3] for row in visit.rows("Decisions")] == [["drop", query, document]]
     expect(visit.page.get_by_text(re.compile(r"^Pinned pair"))).to_be_visible()
@@ -58,13 +60,20 @@ def table_cell(visit, name: str):
     return row.locator("td").last
 
 
+def open_tab(visit, name: str) -> None:
+    visit.page.get_by_role("tab", name=name, exact=True).click()
+    visit.wait()
+
+
 def collisions(visit) -> int:
+    open_tab(visit, "Hardness")
     expect(table_cell(visit, "collisions")).to_have_text(re.compile(r"^\d"))
     return int(table_cell(visit, "collisions").inner_text().split(" ")[0])
 
 
 def pin_a_negative(visit) -> None:
     """Pin a pair whose rows do not collide in either direction."""
+    open_tab(visit, "One batch")
     canvas = matrix_of(visit)
     is_unlabeled = np.array([one["kind"] == "in-batch negative" for one in cells_of(canvas)]).reshape(32, 32)
     row, column = np.argwhere(is_unlabeled & is_unlabeled.T)[0].tolist()
@@ -78,6 +87,7 @@ def mark_the_pinned_pair(visit) -> tuple[str, str]:
     pin = visit.page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
     texts = pin.get_by_test_id("stText").all_inner_texts()
     visit.click_button("Mark as false negative")
+    open_tab(visit, "Hardness")
     expect(visit.page.get_by_test_id("stMain").get_by_text(APPLIED)).to_be_visible()
     visit.wait()
     return texts[0], texts[1]
@@ -124,7 +134,9 @@ def check_excluded(run, query: str, document: str) -> None:
 
 def test_a_large_batch_is_drawn_zoomed_and_pinned_with_keys(visitor, server):
     visit = visitor(server)
-    visit.open("batches", **{**BATCH, "batches.batch_size": "500", "batches.batch": "1"})
+    visit.open(
+        "batches", **{**BATCH, "batches.batch_size": "500", "batches.batch": "1", "batches.section": "One batch"}
+    )
     page = visit.page
     canvas = matrix_of(visit)
     pin = page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last

@@ -80,6 +80,8 @@ def check_the_data(visit, sample_rows):
 def check_a_batch(visit, sample_rows):
     visit.wait("Which negatives does a batch contain")
     page = visit.page
+    page.get_by_role("tab", name="One batch", exact=True).click()
+    visit.wait()
     reported = cells_of(matrix_of(visit))
     assert len(reported) == 32 * 32
     unlabeled = next(index for index, one in enumerate(reported) if one["kind"] == "in-batch negative")

@@ -120,7 +120,7 @@ def test_back_shows_the_dataset_and_the_encoder_of_the_link(visitor, server) -> 
 
 def test_back_and_forward_show_the_choices_that_a_page_had_when_it_was_left(visitor, server) -> None:
     visit = visitor(server)
-    visit.open("batches", encoder="static")
+    visit.open("batches", encoder="static", **{"batches.section": "One batch"})
     seed = visit.page.get_by_role("spinbutton", name="Seed", exact=True)
     seed.fill("7")
     seed.press("Enter")

@@ -20,7 +20,7 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
     visit.open("batches", encoder="static", **{"batches.strategies": "nearest"})
     page, path = visit.page, private_server.store.root / "false_negatives" / "sample.tsv"
     card = page.get_by_role("group", name="Pair to decide.")
-    page.get_by_role("link", name="Decide the likely false negatives by keyboard").click()
+    page.get_by_role("tab", name="Triage", exact=True).click()
     expect(card).to_be_focused()
     expect(card).to_be_in_viewport()
     keys = ["p", "d", "n", "d"] * 5
@@ -42,17 +42,21 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
     wait_until(lambda: decided(path) == expected, lambda: str(decided(path)))
 
     page.set_viewport_size(PHONE)
+    page.get_by_role("tab", name="One batch", exact=True).click()
     expect(visit.by_key("batches.groups.frame")).to_be_visible()
     main = page.get_by_test_id("stMain")
     wait_until(lambda: main.evaluate("main => main.scrollWidth") <= PHONE["width"], "the page scrolls sideways")
     page.set_viewport_size(WIDE)
 
+    page.get_by_role("tab", name="Triage", exact=True).click()
+    visit.wait()
     page.reload()
     visit.wait("Which negatives does a batch contain")
     counts = r"5 positives, 10 dropped \(ignored by the loss\), 5 true negatives"
     applied = re.compile(rf"20 decisions applied: {counts}; \d+ training rows? removed")
-    expect(page.get_by_text(applied)).to_be_visible()
     expect(page.get_by_text(re.compile(r"^Pair 1 of .* · 0 decided"))).to_be_visible()
+    page.get_by_role("tab", name="Hardness", exact=True).click()
+    expect(page.get_by_text(applied)).to_be_visible()
     visit.click_button("Train with this plan")
     visit.wait("What will this run do")
     expect(page.get_by_text(applied)).to_be_visible()
@@ -60,7 +64,7 @@ def test_pairs_are_triaged_by_keyboard_and_a_run_applies_the_decisions(private_s
 
 def test_a_colleagues_decisions_are_merged_with_a_choice_for_each_conflict(private_server, visitor, tmp_path):
     visit = visitor(private_server)
-    visit.open("batches", encoder="static", **{"batches.strategies": "nearest"})
+    visit.open("batches", encoder="static", **{"batches.strategies": "nearest", "batches.section": "Triage"})
     page, path = visit.page, private_server.store.root / "false_negatives" / "sample.tsv"
     card = page.get_by_role("group", name="Pair to decide.")
     pairs = []

@@ -101,7 +101,7 @@ def test_texts_that_look_like_markup_are_shown_unchanged(visit, finished):
     assert visit.rows("Pairs of texts")[0][1].startswith(query)
     check_no_markup(page)
 
-    visit.open("batches", dataset=finished.key, encoder="static")
+    visit.open("batches", dataset=finished.key, encoder="static", **{"batches.section": "One batch"})
     pin = page.get_by_test_id("stVerticalBlock").filter(has_text="Click a cell to pin it").last
     expect(pin.get_by_text(query)).to_be_visible()
     expect(pin.get_by_text(BOLD).or_(pin.get_by_text(TAG)).first).to_be_visible()

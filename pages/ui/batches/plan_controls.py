@@ -217,7 +217,7 @@ def select_strategy(names: list[str]) -> str:
     if st.session_state.get(VIEW) not in names:
         st.session_state.pop(VIEW, None)
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.header("Inspect a batch of", anchor="batch", width="content")
+        st.header("Inspect a batch of", anchor=False, width="content")
         name = st.segmented_control(
             "Strategy", names, default=names[-1], required=True, label_visibility="collapsed", **url.bound(VIEW, names)
         )
@@ -233,4 +233,4 @@ def draw_train_button(settings: PlanSettings, strategy: str) -> None:
     }
     with page_layout.action_bar():
         page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
-        st.caption(f"Batch order: {strategy}, as selected above the matrix", width="content")
+        st.caption(f"Batch order: {strategy}, as selected in One batch", width="content")

@@ -45,12 +45,6 @@ EPOCH_STATISTICS: dict[str, tuple[Callable[[PlanStats], float | None], bool]] = 
 
 def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanRequest], stats: StatsByName) -> None:
     """Draw the figure on the left and the same statistics as a table on the right."""
-    links = ["[Inspect a batch](#batch)"]
-    if source.false_negatives is not None:
-        links.append("[Decide the likely false negatives by keyboard](#triage)")
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.header("Hardness of in-batch negatives", anchor=False, width="content")
-        st.markdown(" · ".join(links), width="content")
     color = _run_color(source)
     left, right = display.columns(2) if len(stats) <= MAX_SIDE_BY_SIDE else (st.container(), st.container())
     with left:

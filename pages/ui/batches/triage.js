@@ -9,10 +9,16 @@ const nameOf = (kind) => CHOICES.find((choice) => choice.kind === kind)?.name ??
 const states = new WeakMap(); // root -> position, decisions and history, which survive a rerun of the page
 let shown = null; // the card of the page
 
-// The link to the triage gives the card the focus, after the browser has followed it, so that the keys work at once.
+// A click on the tab of the triage gives the card the focus, after the tab itself had it, so that the keys work at once.
+// The listener is called before the tab, which does not pass clicks on.
 document.addEventListener("click", ({ target }) => {
-  if (target.closest("a[href$='#triage']")) setTimeout(() => shown?.focus({ preventScroll: true }));
-});
+  if (target.closest?.("[role=tab]")?.textContent.trim() === "Triage") setTimeout(focusWhenOpen, 300, 20);
+}, true);
+
+function focusWhenOpen(tries) {
+  if (shown?.checkVisibility()) shown.focus({ preventScroll: true });
+  else if (tries) setTimeout(() => focusWhenOpen(tries - 1), 100);
+}
 
 export default function ({ data, parentElement, setStateValue }) {
   const root = parentElement.querySelector(".triage");

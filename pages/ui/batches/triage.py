@@ -62,7 +62,7 @@ _triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
 @turns.fragment
 def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions. stats: the plan of the batch."""
-    st.header("Triage of likely false negatives", anchor="triage")
+    st.header("Triage of likely false negatives", anchor=False)
     st.caption(
         "Does the suspected document answer the query? **Positive**: yes. **True negative**: no; masks then keep it "
         "as a negative. **Drop**: unclear; the loss ignores the pair, as with **Mark as false negative**."
