@@ -204,7 +204,7 @@ NO_CLEAR_BEST = "No clear best setting: Temperature 0.5 (highest mean) against T
     [
         (
             False,
-            f"{NO_CLEAR_BEST}: +0.100 [+0.000, +0.300], p = 1.",
+            f"{NO_CLEAR_BEST}: MRR +0.100 [+0.000, +0.300], p = 1.",
         ),
         (
             True,
