@@ -5,18 +5,20 @@ websocket, or compressed messages of a thousand times their size.
 """
 
 import asyncio
-import ipaddress
 import re
 import time
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from pages.ui.paces import CONNECTIONS_PACE, AddressPaces, network
+
 BLANK_LINE = re.compile(rb"\n\r?\n")
 MAX_HEADER_LINES = 100
+MAX_BEHIND = 2**14  # bytes received behind a request that is not answered yet; a browser waits for the answer
 SLICE_BYTES = 1024  # of a websocket, parsed at a time
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
 MAX_FRAMES = 300  # of a websocket, in a second
@@ -26,42 +28,15 @@ MIN_READ = 2**20
 CLOSE_SECONDS = 10  # after which a websocket that is being closed ends, also if its client does not read
 
 
-class Pace:
-    """Limit of how often something may happen: `burst` times at once, and then `rate` times per second."""
-
-    def __init__(self, rate: float, burst: float) -> None:
-        self.rate, self.burst = rate, burst
-        self._left, self._last = burst, time.monotonic()
-
-    def delay(self) -> float:
-        """Count an event; return for how many seconds it has to wait."""
-        self._left = self._available() - 1
-        return max(0.0, -self._left / self.rate)
-
-    def backlog(self) -> float:
-        """Return for how many seconds the next event would have to wait."""
-        self._left = self._available()
-        return max(0.0, (1 - self._left) / self.rate)
-
-    def admits(self) -> bool:
-        """Return whether an event may happen now; only such events are counted."""
-        self._left = self._available()
-        is_admitted = self._left >= 1
-        self._left -= is_admitted
-        return is_admitted
-
-    def _available(self) -> float:
-        now = time.monotonic()
-        passed, self._last = now - self._last, now
-        return min(self.burst, self._left + passed * self.rate)
-
-
 class LimitedHttp(H11Protocol):
     """Connection that ends if its client sends no request, one with many headers, or one in chunks.
 
-    No browser sends chunks. It also ends if its address has MAX_CONNECTIONS others, and if its client hardly reads an
-    answer, which the server keeps until it is read.
+    No browser sends chunks. It also ends if its address has MAX_CONNECTIONS others or opened many at once, and if its
+    client hardly reads an answer, which the server keeps until it is read. It receives nothing while more than
+    MAX_BEHIND bytes wait.
     """
+
+    new_connections = AddressPaces(*CONNECTIONS_PACE)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -83,13 +58,18 @@ class LimitedHttp(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connections of the address."""
-        super().connection_made(CountingTransport(transport))  # type: ignore[arg-type]
-        network = _network(self.client[0]) if self.client else None
-        others = [one.client for one in self.connections if one.client]
-        if network is not None and sum(_network(host) == network for host, _ in others) > MAX_CONNECTIONS:
+        super().connection_made(CountingTransport(transport, self._may_receive))  # type: ignore[arg-type]
+        own = network(self.client[0]) if self.client else None
+        if own is not None and (not self.new_connections.of(own).admits() or self._count(own) > MAX_CONNECTIONS):
             transport.abort()
         else:
             self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, None)
+
+    def _count(self, address: str) -> int:
+        return sum(network(one.client[0]) == address for one in self.connections if one.client)
+
+    def _may_receive(self) -> bool:
+        return len(self.conn.trailing_data[0]) <= MAX_BEHIND
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the checks."""
@@ -115,34 +95,24 @@ class LimitedHttp(H11Protocol):
             self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, self._requests, waiting)
 
 
-@lru_cache(maxsize=4096)
-def _network(host: str) -> str | None:
-    """Return the address that is counted, of IPv6 its /64 network; None for an address of this machine."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        elif not address.is_loopback:
-            return str(ipaddress.ip_network((address, 64), strict=False))
-    return None if address.is_loopback else str(address)
-
-
 def _header_lines(received: bytes) -> int:
     """Return the number of lines before the first empty line."""
     return BLANK_LINE.split(received, 1)[0].count(b"\n")
 
 
 class CountingTransport:
-    """A transport with the number of bytes that were `written` to it."""
+    """A transport with the number of bytes that were `written` to it, which reads on only if `may_read` allows it."""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self.written = transport, 0
+    def __init__(self, transport: asyncio.Transport, may_read: Callable[[], bool] = lambda: True) -> None:
+        self._transport, self._may_read, self.written = transport, may_read, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def resume_reading(self) -> None:
+        """Read on, if that is allowed."""
+        if self._may_read():
+            self._transport.resume_reading()
 
     def write(self, data: bytes) -> None:
         """Write and count bytes."""

@@ -17,9 +17,9 @@ import threading
 import time
 import tomllib
 import webbrowser
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from html import escape
 from pathlib import Path
@@ -70,7 +70,8 @@ APP = Path(__file__).parents[2] / "app.py"
 sys.path.insert(0, str(APP.parent))  # which is not a package of the installed project
 
 from pages.ui.components.turns import count_preparation  # noqa: E402
-from pages.ui.connections import LimitedHttp, LimitedWebSocket, Pace  # noqa: E402
+from pages.ui.connections import LimitedHttp, LimitedWebSocket  # noqa: E402
+from pages.ui.paces import PROVIDER_PACE, TRY_AGAIN_LATER, VISITORS_PACE, AddressPaces, Pace, StudentPace  # noqa: E402
 from pages.ui.server_log import prepare_log  # noqa: E402
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -103,18 +104,13 @@ FULL_PAGE = """<!doctype html>
 STREAM = "/_stcore/stream"
 STATIC_FOLDER = Path(st.__file__).parent / "static"
 COMPRESSED_TYPES = {".js": "text/javascript", ".css": "text/css"}
-TRY_AGAIN_LATER = 1013  # close code of a websocket
 MESSAGE_TOO_BIG = 1009  # close code of a websocket
 MAX_UNREAD_BYTES = 32 * 2**20  # that wait to be sent to a client
 DOWNLOAD_SECONDS = 60  # after which a file that was built for a download may be removed
 MAX_MESSAGE_BYTES = 1 << 20  # of a client: values of widgets, such as a selection on a map
 MAX_STUDENT_BYTES = 1 << 17  # of a message from a student; Streamlit keeps the values for minutes
 MAX_STUDENT_ENTRIES = 10_000
-STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
-OPENING_PACE, MAX_OPENING_DELAY = (5.0, 60.0), 10.0  # pages of a link of students; beyond the delay they are refused
-VISITORS_PACE, MAX_DELAY = (50.0, 500.0), 10.0  # requests that are refused or need no key, and their longest delay
 SEE_OTHER = 303
-REQUEST_PACE = 100.0, 2000.0  # requests of a link of students; a first visit needs about 100
 NAME = re.compile(r"[\x20-\x7e]{0,300}")
 DOWNLOADS = ("deferred_file", "dataframe_chunk")
 POLICY_VIOLATION = 1008  # close code of a websocket; sent before it is accepted, the browser receives status 403
@@ -138,7 +134,7 @@ class RequestGuard:
         """
         self.app = app
         self.hosts = hosts
-        self._refused = Pace(*VISITORS_PACE)
+        self._refused = AddressPaces(*VISITORS_PACE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -149,10 +145,11 @@ class RequestGuard:
             with suppress(ClientDisconnect):  # while its request was read
                 await self.app(scope, receive, _with_headers(send))
             return None
-        await _sleep(self._refused.delay())
+        if (turn := await self._refused.of_request(scope).wait(scope, receive, send)) is None:
+            return None
         if scope["type"] == "websocket":
             return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
-        return await PlainTextResponse(reason, status_code=403)(scope, receive, _with_headers(send))
+        return await PlainTextResponse(reason, status_code=403)(scope, turn, _with_headers(send))
 
     def _refusal(self, path: str, headers: Headers) -> str | None:
         host, origin = headers.get("host", "").lower(), headers.get("origin")
@@ -329,16 +326,16 @@ def _with_headers(send: Send) -> Send:
 
 MAX_PART = 65_536  # bytes of an answer that are sent at a time: a connection that does not read gets no more
 SIGN_IN, SIGN_OUT, PROVIDER_SIGN_OUT = "/sign-in", "/sign-out", "/auth/logout"
-HEALTH_PATH, PROVIDER_PATHS = "/_stcore/health", ("/auth/login", PROVIDER_SIGN_OUT, "/oauth2callback")
+HEALTH_PATH, CALLBACK_PATH = "/_stcore/health", "/oauth2callback"
+PROVIDER_PATHS = "/auth/login", PROVIDER_SIGN_OUT, CALLBACK_PATH
 UPLOAD_PATH, METRICS_PATH, MEDIA_PATH = "/_stcore/upload_file", "/_stcore/metrics", "/media/"
-LARGE_ANSWER, LARGE_PACE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students, see `Pace`
 USUAL_REQUESTS = ("rerun_script", "stop_script", "file_urls_request", "app_heartbeat", "backend_operation_request")
 """Messages that a browser sends; others clear the caches of all users, for example."""
 KEPT = ("email", "email_verified", "is_logged_in", "origin", "provider")  # values of a provider in a cookie
 KEY_COOKIE = "bsc_key"
 MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser for a host are fewer
 COOKIE_SECONDS = 30 * 24 * 3600
-MAX_FORM_BYTES = 8192
+MAX_FORM_BYTES, MAX_FIELDS = 8192, 10
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files
 MAX_WIDGETS, MAX_WIDGETS_OF_STUDENT = 1_000, 200  # in a message, which has all controls of a page
 MAX_QUERY, MAX_QUERY_OF_STUDENT = 2**17, 2**15  # characters of the parameters of a page
@@ -399,8 +396,8 @@ class SignIn:
         self.app = app
         self.root = root
         self._last_event: dict[tuple[str, str], float] = {}  # time of the last event by user and action
-        self._students: dict[str, StudentPace] = {}  # by user
-        self._visitors = Pace(*VISITORS_PACE)
+        self._students: defaultdict[str, StudentPace] = defaultdict(StudentPace)  # by user
+        self._visitors, self._callbacks = AddressPaces(*VISITORS_PACE), AddressPaces(*PROVIDER_PACE)
         self._confirmed: set[str] = set()  # digests of the cookies of a provider whose sign-in is in the audit log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -409,19 +406,19 @@ class SignIn:
         del MutableHeaders(scope=scope)[USER_HEADER]
         path = scope["path"]
         if scope["type"] == "http" and path in (SIGN_IN, SIGN_OUT):
-            request = Request(scope, receive)
-            response = self._sign_out() if path == SIGN_OUT else await self._sign_in(request)
-            if response.status_code != SEE_OTHER:
-                await _sleep(self._visitors.delay())
-            return await response(scope, receive, send)
-        if path == HEALTH_PATH:
-            await _sleep(self._visitors.delay())
-        if path == HEALTH_PATH or (path in PROVIDER_PATHS and get_secrets_auth_section()):
-            return await self.app(scope, receive, send)
+            if (turn := await self._visitors.of_request(scope).wait(scope, receive, send)) is None:
+                return None
+            response = self._sign_out() if path == SIGN_OUT else await self._sign_in(Request(scope, turn))
+            return await response(scope, turn, send)
         cookies = HTTPConnection(scope).cookies
         user, email = self._user(cookies)
+        if (pace := self._pace(scope, user)) is not None:
+            if (turn := await pace.wait(scope, receive, send)) is None:
+                return None
+            receive = turn
+        if path == HEALTH_PATH or (path in PROVIDER_PATHS and get_secrets_auth_section()):
+            return await self.app(scope, receive, send)
         if user is None or (path.startswith(UPLOAD_PATH) and not user.may_launch):
-            await _sleep(self._visitors.delay())
             if scope["type"] == "websocket":
                 return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "Sign in first."})
             response = PlainTextResponse("Students cannot upload files.", 403) if user else self._page(scope, email)
@@ -437,15 +434,25 @@ class SignIn:
         if user.may_launch:
             receive = _without_refused(receive, user) if scope["type"] == "websocket" else receive
             return await self.app(scope, receive, send)
-        pace = self._students.setdefault(user.name, StudentPace())
+        student = self._students[user.name]
         if scope["type"] == "http":
-            await _sleep(pace.request_delay())
-            return await self.app(scope, receive, pace.paced(send))
-        if (seconds := pace.opening_delay()) is None:
+            return await self.app(scope, receive, student.paced(send))
+        if (seconds := student.opening_delay()) is None:
+            if await student.refused.wait(scope, receive, send) is None:
+                return None
             return await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": "Too many pages."})
-        await _sleep(seconds)  # before the session exists
-        with pace.page() as delay:
+        if seconds:
+            await asyncio.sleep(seconds)  # before the session exists
+        with student.page() as delay:
             return await self.app(scope, _without_refused(_with_delays(receive, delay), user), send)
+
+    def _pace(self, scope: Scope, user: User | None) -> Pace | None:
+        """Return the pace of a request; None for one of a member, or one that opens a page of a student."""
+        if scope["path"] == CALLBACK_PATH and get_secrets_auth_section():
+            return self._callbacks.of_request(scope)
+        if user is None:
+            return self._visitors.of_request(scope)
+        return None if user.may_launch or scope["type"] == "websocket" else self._students[user.name].requests
 
     def _is_signed_in(self, user: User, cookies: Mapping[str, str]) -> bool:
         current, _ = self._user(cookies)
@@ -470,7 +477,11 @@ class SignIn:
             body += part
             if len(body) > MAX_FORM_BYTES:
                 return PlainTextResponse("The form is too long.", 413)
-        form = {name: values[0] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+        try:
+            fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=MAX_FIELDS)
+        except ValueError:
+            return PlainTextResponse("The form has too many fields.", 413)
+        form = {name: values[0] for name, values in fields.items()}
         try:
             user = user_with_key(read_users(self.root).values(), form.get("key", "").strip())
         except BscError:
@@ -587,58 +598,6 @@ def _without_refused(receive: Receive, user: User) -> Receive:
         return {"type": "websocket.disconnect", "code": MESSAGE_TOO_BIG}
 
     return receive_others
-
-
-class StudentPace:
-    """Pace of the messages of a student, or of a class that shares a link.
-
-    A page waits only for its own pace while it sends no more than its share, so that others cannot delay it.
-    """
-
-    def __init__(self) -> None:
-        self._all, self._large = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE)
-        self._requests, self._openings = Pace(*REQUEST_PACE), Pace(*OPENING_PACE)
-        self._pages = 0
-
-    def request_delay(self) -> float:
-        """Count a request; return for how many seconds it has to wait."""
-        return self._requests.delay()
-
-    def opening_delay(self) -> float | None:
-        """Count a page that opens; return for how many seconds it has to wait, None if it is refused."""
-        return self._openings.delay() if self._openings.backlog() <= MAX_OPENING_DELAY else None
-
-    def paced(self, send: Send) -> Send:
-        """Return a function that sends an answer, of LARGE_ANSWER or more bytes when few others were sent before."""
-
-        async def send_in_turn(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                length = Headers(raw=message["headers"]).get("content-length", "0")
-                if int(length) >= LARGE_ANSWER:
-                    await asyncio.sleep(self._large.delay())
-            await send(message)
-
-        return send_in_turn
-
-    @contextmanager
-    def page(self) -> Iterator[Callable[[], float]]:
-        """Count an open page; yield the function that returns for how many seconds its next message has to wait."""
-        own, share = Pace(*PAGE_PACE), Pace(STUDENTS_PACE[0], 1.0)
-
-        def delay() -> float:
-            share.rate = STUDENTS_PACE[0] / self._pages
-            return max(own.delay(), 0.0 if share.admits() else self._all.delay())
-
-        self._pages += 1
-        try:
-            yield delay
-        finally:
-            self._pages -= 1
-
-
-async def _sleep(seconds: float) -> None:
-    if seconds:
-        await asyncio.sleep(min(seconds, MAX_DELAY))
 
 
 def _with_delays(receive: Receive, delay: Callable[[], float]) -> Receive:

@@ -53,6 +53,11 @@ def gzipped(data: bytes, times: int = 1) -> Make:
     return lambda path: path.write_bytes(gzip.compress(data) * times)
 
 
+def blank_lines(start: bytes, line: bytes = b"\n") -> bytes:
+    """A text with a million blank lines."""
+    return start + line * MIB
+
+
 def parquet(columns: dict[str, object], **options: object) -> Make:
     return lambda path: pyarrow.parquet.write_table(pyarrow.table(columns), path, **options)
 
@@ -288,8 +293,13 @@ CASES: dict[str, tuple[Make, str]] = {
     "letters.tsv.gz": (gzipped(b"a" * 16 * MIB, 640), "of the file expand to at least"),
     "rows.tsv.gz": (gzipped(ROWS + b"a\tb\n" * 4 * MIB, 640), "of the file expand to at least"),
     "rows.csv.gz": (gzipped(b"query,document\n" + b"a,b\n" * 4 * MIB, 640), "of the file expand to at least"),
-    "blank_lines.tsv.gz": (gzipped(b"\n" * 16 * MIB, 640), "of the file expand to at least"),
-    "blank_lines.jsonl.gz": (gzipped(b"\n" * 16 * MIB, 640), "of the file expand to at least"),
+    "blank_lines.tsv.gz": (gzipped(b"\n" * 16 * MIB, 640), "lines are empty, most of the file"),
+    "blank_lines.jsonl.gz": (gzipped(b"\n" * 16 * MIB, 640), "lines are empty, most of the file"),
+    "blank.csv.gz": (gzipped(blank_lines(b"query,document\na,b\n"), 3), "lines are empty, most of the file"),
+    "blank.jsonl.gz": (gzipped(blank_lines(b'{"query": "a"}\n'), 3), "lines are empty, most of the file"),
+    "before.csv.gz": (gzipped(blank_lines(b""), 3), "lines are empty, most of the file"),
+    "spaces.jsonl.gz": (gzipped(blank_lines(b'{"query": "a"}\n', b" \n"), 3), "lines are empty"),
+    "digits.jsonl": (content(b'{"query": "a", "document": 1}\n{"query": ' + b"9" * 200 + b"}\n"), "1 rows, 1 rejected"),
     "lines.jsonl.gz": (
         gzipped(b'{"query": "a", "document": "b"}\n' * (MIB // 2), 640),
         "of the file expand to at least",

@@ -490,6 +490,8 @@ CASES: dict[str, tuple[Change, str]] = {
         write("tokenizer.json", '{"a": [' + "[]," * 2_000_000 + "[]]}"),
         "too many lists and objects",
     ),
+    "pieces of a tokenizer": (write("tokenizer.json", '{"a": {' + '"a":1,' * 4_000_000 + '"b":1}}'), "too many names"),
+    "merges of a tokenizer": (write("tokenizer.json", '{"a": [' + '"a b",' * 4_000_000 + '"b"]}'), "too many names"),
     "many special tokens": (
         edit_json("tokenizer_config.json", extra_special_tokens=[f"<{number}>" for number in range(60_000)]),
         "extra_special_tokens may name files",

@@ -23,6 +23,7 @@ from tests.hostile.test_requests import WEBSOCKET
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "hosting.md"
 HOST = "lab.example"
+BURST = 420  # requests at once, more than the connections that the configuration allows
 CONNECTIONS = re.findall(r"`worker_connections` in\s`nginx.conf` to (\d+)", DOCUMENT.read_text(encoding="utf-8"))[0]
 
 pytestmark = pytest.mark.skipif(not (nginx.executable() and shutil.which("openssl")), reason="needs nginx and openssl")
@@ -51,6 +52,7 @@ class Proxy:
             "/etc/ssl/lab.example.crt": str(certificate),
             "/etc/ssl/lab.example.key": str(key),
             "127.0.0.1:8501": f"127.0.0.1:{app_port}",
+            "burst=4000": f"burst={BURST}",
         }
         for text, replacement in changes.items():
             assert text in server
@@ -123,6 +125,20 @@ def test_many_slow_requests_of_one_address_do_not_keep_others_out(key_and_proxy:
     finally:
         for connection in slow:
             connection.close()
+
+
+def test_many_requests_of_one_address_are_refused(key_and_proxy: tuple[str, Proxy]) -> None:
+    _, proxy = key_and_proxy
+    raw = socket.create_connection(("127.0.0.1", proxy.port), source_address=("127.0.0.3", 0))
+    with proxy.context.wrap_socket(raw, server_hostname=HOST) as connection:
+        connection.sendall(f"HEAD /x HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode() * (BURST + 60))
+        answers = b""
+        while b" 503 " not in answers:
+            part = connection.recv(2**16)
+            assert part, answers[-300:]
+            answers += part
+    assert answers.count(b" 401 ") >= BURST
+    assert proxy.respond("GET", "/").status == 401
 
 
 def test_a_user_signs_in_over_tls_and_opens_a_websocket(key_and_proxy: tuple[str, Proxy]) -> None:

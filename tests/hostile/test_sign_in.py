@@ -38,9 +38,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from bsc_core.users import AUDIT_FILE, USER_HEADER, USERS_FILE, add_user, remove_user
-from pages.ui import connections
+from pages.ui import connections, paces
 from pages.ui import server as server_module
 from pages.ui.connections import (
+    MAX_BEHIND,
     MAX_FRAMES,
     MAX_HEADER_LINES,
     MAX_WAITING_BYTES,
@@ -49,8 +50,8 @@ from pages.ui.connections import (
     EndingTransport,
     LimitedHttp,
     LimitedWebSocket,
-    Pace,
 )
+from pages.ui.paces import AddressPaces, Pace
 from pages.ui.server import (
     KEY_COOKIE,
     MAX_ADDED_ROWS,
@@ -499,6 +500,15 @@ def sent(protocol: type[asyncio.Protocol], *contents: bytes) -> tuple[Any, Mock]
     return asyncio.run(send())
 
 
+@pytest.mark.parametrize(("behind", "reads_on"), [(1, True), (MAX_BEHIND, False)])
+def test_a_request_that_waits_does_not_receive_many_others(behind: int, reads_on: bool) -> None:
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    connection, transport = sent(LimitedHttp, request * (1 + behind // len(request) + 1))
+    assert transport.pause_reading.called
+    connection.flow.resume_reading()
+    assert transport.resume_reading.called == reads_on
+
+
 @pytest.mark.parametrize(
     ("random_bytes", "zeros", "count"),
     [(SLICE_BYTES, 0, MAX_WAITING_MESSAGES), (0, MAX_MESSAGE_BYTES, MAX_WAITING_BYTES // MAX_MESSAGE_BYTES)],
@@ -571,6 +581,24 @@ def test_the_connections_of_an_address_are_limited(
     assert asyncio.run(connect_all()) == [False] * 5 + [limited, False]
 
 
+@pytest.mark.parametrize(("host", "limited"), [("203.0.113.7", True), ("127.0.0.1", False)])
+def test_new_connections_of_an_address_have_a_pace(host: str, limited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LimitedHttp, "new_connections", AddressPaces(0.001, 5.0))
+
+    async def connect_and_leave() -> list[bool]:
+        config, state = uvicorn.Config(lambda: None, lifespan="off"), ServerState()
+        aborted = []
+        for _ in range(7):
+            transport = Mock(get_extra_info=lambda name: (host, 1) if name == "peername" else None)
+            connection = LimitedHttp(config, state, {})
+            connection.connection_made(transport)
+            aborted.append(transport.abort.called)
+            connection.connection_lost(None)
+        return aborted
+
+    assert asyncio.run(connect_and_leave()) == [False] * 5 + [limited] * 2
+
+
 def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.01)
 
@@ -612,8 +640,8 @@ def test_large_answers_to_a_link_of_students_wait_for_each_other(monkeypatch: py
         headers = [(b"content-length", str(size).encode())]
         await paced(send)({"type": "http.response.start", "status": 200, "headers": headers})
 
-    paced = server_module.StudentPace().paced
-    monkeypatch.setattr(server_module.asyncio, "sleep", sleep)
+    paced = paces.StudentPace().paced
+    monkeypatch.setattr(paces.asyncio, "sleep", sleep)
     for size in (2**20, 1000) * 8:
         asyncio.run(answer(size))
     assert len(delays) == 8
@@ -767,7 +795,7 @@ def test_messages_of_students_that_come_too_fast_are_delayed(
 
     monkeypatch.setattr(server_module.asyncio, "sleep", sleep)
     message = BackMsg(stop_script=True).SerializeToString()
-    _, burst = server_module.PAGE_PACE
+    _, burst = paces.PAGE_PACE
     received(keys, [message] * int(burst), int(burst), "class")
     assert delays == []
     received(keys, [message] * 2 * int(burst), 2 * int(burst), "class")
@@ -784,7 +812,7 @@ def test_messages_of_students_that_come_too_fast_are_delayed(
 def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    students = server_module.StudentPace()
+    students = paces.StudentPace()
     with ExitStack() as pages:
         busy = [pages.enter_context(students.page()) for now[0] in map(float, range(100))]
         quiet = pages.enter_context(students.page())
@@ -799,33 +827,124 @@ def test_a_page_that_sends_less_than_its_share_does_not_wait_for_others(monkeypa
 
 @pytest.mark.parametrize("path", ["/", "/_stcore/health", "/sign-in"])
 def test_many_requests_without_a_key_wait(keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
-    delays: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        delays.append(seconds)
-
-    monkeypatch.setattr(server_module, "_sleep", sleep)
-    client = TestClient(SignIn(PlainTextResponse("a page"), Path(keys["root"])))
-    rate, burst = server_module.VISITORS_PACE
+    rate, burst = paces.VISITORS_PACE
+    delays = waits(monkeypatch)
+    app = SignIn(PlainTextResponse("a page"), Path(keys["root"]))
+    client, other = TestClient(app), TestClient(app, client=("192.0.2.7", 5000))
     for _ in range(int(burst) + 2):
         client.get(path)
-    assert delays == pytest.approx([0.0] * int(burst) + [1 / rate, 2 / rate])
-    answer = client.get("/learn", headers={"Cookie": f"{KEY_COOKIE}={keys['ada']}"})
-    assert answer.text == "a page"
-    assert len(delays) == int(burst) + 2  # a member does not wait
+    assert delays == pytest.approx([1 / rate, 2 / rate])
+    for name in ("ada", "class"):  # a user does not wait, also for the path that a page requests before it opens
+        answer = client.get(path, headers={"Cookie": f"{KEY_COOKIE}={keys[name]}"})
+        assert path == "/sign-in" or answer.text == "a page"
+    other.get(path)
+    assert len(delays) == (4 if path == "/sign-in" else 2)
+
+
+@pytest.mark.parametrize(("path", "pace"), [("/auth/login", "VISITORS_PACE"), ("/oauth2callback", "PROVIDER_PACE")])
+def test_many_requests_to_sign_in_with_a_provider_wait(
+    keys: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str, pace: str
+) -> None:
+    monkeypatch.setattr(server_module, "get_secrets_auth_section", lambda: {"redirect_uri": ""})
+    rate, burst = getattr(paces, pace)
+    delays = waits(monkeypatch)
+    client = TestClient(SignIn(PlainTextResponse("a page"), Path(keys["root"])))
+    assert [client.get(path).text for _ in range(int(burst) + 2)] == ["a page"] * (int(burst) + 2)
+    assert delays == pytest.approx([1 / rate, 2 / rate])
+
+
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the list of delays of requests, which do not wait; the time does not pass."""
+    delays: list[float] = []
+
+    async def received(receive: Any, seconds: float) -> Any:
+        delays.append(seconds)
+        return receive
+
+    monkeypatch.setattr(paces, "_received", received)
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    return delays
+
+
+def waiting(pace: Pace, receive: Any, sent: list[Any]) -> Any:
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    return pace.wait({"type": "http"}, receive, send)
+
+
+def test_a_flood_delays_a_pace_only_shortly_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    pace = Pace(50.0, 500.0, paces.MAX_DELAY)
+    assert max(pace.delay() for _ in range(100_000)) == paces.MAX_DELAY
+    now[0] += paces.MAX_DELAY + 1
+    assert pace.delay() == 0.0
+
+
+def test_a_request_that_waits_ends_when_its_client_leaves() -> None:
+    async def leave() -> list[Any]:
+        messages = [{"type": "http.request", "body": b"", "more_body": False}, {"type": "http.disconnect"}]
+        sent: list[Any] = []
+        pace = Pace(0.001, 0.0)
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        assert await waiting(pace, receive, sent) is None  # would wait 1,000 s
+        assert pace._waiting == 0
+        return sent
+
+    assert asyncio.run(leave())[0]["status"] == 503
+
+
+def test_a_request_that_waited_is_received_as_it_was_sent() -> None:
+    async def wait() -> list[bytes]:
+        parts = [{"type": "http.request", "body": bytes([number]), "more_body": number < 2} for number in range(3)]
+
+        async def receive() -> Any:
+            return parts.pop(0) if parts else await asyncio.Event().wait()
+
+        received = await waiting(Pace(20.0, 0.0), receive, [])
+        assert parts == []
+        return [(await received())["body"] for _ in range(3)]
+
+    assert asyncio.run(wait()) == [b"\0", b"\1", b"\2"]
+
+
+def test_only_so_many_requests_wait_and_none_with_a_large_body() -> None:
+    async def wait() -> None:
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        async def receive_much() -> Any:
+            return {"type": "http.request", "body": bytes(2000), "more_body": True}
+
+        sent: list[Any] = []
+        pace = Pace(0.001, 0.0)
+        others = [asyncio.ensure_future(waiting(pace, receive, [])) for _ in range(paces.MAX_WAITING)]
+        await asyncio.sleep(0)
+        assert await waiting(pace, receive, sent) is None
+        assert dict(sent[0]["headers"])[b"connection"] == b"close"
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        assert await waiting(pace, receive_much, sent) is None
+        assert [message["status"] for message in sent[::2]] == [503, 503]
+
+    asyncio.run(wait())
 
 
 def test_many_pages_and_requests_of_a_link_wait_and_more_pages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
-    students, (rate, burst) = server_module.StudentPace(), server_module.OPENING_PACE
+    students, (rate, burst) = paces.StudentPace(), paces.OPENING_PACE
     delays = [students.opening_delay() for _ in range(300)]
-    free, waiting = int(burst), int(server_module.MAX_OPENING_DELAY * rate)
+    free, waiting = int(burst), int(paces.MAX_DELAY * rate)
     assert delays[:free] == [0.0] * free
     assert delays[free : free + waiting] == pytest.approx([number / rate for number in range(1, waiting + 1)])
     assert set(delays[free + waiting :]) == {None}
-    requests = [students.request_delay() for _ in range(int(server_module.REQUEST_PACE[1]) + 10)]
-    assert requests[-11:-9] == [0.0, pytest.approx(1 / server_module.REQUEST_PACE[0])]
+    requests = [students.requests.delay() for _ in range(int(paces.REQUEST_PACE[1]) + 10)]
+    assert requests[-11:-9] == [0.0, pytest.approx(1 / paces.REQUEST_PACE[0])]
 
 
 def test_a_pace_allows_a_burst_and_then_a_rate() -> None:

@@ -52,6 +52,8 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 SEPARATOR_NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 HEAD_BYTES = 4096
 MAX_REJECTED = 100_000  # rows of a file, if they are most of its rows
+MAX_BLANK = 1_000_000  # empty lines of a file, if they are most of its lines
+MAX_DIGITS = 100  # of a whole number in JSON; the time of reading it grows with their square
 SURROGATE = "\\ud"  # start of the escape sequence of a surrogate
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 BUFFER_BYTES = 1 << 20
@@ -483,19 +485,22 @@ def _delimited_rows(lines: Iterable[str], source: str, delimiter: str) -> Iterat
     reader = csv.reader(_recorded(lines, of_row, limit), delimiter=delimiter, strict=True)
     start = 1
     names: tuple[str, ...] = ()
+    blank = 0
     all_quoted = True  # whether all rows so far begin with a quotation mark
     try:
         for fields in reader:
             all_quoted = all_quoted and (not fields or of_row[0].startswith('"'))
-            if not names:
-                if len(fields) > 1 or any(field.strip() for field in fields):
-                    names = _header(fields, source, delimiter)
-                    yield names
+            if not fields or (not names and len(fields) == 1 and not fields[0].strip()):
+                blank += 1
+                _check_blank(blank, reader.line_num - blank, source)
+            elif not names:
+                names = _header(fields, source, delimiter)
+                yield names
             elif len(of_row) > 1 and delimiter == "\t" and _is_unquoted(of_row, fields, len(names), all_quoted):
                 raise csv.Error(f"the next one is in line {reader.line_num}")
             elif len(fields) == len(names):
                 yield start, fields
-            elif fields:
+            else:
                 yield Rejection(start, "", f"has {len(fields)} fields where the header has {len(names)}")
             start = reader.line_num + 1
             of_row.clear()
@@ -518,7 +523,7 @@ def _with_delimiter(lines: Iterable[str], delimiter: str) -> tuple[Iterable[str]
     if delimiter != DELIMITERS["csv"]:
         return rest, delimiter
     for header in rest:
-        if header.strip():
+        if header.strip() or blank > MAX_BLANK:
             break
         blank += 1
     else:
@@ -566,11 +571,14 @@ def _json_rows(lines: Iterable[str], source: str, names: set[str]) -> Iterator[A
 
     names: Receives the names of all columns so far.
     """
+    blank = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
+            blank += 1
+            _check_blank(blank, number - blank, source)
             continue
         try:
-            value = json.loads(line)
+            value = JSON.decode(line)
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
@@ -585,6 +593,20 @@ def _json_rows(lines: Iterable[str], source: str, names: set[str]) -> Iterator[A
             names.update(value)
             check_column_count(len(names), source)
         yield number, value
+
+
+def _check_blank(blank: int, rows: int, source: str) -> None:
+    if blank > max(MAX_BLANK, rows):
+        raise FileFormatError(f"{source}: more than {MAX_BLANK:,} lines are empty, most of the file; remove them")
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+JSON = json.JSONDecoder(parse_int=_whole_number)
 
 
 def _check_names(names: list[str], source: str) -> tuple[str, ...]:

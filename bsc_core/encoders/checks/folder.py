@@ -54,6 +54,7 @@ MAX_SETTING, MAX_LENGTH, MAX_VALUES = 4096, 1000, 10_000
 MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 5_000, 100_000
 MAX_TENSORS, MAX_FILES = 20_000, 10_000
 MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merges are as many lists
+MAX_TOKENIZER_NAMES, MAX_TOKENIZER_TEXTS = 1_000_000, 2_000_000  # 260,000 pieces are as many names
 MAX_CHECKED_BYTES = 128 * 2**20  # of all settings and vocabularies, with links to the same file
 MAX_VOCABULARY_MIB, MAX_PIECES_MIB = 12, 20  # of text, which needs up to 55 times its size, and of SentencePiece
 MAX_PROMPT, MAX_TOKEN = 2_000, 1_000  # characters
@@ -571,6 +572,9 @@ def _json_of(path: Path) -> Any:
         content = read_regular(path, MAX_TOKENIZER_BYTES if is_tokenizer else MAX_LARGE_DOCUMENT_BYTES)
         if is_tokenizer and content.count(b"[") + content.count(b"{") > MAX_TOKENIZER_LISTS:
             raise ValueError("it has too many lists and objects")
+        names, texts = content.count(b":"), content.count(b'"') // 2
+        if is_tokenizer and (names > MAX_TOKENIZER_NAMES or texts > MAX_TOKENIZER_TEXTS):
+            raise ValueError("it has too many names and texts")
         return json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError, OSError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error

@@ -1,0 +1,202 @@
+"""Paces of those who could delay everybody else: visitors without a key, and links of students."""
+
+import asyncio
+import ipaddress
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
+
+STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
+OPENING_PACE = 5.0, 60.0  # pages of a link of students; they are refused if they would wait for more than MAX_DELAY
+REQUEST_PACE = 100.0, 1000.0  # requests of a link of students; a first visit needs about 100
+CONNECTIONS_PACE = 50.0, 500.0  # new connections of an address of another machine
+VISITORS_PACE = 50.0, 500.0  # requests of an address that are refused or need no key
+PROVIDER_PACE = 5.0, 60.0  # answers of the provider that an address sends, each of which the provider has to confirm
+LARGE_ANSWER, LARGE_PACE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
+MAX_DELAY = 10.0  # seconds that a request waits
+MAX_WAITING = 1_000  # requests of a pace that wait at a time; the next ones are refused
+MAX_WAITING_BODY = 2**14
+MAX_ADDRESSES = 1_000
+TRY_AGAIN_LATER = 1013  # close code of a websocket
+
+
+class Pace:
+    """Limit of how often something may happen: `burst` times at once, and then `rate` times per second.
+
+    Nothing waits for more than `most` seconds, so a pace is free again `most` seconds after its last event.
+    """
+
+    def __init__(self, rate: float, burst: float, most: float = math.inf) -> None:
+        self.rate, self.burst, self.most = rate, burst, most
+        self._left, self._last = burst, time.monotonic()
+        self._waiting = 0
+
+    def delay(self) -> float:
+        """Count an event; return for how many seconds it has to wait."""
+        self._left = max(self._available() - 1, -self.most * self.rate)
+        return max(0.0, -self._left / self.rate)
+
+    def backlog(self) -> float:
+        """Return for how many seconds the next event would have to wait."""
+        self._left = self._available()
+        return max(0.0, (1 - self._left) / self.rate)
+
+    def admits(self) -> bool:
+        """Return whether an event may happen now; only such events are counted."""
+        self._left = self._available()
+        is_admitted = self._left >= 1
+        self._left -= is_admitted
+        return is_admitted
+
+    async def wait(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
+        """Count a request and wait for its turn, or refuse it.
+
+        It is refused if MAX_WAITING others wait, its client leaves or its body has more than MAX_WAITING_BYTES: the
+        server keeps each request that waits.
+
+        Returns:
+            The function that receives the request; None if it was refused.
+        """
+        if not (seconds := self.delay()):
+            return receive
+        received = None
+        if self._waiting < MAX_WAITING:
+            self._waiting += 1
+            try:
+                received = await _received(receive, seconds)
+            finally:
+                self._waiting -= 1
+        if received is not None:
+            return received
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": TRY_AGAIN_LATER, "reason": "Too many requests."})
+        else:
+            headers = {"Retry-After": str(round(MAX_DELAY)), "Connection": "close"}
+            await PlainTextResponse("Too many requests.", 503, headers)(scope, receive, send)
+        return None
+
+    def _available(self) -> float:
+        now = time.monotonic()
+        passed, self._last = now - self._last, now
+        return min(self.burst, self._left + passed * self.rate)
+
+
+async def _received(receive: Receive, seconds: float) -> Receive | None:
+    """Wait while the client is connected; return the function that repeats what was received meanwhile."""
+    end, size = time.monotonic() + seconds, 0
+    messages: list[Message] = []
+
+    async def receive_again() -> Message:
+        return messages.pop(0) if messages else await receive()
+
+    while True:
+        pending = asyncio.ensure_future(receive())
+        try:
+            done, _ = await asyncio.wait({pending}, timeout=max(0.0, end - time.monotonic()))
+        finally:
+            pending.cancel()
+        if not done:
+            return receive_again
+        messages.append(pending.result())
+        size += len(messages[-1].get("body") or b"")
+        if messages[-1]["type"].endswith(".disconnect") or size > MAX_WAITING_BODY:
+            return None
+
+
+class AddressPaces:
+    """A pace for each address, so that nobody waits for requests from another one."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._new: Callable[[], Pace] = lambda: Pace(rate, burst, MAX_DELAY)
+        self._paces: dict[str, Pace] = {}
+
+    def of(self, host: str) -> Pace:
+        """Return the pace of an address."""
+        address = network(host) or host
+        if address not in self._paces and len(self._paces) >= MAX_ADDRESSES:
+            self._paces.pop(next(iter(self._paces)))
+        return self._paces.setdefault(address, self._new())
+
+    def of_request(self, scope: Scope) -> Pace:
+        """Return the pace of the client of a request."""
+        return self.of(scope["client"][0] if scope.get("client") else "")
+
+
+@lru_cache(maxsize=4096)
+def network(host: str) -> str | None:
+    """Return the address that is counted, of IPv6 its /64 network; None for an address of this machine."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        elif not address.is_loopback:
+            return str(ipaddress.ip_network((address, 64), strict=False))
+    return None if address.is_loopback else str(address)
+
+
+class StudentPace:
+    """Pace of a student, or of a class that shares a link.
+
+    A page waits only for its own pace while it sends no more than its share, so that others cannot delay it.
+    """
+
+    def __init__(self) -> None:
+        self.requests = Pace(*REQUEST_PACE, MAX_DELAY)
+        self.refused = Pace(
+            1 / MAX_DELAY, 0.0, MAX_DELAY
+        )  # of a client that is refused at once, the next attempt follows
+        self._all, self._large, self._openings = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE), Pace(*OPENING_PACE)
+        self._waiting_large = 0
+        self._pages = 0
+
+    def opening_delay(self) -> float | None:
+        """Count a page that opens; return for how many seconds it has to wait, None if it is refused."""
+        return self._openings.delay() if self._openings.backlog() <= MAX_DELAY else None
+
+    def paced(self, send: Send) -> Send:
+        """Return a function that sends an answer, of LARGE_ANSWER or more bytes when few others were sent before."""
+
+        is_refused = False
+
+        async def send_in_turn(message: Message) -> None:
+            nonlocal is_refused
+            is_start = message["type"] == "http.response.start"
+            if is_start and int(Headers(raw=message["headers"]).get("content-length", "0")) >= LARGE_ANSWER:
+                is_refused = self._waiting_large >= MAX_WAITING
+                if is_refused:
+                    message = {**message, "status": 503, "headers": [(b"content-length", b"0")]}
+                else:
+                    self._waiting_large += 1
+                    try:
+                        await asyncio.sleep(self._large.delay())
+                    finally:
+                        self._waiting_large -= 1
+            elif is_refused:
+                message = {**message, "body": b""}
+            await send(message)
+
+        return send_in_turn
+
+    @contextmanager
+    def page(self) -> Iterator[Callable[[], float]]:
+        """Count an open page; yield the function that returns for how many seconds its next message has to wait."""
+        own, share = Pace(*PAGE_PACE), Pace(STUDENTS_PACE[0], 1.0)
+
+        def delay() -> float:
+            share.rate = STUDENTS_PACE[0] / self._pages
+            return max(own.delay(), 0.0 if share.admits() else self._all.delay())
+
+        self._pages += 1
+        try:
+            yield delay
+        finally:
+            self._pages -= 1
