@@ -249,6 +249,21 @@ def test_the_plan_counts_negatives_and_steps(training: dict[str, object], texts:
     assert all(text in sentences for text in texts)
 
 
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({"batching": {"no_duplicates": True}}, "at least 60 steps"),
+        ({"data": {"train": "pairs.tsv", "false_negatives": "decisions.tsv"}}, "at least 60 steps"),
+        ({"batching": {"no_duplicates": True}, "training": {"batch_size": 30, "max_steps": 7}}, "for 7 steps"),
+    ],
+)
+def test_the_plan_says_that_rows_with_conflicts_can_need_more_steps(
+    changes: dict[str, dict[str, object]], steps: str
+) -> None:
+    config = plan(**{"training": {"batch_size": 30}, **changes})
+    assert steps in " ".join(config_summary.plan_sentences(config, SUMMARY))
+
+
 @pytest.mark.parametrize(("batch_size", "wanted"), [(30, 60), (599, 3), (300, 6), (500, 6), (601, 3)])
 def test_a_last_batch_of_one_pair_joins_the_batch_before(batch_size: int, wanted: int) -> None:
     assert config_summary.count_steps(plan(training={"batch_size": batch_size, "epochs": 3}), SUMMARY) == wanted

@@ -271,10 +271,16 @@ def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
         f"({corpus}).",
         f"Put {plural(rows, kind)} ({plural(summary.train_queries, 'distinct query', 'distinct queries')}) "
         f"in batches of {count(size)}{negatives}. Order: {_order(config.batching)}.",
-        f"Train for {plural(count_steps(config, summary), 'step')}{_at_temperature(config.loss)} "
+        f"Train for {_least(config)}{plural(count_steps(config, summary), 'step')}{_at_temperature(config.loss)} "
         f"with a learning rate that {_schedule(config.training)}.",
         f"Evaluate before and after training{each}; save the model that is best on dev{stop}.",
     ]
+
+
+def _least(config: RunConfig) -> str:
+    """Rows that may not share a batch can need more batches, so the steps are the least number."""
+    has_conflicts = config.batching.no_duplicates or config.data.false_negatives
+    return "at least " if has_conflicts and not config.training.max_steps else ""
 
 
 def _at_temperature(loss: LossConfig) -> str:
