@@ -18,7 +18,7 @@ import time
 import tomllib
 import webbrowser
 from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from html import escape
@@ -335,6 +335,8 @@ KEPT = ("email", "email_verified", "is_logged_in", "origin", "provider")  # valu
 KEY_COOKIE = "bsc_key"
 MAX_COOKIES, MAX_COOKIE_BYTES = 200, 2**15  # of a request; those of a browser for a host are fewer
 COOKIE_SECONDS = 30 * 24 * 3600
+ACCEPTED, MAX_QUEUED = 4, 2048  # connections that are accepted at a time, and that wait
+QUEUE_SECONDS = 0.5  # after which asyncio has set the length of the queue, which is ACCEPTED
 MAX_FORM_BYTES, MAX_FIELDS = 8192, 10
 MAX_FILE_NAMES = 100  # in a message that asks where to upload files
 MAX_WIDGETS, MAX_WIDGETS_OF_STUDENT = 1_000, 200  # in a message, which has all controls of a page
@@ -727,22 +729,34 @@ def max_sessions() -> int:
     return int(os.environ.get(MAX_SESSIONS) or DEFAULT_SESSIONS)
 
 
+def _listeners() -> Iterator[socket.socket]:
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.fd >= 0:
+            with socket.socket(fileno=os.dup(connection.fd)) as listener:
+                yield listener
+
+
 def _disable_nagle() -> None:
     """Turn off Nagle's algorithm on the listening sockets; their connections inherit the setting.
 
     asyncio does so only for sockets that it creates. With the algorithm, a response waits up to 40 ms for an
     acknowledgment.
     """
-    for connection in psutil.Process().net_connections("tcp"):
-        if connection.status == psutil.CONN_LISTEN and connection.fd >= 0:
-            with socket.socket(fileno=os.dup(connection.fd)) as listener:
-                listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for listener in _listeners():
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _lengthen_queues() -> None:
+    """Let many connections wait until they are accepted; asyncio accepts ACCEPTED of them before anything else."""
+    for listener in _listeners():
+        listener.listen(MAX_QUEUED)
 
 
 @asynccontextmanager
 async def _open_browser(app: App) -> AsyncIterator[dict[str, Any]]:
     """Prepare the sockets, and open the browser once the server is about to accept connections."""
     _disable_nagle()
+    asyncio.get_running_loop().call_later(QUEUE_SECONDS, _lengthen_queues)
     if not st.get_option("server.headless"):
         threading.Timer(1.0, webbrowser.open, [f"http://localhost:{st.get_option('server.port')}"]).start()
     yield {}
@@ -851,7 +865,7 @@ def main() -> int:
     usual_settings = starlette_server._get_uvicorn_config_kwargs
     starlette_auth_routes._create_oauth_client = _provider_client
     starlette_auth_routes._set_auth_cookie = _set_short_cookie
-    limited = {"http": LimitedHttp, "ws": LimitedWebSocket}
+    limited = {"http": LimitedHttp, "ws": LimitedWebSocket, "backlog": ACCEPTED}
     starlette_server._get_uvicorn_config_kwargs = lambda: usual_settings() | limited
     with suppress(KeyboardInterrupt):  # Ctrl-C
         make_app(arguments.host, root).run(config=options)

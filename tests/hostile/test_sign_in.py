@@ -599,6 +599,13 @@ def test_new_connections_of_an_address_have_a_pace(host: str, limited: bool, mon
     assert asyncio.run(connect_and_leave()) == [False] * 5 + [limited] * 2
 
 
+def test_many_connections_wait_until_they_are_accepted() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=server_module.ACCEPTED) as listener, ExitStack() as clients:
+        server_module._lengthen_queues()
+        for _ in range(20 * server_module.ACCEPTED):
+            clients.enter_context(socket.create_connection(listener.getsockname(), PATIENCE_SECONDS))
+
+
 def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.01)
 

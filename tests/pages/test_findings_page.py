@@ -103,7 +103,7 @@ def test_every_claim_is_a_row_with_its_verdict_and_reason(visit: Callable[..., A
         if row["Claim"] in shipped:
             assert row["Verdict"] == shipped[row["Claim"]]["verdict"]
             assert re.match(
-                r"[\w ]+(@\d+)? [+\N{MINUS SIGN}]\d\.\d{3,} \[.*\](; in \d+ of \d+ statements)?$", row["Why"]
+                r"[\w ]+(@\d+)? [+\N{MINUS SIGN}]\d\.\d{3,} \[.*\](; \d+ of \d+ statements)?$", row["Why"]
             ), row["Why"]
             assert not re.search(r"\d, [+\N{MINUS SIGN}]0\.000\]", row["Why"]) or row["Verdict"] != "contradicted"
 

@@ -261,7 +261,7 @@ def _reason(card: ClaimCard) -> str:
         return str(card.finding["reason"])
     first = deciding[0]
     difference = formatting.difference(first["difference"], first["low"], first["high"])
-    of = f"; in {len(deciding)} of {len(statements)} statements" if len(statements) > 1 else ""
+    of = f"; {len(deciding)} of {len(statements)} statements" if len(statements) > 1 else ""
     return f"{formatting.metric_name(first['metric'])} {difference}{of}"
 
 
