@@ -21,8 +21,8 @@ PROVIDER_PACE = 5.0, 60.0  # answers of the provider that an address sends, each
 LARGE_ANSWER, LARGE_PACE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
 MAX_DELAY = 10.0  # seconds that a request waits
 MAX_WAITING = 1_000  # requests of a pace that wait at a time; the next ones are refused
-MAX_WAITING_BODY = 2**14
-MAX_ADDRESSES = 1_000
+MAX_WAITING_BODY = 2**14  # bytes
+MAX_ADDRESSES = 1_000  # whose paces are kept
 TRY_AGAIN_LATER = 1013  # close code of a websocket
 
 
@@ -57,8 +57,8 @@ class Pace:
     async def wait(self, scope: Scope, receive: Receive, send: Send) -> Receive | None:
         """Count a request and wait for its turn, or refuse it.
 
-        It is refused if MAX_WAITING others wait, its client leaves or its body has more than MAX_WAITING_BYTES: the
-        server keeps each request that waits.
+        It is refused if MAX_WAITING others wait, its client leaves or its body has more than MAX_WAITING_BODY bytes,
+        since the server keeps each request that waits.
 
         Returns:
             The function that receives the request; None if it was refused.
