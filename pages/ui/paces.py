@@ -105,8 +105,8 @@ async def _received(receive: Receive, seconds: float) -> Receive | None:
             return receive_again
         messages.append(pending.result())
         size += len(messages[-1].get("body") or b"")
-        if messages[-1]["type"].endswith(".disconnect") or size > MAX_WAITING_BODY:
-            return None
+        if messages[-1]["type"] not in ("http.request", "websocket.connect") or size > MAX_WAITING_BODY:
+            return None  # the client left, or sends to a websocket that is not open yet
 
 
 class AddressPaces:

@@ -889,9 +889,17 @@ def test_a_flood_delays_a_pace_only_shortly_after_its_end(monkeypatch: pytest.Mo
     assert pace.delay() == 0.0
 
 
-def test_a_request_that_waits_ends_when_its_client_leaves() -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"type": "http.request", "body": b"", "more_body": False}, {"type": "http.disconnect"}),
+        ({"type": "websocket.connect"}, {"type": "websocket.disconnect"}),
+        ({"type": "websocket.connect"}, {"type": "websocket.receive", "bytes": b"before it is open"}),
+    ],
+)
+def test_a_request_that_waits_ends_when_its_client_leaves(first: dict[str, Any], second: dict[str, Any]) -> None:
     async def leave() -> list[Any]:
-        messages = [{"type": "http.request", "body": b"", "more_body": False}, {"type": "http.disconnect"}]
+        messages = [first, second]
         sent: list[Any] = []
         pace = Pace(0.001, 0.0)
 
