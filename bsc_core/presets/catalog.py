@@ -111,7 +111,6 @@ def _bsc_paper() -> dict[str, Preset]:
 RECOMMENDED: dict[str, Preset] = {
     name: Preset(setting.title, setting.when, {section: dict(values) for section, values in setting.values.items()})
     for name, setting in RECOMMENDED_SETTINGS.items()
-    if setting.offered
 }
 FAMILIES: dict[str, dict[str, Preset]] = {
     "Recommended by dataset": RECOMMENDED,

@@ -29,7 +29,6 @@ class RecommendedSetting(BaseModel):
     """Setting with the largest gain on one dataset.
 
     title, when: of the preset. metric: of the statements; other_metrics: displayed as well. note: remarks on the data.
-    offered: whether the New run page offers it; only a setting with a demonstrated gain is offered.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,7 +40,6 @@ class RecommendedSetting(BaseModel):
     other_metrics: tuple[str, ...]
     values: Sections
     note: str = ""
-    offered: bool = True
 
     def claim(self, name: str) -> Claim:
         """Return the claim that this setting improves on the untrained encoder, on all held-out splits."""
