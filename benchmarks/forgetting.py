@@ -22,9 +22,12 @@ from bsc_core.runs import GENERAL_SCORE, RunStore
 ALPHAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
-def merged(claim: Claim, data: Path, runs: Path) -> np.ndarray:
-    """Return by seed: gain and general loss of the trained and of the merged model, and its alpha, (S, 5)."""
-    rows = []
+def merged(claim: Claim, data: Path, runs: Path) -> tuple[np.ndarray, str]:
+    """Return gains and general losses of the trained and the merged model, and alpha, by seed (S, 5); and the metric.
+
+    The metric is the main one of the runs, by which they select the best epoch.
+    """
+    rows, metric = [], ""
     for planned in plan_runs(claim, "full", data=data, runs=runs):
         run = RunStore(runs).get(planned.id)
         if run.exists and run.status().state == "done":
@@ -34,7 +37,8 @@ def merged(claim: Claim, data: Path, runs: Path) -> np.ndarray:
             for alpha in (1.0, report["suggested"]):
                 cells += [points[alpha]["dev"] - start["dev"], start[GENERAL_SCORE] - points[alpha][GENERAL_SCORE]]
             rows.append([*cells, report["suggested"]])
-    return np.array(rows)
+            metric = report["metric"]
+    return np.array(rows), metric
 
 
 def interval(values: np.ndarray) -> str:
@@ -52,15 +56,17 @@ def main() -> None:
     arguments.add_argument("--seeds", type=int, default=5)
     options = arguments.parse_args()
     columns = ("gain on dev", "general loss", "gain, merged", "general loss, merged", "kept", "alpha")
-    print_header("claim", "seeds", *columns)
+    print_header("claim", "metric", "seeds", *columns)
     for name in options.claims:
         claim = CLAIMS[name]
         chosen = claim.model_copy(update={"seeds": claim.seeds[: options.seeds]})
-        rows = merged(chosen, options.data, options.runs)
+        rows, metric = merged(chosen, options.data, options.runs)
         if len(rows):
             kept = rows[:, 2].mean() / rows[:, 0].mean()
             alphas = " ".join(f"{alpha:g}" for alpha in rows[:, 4])
-            print_row(name, len(rows), *(interval(rows[:, column]) for column in range(4)), f"{kept:.0%}", alphas)
+            print_row(
+                name, metric, len(rows), *(interval(rows[:, column]) for column in range(4)), f"{kept:.0%}", alphas
+            )
 
 
 if __name__ == "__main__":
