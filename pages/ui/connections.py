@@ -14,7 +14,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from pages.ui.paces import CONNECTIONS_PACE, AddressPaces, network
+from pages.ui.paces import network
 
 BLANK_LINE = re.compile(rb"\n\r?\n")
 MAX_HEADER_LINES = 100
@@ -31,12 +31,9 @@ CLOSE_SECONDS = 10  # after which a websocket that is being closed ends, also if
 class LimitedHttp(H11Protocol):
     """Connection that ends if its client sends no request, one with many headers, or one in chunks.
 
-    No browser sends chunks. It also ends if its address has MAX_CONNECTIONS others or opened many at once, and if its
-    client hardly reads an answer, which the server keeps until it is read. It receives nothing while more than
-    MAX_BEHIND bytes wait.
+    No browser sends chunks. It also ends if its address has MAX_CONNECTIONS others, and if its client hardly reads an
+    answer, which the server keeps until it is read. It receives nothing while more than MAX_BEHIND bytes wait.
     """
-
-    new_connections = AddressPaces(*CONNECTIONS_PACE)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -60,13 +57,11 @@ class LimitedHttp(H11Protocol):
         """Count the connections of the address."""
         super().connection_made(CountingTransport(transport, self._may_receive))  # type: ignore[arg-type]
         own = network(self.client[0]) if self.client else None
-        if own is not None and (not self.new_connections.of(own).admits() or self._count(own) > MAX_CONNECTIONS):
+        hosts = [one.client[0] for one in self.connections if one.client]
+        if own is not None and sum(network(host) == own for host in hosts) > MAX_CONNECTIONS:
             transport.abort()
         else:
             self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, None)
-
-    def _count(self, address: str) -> int:
-        return sum(network(one.client[0]) == address for one in self.connections if one.client)
 
     def _may_receive(self) -> bool:
         return len(self.conn.trailing_data[0]) <= MAX_BEHIND

@@ -15,7 +15,6 @@ from starlette.types import Message, Receive, Scope, Send
 STUDENTS_PACE, PAGE_PACE = (25.0, 150.0), (3.0, 20.0)  # messages of students per second, and at once
 OPENING_PACE = 5.0, 60.0  # pages of a link of students; they are refused if they would wait for more than MAX_DELAY
 REQUEST_PACE = 100.0, 1000.0  # requests of a link of students; a first visit needs about 100
-CONNECTIONS_PACE = 50.0, 500.0  # new connections of an address of another machine
 VISITORS_PACE = 50.0, 500.0  # requests of an address that are refused or need no key
 PROVIDER_PACE = 5.0, 60.0  # answers of the provider that an address sends, each of which the provider has to confirm
 LARGE_ANSWER, LARGE_PACE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
@@ -116,16 +115,13 @@ class AddressPaces:
         self._new: Callable[[], Pace] = lambda: Pace(rate, burst, MAX_DELAY)
         self._paces: dict[str, Pace] = {}
 
-    def of(self, host: str) -> Pace:
-        """Return the pace of an address."""
+    def of_request(self, scope: Scope) -> Pace:
+        """Return the pace of the client of a request."""
+        host = scope["client"][0] if scope.get("client") else ""
         address = network(host) or host
         if address not in self._paces and len(self._paces) >= MAX_ADDRESSES:
             self._paces.pop(next(iter(self._paces)))
         return self._paces.setdefault(address, self._new())
-
-    def of_request(self, scope: Scope) -> Pace:
-        """Return the pace of the client of a request."""
-        return self.of(scope["client"][0] if scope.get("client") else "")
 
 
 @lru_cache(maxsize=4096)

@@ -51,7 +51,7 @@ from pages.ui.connections import (
     LimitedHttp,
     LimitedWebSocket,
 )
-from pages.ui.paces import AddressPaces, Pace
+from pages.ui.paces import Pace
 from pages.ui.server import (
     KEY_COOKIE,
     MAX_ADDED_ROWS,
@@ -579,24 +579,6 @@ def test_the_connections_of_an_address_are_limited(
         return aborted
 
     assert asyncio.run(connect_all()) == [False] * 5 + [limited, False]
-
-
-@pytest.mark.parametrize(("host", "limited"), [("203.0.113.7", True), ("127.0.0.1", False)])
-def test_new_connections_of_an_address_have_a_pace(host: str, limited: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LimitedHttp, "new_connections", AddressPaces(0.001, 5.0))
-
-    async def connect_and_leave() -> list[bool]:
-        config, state = uvicorn.Config(lambda: None, lifespan="off"), ServerState()
-        aborted = []
-        for _ in range(7):
-            transport = Mock(get_extra_info=lambda name: (host, 1) if name == "peername" else None)
-            connection = LimitedHttp(config, state, {})
-            connection.connection_made(transport)
-            aborted.append(transport.abort.called)
-            connection.connection_lost(None)
-        return aborted
-
-    assert asyncio.run(connect_and_leave()) == [False] * 5 + [limited] * 2
 
 
 def test_many_connections_wait_until_they_are_accepted() -> None:
