@@ -491,6 +491,10 @@ CASES: dict[str, tuple[Change, str]] = {
         "too many lists and objects",
     ),
     "pieces of a tokenizer": (write("tokenizer.json", '{"a": {' + '"a":1,' * 4_000_000 + '"b":1}}'), "too many names"),
+    "type of a tokenizer that is given twice": (
+        write("tokenizer.json", '{"type": 1, "type": 2}'),
+        "a name occurs twice",
+    ),
     "merges of a tokenizer": (write("tokenizer.json", '{"a": [' + '"a b",' * 4_000_000 + '"b"]}'), "too many names"),
     "many special tokens": (
         edit_json("tokenizer_config.json", extra_special_tokens=[f"<{number}>" for number in range(60_000)]),
@@ -744,6 +748,9 @@ CHARACTER_MAP = base64.b64encode(b"\4\0\0\0" + bytes(4) + b"b" * 1000 + b"\0").d
         ),
         ("normalizer", {"type": "Sequence", "normalizers": [REPLACE] * 3}, "make texts much longer"),
         ("normalizer", {**REPLACE, "content": "a" * 1000}, "make texts much longer"),
+        ("normalizer", {**REPLACE, "type": "Replace2"}, "a step of an unknown type"),
+        ("normalizer", {"type": "Sequence", "normalizers": [{**REPLACE, "type": None}]}, "a step of an unknown type"),
+        ("decoder", {"type": "Replaced", "pattern": {"String": "a"}}, "a step of an unknown type"),
         ("model", {"type": "Unigram", "vocab": [["a" * 60, 0.0]] * 50_000}, "or 2,500,000 together"),
         ("normalizer", {"type": "Prepend", "prepend": "a" * 1000}, "a long prefix"),
         ("normalizer", {"type": "Precompiled", "precompiled_charsmap": CHARACTER_MAP}, "replaced by long texts"),

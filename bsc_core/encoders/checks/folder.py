@@ -575,10 +575,17 @@ def _json_of(path: Path) -> Any:
         names, texts = content.count(b":"), content.count(b'"') // 2
         if is_tokenizer and (names > MAX_TOKENIZER_NAMES or texts > MAX_TOKENIZER_TEXTS):
             raise ValueError("it has too many names and texts")
-        return json.loads(content.decode("utf-8"))
+        return json.loads(content.decode("utf-8"), object_pairs_hook=_distinct if is_tokenizer else None)
     except (ValueError, RecursionError, OSError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ModelError(f"{path}: not JSON ({reason}); save the encoder again") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):  # libraries differ in which one they read
+        raise ValueError("a name occurs twice")
+    return values
 
 
 def _check_vocabulary(path: Path) -> None:

@@ -32,6 +32,15 @@ REGULAR_EXPRESSIONS = frozenset(  # others can need seconds for a text of a hund
         ),
     ]
 )
+TYPES = frozenset(  # of steps; the library reads another one, or none, by the names of its settings
+    [
+        *("Sequence", "BertNormalizer", "Strip", "StripNormalizer", "StripAccents", "NFC", "NFD", "NFKC", "NFKD"),
+        *("Lowercase", "Nmt", "Precompiled", "Replace", "Prepend", "ByteLevel", "BertPreTokenizer"),
+        *("CharDelimiterSplit", "Metaspace", "Whitespace", "Split", "Punctuation", "WhitespaceSplit", "Digits"),
+        *("UnicodeScripts", "FixedLength", "BertProcessing", "RobertaProcessing", "TemplateProcessing"),
+        *("BPEDecoder", "WordPiece", "CTC", "Fuse", "ByteFallback"),
+    ]
+)
 MAX_PIECES = 8  # parts of a template of special tokens around a text, or a pair of texts
 
 
@@ -40,6 +49,8 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
     steps = list(_steps(tokenizer))
     if len(steps) > MAX_STEPS:
         return f"{len(steps)} steps, more than {MAX_STEPS}"
+    if any(str(step.get("type")) not in TYPES for step in steps):
+        return "a step of an unknown type"
     if math.prod(map(_growth, steps)) > MAX_GROWTH:
         return "replacements that make texts much longer"
     kinds = Counter(str(step.get("type")) for step in steps)
