@@ -57,8 +57,8 @@ class LimitedHttp(H11Protocol):
         """Count the connections of the address."""
         super().connection_made(CountingTransport(transport, self._may_receive))  # type: ignore[arg-type]
         own = network(self.client[0]) if self.client else None
-        hosts = [one.client[0] for one in self.connections if one.client]
-        if own is not None and sum(network(host) == own for host in hosts) > MAX_CONNECTIONS:
+        others = (network(one.client[0]) for one in self.connections if one.client)
+        if own is not None and sum(other == own for other in others) > MAX_CONNECTIONS:
             transport.abort()
         else:
             self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, None)

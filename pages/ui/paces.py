@@ -17,6 +17,7 @@ OPENING_PACE = 5.0, 60.0  # pages of a link of students; they are refused if the
 REQUEST_PACE = 100.0, 1000.0  # requests of a link of students; a first visit needs about 100
 VISITORS_PACE = 50.0, 500.0  # requests of an address that are refused or need no key
 PROVIDER_PACE = 5.0, 60.0  # answers of the provider that an address sends, each of which the provider has to confirm
+REFUSED_PACE = 0.1, 0.0  # refused pages of a link of students: each waits, since its client tries again at once
 LARGE_ANSWER, LARGE_PACE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a link of students
 MAX_DELAY = 10.0  # seconds that a request waits
 MAX_WAITING = 1_000  # requests of a pace that wait at a time; the next ones are refused
@@ -112,7 +113,7 @@ class AddressPaces:
     """A pace for each address, so that nobody waits for requests from another one."""
 
     def __init__(self, rate: float, burst: float) -> None:
-        self._new: Callable[[], Pace] = lambda: Pace(rate, burst, MAX_DELAY)
+        self._rate, self._burst = rate, burst
         self._paces: dict[str, Pace] = {}
 
     def of_request(self, scope: Scope) -> Pace:
@@ -121,7 +122,7 @@ class AddressPaces:
         address = network(host) or host
         if address not in self._paces and len(self._paces) >= MAX_ADDRESSES:
             self._paces.pop(next(iter(self._paces)))
-        return self._paces.setdefault(address, self._new())
+        return self._paces.setdefault(address, Pace(self._rate, self._burst, MAX_DELAY))
 
 
 @lru_cache(maxsize=4096)
@@ -147,9 +148,7 @@ class StudentPace:
 
     def __init__(self) -> None:
         self.requests = Pace(*REQUEST_PACE, MAX_DELAY)
-        self.refused = Pace(
-            1 / MAX_DELAY, 0.0, MAX_DELAY
-        )  # of a client that is refused at once, the next attempt follows
+        self.refused = Pace(*REFUSED_PACE, MAX_DELAY)
         self._all, self._large, self._openings = Pace(*STUDENTS_PACE), Pace(*LARGE_PACE), Pace(*OPENING_PACE)
         self._waiting_large = 0
         self._pages = 0

@@ -570,15 +570,20 @@ def _json_of(path: Path) -> Any:
     try:
         is_tokenizer = path.name == "tokenizer.json"
         content = read_regular(path, MAX_TOKENIZER_BYTES if is_tokenizer else MAX_LARGE_DOCUMENT_BYTES)
-        if is_tokenizer and content.count(b"[") + content.count(b"{") > MAX_TOKENIZER_LISTS:
-            raise ValueError("it has too many lists and objects")
-        names, texts = content.count(b":"), content.count(b'"') // 2
-        if is_tokenizer and (names > MAX_TOKENIZER_NAMES or texts > MAX_TOKENIZER_TEXTS):
-            raise ValueError("it has too many names and texts")
+        if is_tokenizer:
+            _check_counts(content)
         return json.loads(content.decode("utf-8"), object_pairs_hook=_distinct if is_tokenizer else None)
     except (ValueError, RecursionError, OSError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ModelError(f"{path}: not JSON ({reason}); save the encoder again") from None
+
+
+def _check_counts(content: bytes) -> None:
+    """Raise ValueError if the JSON text of a tokenizer has values whose objects would need much memory."""
+    if content.count(b"[") + content.count(b"{") > MAX_TOKENIZER_LISTS:
+        raise ValueError("it has too many lists and objects")
+    if content.count(b":") > MAX_TOKENIZER_NAMES or content.count(b'"') // 2 > MAX_TOKENIZER_TEXTS:
+        raise ValueError("it has too many names and texts")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
