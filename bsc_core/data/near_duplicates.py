@@ -23,6 +23,7 @@ MIN_WORDS = 5  # shorter texts are near duplicates only when equal after normali
 BANDS, ROWS = 6, 4  # a pair of Jaccard 0.8 is a candidate with probability 0.96, one of 0.9 with 0.998
 BLOCK = 100_000  # texts whose bands are computed at a time
 BLOCK_WORDS = 2_000_000  # of the texts that are compared at a time
+MAX_GROWTH = 1.5  # by NFKC; a longer text is compared without it, since each character could become 18
 SEED = 2024
 MIX = np.uint64(0x9E3779B97F4A7C15)
 MAX_HASH = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -57,7 +58,10 @@ def _components(pairs: Indices, count: int) -> Indices:
 
 
 def _form(text: str) -> str:
-    return normalize_text(text if text.isascii() else unicodedata.normalize("NFKC", limit_marks(text)))
+    if text.isascii():
+        return normalize_text(text)
+    form = unicodedata.normalize("NFKC", limit_marks(text))
+    return normalize_text(form if len(form) <= MAX_GROWTH * len(text) else text)
 
 
 class _Shingles:

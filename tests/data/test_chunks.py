@@ -14,6 +14,7 @@ from bsc_core.config import Columns
 from bsc_core.data import read_pairs, read_table
 from bsc_core.data.io import tables
 from bsc_core.data.io.read_pairs import ChunkedPairs
+from bsc_core.data.io.sources import open_source
 from bsc_core.data.io.tables import read_chunks
 from bsc_core.errors import BscError, ColumnError, DataError
 
@@ -178,9 +179,11 @@ def test_twenty_rejections_are_stored_and_all_are_counted(tmp_path):
         list(ChunkedPairs(written(tmp_path, ".csv", [["q", "", "1", "1"]] * 3)))
 
 
-def test_nested_json_values_are_not_kept():
+def test_nested_json_values_are_not_kept(tmp_path):
     rows = ['{"query": [[], {}], "document": {"a": [1]}, "label": 1}', '{"query": "a"}']
-    values = [value for _, value in tables._json_rows(rows, "pairs.jsonl", set())]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(rows), encoding="utf-8")
+    values = [value for _, value in tables._json_rows(rows, open_source(path), set())]
     assert values == [{"query": (), "document": (), "label": 1}, {"query": "a"}]
 
 

@@ -45,6 +45,12 @@ def test_long_sequences_of_combining_marks_are_cut():
     assert len(limit_marks(halfwidth)) == len(LONG) + 2 + 30
 
 
+def test_a_text_that_unicode_forms_make_far_longer_is_compared_as_it_is():
+    squares = "\u3316" * 20 + " " + LONG  # each becomes six words
+    assert near_duplicates._form(squares) == normalize_text(squares)
+    assert near_duplicates._form("\u3316 " + LONG) == normalize_text("キロメートル " + LONG)
+
+
 def test_a_text_is_not_compared_with_far_shorter_ones(monkeypatch):
     compared = []
     whole = near_duplicates._Shingles._jaccard

@@ -48,9 +48,9 @@ def content(data: bytes) -> Make:
     return lambda path: path.write_bytes(data)
 
 
-def gzipped(data: bytes, times: int = 1) -> Make:
+def gzipped(data: bytes, times: int = 1, level: int = 9) -> Make:
     """A gzip file whose `times` members each hold the data."""
-    return lambda path: path.write_bytes(gzip.compress(data) * times)
+    return lambda path: path.write_bytes(gzip.compress(data, level) * times)
 
 
 def blank_lines(start: bytes, line: bytes = b"\n") -> bytes:
@@ -419,7 +419,7 @@ CASES: dict[str, tuple[Make, str]] = {
         "starts at line 2 has more than 10,000,000 characters",
     ),
     "carriage_returns.jsonl.gz": (
-        gzipped(b'{"query": [' + (NESTED + b"\r") * 60 + b"[]]}\n"),
+        gzipped(b'{"query": [' + (NESTED + b"\r") * 60 + b"[]]}\n", level=1),
         "line 1 is longer than 10,000,000 bytes",
     ),
     "long_header.csv": (content(b"q" * 12_000_000 + b",d\na,b\n"), "line 1 is longer than 10,000,000 bytes"),
@@ -445,7 +445,15 @@ CASES: dict[str, tuple[Make, str]] = {
     "surrogate.jsonl": (content(b'{"query": "\\ud800", "document": "b"}\n'), "no line is a JSON object"),
     "surrogate_name.jsonl": (content(b'{"a": "b", "\\uD800": 1}\n{"a": "b"}\n'), "1 rows, 1 rejected"),
     "surrogate_pair.jsonl": (content(b'{"query": "\\ud83d\\ude00"}\n'), "1 rows, 0 rejected"),
-    "nested_bomb.jsonl.gz": (gzipped(b'{"query": [' + NESTED + b"[]]}\n", 10), "10 rows, 0 rejected"),
+    "nested_bomb.jsonl.gz": (gzipped(b'{"query": [' + NESTED + b"[]]}\n", 5), "5 rows, 0 rejected"),
+    "nested_parts.jsonl.gz": (
+        gzipped(b'{"query": "a", "document": "b", "unused": ' + b"[" + b"[],{}," * 100_000 + b"1]}\n", 12),
+        "may have 2,000,000 cells",
+    ),
+    "nested_rejected.jsonl.gz": (
+        gzipped(b'{"query": "a", "document": "b"}\n' + (b"[" + b"[],{}," * 100_000 + b"1]\n") * 12),
+        "may have 2,000,000 cells",
+    ),
     "rejected_lines.jsonl.gz": (gzipped(b'{"a": 1}\n' + b"1\n" * 300_000), "more than 100,000 rows cannot be used"),
     "rejected_rows.csv.gz": (gzipped(b"a,b\n1,2\n" + b"1\n" * 300_000), "more than 100,000 rows cannot be used"),
     "repeated_key.jsonl": (content(b'{"query": "a", "query": "b", "document": "c"}\n'), "1 rows, 0 rejected"),

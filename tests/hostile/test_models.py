@@ -22,7 +22,7 @@ from bsc_core.config import EncoderConfig, make_config, to_toml
 from bsc_core.data.dataset import TextTable
 from bsc_core.data.sample_data import sample_config
 from bsc_core.encoders import load_encoder, pretrained, tokenize
-from bsc_core.encoders.checks.folder import MODEL_TYPES, _check_config, check_folder
+from bsc_core.encoders.checks.folder import MODEL_TYPES, TOKENIZERS, _check_config, check_folder
 from bsc_core.errors import ModelError
 from bsc_core.preparation.second_opinion import second_scorer
 from tests.helpers.waiting import PATIENCE_SECONDS
@@ -350,7 +350,21 @@ CASES: dict[str, tuple[Change, str]] = {
         "fast_tokenizer_files may name files outside",
     ),
     "code of the tokenizer": (edit_json("tokenizer_config.json", auto_map={"AutoTokenizer": "a.B"}), "auto_map may"),
-    "class of the tokenizer": (edit_json("tokenizer_config.json", tokenizer_class="a.B"), "tokenizer_class may name"),
+    "class of the tokenizer": (edit_json("tokenizer_config.json", tokenizer_class="a.B"), "class is a.B, not"),
+    "tokenizer in Python": (
+        edit_json("tokenizer_config.json", tokenizer_class="CTRLTokenizer"),
+        "tokenizer_class is CTRLTokenizer, not one that",
+    ),
+    "tokenizer of the config": (edit_json("config.json", tokenizer_class="CTRLTokenizer"), "tokenizer_class is CTRL"),
+    "tokenizer list": (edit_json("tokenizer_config.json", tokenizer_class=["BertTokenizer"]), "tokenizer_class is ["),
+    "settings of tokens": (
+        edit_json("tokenizer_config.json", **{f"x{number}_token": "a" for number in range(101)}),
+        "settings of special tokens, and at most 100",
+    ),
+    "map of many tokens": (
+        write("special_tokens_map.json", json.dumps({f"x{number}_token": "a" for number in range(101)})),
+        "has 101 settings of special tokens",
+    ),
     "sentencepiece file": (edit_json("tokenizer_config.json", sp_model_kwargs={"model_file": "/x"}), "sp_model_kwargs"),
     "million tokens": (edit_json("tokenizer_config.json", extra_ids=10**9), "extra_ids may name files outside"),
     "vocabulary by position": (edit_json("tokenizer_config.json", init_inputs=["/x"]), "init_inputs may name files"),
@@ -730,6 +744,17 @@ def test_the_usual_settings_of_known_models_are_accepted(tmp_path: Path, name: s
     (tmp_path / "added_tokens.json").write_text('{"<mask>": 8}', encoding="utf-8")
     save_file({"embeddings.weight": np.ones((9, 4), np.float32)}, tmp_path / "model.safetensors")
     check_folder(tmp_path)
+
+
+def test_the_known_tokenizers_are_not_executed_in_python() -> None:
+    from transformers import TokenizersBackend
+    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+
+    names = [f"{name}Tokenizer{suffix}" for name in TOKENIZERS for suffix in ("", "Fast")]
+    found = [tokenizer_class_from_name(name) for name in (*names, "PreTrainedTokenizerFast")]
+    known = [one for one in found if one is not None]  # for others, the library takes TokenizersBackend
+    assert len(known) > len(TOKENIZERS)
+    assert all(issubclass(one, TokenizersBackend) for one in known)
 
 
 REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}

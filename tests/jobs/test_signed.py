@@ -10,11 +10,11 @@ import pytest
 
 from bsc_core.jobs import launch, reconcile
 from bsc_core.jobs.actions.launching import create_run
-from bsc_core.jobs.actions.resuming import continue_run
+from bsc_core.jobs.actions.resuming import continue_run, resume
 from bsc_core.jobs.backends import get_backend
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.scheduler import Scheduler
-from bsc_core.runs import LAUNCHED, Run, RunStore
+from bsc_core.runs import LAUNCHED, RESUMED, Run, RunStore
 from tests.jobs.conftest import add_checkpoint
 
 HOSTILE = {"PYTHONPATH": "runs/one/code", "LD_PRELOAD": "x.so", "BSC_ROOTS": "", "BSC_BACKEND": "local"}
@@ -71,6 +71,20 @@ def test_a_worker_gets_only_variables_of_its_launcher(store, config, monkeypatch
     assert environment["BSC_ROOTS"] == "allowed"
     run.write_json(LAUNCHED, HOSTILE)
     assert not set(HOSTILE) & set(scheduler._environment(run, get_backend("local"), []))
+
+
+def test_a_run_from_elsewhere_is_not_taken_for_the_one_that_resumes_a_run(store, config):
+    run = store.create(config, "one")
+    run.update_status(state="stopped")
+    add_checkpoint(run)
+    other = store.create(config, "other")
+    other.write_json(LAUNCHED, HOSTILE)
+    other.write_json(RESUMED, {"from": "one"})
+    other.update_status(resumed_from="one")
+    resumed = resume(store, run, start=lambda store: None)
+    assert resumed.id != "other"
+    assert Queue(store.root).waiting() == [resumed.id]
+    assert other.read_signed(LAUNCHED) is None
 
 
 def test_a_resumed_run_from_elsewhere_gets_the_variables_of_who_resumes_it(store, config, monkeypatch):

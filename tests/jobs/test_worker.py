@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 
 from bsc_core.config import RunConfig
 from bsc_core.errors import BscError, DataError, TrainingError
-from bsc_core.jobs.local.processes import NICENESS, current_process
+from bsc_core.jobs.local.processes import NICENESS, SESSION_PRIORITY, current_process
 from bsc_core.jobs.worker import heartbeat, main, perform
 from bsc_core.runs import Run
 
@@ -166,7 +166,11 @@ def test_the_main_function_of_the_worker_executes_a_run(run):
 def test_a_worker_process_has_a_lower_priority_than_the_app(run):
     code = "import os, sys, runpy; sys.argv = ['worker', sys.argv[1]]\n"
     code += "try:\n    runpy.run_module('bsc_core.jobs.worker', run_name='__main__')\n"
-    code += "except SystemExit:\n    print(os.nice(0))"
+    code += f"except SystemExit:\n    print(os.nice(0))\n    if os.path.exists({str(SESSION_PRIORITY)!r}):\n"
+    code += f"        print(open({str(SESSION_PRIORITY)!r}).read())"
     (run.folder / "config.json").write_text("{", encoding="utf-8")  # ends at once
-    ended = subprocess.run([sys.executable, "-c", code, str(run.folder)], capture_output=True, text=True, check=True)
-    assert int(ended.stdout.splitlines()[-1]) == min(os.nice(0) + NICENESS, 19)
+    command = [sys.executable, "-c", code, str(run.folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, start_new_session=True)
+    niceness, *session = ended.stdout.splitlines()
+    assert int(niceness) == min(os.nice(0) + NICENESS, 19)
+    assert all(line.endswith(f" nice {niceness}") for line in session if line)

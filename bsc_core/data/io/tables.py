@@ -26,6 +26,7 @@ from bsc_core.data.io.limits import (
     UNCHECKED_CELLS,
     Sizes,
     arrow_columns,
+    check_cells,
     check_column_count,
     check_parquet_footer,
     check_parquet_size,
@@ -295,7 +296,7 @@ def _json_chunks(
 ) -> Iterator[Table]:
     names = None if columns is None else tuple(columns)
     seen: set[str] = set()
-    found = _json_rows(lines, source.name, seen)
+    found = _json_rows(lines, source, seen)
     parsed = _counted(found, lambda: len(seen if names is None else names), source, sizes)
     empty = True
     for numbers, objects, rejected in _chunks(parsed, rows):
@@ -566,32 +567,40 @@ def _is_unquoted(lines: Sequence[str], fields: Sequence[str], width: int, all_qu
     return several and not (all_quoted if width == 1 else "".join(lines).rstrip("\r\n") == quoted)
 
 
-def _json_rows(lines: Iterable[str], source: str, names: set[str]) -> Iterator[Any]:
+def _json_rows(lines: Iterable[str], source: Source, names: set[str]) -> Iterator[Any]:
     """Yield each JSON object with its line, or the rejection of a line; blank lines are skipped.
 
     names: Receives the names of all columns so far.
+
+    The parts of lists and objects, also of rejected lines and of columns that are not used, count as cells, since
+    reading them takes time.
     """
-    blank = 0
+    blank = parts = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             blank += 1
-            _check_blank(blank, number - blank, source)
+            _check_blank(blank, number - blank, source.name)
             continue
         try:
             value = JSON.decode(line)
         except (ValueError, RecursionError):
             value = None
-        if not isinstance(value, dict):
+        is_object = isinstance(value, dict)
+        is_nested = is_object and any(isinstance(cell, list | dict) for cell in value.values())
+        if is_nested or not is_object:
+            parts += sum(map(line.count, ",[{"))
+            check_cells(parts, source.path.stat().st_size, source.name)
+        if not is_object:
             yield Rejection(number, "", "is not a JSON object")
             continue
         if SURROGATE in line.lower() and not _is_unicode(value):
             yield Rejection(number, "", "the text contains an unpaired surrogate, which is not Unicode")
             continue
-        if any(isinstance(cell, list | dict) for cell in value.values()):  # their parts would need much memory
+        if is_nested:  # lists and objects would need much memory
             value = {name: () if isinstance(cell, list | dict) else cell for name, cell in value.items()}
         if not value.keys() <= names:
             names.update(value)
-            check_column_count(len(names), source)
+            check_column_count(len(names), source.name)
         yield number, value
 
 

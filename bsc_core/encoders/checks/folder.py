@@ -23,13 +23,13 @@ Shapes = dict[str, tuple[int, ...]]
 
 MODULES = ("Transformer", "StaticEmbedding", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")
 MODEL_TYPES = (  # transformers of text whose layers are described by the config itself
-    *("albert", "bart", "bert", "bert-generation", "big_bird", "bloom", "camembert", "convbert", "data2vec-text"),
-    *("deberta", "deberta-v2", "distilbert", "electra", "ernie", "eurobert", "falcon", "flaubert", "fnet", "funnel"),
+    *("albert", "bart", "bert", "big_bird", "bloom", "camembert", "convbert", "data2vec-text"),
+    *("deberta", "deberta-v2", "distilbert", "electra", "ernie", "eurobert", "falcon", "fnet", "funnel"),
     *("gemma", "gemma2", "gemma3_text", "glm", "gpt2", "gpt_neo", "gpt_neox", "gptj", "granite", "gte", "ibert"),
     *("llama", "longformer", "longt5", "luke", "mbart", "megatron-bert", "mistral", "mobilebert", "modernbert"),
     *("modernbert-decoder", "mpnet", "mpt", "mt5", "nomic_bert", "nystromformer", "olmo", "olmo2", "openai-gpt", "opt"),
     *("phi", "phi3", "qwen2", "qwen3", "rembert", "roberta", "roberta-prelayernorm", "roformer", "smollm3", "splinter"),
-    *("squeezebert", "starcoder2", "t5", "umt5", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xmod"),
+    *("squeezebert", "starcoder2", "t5", "umt5", "xglm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xmod"),
     "yoso",
 )
 LAYER_COUNTS = (
@@ -51,7 +51,7 @@ MAX_POSITIONS = 2**18  # rotary positions need no weights, so the weights do not
 SNAPSHOTS = "snapshots"  # folder in the cache of the Hub whose files are links to those of the same model
 MAX_DIMENSION = 2**40
 MAX_SETTING, MAX_LENGTH, MAX_VALUES = 4096, 1000, 10_000
-MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 5_000, 100_000
+MAX_TOKEN_SETTINGS, MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 100, 5_000, 100_000
 MAX_TENSORS, MAX_FILES = 20_000, 10_000
 MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merges are as many lists
 MAX_TOKENIZER_NAMES, MAX_TOKENIZER_TEXTS = 1_000_000, 2_000_000  # 260,000 pieces are as many names
@@ -70,7 +70,7 @@ LARGE_NUMBERS = (
     (re.compile(r"position|seq|length|ctx|window|token|vocab|features|dimension|_ids?$"), MAX_POSITIONS),
 )
 IMPLEMENTATIONS = ("eager", "sdpa")
-COMPUTED_POSITIONS = ("distilbert", "flaubert", "roformer", "xlm")  # the library computes a table entry by entry
+COMPUTED_POSITIONS = ("distilbert", "roformer")  # the library computes a table entry by entry
 MAX_ENTRIES = 2**21  # of such a table
 CONFIG_FILES = (  # settings of a config that name other files, other code, or other names of settings
     *("configuration_files", "transformers_weights", "gguf_file", "quantization_config", "compression_config"),
@@ -94,7 +94,14 @@ ACTIVATION = re.compile(
 )
 DTYPE = re.compile(r"torch\.(bfloat16|float|half|float16|float32|float64)")
 SURROGATE = re.compile("[\ud800-\udfff]")
-CLASS_NAME = re.compile(r"\w+")
+TOKENIZERS = (  # that the library `tokenizers` executes; those in Python need time quadratic in the length of a word
+    *("Albert", "Bart", "Barthez", "Bert", "BigBird", "Bloom", "Camembert", "CodeGen", "Cohere", "ConvBert"),
+    *("DPRContextEncoder", "DPRQuestionEncoder", "DPRReader", "Deberta", "DebertaV2", "DistilBert", "Electra", "FNet"),
+    *("Funnel", "GPT2", "GPTNeoX", "Gemma", "Herbert", "Llama", "Longformer", "Luke", "MBart", "MBart50", "MPNet"),
+    *("MT5", "MobileBert", "Nllb", "OpenAIGPT", "Qwen2", "RemBert", "RoFormer", "Roberta", "Splinter", "SqueezeBert"),
+    *("T5", "XGLM", "XLMRoberta", "XLNet"),
+)
+TOKENIZER_CLASS = re.compile(rf"({'|'.join(TOKENIZERS)})Tokenizer(Fast)?|PreTrainedTokenizerFast|TokenizersBackend")
 TOKENIZER_TEXTS = (  # settings of a tokenizer with a text that is not the name of a file to open
     *("name_or_path", "special_tokens_map_file", "padding_side", "truncation_side", "truncation_strategy", "padding"),
     *("chat_template", "backend", "errors", "src_lang", "tgt_lang", "prepend_scheme", "strip_accents"),
@@ -239,7 +246,10 @@ def _check_tokenizer_file(path: Path) -> None:
 
 def _check_tokenizer_settings(path: Path) -> None:
     """Check that the settings of a tokenizer are known not to name files or code."""
-    for name, value in object_of(path).items():
+    settings = object_of(path)
+    _check_tokenizer_class(settings.get("tokenizer_class"), path)
+    _check_tokens(settings, path)
+    for name, value in settings.items():
         if not _is_tokenizer_setting(name, value):
             raise ModelError(
                 f"{path}: {name} may name files outside of the model's folder, or is not of the usual form; remove it"
@@ -250,12 +260,10 @@ def _is_tokenizer_setting(name: str, value: Any) -> bool:
     """Return whether a setting has one of the known forms; a null names no file."""
     if value is None or _is_special_token(name, value):
         return True
-    if name in TOKENIZER_TEXTS and isinstance(value, str):
+    if name in (*TOKENIZER_TEXTS, "tokenizer_class") and isinstance(value, str):
         return True
     if name in TOKENIZER_FILES or re.search(r"_(file|path|dir)s?$", name):
         return False
-    if name == "tokenizer_class":
-        return isinstance(value, str) and CLASS_NAME.fullmatch(value) is not None
     if name == "added_tokens_decoder":
         return isinstance(value, dict) and _are_few(value.values()) and all(map(_is_token, value.values()))
     if name == "chat_template":  # several, with names
@@ -271,9 +279,28 @@ def _is_tokenizer_setting(name: str, value: Any) -> bool:
 
 def _check_special_tokens(path: Path) -> None:
     """Check that a map of special tokens contains only tokens, since the library takes it as further settings."""
-    for name, value in object_of(path).items():
+    settings = object_of(path)
+    _check_tokens(settings, path)
+    for name, value in settings.items():
         if value is not None and not _is_special_token(name, value):
             raise ModelError(f"{path}: {name} is not a special token, and may name files; remove it")
+
+
+def _check_tokens(settings: dict[str, Any], path: Path) -> None:
+    """Check that the settings with one special token each are not too many."""
+    tokens = [value for name, value in settings.items() if TOKEN_NAME.fullmatch(name)]
+    if len(tokens) > MAX_TOKEN_SETTINGS:
+        raise ModelError(
+            f"{path}: has {len(tokens):,} settings of special tokens, and at most {MAX_TOKEN_SETTINGS} are supported"
+        )
+
+
+def _check_tokenizer_class(name: Any, path: Path) -> None:
+    if name is not None and not (isinstance(name, str) and TOKENIZER_CLASS.fullmatch(name)):
+        raise ModelError(
+            f"{path}: tokenizer_class is {str(name)[:40]}, not one that the library `tokenizers` executes; "
+            "choose another model"
+        )
 
 
 def _is_special_token(name: str, value: Any) -> bool:
@@ -367,6 +394,8 @@ def _check_config(path: Path) -> None:
             raise ModelError(f"{path}: has more than {MAX_VALUES:,} values; correct it")
         if type(part) is int and abs(part) > (limit := _limit(key)):
             raise ModelError(f"{path}: {key} is {str(part)[:20]}, and at most {limit:,} is supported; correct it")
+        if key == "tokenizer_class":
+            _check_tokenizer_class(part, path)
         if isinstance(part, str) and part.startswith("torch.") and not (_is_activation(part) or DTYPE.fullmatch(part)):
             raise ModelError(f"{path}: {part[:40]} is not an activation of torch.nn, so it is not called; correct it")
         if "_implementation" in key and part not in (None, True, False, *IMPLEMENTATIONS):

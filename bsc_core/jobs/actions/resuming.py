@@ -97,8 +97,8 @@ def _resume_lock(run: Run) -> Iterator[None]:
 
 
 def _active_continuation(store: RunStore, run: Run) -> Run | None:
-    """Return the run that resumes this one and has not ended, if any."""
-    resumed = (other for other in store.list() if other.status().resumed_from == run.id)
+    """Return the run that resumes this one and has not ended, if any; not one that was copied from elsewhere."""
+    resumed = (other for other in store.list() if other.read_signed(RESUMED) == {"from": run.id})
     return next((other for other in resumed if not other.status().is_finished or has_live_process(other)), None)
 
 
@@ -110,7 +110,7 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
 
     def fill(draft: Run) -> None:
         draft.update_status(resumed_from=run.id)  # identifies the draft if this process is killed
-        draft.write_json(RESUMED, {"from": run.id})
+        draft.write_signed(RESUMED, {"from": run.id})
         for name in names:
             _copy(run, draft, name)
         position = _checkpoint_position(run)

@@ -29,6 +29,7 @@ from bsc_core.runs import Run, RunStatus, RunStore
 # Threads that spin while they wait make two busy processes ten times slower than one.
 PROCESS_ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PASSIVE"}
 ROOTS = "BSC_ROOTS"  # set by the launcher of a run, not by the supervisor, which another user may have started
+SESSION_PRIORITY = Path("/proc/self/autogroup")
 NICENESS = 5  # of background training on POSIX: the app, at 0, gets three times its share of a busy processor
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _STARTING = ".supervisor.starting"  # identity of the supervisor that is being started
@@ -101,7 +102,10 @@ def lower_priority() -> None:
     if sys.platform == "win32":
         psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
     else:
-        os.nice(NICENESS)
+        niceness = os.nice(NICENESS)
+        if os.getsid(0) == os.getpid():  # Linux may schedule each session as a group, with a priority of its own
+            with suppress(OSError):
+                SESSION_PRIORITY.write_text(str(niceness))
 
 
 def current_process() -> dict[str, Any]:
