@@ -175,8 +175,8 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
 
 def _transformer_tokens(tokenizer: Any, texts: list[str], max_seq_length: int) -> list[list[int]]:
     encoded = tokenizer(texts, truncation=True, max_length=max_seq_length, padding=False, return_attention_mask=False)
-    pieces: list[list[int]] = encoded["input_ids"]
-    return pieces
+    # a tokenizer with more special tokens than tokens that are read does not truncate
+    return [ids[:max_seq_length] for ids in encoded["input_ids"]]
 
 
 def _bag_tokens(tokenizer: Any, texts: list[str], max_seq_length: int) -> list[list[int]]:

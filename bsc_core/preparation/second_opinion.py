@@ -14,12 +14,17 @@ from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import embed, encoder_folder
 from bsc_core.encoders.checks.folder import has_architecture
 from bsc_core.encoders.pretrained import load_cross_encoder, tokenizer_errors
+from bsc_core.encoders.tokens import token_budget
+from bsc_core.errors import ModelError
 from bsc_core.neighbors import check_finite, unit_rows
 from bsc_core.types import Ids, Progress, Vectors
 
 Scorer = Callable[[Ids, Ids], Vectors]
 """Returns the scores (n,) of pairs, given the text ids of their queries (n,) and documents (n,)."""
 PAIRS_AT_ONCE = 4096
+MAX_PAIR_TOKENS = 512  # that a cross-encoder reads of a pair
+PAIR_CHARACTERS_PER_TOKEN = 128  # after which a text is cut; it is tokenized again in each pair
+MIN_PAIRS = 4  # that a cross-encoder scores at a time
 NOT_FINITE = "{}: the model gives pairs a score that is not finite; choose another model"
 
 
@@ -59,11 +64,17 @@ def second_scorer(name: str, texts: TextTable, progress: Progress | None = None)
 
 def _cross_encoder(folder: Path, texts: TextTable) -> Scorer:
     model = load_cross_encoder(folder)
+    tokens = min(model.max_seq_length or MAX_PAIR_TOKENS, MAX_PAIR_TOKENS)
+    model.max_seq_length = tokens
+    if (special := model.tokenizer.num_special_tokens_to_add(pair=True)) >= tokens:
+        raise ModelError(f"{folder}: it reads {tokens} tokens of a pair, and adds {special}; choose another model")
+    longest, at_once = PAIR_CHARACTERS_PER_TOKEN * tokens, max(MIN_PAIRS, token_budget(model.device) // tokens)
 
     def scores(queries: Ids, documents: Ids) -> Vectors:
-        pairs = list(zip(texts.take(queries), texts.take(documents), strict=True))
+        sides = [[text[:longest] for text in texts.take(ids)] for ids in (queries, documents)]
         with tokenizer_errors():
-            predicted = np.asarray(model.predict(pairs, show_progress_bar=False), dtype=np.float32)
+            predicted = model.predict(list(zip(*sides, strict=True)), batch_size=at_once, show_progress_bar=False)
+            predicted = np.asarray(predicted, dtype=np.float32)
         return check_finite(predicted, NOT_FINITE.format(folder))
 
     return scores

@@ -52,7 +52,8 @@ def test_rows_without_a_score_are_left_out_and_counted(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [("sentence1\tscore\na\t1\n", "no column sentence2"), (HEADER + "a\tb\thigh\tx\n", "line 2: score is 'high'"),
-     (HEADER + "a\tb\t\tx\n", "no row has a score")],
+     (HEADER + "a\tb\t\tx\n", "no row has a score"),
+     (HEADER + "".join(f"a\tb\t1\tx{row}\n" for row in range(101)), "names 101 subsets, and at most 100")],
 )  # fmt: skip
 def test_files_that_are_no_sts_are_refused(tmp_path, text, message):
     (tmp_path / "pairs.tsv").write_text(text, encoding="utf-8")

@@ -784,12 +784,13 @@ CHARACTER_MAP = base64.b64encode(b"\4\0\0\0" + bytes(4) + b"b" * 1000 + b"\0").d
         ("normalizer", {"type": "Sequence", "normalizers": [{"type": "Precompiled"}] * 2}, "2 steps Precompiled"),
         ("normalizer", {"type": "Sequence", "normalizers": [{"type": "BertNormalizer"}] * 2}, "2 steps BertNorm"),
         ("pre_tokenizer", {"type": "Split", "pattern": {"Regex": "(?:.|.|.){14}[^.]"}}, "a regular expression"),
+        ("post_processor", {"type": "Sequence", "processors": [{"type": "BertProcessing"}] * 2}, "2 steps BertProcess"),
         ("post_processor", {"type": "TemplateProcessing", "single": [{"Sequence": {}}] * 9}, "a template that makes"),
         ("normalizer", {"type": "Sequence", "normalizers": 3}, "steps of an unknown form"),
         ("pre_tokenizer", {"type": "Metaspace", "replacement": "a" * 1000}, "a long prefix"),
         ("post_processor", {"type": "TemplateProcessing", "special_tokens": {"[CLS]": {"ids": [1] * 9}}}, "many ids"),
         ("model", {"type": "Unigram", "vocab": [["a" * 65, 0.0]]}, "pieces of more than 64 characters"),
-        ("model", {"max_input_chars_per_word": 10**9}, "words of more than 1000 characters"),
+        ("model", {"max_input_chars_per_word": 10**9}, "words of more than 200 characters"),
     ],
 )
 def test_a_tokenizer_that_needs_much_memory_is_refused(

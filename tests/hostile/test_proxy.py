@@ -53,6 +53,7 @@ class Proxy:
             "/etc/ssl/lab.example.key": str(key),
             "127.0.0.1:8501": f"127.0.0.1:{app_port}",
             "burst=4000": f"burst={BURST}",
+            "rate=100r/s": "rate=1r/m",  # so that the burst is used up on a slow machine, too
         }
         for text, replacement in changes.items():
             assert text in server

@@ -768,6 +768,17 @@ def test_an_upload_beyond_the_quota_is_refused(sign_in: SignIn, runs: RunStore) 
         uploads.save_file("pairs.tsv", PAIRS.encode())
 
 
+def test_a_preflight_has_at_most_as_many_threads_as_cores(
+    sign_in: SignIn, runs: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(users.os, "cpu_count", lambda: 4)
+    for user, is_refused in ((BEN, True), (ADA, False)):
+        sign_in(user)
+        app = open_page("train", dataset="sample", **{"training.threads": "5"})
+        assert ("machine has 4 processor cores" in page_text(app)) == is_refused
+        assert any(label.startswith("Run a preflight") for label in buttons(app)) != is_refused
+
+
 def test_a_run_without_a_number_of_threads_counts_with_all_cores(
     sign_in: SignIn, runs: RunStore, finished: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

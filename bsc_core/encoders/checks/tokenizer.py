@@ -17,10 +17,11 @@ MAX_PREFIX = 16  # characters put before a text or a word
 MAX_PIECE = 64  # characters of a piece of a unigram model, which compares all pieces at each position
 MAX_VOCABULARY = 2_500_000  # characters of all pieces, each of which needs 300 bytes
 MAX_TOKEN, MAX_ADDED = 1_000, 1_000_000  # characters of an added token, and of all of them
-MAX_WORD = 1_000  # characters of a word that is divided into pieces
+MAX_WORD = 200  # characters of a word that is divided into pieces, in time that grows with its square or more
 MAX_MAPPED = 64  # bytes that stand for one character
 MAX_IDS = 8  # ids of a special token
 MAX_REPEATED = {"ByteLevel": 2, "Precompiled": 1, "BertNormalizer": 1}  # steps that make a text longer each time
+MAX_REPEATED |= dict.fromkeys(("TemplateProcessing", "BertProcessing", "RobertaProcessing"), 1)  # as these do
 REGULAR_EXPRESSIONS = frozenset(  # others can need seconds for a text of a hundred characters
     [
         " {2,}",  # T5, XLM-RoBERTa

@@ -17,6 +17,7 @@ from bsc_core.types import Ids, Numbers
 
 SUBSETS = ("subset", "dataset", "genre", "source", "file", "split")
 """Columns that may name the subset of a pair; the first one in the file is used."""
+MAX_SUBSETS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,8 @@ def read_sts(path: Path | str, *, split: str | None = None, name: str | None = N
         name: name of the task; by default the name of the folder.
 
     Raises:
-        DataError: A column is missing, a row cannot be read, a score is not a number, or no row has a score.
+        DataError: A column is missing, a row cannot be read, a score is not a number, no row has a score, or there are
+            more than MAX_SUBSETS subsets.
     """
     file = Path(path) / "pairs.tsv.gz" if Path(path).is_dir() else Path(path)
     table = read_table(file)
@@ -83,6 +85,11 @@ def read_sts(path: Path | str, *, split: str | None = None, name: str | None = N
     scores = np.asarray([_score(table.columns["score"][row], table.line[row], file) for row in rows])
     task = name or file.parent.name
     named = tuple(subsets[row] or task for row in rows)
+    if (count := len(set(named))) > MAX_SUBSETS:
+        raise DataError(
+            f"{file}: the column {column!r} names {count:,} subsets, and at most {MAX_SUBSETS} are supported; rename "
+            "it, or give larger subsets"
+        )
     return StsTask(task, texts, left, right, scores, named, len(wanted) - len(rows))
 
 

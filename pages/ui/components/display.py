@@ -50,6 +50,8 @@ MENU_STYLE = f"""<style>
 .stPlotlyChart .modebar:not(:has([data-title="Close fullscreen"])) {{ display: none; }}
 </style>"""  # the menu is an icon, and replaces the toolbars that Streamlit and Plotly show over a chart
 MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
+ADDRESS = re.compile(r"www(?=\.)|https?(?=:)|@(?=[-\w]+\.)", re.IGNORECASE)
+"""Starts of what becomes a link without any markup, unless an invisible character follows."""
 
 
 def figure(
@@ -327,7 +329,8 @@ def escaped(text: str) -> str:
     Names of runs and datasets, parameters of links and messages about files contain what their authors wrote. An image
     in one would be requested from its server.
     """
-    return MARKDOWN.sub(r"\\\g<0>", formatting.printable(" ".join(text.split())))
+    plain = MARKDOWN.sub(r"\\\g<0>", formatting.printable(" ".join(text.split())))
+    return ADDRESS.sub("\\g<0>\u034f", plain)
 
 
 def plain_text(label: str, value: str) -> None:

@@ -192,12 +192,17 @@ def check_launch(number: int, threads: int | None) -> None:
     """Check the user's quota before runs are launched; arguments and errors as `admit_launch`."""
     if not is_shared():
         return
-    user, cores = current_user(), os.cpu_count() or 1
-    if threads and threads > cores and not user.is_owner:
+    check_threads(threads)
+    check_quota(RunStore(), current_user(), number, threads=os.cpu_count() or 1)
+
+
+def check_threads(threads: int | None) -> None:
+    """Raise InputError if a member's run or preflight would have more threads than the machine has cores."""
+    cores = os.cpu_count() or 1
+    if threads and threads > cores and is_shared() and not current_user().is_owner:
         raise InputError(
             f"training.threads is {threads} and this machine has {cores} processor cores; set at most that"
         )
-    check_quota(RunStore(), user, number, threads=cores)
 
 
 @contextmanager

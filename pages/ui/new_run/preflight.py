@@ -9,6 +9,7 @@ import streamlit as st
 
 from bsc_core import background_task, formatting
 from bsc_core.config import RunConfig
+from bsc_core.errors import InputError
 from bsc_core.jobs.local.processes import worker_environment
 from bsc_core.paths import cache_folder
 from bsc_core.preflight import STEPS, Preflight
@@ -58,6 +59,8 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
             _restart_button("Try again", config)
     elif is_running:
         turns.fragment(_draw_progress, run_every=POLL_INTERVAL)(folder)
+    elif (problem := _problem(config)) is not None:
+        display.error_box(problem, "No preflight with this setting")
     else:
         st.button(
             f"Run a preflight of {STEPS} steps",
@@ -69,6 +72,14 @@ def draw(config: RunConfig, runs: int, time_factor: float) -> None:
             help="Reads the data, loads the encoder, trains a few steps and writes one checkpoint in a separate "
             "process. Only the measurements are stored.",
         )
+
+
+def _problem(config: RunConfig) -> InputError | None:
+    try:
+        users.check_threads(config.training.threads)
+    except InputError as error:
+        return error
+    return None
 
 
 def _start(config: RunConfig) -> None:
