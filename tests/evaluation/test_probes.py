@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -154,6 +156,11 @@ def test_files_that_are_no_task_are_refused(tmp_path):
         probe_task("own", read_table(path), SINGLE)
     with pytest.raises(DataError, match="choose one of MR, CR"):
         read_probe_task("SST5", tmp_path)
+    (tmp_path / "senteval_mr").mkdir()
+    rows = "".join(f"a\t{number}\n" for number in range(21))
+    (tmp_path / PROBE_TASKS["MR"].path).write_bytes(gzip.compress(f"text\tlabel\n{rows}".encode()))
+    with pytest.raises(DataError, match="21 classes, and at most 20"):
+        read_probe_task("MR", tmp_path)
 
 
 ROWS = {

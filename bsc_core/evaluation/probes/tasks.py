@@ -15,6 +15,7 @@ from bsc_core.types import Ids, Indices, Vectors
 
 SINGLE = ("text",)
 PAIR = ("sentence1", "sentence2")
+MAX_CLASSES = 20  # the tasks have at most six; the time to fit a probe grows with their number
 
 
 class TaskFile(NamedTuple):
@@ -86,11 +87,18 @@ class ProbeTask:
 
 
 def read_probe_task(name: str, folder: Path | str) -> ProbeTask:
-    """Read a task of PROBE_TASKS from the data folder; errors as in `probe_task`, or DataError if it is unknown."""
+    """Read a task of PROBE_TASKS from the data folder.
+
+    Raises:
+        DataError, ColumnError: As in `probe_task`, or the task is unknown or has more than MAX_CLASSES classes.
+    """
     if name not in PROBE_TASKS:
         raise DataError(f"{name} is not a task; choose one of {', '.join(PROBE_TASKS)}")
     file = Path(folder) / PROBE_TASKS[name].path
-    return probe_task(name, read_table(file), PROBE_TASKS[name].texts)
+    task = probe_task(name, read_table(file), PROBE_TASKS[name].texts)
+    if (count := len(task.class_names)) > MAX_CLASSES:
+        raise DataError(f"{file}: {count:,} classes, and at most {MAX_CLASSES} are supported; correct its labels")
+    return task
 
 
 def probe_task(name: str, table: Table, columns: tuple[str, ...]) -> ProbeTask:
