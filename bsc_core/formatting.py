@@ -26,6 +26,9 @@ _SETTINGS = {
     "batching.metric": "Batching metric",
     "loss.name": "Loss",
 }
+_MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
+_ADDRESS = re.compile(r"www(?=\.)|https?(?=:)|@(?=[-\w]+\.)", re.IGNORECASE)
+"""Starts of what becomes a link without any markup, unless an invisible character follows."""
 _DIRECTION_MARKS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROLS = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
@@ -39,6 +42,11 @@ def printable(text: str) -> str:
     Otherwise a text of a data file could clear or color the terminal, or reverse the order of its characters.
     """
     return text.translate(_CONTROLS)
+
+
+def without_markup(text: str) -> str:
+    """Return a text on one line that Markdown shows as it is, without images, links or formats."""
+    return _ADDRESS.sub("\\g<0>\u034f", _MARKDOWN.sub(r"\\\g<0>", " ".join(text.split())))
 
 
 def one_line(text: str) -> str:

@@ -31,7 +31,7 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationEr
 from bsc_core.config import DataConfig, EncoderConfig, RunConfig, make_config
 from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
-from bsc_core.errors import ModelError, RunError, RunNotFoundError
+from bsc_core.errors import ConfigError, ModelError, RunError, RunNotFoundError
 from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, map_array, read_regular, sync
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
@@ -855,10 +855,21 @@ def _signature(key: Path, name: str, values: Mapping[str, Any]) -> str:
 
 
 def without_resumed(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs in order, without those that another one of them resumes."""
-    runs = list(runs)
-    resumed = {run.status().resumed_from for run in runs}
-    return [run for run in runs if run.id not in resumed]
+    """Return the runs in order, without those that another one of them, with the same config, resumes."""
+    by_id = {run.id: run for run in runs}
+    resumed = {
+        parent.id
+        for run in by_id.values()
+        if (parent := by_id.get(run.status().resumed_from or "")) is not None and _have_equal_settings(run, parent)
+    }
+    return [run for run in by_id.values() if run.id not in resumed]
+
+
+def _have_equal_settings(run: Run, other: Run) -> bool:
+    """Return whether two runs have the same config and setting of a group; a damaged run has those of no other."""
+    with suppress(RunError, ConfigError):
+        return run.config() == other.config() and run.read_json(GROUP) == other.read_json(GROUP)
+    return False
 
 
 def new_run_id(config: RunConfig, *others: RunConfig, now: float | None = None) -> str:

@@ -49,7 +49,7 @@ def test_the_second_run_starts_where_the_first_one_ended(small_config, store, pa
     begun = result["metrics"]["before"]["dev"]
     assert {name: begun[name] for name in ended} == pytest.approx(ended)
     assert result["chain"] == {"run": parent.id, "model": str(parent.model_folder)}
-    assert f"fine-tuned from `run:{parent.id}`" in (run.model_folder / "README.md").read_text()
+    assert f"fine-tuned from run:{parent.id}" in (run.model_folder / "README.md").read_text()
     assert parent.read_json("result")["chain"] is None
 
 

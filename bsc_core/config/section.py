@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.fields import ComputedFieldInfo, FieldInfo
 
 logger = logging.getLogger("bsc_core.config")
+
+MAX_NUMBER = 2**53 - 1  # above, floating-point numbers and JavaScript skip whole numbers
 
 _deprecations: ContextVar[list[str] | None] = ContextVar("deprecations", default=None)
 
@@ -73,6 +75,13 @@ class Section(BaseModel):
     @classmethod
     def _apply_aliases(cls, values: Any) -> Any:
         return cls.with_current_names(values) if isinstance(values, Mapping) else values
+
+    @field_validator("*")
+    @classmethod
+    def _limit_number(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > MAX_NUMBER:
+            raise ValueError(f"the number has {len(str(abs(value)))} digits; give at most {MAX_NUMBER:,}")
+        return value
 
     @classmethod
     def with_current_names(cls, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from bsc_core.data.io.hub_repository import open_repository
 from bsc_core.encoders.checks.folder import ADAPTER, check_folder, transformers_of
 from bsc_core.errors import ConfigError, InputError, ModelError
 from bsc_core.files import atomic_folder
+from bsc_core.formatting import without_markup
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -276,7 +277,7 @@ def model_card(
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
         "tags: [sentence-transformers, feature-extraction, sentence-similarity]\n---",
         f"# {_cell(name)}",
-        f"A sentence encoder fine-tuned from `{_cell(base)}` with BSC Lab.",
+        f"A sentence encoder fine-tuned from {_cell(base)} with BSC Lab.",
         f"```python\n{USAGE}\n```",
     ]
     if settings:
@@ -301,7 +302,7 @@ def _number(value: float | None) -> str:
 
 
 def _cell(value: object) -> str:
-    return " ".join(str(value).replace("|", "\\|").replace("`", "'").split())
+    return without_markup(str(value))
 
 
 def static_model(tokenizer: Tokenizer, vectors: Vectors) -> SentenceTransformer:

@@ -206,13 +206,14 @@ def test_the_library_reads_the_model_card_and_cells_are_escaped(tiny_model, tmp_
     card = model_card(
         "my | model",
         base="bundled",
-        settings={"batch size": 30, "note": "a\nb | c"},
+        settings={"batch size": 30, "note": "a\nb | c", "image": "![x](http://evil.example/a.png) <img>"},
         before={"dev": {"mrr": 0.5}},
         after={"dev": {"mrr": 0.75, "map": None}},
     )
     assert card.startswith("---\nlibrary_name: sentence-transformers\n")
     assert "| dev | mrr | 0.5 | 0.75 |" in card
     assert "| note | a b \\| c |" in card
+    assert "| image | \\!\\[x\\](http\u034f://evil.example/a.png) \\<img\\> |" in card
     assert load_folder(save_model(tiny_model, tmp_path / "model", card), 16)._model_card_text == card
 
 

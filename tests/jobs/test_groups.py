@@ -13,7 +13,7 @@ from bsc_core.jobs.actions.groups import differing_keys
 from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import advance
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import Run, RunStore, without_resumed
 from tests.jobs.conftest import add_checkpoint
 
 SWEEP = SweepConfig(over={"loss.temperature": (0.05, 0.1)})
@@ -135,6 +135,16 @@ def test_a_resumed_run_replaces_the_one_that_it_resumes(store, group):
     summary = group_summary(store.list()[::-1])
     assert (summary["runs"], summary["done"], summary["best_run"]) == (4, 1, following.id)
     assert summary["best_setting"] == {"loss.temperature": 0.05}
+
+
+def test_a_run_with_another_setting_replaces_none_that_it_claims_to_resume(store, group):
+    finish(group[0], 0.7)
+    other = store.create(group[-1].config(), "other")
+    other.write_json("group", group[-1].read_json("group"))
+    other.update_status(group=group[0].status().group, resumed_from=group[0].id)
+    finish(other, 0.9)
+    assert {run.id for run in without_resumed(store.list())} == {run.id for run in store.list()}
+    assert group_summary(store.list())["runs"] == 5
 
 
 def test_a_config_with_seeds_is_refused_as_a_single_run(store, config):

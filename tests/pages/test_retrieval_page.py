@@ -24,6 +24,7 @@ from bsc_core.evaluation.retrieval.failures import Cause
 from bsc_core.figures.evaluation import ranks
 from bsc_core.run_results import compare_runs
 from bsc_core.runs import Run, RunStore
+from pages.ui.batches import source as batches_source
 from pages.ui.components import data_cache, display, glossary, run_data
 from pages.ui.retrieval import calibration, custom_queries, errors, metric_cards
 from pages.ui.retrieval import search as search_ui
@@ -399,6 +400,10 @@ def test_a_model_of_the_hub_is_downloaded_after_a_confirmation(runs: RunStore, m
         raise ModelError(f"{name}: no such model")
 
     monkeypatch.setattr(registry, "fetch", fetch)
+    monkeypatch.setattr(batches_source, "MAX_TEXTS_INLINE", 0)
+    app = open_page("batches", encoder="owner/model")
+    assert not app.exception
+    assert "The encoder owner/model is not on this machine" in app.warning[0].value
     app = open_page("retrieval", encoder="owner/model")
     assert not app.exception
     assert requested == []

@@ -330,8 +330,10 @@ def test_the_settings_of_a_link_are_used(runs: RunStore) -> None:
 
 def test_an_invalid_setting_of_a_link_is_reported_and_the_others_are_used(runs: RunStore) -> None:
     link = {"loss.temperature": "0", "training.epoch": "3", "training.batch_size": "16", "other.key": "1"}
-    app = open_page("train", **link)
+    app = open_page("train", **link, **{"batching.group_size": "9" * 4000})
+    assert not app.exception
     text = page_text(app)
+    assert "the number has 4000 digits; give at most 9,007,199,254,740,991" in text
     assert "temperature is 0; it must be > 0" in text
     assert "The setting loss.temperature of this link is not used." in text
     assert "The setting training.epoch of this link is not used." in text

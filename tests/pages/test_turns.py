@@ -19,7 +19,7 @@ def arrive(order: Turns, user: str, done: list[str], end: Callable[[], None]) ->
     """Start a page of a user that waits for its turn, and return when it waits."""
 
     def compute() -> None:
-        order.take(user)
+        order.take([user])
         done.append(user)
         end()
         order.release()
@@ -33,7 +33,7 @@ def arrive(order: Turns, user: str, done: list[str], end: Callable[[], None]) ->
 
 def test_many_pages_of_one_user_delay_another_user_by_one_turn() -> None:
     order, done = Turns(), []
-    order.take("ben")
+    order.take(["ben"])
     pages = [arrive(order, user, done, lambda: None) for user in ("eva", "eva", "eva", "ada", "eva", "ben")]
     order.release()
     for page in pages:
@@ -47,10 +47,10 @@ def test_a_page_that_stops_waiting_gives_its_turn_to_the_next(monkeypatch: pytes
     page = arrive(order, "ada", done, lambda: ended.wait(PATIENCE_SECONDS))
     wait_until(lambda: done == ["ada"], "the first page does not compute")
     with pytest.raises(RuntimeError, match="drawn again"):
-        order.take("eva", Mock(side_effect=RuntimeError("drawn again")))
+        order.take(["eva"], Mock(side_effect=RuntimeError("drawn again")))
     assert order._waiting == []
     ended.set()
-    order.take("ben")
+    order.take(["ben"])
     page.join(PATIENCE_SECONDS)
 
 
@@ -130,7 +130,7 @@ def test_a_computation_inside_another_one_is_an_error() -> None:
 
 def test_a_cached_computation_takes_a_turn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    monkeypatch.setattr(turns._turns, "take", lambda user, show: taken.append(user))
+    monkeypatch.setattr(turns._turns, "take", lambda users, show: taken.append(users))
     monkeypatch.setattr(turns._turns, "release", lambda: None)
 
     @turns.cached(show_spinner=False)
@@ -138,7 +138,7 @@ def test_a_cached_computation_takes_a_turn_once(monkeypatch: pytest.MonkeyPatch)
         return 2 * number
 
     assert [double(2, object()) for _ in range(3)] == [4, 4, 4]
-    assert taken == ["owner"]
+    assert taken == [["owner"]]
 
 
 def test_a_page_that_waits_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_a_page_that_waits_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_encoding_is_handed_over_after_each_part() -> None:
     done: list[str] = []
-    with turns.encoding(lambda: None) as hand_over:
+    with turns.encoding(["ben"], lambda: None) as hand_over:
         page = arrive(turns._encodings, "eva", done, lambda: None)
         assert done == []
         hand_over()
@@ -173,6 +173,27 @@ def test_an_encoding_is_handed_over_after_each_part() -> None:
     page.join(PATIENCE_SECONDS)
 
 
+def test_the_page_that_encodes_has_the_turns_of_all_users_who_wait_for_the_vectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order, done = Turns(), []
+    order.take(["stu"])
+    pages = [arrive(order, "stu", done, lambda: None) for _ in range(3)]
+    monkeypatch.setattr(turns.users, "current_user", lambda: users.User(name="stu", role="student"))
+    with turns.encoded_for("vectors") as names:
+        last = threading.Thread(target=lambda: (order.take(names), done.append("vectors"), order.release()))
+        last.start()
+        wait_until(lambda: len(order._waiting) == 4, "the page does not wait")
+        monkeypatch.setattr(turns.users, "current_user", lambda: users.User(name="eva", role="member"))
+        with turns.encoded_for("vectors") as same:
+            assert same == names == ["stu", "eva"]
+            order.release()
+            for page in (*pages, last):
+                page.join(PATIENCE_SECONDS)
+    assert done == ["vectors", "stu", "stu", "stu"]
+    assert turns._waiting == {}
+
+
 def test_texts_are_not_encoded_in_a_turn() -> None:
-    with turns.turn(), pytest.raises(RuntimeError, match="compute that before"), turns.encoding(lambda: None):
+    with turns.turn(), pytest.raises(RuntimeError, match="compute that before"), turns.encoding([], lambda: None):
         pass

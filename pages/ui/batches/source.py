@@ -134,5 +134,6 @@ def cached_vectors(config: EncoderConfig, texts: TextTable) -> np.ndarray | None
     """Return the vectors of these texts mapped from the disk cache; None when they are not encoded yet."""
     from bsc_core import encoders
 
+    data_cache.confirm_download(config.name)
     key = data_cache.vectors_key(config, texts.digest)
     return data_cache.shared_value("mapped vectors", key, lambda: encoders.cached_vectors(config, texts))

@@ -420,7 +420,9 @@ def vectors(key: str, encoder: str, *, seed: int = 0) -> np.ndarray:
 
 def text_vectors(encoder: EncoderConfig, texts: TextTable) -> np.ndarray:
     """Return the vectors of these texts, from memory, the disk cache, or encoded now: (U, D) float32."""
-    return shared_value("vectors", vectors_key(encoder, texts.digest), lambda: _encode(encoder, texts))
+    key = vectors_key(encoder, texts.digest)
+    with turns.encoded_for(key) as names:
+        return shared_value("vectors", key, lambda: _encode(encoder, texts, names))
 
 
 def vectors_key(encoder: EncoderConfig, texts_digest: str) -> tuple[str, str, int, FileStamps]:
@@ -458,14 +460,15 @@ def confirm_download(encoder: str) -> None:
             st.stop()
 
 
-def _encode(config: EncoderConfig, texts: TextTable) -> np.ndarray:
+def _encode(config: EncoderConfig, texts: TextTable, names: list[str]) -> np.ndarray:
     confirm_download(config.name)
     bar = st.progress(0.0, text="Loading the encoder …")
     from bsc_core.encoders import embed
 
     count = len(texts)
     try:
-        with turns.encoding(lambda: bar.progress(0.0, text="Waiting for the texts of other pages …")) as hand_over:
+        waiting = "Waiting for the texts of other pages …"
+        with turns.encoding(names, lambda: bar.progress(0.0, text=waiting)) as hand_over:
             bar.progress(0.0, text=f"Encoding {count:,} texts once; about {max(1, count // TEXTS_PER_SECOND)} s")
             start = time.monotonic()
 

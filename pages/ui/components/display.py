@@ -49,9 +49,6 @@ MENU_STYLE = f"""<style>
   [data-testid="stElementToolbar"]:not(:has([aria-label^="Close fullscreen"])) {{ display: none; }}
 .stPlotlyChart .modebar:not(:has([data-title="Close fullscreen"])) {{ display: none; }}
 </style>"""  # the menu is an icon, and replaces the toolbars that Streamlit and Plotly show over a chart
-MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
-ADDRESS = re.compile(r"www(?=\.)|https?(?=:)|@(?=[-\w]+\.)", re.IGNORECASE)
-"""Starts of what becomes a link without any markup, unless an invisible character follows."""
 
 
 def figure(
@@ -324,13 +321,12 @@ def show_errors(*, stop: bool = True) -> Iterator[None]:
 
 
 def escaped(text: str) -> str:
-    """Return a text on one line with Markdown's characters escaped, for an element that renders Markdown.
+    """Return a text on one line for an element that renders Markdown, see `formatting.without_markup`.
 
     Names of runs and datasets, parameters of links and messages about files contain what their authors wrote. An image
     in one would be requested from its server.
     """
-    plain = MARKDOWN.sub(r"\\\g<0>", formatting.printable(" ".join(text.split())))
-    return ADDRESS.sub("\\g<0>\u034f", plain)
+    return formatting.without_markup(formatting.printable(text))
 
 
 def plain_text(label: str, value: str) -> None:

@@ -3,7 +3,7 @@
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -25,15 +25,20 @@ class Turns:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._waiting: list[tuple[str, object]] = []  # user and page, in order of arrival
+        self._waiting: list[tuple[list[str], object]] = []  # users and page, in order of arrival
         self._owner: int | None = None  # the thread that computes
         self._numbers = itertools.count()
         self._last_turn: dict[str, int] = {}  # by user
 
-    def take(self, user: str, while_waiting: Callable[[], object] = lambda: None) -> None:
-        """Wait for a turn, which ends with `release`; `while_waiting` is called every WAIT_SECONDS and may raise."""
+    def take(self, users: list[str], while_waiting: Callable[[], object] = lambda: None) -> None:
+        """Wait for a turn, which ends with `release`.
+
+        Args:
+            users: Users who wait for the result; it may change meanwhile. The turn is that of the one who is next.
+            while_waiting: Called every WAIT_SECONDS; may raise.
+        """
         self.check_not_taken()
-        entry = (user, object())
+        entry = (users, object())
         with self._changed:
             self._waiting.append(entry)
         try:
@@ -55,17 +60,20 @@ class Turns:
         if self._owner == threading.get_ident():
             raise RuntimeError("a computation in a turn needs the result of another one; compute that before")
 
-    def _try(self, entry: tuple[str, object]) -> bool:
+    def _try(self, entry: tuple[list[str], object]) -> bool:
         """Wait for WAIT_SECONDS; return whether the turn was taken."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._owner is None and self._next() is entry, WAIT_SECONDS):
                 return False
             self._owner = threading.get_ident()
-            self._last_turn[entry[0]] = next(self._numbers)
+            self._last_turn[min(entry[0], key=self._last_turn_of)] = next(self._numbers)
             return True
 
-    def _next(self) -> tuple[str, object]:
-        return min(self._waiting, key=lambda entry: self._last_turn.get(entry[0], -1))
+    def _next(self) -> tuple[list[str], object]:
+        return min(self._waiting, key=lambda entry: min(map(self._last_turn_of, entry[0])))
+
+    def _last_turn_of(self, user: str) -> int:
+        return self._last_turn.get(user, -1)
 
 
 class StudentScripts:
@@ -119,6 +127,8 @@ class StudentScripts:
 
 
 _turns, _encodings, _scripts = Turns(), Turns(), StudentScripts()
+_waiting: dict[Hashable, list[str]] = {}  # users who wait for vectors
+_waiting_guard = threading.Lock()
 
 
 @contextmanager
@@ -166,7 +176,7 @@ def turn(*, draw: bool = True) -> Iterator[None]:
             notes[0].caption("Waiting for the computations of other pages …")  # Streamlit ends the script here
 
     with _scripts.paused():
-        _turns.take(users.current_user().name, show)
+        _turns.take([users.current_user().name], show)
         try:
             for note in notes:
                 note.empty()
@@ -176,20 +186,39 @@ def turn(*, draw: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def encoding(while_waiting: Callable[[], object]) -> Iterator[Callable[[], None]]:
+def encoded_for(key: Hashable) -> Iterator[list[str]]:
+    """Yield the names of the users whose pages wait for the vectors of this key, one name for each page."""
+    user = users.current_user().name
+    with _waiting_guard:
+        names = _waiting.setdefault(key, [])
+        names.append(user)
+    try:
+        yield names
+    finally:
+        with _waiting_guard:
+            names.remove(user)
+            if not names:
+                del _waiting[key]
+
+
+@contextmanager
+def encoding(names: list[str], while_waiting: Callable[[], object]) -> Iterator[Callable[[], None]]:
     """Let one page at a time encode texts; yield what to call after each part, so that another user is next.
 
     It can take minutes, so it may not be part of a computation in a `turn`.
+
+    Args:
+        names: The users of `encoded_for`: the page has the turns of each of them.
+        while_waiting: Called every WAIT_SECONDS; may raise.
     """
     _turns.check_not_taken()
-    user = users.current_user().name
 
     def hand_over() -> None:
         _encodings.release()
-        _encodings.take(user)
+        _encodings.take(names)
 
     with _scripts.paused():
-        _encodings.take(user, while_waiting)
+        _encodings.take(names, while_waiting)
         try:
             yield hand_over
         finally:
