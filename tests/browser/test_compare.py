@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from xml.etree import ElementTree
 
@@ -137,3 +138,21 @@ def test_a_range_of_a_histogram_filters_the_runs_and_is_restored(group, visit):
     expect(page.get_by_text(listed)).to_have_count(0)
     page.go_back()
     expect(page.get_by_text(listed)).to_be_visible()
+
+
+def test_a_run_outside_the_selected_group_is_opened_and_back_shows_the_group(group, visit, server):
+    outside = Run(shutil.copytree(group[0].folder, server.store.root / "20260102-000000-outside-0001"))
+    outside.update_status(group=None)
+    try:
+        visit.open("runs")
+        visit.select_option("Group", GROUP)
+        heading = visit.page.get_by_role("heading", name=re.compile("4 of 4 runs done$"))
+        expect(heading).to_be_visible()
+        visit.select_option("Run", "outside-0001")
+        expect(heading).to_be_hidden()
+        visit.wait(QUESTION)
+        expect(visit.page).to_have_url(f"{server.url}/runs?run={outside.id}")
+        visit.page.go_back()
+        expect(heading).to_be_visible()
+    finally:
+        shutil.rmtree(outside.folder)

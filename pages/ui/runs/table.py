@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import streamlit as st
+from streamlit.errors import StreamlitAPIException
 
 from bsc_core import formatting, jobs
 from bsc_core.errors import BscError, RunError, RunNotFoundError
@@ -94,8 +95,9 @@ def _match_group_and_run(runs: list[Run]) -> None:
     if "run" in st.query_params:
         st.session_state[GROUP] = ALL_RUNS
         if GROUP in st.query_params and not url.is_history_navigation():
-            display.write_url({}, (GROUP,))
-            st.rerun()  # with a URL that the selection of the group does not read
+            with suppress(StreamlitAPIException):  # of a group that was selected here: its control changes the URL
+                display.write_url({}, (GROUP,))
+                st.rerun()  # with a URL that the selection of the group does not read
     else:
         page_layout.select("run", page_layout.NO_RUN)
 
