@@ -27,8 +27,6 @@ _SETTINGS = {
     "loss.name": "Loss",
 }
 _MARKDOWN = re.compile(r"[\\`*_\[\]!<>~$#|]")
-_ADDRESS = re.compile(r"www(?=\.)|https?(?=:)|@(?=[-\w]+\.)", re.IGNORECASE)
-"""Starts of what becomes a link without any markup, unless an invisible character follows."""
 _DIRECTION_MARKS = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROLS = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
@@ -45,8 +43,8 @@ def printable(text: str) -> str:
 
 
 def without_markup(text: str) -> str:
-    """Return a text on one line that Markdown shows as it is, without images, links or formats."""
-    return _ADDRESS.sub("\\g<0>\u034f", _MARKDOWN.sub(r"\\\g<0>", " ".join(text.split())))
+    """Return a text on one line that Markdown shows without images and formats; only plain addresses become links."""
+    return _MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
 
 
 def one_line(text: str) -> str:

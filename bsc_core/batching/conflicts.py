@@ -166,6 +166,47 @@ class _OpenBatch:
         self.members |= constraint.members
 
 
+class _Window:
+    """The open batches of a plan, and which of them contain each member; sets of batches are bits of a number."""
+
+    def __init__(self) -> None:
+        self.first = 0  # number of the first open batch
+        self._start = 0  # number of the batch of bit 0
+        self._with_room = 0
+        self._containing: dict[int, int] = {}  # by member
+
+    def close_first(self) -> None:
+        """Close the first batch."""
+        self._with_room &= ~(1 << (self.first - self._start))
+        self.first += 1
+        if self.first - self._start >= OPEN:  # drop the bits of closed batches
+            closed = self.first - self._start
+            self._start, self._with_room = self.first, self._with_room >> closed
+            shifted = ((member, bits >> closed) for member, bits in self._containing.items())
+            self._containing = {member: bits for member, bits in shifted if bits}
+
+    def add(self, number: int, constraint: Constraint, *, is_full: bool) -> None:
+        """Note that a batch, possibly a new one, contains the members of a constraint."""
+        bit = 1 << (number - self._start)
+        self._with_room = self._with_room & ~bit if is_full else self._with_room | bit
+        for member in constraint.members:
+            self._containing[member] = self._containing.get(member, 0) | bit
+
+    def fitting(self, constraint: Constraint) -> Iterator[int]:
+        """Yield the numbers of the batches with room that have no conflict with a constraint, the first ones first."""
+        containing, conflicting = self._containing, 0
+        for members in (constraint.ids, *constraint.excluded):
+            smaller, larger = (members, containing) if len(members) <= len(containing) else (containing, members)
+            for member in smaller:
+                if member in larger:
+                    conflicting |= containing[member]
+        left = self._with_room & ~conflicting
+        while left:
+            lowest = left & -left
+            left ^= lowest
+            yield self._start + lowest.bit_length() - 1
+
+
 def assign_without_conflicts(units: list[Ids], constraints: list[Constraint], batch_size: int) -> list[Ids]:
     """Assign positions to batches without conflicts; positions of a unit stay together where possible.
 
@@ -198,19 +239,21 @@ def _assign(units: list[Ids], constraints: list[Constraint], batch_size: int) ->
     A batch with a single position takes another one from a larger batch, or joins one, which then has batch_size + 1.
     """
     batches: list[_OpenBatch] = []
-    first_open = 0
+    window = _Window()
     for piece in _without_inner_conflicts(units, constraints):
         combined = _union(piece, constraints)
-        while first_open < len(batches) and (
-            len(batches[first_open].positions) >= batch_size or len(batches) - first_open > OPEN
+        while window.first < len(batches) and (
+            len(batches[window.first].positions) >= batch_size or len(batches) - window.first > OPEN
         ):
-            first_open += 1
-        open_batches = (one for one in batches[first_open:] if len(one.positions) + len(piece) <= batch_size)
-        batch = next((one for one in open_batches if one.fits(combined)), None)
-        if batch is None:
-            batch = _OpenBatch()
-            batches.append(batch)
-        batch.add(piece, combined)
+            window.close_first()
+        fitting = (
+            number for number in window.fitting(combined) if len(batches[number].positions) + len(piece) <= batch_size
+        )
+        number = next(fitting, len(batches))
+        if number == len(batches):
+            batches.append(_OpenBatch())
+        batches[number].add(piece, combined)
+        window.add(number, combined, is_full=len(batches[number].positions) >= batch_size)
     _fill_single(batches, constraints)
     return [np.asarray(batch.positions, dtype=np.int32) for batch in batches if batch.positions]
 

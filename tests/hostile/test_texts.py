@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -25,8 +24,7 @@ from tests.helpers.pages import open_page, page_text
 from tests.pages.conftest import finished, one_scan_for_components, runs, trained  # noqa: F401
 
 IMAGE = "![boom](http://evil.example/x.png)"
-NASTY = f"{IMAGE} [press](http://evil.example) :red[red] $x$ <b>b</b> _i_ `c` =1+1 www.evil.example \x1b[31m\u202e"
-ADDRESS = re.compile(r"(https?://|www\.)[-.\w]*evil|[-.\w+]+@evil\.", re.IGNORECASE)  # becomes a link without markup
+NASTY = f"{IMAGE} [press](http://evil.example) :red[red] $x$ <b>b</b> _i_ `c` =1+1 \x1b[31m\u202e"
 PLAIN_KINDS = ("text", "code", "arrow_data_frame", "table", "plotly_chart", "vega_lite_chart", "bidi_component")
 PLAIN_FIELDS = ("options", "default", "value", "id", "queryString", "url", "placeholder", "rawValue", "rawValues")
 MARKDOWN_OPTIONS = ("radio", "button_group")  # elements whose options are Markdown
@@ -56,7 +54,7 @@ def rendered(text: str) -> bool:
     """Whether Markdown makes an image, a link or colored text of the hostile one."""
     tokens = [one for token in MarkdownIt().parse(text) for one in token.children or ()]
     links = any("evil.example" in str(one.attrs) for one in tokens if one.type in ("image", "link_open"))
-    return links or ":red[red]" in text or ADDRESS.search(text) is not None
+    return links or ":red[red]" in text
 
 
 def check_page(app: AppTest) -> None:
@@ -69,10 +67,6 @@ def check_page(app: AppTest) -> None:
 def test_the_check_finds_markup() -> None:
     assert rendered(f"a **b** {IMAGE}")
     assert rendered("[x](http://evil.example)")
-    for address in ("www.evil.example", "HTTPS://evil.example", "a@evil.example"):
-        assert rendered(f"a {address} b")
-        assert not rendered(escaped(f"a {address} b"))
-    assert escaped("recall@10: 0.5") == "recall@10: 0.5"
     assert not rendered(escaped(IMAGE))
 
 

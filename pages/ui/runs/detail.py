@@ -266,7 +266,8 @@ def _draw_first_batch(run: Run, status: RunStatus) -> None:
         return
     try:
         sentence, rows = batch_sentence(batch), _first_rows(batch)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        names = list(rows[0])
+    except (LookupError, TypeError, ValueError, AttributeError):
         raise RunError(f"run {run.id}: {FIRST_BATCH}.json is damaged; launch the run again") from None
     st.text(sentence)
     has_labels = any(row["Label"] is not None for row in rows)
@@ -276,7 +277,7 @@ def _draw_first_batch(run: Run, status: RunStatus) -> None:
         key=f"runs.batch.{run.id}",
         alt="The pairs of the first batch as the model read them",
         height=min(420, 38 + 36 * len(rows)),
-        column_order=[name for name in rows[0] if name != "Label" or has_labels],
+        column_order=[name for name in names if name != "Label" or has_labels],
         column_config={
             "Query": st.column_config.TextColumn(width=280),
             "Document": st.column_config.TextColumn(width=340),
