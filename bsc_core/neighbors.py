@@ -7,9 +7,12 @@ search is an inverted file of 16-bit floats that reads as many lists as a target
 
 # V vectors in all, T of them searched, Q queries, M documents, D dimensions, k or n neighbors
 
+import platform
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -49,7 +52,17 @@ ROUNDED_AT_ONCE = 2048  # vectors; their copy stays in the processor's cache
 ROUNDED_BYTES = 128 * 2**20  # of rounded cosines at a time
 ROUNDING = 2.0**-9  # largest relative difference of a number and its bfloat16
 ACCUMULATED = 1e-4  # more than the sums of a matrix product of unit vectors differ by
+BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 HUGE, TINY = 1e15, 1e-30  # squares of larger numbers exceed the range of float32; smaller ones are 0
+
+
+@cache
+def has_bf16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Return whether the processor has instructions for matrix products of bfloat16; without, they are far slower."""
+    if platform.system() != "Linux" or not cpuinfo.exists():
+        return False
+    flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
+    return any(flag in flags for flag in BF16_FLAGS)
 
 
 @dataclass(frozen=True, eq=False)

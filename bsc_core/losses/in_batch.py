@@ -220,7 +220,8 @@ class InBatchLoss(Loss):
             return None
         cosines = self._cosines(batch, queries, documents)
         if config.mask == "guide":
-            cosines = Cosines(*(l2(vectors) for vectors in guide_vectors(batch.ids, pairs, len(batch.right))))
+            guide = guide_vectors(batch.ids, pairs, len(batch.right))
+            cosines = Cosines.for_limits(l2(guide[0]), l2(guide[1]))
         left = batch.left if cosines.left is None else cosines.left
         right = batch.right if cosines.right is None else cosines.right
         of_positive: Tensor = (left * right[:pairs]).sum(dim=1).detach()  # (B,)
@@ -240,7 +241,8 @@ class InBatchLoss(Loss):
         """Return the cosines of the model, without gradient."""
         if getattr(self.config, "normalization", "l2") == "l2":
             return Cosines()
-        return Cosines(*(l2(vectors.detach()) for vectors in promoted(queries, documents)))
+        left, right = promoted(queries, documents)
+        return Cosines(l2(left.detach()), l2(right.detach()))
 
     def _candidates(self, direction: str, batch: Pairs) -> Tensor | None:
         """Return bool, the texts of one side that are candidates; None for all."""

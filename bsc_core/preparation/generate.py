@@ -23,7 +23,7 @@ from bsc_core.data.generation.negatives import (
     with_negative_rows,
 )
 from bsc_core.errors import DataError
-from bsc_core.neighbors import NeighborSearch, Selection, check_finite, unit_rows
+from bsc_core.neighbors import NeighborSearch, Selection, check_finite, has_bf16_instructions, unit_rows
 from bsc_core.preparation.second_opinion import Scorer
 from bsc_core.types import Ids, Indices, Vectors
 
@@ -323,11 +323,8 @@ def _rank_candidates(
 
 
 def _search(candidates: Candidates, unit: Vectors) -> NeighborSearch:
-    import torch  # not at the start of a page
 
-    from bsc_core.training.loop.device import cpu_gains_from_bf16
-
-    select_in: Selection = "bfloat16" if cpu_gains_from_bf16(torch.device("cpu")) else "float32"
+    select_in: Selection = "bfloat16" if has_bf16_instructions() else "float32"
     return NeighborSearch(unit, "cosine", rows=candidates.document, select_in=select_in)
 
 

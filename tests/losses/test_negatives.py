@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer import losses as peers
 from torch import Tensor
 
 from bsc_core.errors import ConfigError, InputError
-from bsc_core.losses.kernel import tiled
+from bsc_core.losses.kernel import negatives, tiled
 from bsc_core.losses.kernel.negatives import TIE
 from tests.losses.oracles import DIRECTIONS, SWITCH_PAIRS, SWITCHES, cosine, loss_of
 
@@ -181,6 +181,62 @@ def test_tiles_and_recomputed_scores_change_nothing(config: dict[str, Any], seed
             results.append([total, *torch.autograd.grad(total, [queries, documents, tau], allow_unused=True)])
     for others in results[1:]:
         torch.testing.assert_close(others, results[0])
+
+
+@pytest.mark.parametrize("many", [0.0, 1 / 32, 1.0])
+@pytest.mark.parametrize(("margin", "extra"), [(-0.3, 0), (0.0, 0), (0.0, 1300)])
+def test_a_guide_that_is_rounded_first_removes_the_same_candidates(
+    monkeypatch: pytest.MonkeyPatch, margin: float, extra: int, many: float
+) -> None:
+    monkeypatch.setattr(negatives, "MANY", many)
+    batch = Batch(7, pairs=1300, extra=extra, width=8)
+    single = {name: vectors.float() for name, vectors in batch.guide.items()}
+    loss = loss_of(name="bsc", mask="guide", mask_margin=margin)
+    results, rounded = [], []
+    of = negatives.Rounded.of
+    monkeypatch.setattr(negatives.Rounded, "of", lambda *sides: rounded.append(sides) or of(*sides))
+    for has_instructions in (False, True):
+        monkeypatch.setattr(negatives, "has_bf16_instructions", lambda has=has_instructions: has)
+        sides = [side.float().requires_grad_() for side in (batch.queries, batch.documents)]
+        found = loss(*sides, **single)
+        results.append([found.total.detach(), *torch.autograd.grad(found.total, sides)])
+    assert rounded
+    torch.testing.assert_close(*results, rtol=0.0, atol=1e-7)
+
+
+@pytest.mark.parametrize("mask", ["self", "guide"])
+@pytest.mark.parametrize(
+    "more", [{}, {"decoupled": True}, {"debiased_prior": 0.1}, {"directions": ("query_to_doc",)}], ids=str
+)
+def test_few_removed_cells_are_treated_as_many_are(
+    monkeypatch: pytest.MonkeyPatch, mask: str, more: dict[str, Any]
+) -> None:
+    batch = Batch(3, pairs=40, extra=0)
+    loss = loss_of(name="bsc", mask=mask, mask_margin=0.1, **more).double()
+    monkeypatch.setattr(tiled, "TILE_ROWS", 16)
+    monkeypatch.setattr(tiled, "TILE_COLUMNS", 64)
+    results, kinds = [], []
+    build = tiled._TileBuilder.build
+    monkeypatch.setattr(
+        tiled._TileBuilder, "build", lambda *given, **named: kinds.append(build(*given, **named)) or kinds[-1]
+    )
+    for many in (0.0, 1.0):
+        monkeypatch.setattr(negatives, "MANY", many)
+        kinds.clear()
+        sides = [side.clone().requires_grad_() for side in (batch.queries, batch.documents)]
+        found = loss(*sides, batch.labels, **batch.guide)
+        results.append([found.total.detach(), *found.terms.values(), *torch.autograd.grad(found.total, sides)])
+        assert any(tile.removed is not None for tile in kinds) == bool(many)
+        assert any(tile.mask_values is not None for tile in kinds) != bool(many)
+    torch.testing.assert_close(*results)
+
+
+def test_a_rounded_product_differs_by_at_most_its_bound() -> None:
+    left, right = (torch.nn.functional.normalize(side.float(), dim=1) for side in vectors(0, (600, 384), (500, 384)))
+    right[:100] = left[:100]
+    rounded = negatives.Rounded.of(left, right)
+    difference = (left @ right.T - (rounded.left @ rounded.right.T).float()).abs().max()
+    assert 1e-4 < difference < rounded.error < 0.01
 
 
 @pytest.mark.parametrize("names", SWITCH_PAIRS, ids=" and ".join)

@@ -7,12 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bsc_core.neighbors import has_bf16_instructions
 from bsc_core.training.loop.device import (
     CPU_MIB,
     MIB,
     ActivationMemory,
     activation_memory,
-    cpu_gains_from_bf16,
     peak_memory_bytes,
     resolve_precision,
 )
@@ -53,5 +53,5 @@ def test_auto_precision_depends_on_the_processor(tmp_path, flags, gains, monkeyp
     monkeypatch.setattr("platform.system", lambda: "Linux")
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor : 0\nflags\t\t: {flags}\n")
-    assert cpu_gains_from_bf16(CPU, cpuinfo) is gains
+    assert has_bf16_instructions(cpuinfo) is gains
     assert (resolve_precision("fp32", CPU), resolve_precision("bf16", CPU)) == ("fp32", "bf16")

@@ -4,14 +4,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from bsc_core.neighbors import ACCUMULATED, ROUNDING, has_bf16_instructions
+
 TIE = 1e-6
 """Similarities this close above a limit count as equal to it, so that rounding never decides."""
+MIN_ROUNDED = 2**20
+"""Cells of a matrix above which a guide is compared as bfloat16 first."""
+MANY = 1 / 32
+"""Share of the cells of a tile above which all of them are computed as float32."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,18 @@ class Cosines:
 
     left: Tensor | None = None
     right: Tensor | None = None
+    rounded: Rounded | None = None
+
+    @classmethod
+    def for_limits(cls, left: Tensor, right: Tensor) -> Cosines:
+        """Return the cosines of unit vectors (B, G) and (M, G) that are only compared with limits.
+
+        Of many vectors, they are rounded where the processor has instructions for it.
+        """
+        large = len(left) * len(right) >= MIN_ROUNDED and left.dtype == torch.float32
+        if not (large and left.device.type == "cpu" and has_bf16_instructions()):
+            return cls(left, right)
+        return cls(left, right, Rounded.of(left, right))
 
     def tile(self, scores: Tensor, scale: float, rows: slice, columns: slice) -> Tensor:
         """Return the cosines of a tile, (r, c).
@@ -41,6 +60,30 @@ class Cosines:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """Vectors as bfloat16, whose products are fast to compute.
+
+    Attributes:
+        left: (B, G) vectors.
+        right: (M, G) vectors.
+        error: Largest difference of a product to that of the vectors before rounding.
+    """
+
+    left: Tensor
+    right: Tensor
+    error: float
+
+    @classmethod
+    def of(cls, left: Tensor, right: Tensor) -> Rounded:
+        """Round unit vectors (B, G) and (M, G)."""
+        rounded = left.bfloat16(), right.bfloat16()
+        pairs = zip((left, right), rounded, strict=True)
+        first, second = (float((exact - one.float()).norm(dim=1).max()) for exact, one in pairs)
+        error = first + second * (1 + ROUNDING) + ACCUMULATED
+        return cls(*rounded, error + ROUNDING * (1 + error))  # the product is rounded, too
+
+
+@dataclass(frozen=True)
 class FalseNegativeMask:
     """Removes candidates that are more similar to the anchor than a limit: likely false negatives.
 
@@ -53,6 +96,45 @@ class FalseNegativeMask:
     cosines: Cosines
     limits: Tensor
     labeled: Tensor | None = None
+
+    def similarities(
+        self, left: Tensor, right: Tensor, rows: slice, columns: slice, axes: tuple[int, ...]
+    ) -> Tensor | None:
+        """Return the similarities of a tile (r, c), exact where they may exceed a limit; None if they are all below.
+
+        Args:
+            left: (B, G) vectors of `cosines`.
+            right: (M, G) likewise.
+            rows: Rows of the tile.
+            columns: Columns of the tile.
+            axes: Axes of the anchors whose limits count, 1 for rows and 0 for columns.
+        """
+        left, right, rounded = left[rows], right[columns], self.cosines.rounded
+        if rounded is None:
+            return left @ right.T
+        values = rounded.left[rows] @ rounded.right[columns].T
+        limits = self.limits - rounded.error
+        if not exceed(values, limits, rows, columns, axes):
+            return None
+        values = values.float()
+        uncertain = functools.reduce(torch.logical_or, (_above(values, limits, rows, columns, axis) for axis in axes))
+        row, column = uncertain.nonzero(as_tuple=True)
+        if len(row) > MANY * values.numel():
+            return left @ right.T
+        values[row, column] = (left[row] * right[column]).sum(1)
+        return values
+
+    def removed_cells(
+        self, values: Tensor, limits: Tensor, rows: slice, columns: slice, axis: int
+    ) -> tuple[Tensor, Tensor] | None:
+        """Return the index of the cells that `kept_cells` removes, long (E,) each; None if they are many."""
+        removed = _above(values, limits, rows, columns, axis)
+        if rows.start < columns.stop and columns.start < rows.stop:  # the diagonal crosses the tile
+            removed.diagonal(rows.start - columns.start).fill_(False)
+        if self.labeled is not None:
+            removed[cells_in_tile(self.labeled, rows, columns)] = False
+        row, column = removed.nonzero(as_tuple=True)
+        return None if len(row) > MANY * values.numel() else (row, column)
 
     def kept_cells(self, values: Tensor, limits: Tensor, rows: slice, columns: slice, axis: int) -> Tensor:
         """Return 1 for the candidates of a tile that stay and 0 for others, (r, c).
@@ -76,15 +158,16 @@ class FalseNegativeMask:
         """Return the mask with the first `pairs` columns as rows and the rows as columns."""
         cosines, labeled = self.cosines, self.labeled
         if cosines.left is not None and cosines.right is not None:
-            cosines = Cosines(cosines.right[:pairs], cosines.left)
+            cosines = Cosines.for_limits(cosines.right[:pairs], cosines.left)
         if labeled is not None:
             labeled = labeled[labeled[:, 1] < pairs].flip(1)
         return FalseNegativeMask(cosines, self.limits, labeled)
 
     def within(self, side: str, pairs: int) -> FalseNegativeMask:
         """Return the mask of the first `pairs` texts of a side, "left" or "right", against all texts of it."""
-        vectors = getattr(self.cosines, side)
-        return FalseNegativeMask(Cosines() if vectors is None else Cosines(vectors[:pairs], vectors), self.limits)
+        vectors: Tensor | None = getattr(self.cosines, side)
+        cosines = Cosines() if vectors is None else Cosines.for_limits(vectors[:pairs], vectors)
+        return FalseNegativeMask(cosines, self.limits)
 
 
 @dataclass(frozen=True)
@@ -122,6 +205,17 @@ class HardnessWeights:
         for copy in range(copies if self.kind == "in_batch_negatives" else 1):
             _diagonal(bumps, rows, columns, copy * self.pairs).zero_()
         return bumps
+
+
+def exceed(values: Tensor, limits: Tensor, rows: slice, columns: slice, axes: tuple[int, ...]) -> bool:
+    """Return whether a value of a tile (r, c) exceeds the limit of its anchor, on any of these axes."""
+    highest = ((values.amax(axis), limits[rows if axis == 1 else columns]) for axis in axes)
+    return any(bool((value > limit).any()) for value, limit in highest)
+
+
+def _above(values: Tensor, limits: Tensor, rows: slice, columns: slice, axis: int) -> Tensor:
+    """Return bool (r, c), the values of a tile above the limits of the anchors, rows (axis 1) or columns (axis 0)."""
+    return values > (limits[rows, None] if axis == 1 else limits[columns])
 
 
 def _diagonal(values: Tensor, rows: slice, columns: slice, offset: int) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bsc_core.losses.kernel.candidate_rules import Diagonal, Rule, diagonal_tiles, transpose_rule
-from bsc_core.losses.kernel.negatives import TIE, FalseNegativeMask, Negatives
+from bsc_core.losses.kernel.negatives import TIE, FalseNegativeMask, Negatives, exceed
 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 STORED_SCORES = 4096 * 4096
@@ -74,6 +74,8 @@ class _Direction:
                 candidates = candidates[tile.columns] if self.axis == 1 else candidates[tile.rows][:, None]
             kept = self._kept(tile)
             if kept is None:
+                if count and tile.removed is not None:
+                    self._count_removed(tile, tile.removed[self.axis], candidates)
                 return None, candidates
             if count and self.removed is not None and self.negatives is not None:
                 number = kept.shape[self.axis] - kept.sum(self.axis)
@@ -106,7 +108,14 @@ class _Direction:
             exps = tile.exps if candidates is None else tile.exps * candidates
             if self.hardness is not None:
                 exps = exps * tile.factors(positives)
-            summed = exps.sum(self.axis).log()
+            if tile.removed is None:
+                summed = exps.sum(self.axis).log()
+            else:
+                cells = tile.removed[self.axis]
+                values = exps[cells]
+                exps[cells] = 0.0
+                summed = exps.sum(self.axis).log()
+                exps[cells] = values  # the other direction and the backward pass need them
         else:
             summed = self._allowed(tile, positives, candidates).logsumexp(self.axis)
         self.log_sum[anchors] = torch.logaddexp(self.log_sum[anchors], summed)
@@ -152,6 +161,16 @@ class _Direction:
             cells = gradient[first - rows.start : last - rows.start, first - columns.start : last - columns.start]
             cells.diagonal().sub_(self.positive_weight[first:last])
 
+    def _count_removed(self, tile: _Tile, cells: tuple[Tensor, Tensor], candidates: Tensor | None) -> None:
+        """Count the candidates of each anchor that the mask removes."""
+        assert self.removed is not None
+        anchors = self._anchors(tile)
+        counted = None if candidates is None else candidates.expand_as(tile.scores)[cells].to(self.removed.dtype)
+        number = torch.bincount(cells[1 - self.axis], counted, minlength=len(self.removed[anchors]))
+        self.removed[anchors] += number
+        if self.negatives is not None:
+            self.negatives[anchors] -= number
+
     def _allowed(self, tile: _Tile, positives: Tensor | None, candidates: Tensor | None) -> Tensor:
         """Return the logits of the candidates of a tile (r, c), -inf for others."""
         logits = tile.scores
@@ -182,6 +201,7 @@ class _Tile:
     scores: Tensor
     exps: Tensor | None = None  # exp(score - shift), where all directions may share it
     mask_values: tuple[Tensor, Tensor] | None = None  # similarities of the mask and limits of all anchors
+    removed: dict[int, tuple[Tensor, Tensor]] | None = None  # instead, by axis the cells that the mask removes, if few
     bumps: Tensor | None = None  # hardness weights, added to the logits of rows as anchors
     exp_bumps: Tensor | None = None  # their exp, where every positive is on the diagonal and exps are shared
 
@@ -235,7 +255,8 @@ class TiledSoftmax(torch.autograd.Function):
         strength = 0.0 if treatment.hardness is None else treatment.hardness.strength
         shift = largest if largest + strength <= SAFE_SCORE else None
         tiles = list(_tiles(len(left), len(right), tile, masked=not diagonal or negatives is not None))
-        builder = _TileBuilder(left, right, scale, shift, treatment, diagonal)
+        axes = tuple(direction.axis for direction in directions)
+        builder = _TileBuilder(left, right, scale, shift, treatment, diagonal, axes)
         remaining = STORED_SCORES * (1 if negatives is None else 2) // calls if tile is None else 0
         stored: dict[int, _Tile] = {}  # by tile number
         for number, (first, second) in enumerate(tiles):
@@ -275,6 +296,11 @@ def _tile_gradient(directions: list[_Direction], tile: _Tile) -> Tensor:
     """Return the gradient with respect to a tile's scores (r, c). Its exps are overwritten."""
     parts = [direction.candidate_gradient(tile) for direction in directions]
     weights = parts[0][0] if len(parts) == 1 else parts[0][0] + parts[1][0]
+    if tile.removed is not None:
+        weights = weights.expand_as(tile.scores).clone() if len(parts) == 1 else weights
+        for direction, (own, _) in zip(directions, parts, strict=True):
+            cells = tile.removed[direction.axis]
+            weights[cells] -= own.expand_as(tile.scores)[cells]
     gradient = weights if tile.exps is None else tile.exps.mul_(weights)
     for direction, (_, positives) in zip(directions, parts, strict=True):
         direction.subtract_positives(gradient, positives, tile.rows, tile.columns)
@@ -291,6 +317,7 @@ class _TileBuilder:
     shift: float | None  # the largest possible score; None where exps cannot be shared
     treatment: Negatives
     diagonal: bool  # whether every positive is on the diagonal
+    axes: tuple[int, ...]  # of the directions
 
     def build(self, rows: slice, columns: slice, *, keep_scores: bool = False) -> _Tile:
         """Return a tile; without `keep_scores`, its scores are overwritten where there are exps."""
@@ -307,16 +334,38 @@ class _TileBuilder:
             _fill_diagonal(values, rows, columns, nothing)
         if self.treatment.mask is not None:
             tile.mask_values = self._mask_values(self.treatment.mask, tile)
+            few = self.diagonal and tile.exps is not None and self.treatment.hardness is None
+            if few and tile.mask_values is not None:
+                self._remove_few(self.treatment.mask, tile, *tile.mask_values)
         return tile
 
-    def _mask_values(self, mask: FalseNegativeMask, tile: _Tile) -> tuple[Tensor, Tensor]:
-        """Return similarities of the mask in a tile and the limits, both under the same increasing function."""
-        limits = mask.limits + TIE
-        if mask.cosines.left is not None:
-            return mask.cosines.tile(tile.scores, self.scale, tile.rows, tile.columns), limits
-        if tile.exps is not None and self.shift is not None:
-            return tile.exps, (limits * self.scale - self.shift).exp()
-        return tile.scores, limits * self.scale
+    def _remove_few(self, mask: FalseNegativeMask, tile: _Tile, values: Tensor, limits: Tensor) -> None:
+        """Replace the similarities of the mask by the cells that it removes, if they are few in each direction."""
+        removed = {}
+        for axis in self.axes:
+            cells = mask.removed_cells(values, limits, tile.rows, tile.columns, axis)
+            if cells is None:
+                return
+            removed[axis] = cells
+        tile.removed, tile.mask_values = removed, None
+
+    def _mask_values(self, mask: FalseNegativeMask, tile: _Tile) -> tuple[Tensor, Tensor] | None:
+        """Return similarities of the mask in a tile and the limits, both under the same increasing function.
+
+        None if no similarity exceeds the limit of an anchor.
+        """
+        limits, values = mask.limits + TIE, tile.scores
+        left, right = mask.cosines.left, mask.cosines.right
+        if left is not None and right is not None:
+            similarities = mask.similarities(left, right, tile.rows, tile.columns, self.axes)
+            if similarities is None:
+                return None
+            values = similarities
+        elif tile.exps is not None and self.shift is not None:
+            values, limits = tile.exps, (limits * self.scale - self.shift).exp()
+        else:
+            limits = limits * self.scale
+        return (values, limits) if exceed(values, limits, tile.rows, tile.columns, self.axes) else None
 
 
 def _without_positives(bumps: Tensor, positives: Tensor | None) -> Tensor:

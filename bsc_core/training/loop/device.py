@@ -1,13 +1,11 @@
 """Device settings of a run: number precision, memory for activations, threads and random seeds."""
 
 import ctypes
-import platform
 import random
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,6 +13,7 @@ import torch
 
 from bsc_core.encoders.forward import Precision
 from bsc_core.errors import ConfigError
+from bsc_core.neighbors import has_bf16_instructions
 
 MIB = 1024 * 1024
 CPU_MIB = 1024
@@ -24,7 +23,6 @@ RECOMPUTED_SHARE = 0.125
 GPU_SHARE = 0.6
 OPTIMIZER_ARRAYS = 3
 """Arrays of the size of the weights that a step adds: the gradient and two moments."""
-BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 INITIAL_THREADS = torch.get_num_threads()
 
 
@@ -41,14 +39,11 @@ def set_threads(threads: int | None) -> None:
     torch.set_num_threads(threads or INITIAL_THREADS)
 
 
-def cpu_gains_from_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
-    """Return whether the device has instructions for bfloat16 matrix products; without them they are far slower."""
+def gains_from_bf16(device: torch.device) -> bool:
+    """Return whether the device has instructions for bfloat16 matrix products."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device.type != "cpu" or platform.system() != "Linux" or not cpuinfo.exists():
-        return False
-    flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
-    return any(flag in flags for flag in BF16_FLAGS)
+    return device.type == "cpu" and has_bf16_instructions()
 
 
 def device_name(device: torch.device) -> str:
@@ -66,7 +61,7 @@ def resolve_precision(wanted: Literal["auto", "fp32", "bf16", "fp16"], device: t
         raise ConfigError("training.precision is fp16, which needs a GPU, and this run is on a CPU; use auto")
     if wanted != "auto":
         return wanted
-    return "bf16" if cpu_gains_from_bf16(device) else "fp32"
+    return "bf16" if gains_from_bf16(device) else "fp32"
 
 
 @dataclass(frozen=True)
