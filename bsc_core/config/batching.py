@@ -55,7 +55,7 @@ class BatchingConfig(Section):
     """Reverse the order of the strategy nearest, so that the small groups formed last come first."""
     shingle_size: int = Field(1, ge=1, le=16)
     """Number of words (strategy words) or neighbors (strategy neighbors) that the pairs of a group share."""
-    shingle_neighbors: int = Field(5, ge=1, title="Neighbors to share")
+    shingle_neighbors: int = Field(5, ge=1, le=1000, title="Neighbors to share")
     """Number of nearest neighbors that represent a text in the strategy neighbors."""
     stop_words: tuple[str, ...] | None = None
     """Words that form no groups; none: the most frequent words."""
@@ -65,7 +65,7 @@ class BatchingConfig(Section):
     """Number of k-means clusters."""
     graph_neighbors: int = Field(20, ge=1, le=1000, title="Linked documents")
     """Number of documents to which a pair is linked in the graph of communities and cuthill_mckee."""
-    skip_ranks: int = Field(30, ge=0, title="Skipped ranks")
+    skip_ranks: int = Field(30, ge=0, le=1000, title="Skipped ranks")
     """Strategy communities: number of nearest documents of a query that are not linked, because they are likely false
     negatives."""
     refresh: Literal["encode", "reuse"] = Field("encode", title="Refresh vectors by")

@@ -48,7 +48,7 @@ class ExamplesConfig(Section):
     same class and 0 otherwise. same_class: only the pairs labeled 1."""
     encoder: str = Field("bundled", min_length=1, title="Reference encoder")
     """Encoder used to search the neighbors."""
-    neighbors: int = Field(16, ge=1)
+    neighbors: int = Field(16, ge=1, le=1000)
     """Number of neighbors per anchor (k in the paper)."""
     neighbors_of: Literal["each_class", "own_and_others", "all"] = "each_class"
     """each_class: k neighbors from every class (paper, two classes). own_and_others: k from the anchor's class and k

@@ -32,7 +32,8 @@ Facts = list[dict[str, float | str]]
 NOT_FINITE = "the encoder gives a text of the pairs a vector that is not finite; choose another encoder"
 SMALL_CLASS = 256  # sentences up to which the neighbors in other classes come from one search among all sentences
 BLOCK = 4_000_000  # neighbors in memory at a time
-MAX_NEIGHBORS = 50_000_000  # of all sentences together; each needs about 100 bytes
+MAX_NEIGHBORS = 10_000_000  # of all sentences together; each needs about 100 bytes
+UNCHECKED_NEIGHBORS = 32  # of each sentence, however many sentences there are
 FIXES = {
     "hardest": ", or lower data.negatives.margin",
     "window": ", or widen the limits: absolute_margin, relative_margin, min_score, max_score, range_min, range_max",
@@ -52,13 +53,13 @@ def sentence_neighbors(vectors: Vectors, sentences: PairDataset, config: Example
         config: Number of neighbors, and of which sentences.
 
     Raises:
-        DataError: There would be more than MAX_NEIGHBORS.
+        DataError: There would be more than MAX_NEIGHBORS, and more than UNCHECKED_NEIGHBORS of each sentence.
     """
     rows = vectors[sentences.query]  # (N, D)
     requested = config.neighbors
     config = config.model_copy(update={"neighbors": min(requested, max(1, len(rows) - 1))})
     sides = {"all": 1, "own_and_others": 2, "each_class": len(np.unique(sentences.class_ids))}[config.neighbors_of]
-    if sides * config.neighbors * len(rows) > MAX_NEIGHBORS:
+    if sides * config.neighbors * len(rows) > max(MAX_NEIGHBORS, UNCHECKED_NEIGHBORS * len(rows)):
         raise DataError(
             f"{sentences.report.source}: {requested:,} neighbors of each of {sides:,} classes for "
             f"{len(rows):,} sentences do not fit into memory; lower data.examples.neighbors, or set "

@@ -13,6 +13,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets import http11
 
 from pages.ui.paces import network
 
@@ -25,7 +26,11 @@ MAX_FRAMES = 300  # of a websocket, in a second
 MAX_CONNECTIONS = 400  # of one address; those of this machine, such as a proxy, are not limited
 REQUEST_SECONDS = 60  # in which a connection has to receive a request, and its client to read MIN_READ bytes of answers
 MIN_READ = 2**20
+REFUSAL = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 CLOSE_SECONDS = 10  # after which a websocket that is being closed ends, also if its client does not read
+
+
+http11.MAX_LINE_LENGTH = 2**16  # of a header of a websocket, such as all cookies; h11 has the same limit
 
 
 class LimitedHttp(H11Protocol):
@@ -131,7 +136,7 @@ class EndingTransport(CountingTransport):
 class LimitedWebSocket(WebSocketsSansIOProtocol):
     """Websocket connection that ends if its client sends faster than its messages are read, or very many frames.
 
-    It also ends soon after it is closed, if its client does not read.
+    It also ends soon after it is closed, if its client does not read, and if it begins with an invalid request.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -156,6 +161,10 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         """Parse what was received in slices, until a limit is exceeded."""
         for start in range(0, len(data), SLICE_BYTES):
             super().data_received(data[start : start + SLICE_BYTES])
+            if self.conn.handshake_exc is not None and not self.transport.written:  # type: ignore[attr-defined]
+                self.transport.write(REFUSAL)  # uvicorn answers and closes only later errors
+                self.transport.close()
+                return
             waiting = [len(one.get("bytes") or one.get("text") or "") for one in self.queue._queue]  # type: ignore[attr-defined]
             is_behind = len(waiting) > MAX_WAITING_MESSAGES or sum(waiting) > MAX_WAITING_BYTES
             if is_behind or max(len(self.frames), self._frames_of_second) > MAX_FRAMES:

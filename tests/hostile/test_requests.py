@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from starlette.requests import HTTPConnection
 
 from pages.ui.server import MAX_PART, _remove_unusable_headers, _with_headers
 from tests.browser.serving import AppServer
+from tests.helpers.waiting import PATIENCE_SECONDS
 
 WEBSOCKET = {
     "Connection": "Upgrade",
@@ -84,6 +86,23 @@ def test_a_websocket_is_opened_from_the_origin_of_the_app_only(
     if origin is not None:
         headers["Origin"] = origin.format(port=server.port)
     assert respond(server, "/_stcore/stream", headers).status == status
+
+
+@pytest.mark.parametrize(
+    ("more", "status"), [({"Content-Length": "5"}, 400), ({"Cookie": f"a={'b' * 20_000}"}, 101), ({}, 101)]
+)
+def test_a_websocket_that_begins_with_an_invalid_request_is_answered_and_ends(
+    server: AppServer, more: dict[str, str], status: int
+) -> None:
+    host = f"localhost:{server.port}"
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_SECONDS)) as connection:
+        connection.request(
+            "GET", "/_stcore/stream", headers={"Host": host, "Origin": f"http://{host}"} | WEBSOCKET | more
+        )
+        response = connection.getresponse()
+        assert response.status == status
+        if status == 400:
+            assert connection.sock is None or connection.sock.recv(1) == b""
 
 
 @pytest.mark.parametrize("path", ["/", "/_stcore/health", "/missing.js"])

@@ -49,7 +49,7 @@ LIMITS = {
     "shingle_neighbors": (1, 100),
     "clusters": (1, 10**6),
     "graph_neighbors": (1, 1000),
-    "skip_ranks": (0, 5000),
+    "skip_ranks": (0, 1000),
 }
 SOURCES = ("single_source", "mixing", "mixing_temperature")
 """Settings for rows of several files."""
