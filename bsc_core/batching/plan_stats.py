@@ -69,12 +69,18 @@ class PlanStats:
         return sum(len(batch) * (len(batch) - 1) // 2 for batch in self.positions)
 
     def hardest_batch(self, dataset: PairDataset) -> int:
-        """Return the batch with the highest mean similarity of positive queries and their hardest negatives."""
+        """Return the batch with the highest mean similarity of positive queries and their hardest negatives.
+
+        Batches of less than half the size of the largest one, such as what is left at the end, count only if no other
+        batch has such a query.
+        """
         counted = dataset.positive[self.plan.order] & ~np.isnan(self.hardness.hardest)
         values = np.where(counted, self.hardness.hardest, 0).astype(np.float64)
         means = [values[batch].sum() / max(1, counted[batch].sum()) for batch in self.positions]
-        defined = [bool(counted[batch].any()) for batch in self.positions]
-        return int(np.argmax(np.where(defined, means, -np.inf)))
+        defined = np.array([bool(counted[batch].any()) for batch in self.positions])
+        sizes = np.array([len(batch) for batch in self.positions])
+        large = defined & (2 * sizes >= sizes.max(initial=0))
+        return int(np.argmax(np.where(large if large.any() else defined, means, -np.inf)))
 
     def batch_with_most_likely_false_negatives(self) -> int:
         """Return the batch with the most likely false negatives."""

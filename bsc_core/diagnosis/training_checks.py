@@ -36,6 +36,7 @@ END_SHARE = 0.2  # of the steps at each end whose losses are averaged
 MIN_END_STEPS = 5  # at each end; with fewer, the standard error is itself uncertain
 COLLAPSED = 0.9  # mean cosine of two random texts; pretrained encoders have up to 0.6 (Ethayarajh 2019)
 COLLAPSE_RISE = 0.3  # of that mean, since some encoders start high
+USUAL_RATE, USUAL_STATIC_RATE = 3e-5, 1e-3  # of transformers and static vectors
 TURNED = 0.3  # median cosine of a text with itself before training; usual fine-tuning stays above 0.6
 UNCHANGED = 0.999  # the same where nothing was learned: an angle of 2.6 degrees
 FORGOTTEN = 0.03  # of the general score: its paired noise with 560 queries is about 0.025
@@ -274,13 +275,14 @@ def learning_rate_high(run: RunEvidence) -> Findings:
             what = "median cosine of a training text after and before training"
             evidence.append(Evidence(what, kept, f"above {TURNED:g}"))
     if evidence:
+        lower = min(rate / 10, USUAL_STATIC_RATE if run.config.encoder.name == "static" else USUAL_RATE)
         yield Finding(
             "learning_rate_high",
             "error",
             f"The learning rate {rate:g} is too high: training destroyed what the encoder could do.",
             tuple(evidence),
-            f"Set training.learning_rate to {rate / 10:g}, or lower.",
-            {"training.learning_rate": rate / 10},
+            f"Set training.learning_rate to {lower:g}, or lower.",
+            {"training.learning_rate": lower},
         )
 
 

@@ -235,7 +235,9 @@ def test_unused_prompts_are_named_unless_the_run_got_better(diagnosed: Callable[
 
 
 def test_a_loss_that_is_not_finite_is_a_high_learning_rate(diagnosed: Callable[..., Diagnosis]) -> None:
-    assert codes(diagnosed(losses=(1.0, None))) == ["learning_rate_high"]
+    diagnosis = diagnosed(losses=(1.0, None))
+    assert codes(diagnosis) == ["learning_rate_high"]
+    assert diagnosis.findings[0].change["training.learning_rate"] <= 1e-3
 
 
 def test_a_run_without_evidence_is_inconclusive(tmp_path: Path) -> None:

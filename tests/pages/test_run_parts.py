@@ -10,6 +10,7 @@ import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import psutil
@@ -20,6 +21,7 @@ from bsc_core import background_task
 from bsc_core.cli.parser import make_parser
 from bsc_core.config import RunConfig
 from bsc_core.diagnosis import task as diagnosis_task
+from bsc_core.errors import InputError
 from bsc_core.jobs.actions import merging
 from bsc_core.runs import Run, RunStore
 from pages.ui.components import data_cache
@@ -119,7 +121,10 @@ def test_the_model_is_merged_with_its_start_at_a_chosen_alpha(
     assert len(app.get("vega_lite_chart")) == 1
     app.select_slider(key=f"runs.alpha.{finished.id}").set_value(0.3).run()
     assert merge.point_sentence(curve, 0.3) in page_text(app)
-    app = click(app, f"runs.merge.{merge.task_folder(finished, 0.3).name}")
+    with monkeypatch.context() as patch:
+        patch.setattr(merge.users, "check_space", Mock(side_effect=InputError("the disk quota is used up")))
+        assert "the disk quota is used up" in page_text(app.run())
+    app = click(app.run(), f"runs.merge.{merge.task_folder(finished, 0.3).name}")
     saved = merging.merged_folder(finished, 0.3)
     assert (saved / "modules.json").is_file()
     assert str(saved) in page_text(app)

@@ -239,8 +239,8 @@ def test_few_queries_with_many_pairs_give_a_warning() -> None:
 @pytest.mark.parametrize(
     ("training", "texts"),
     [
-        ({"batch_size": 30}, ["29 in-batch negatives", "60 steps", "rises"]),
-        ({"batch_size": 10**12}, ["in batches of 600; in a full batch, each query has 599 in-batch negatives"]),
+        ({"batch_size": 30}, ["up to 29 in-batch negatives", "60 steps", "rises"]),
+        ({"batch_size": 10**12}, ["in batches of 600; in a full batch, each query has up to 599 in-batch negatives"]),
         ({"warmup_ratio": 0.0}, ["with a learning rate that decays linearly from 2e-5 to 0"]),
     ],
 )

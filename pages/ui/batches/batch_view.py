@@ -377,7 +377,8 @@ def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
         _draw_pairs(batch, hardest, "Hardest in-batch negatives", after=labeled)
     with likely_tab:
         number = f"the first {MAX_LISTED}" if len(likely) == MAX_LISTED else str(len(likely))
-        st.caption(f"{glossary.TERMS['false_negative'].definition} In this batch: {number}.")
+        left_out = "queries without a positive document and pairs labeled negative are left out"
+        st.caption(f"{glossary.TERMS['false_negative'].definition} In this batch: {number}; {left_out}.")
         reasons = {"reason": [", ".join(one.reasons) for one in likely]}
         _draw_pairs(batch, likely, "Likely false negatives", before=reasons)
     with decisions_tab:

@@ -67,8 +67,10 @@ def _jobs(refreshing: bool) -> None:
 
 
 def label(done: str, run_id: str) -> str:
-    """Return `30% · 9907-001`: the end of the run id, since the runs of a sweep differ only there."""
-    parts = data_cache.short_id(run_id).split("-")
+    """Return `30% · …9907-001`: the end of the run id if it is long, since the runs of a sweep differ only there."""
+    name = data_cache.short_id(run_id)
+    parts = name.split("-")
     while len(parts) > 1 and len(f"{done} · {'-'.join(parts)}") > WIDE:
         parts = parts[1:]
-    return f"{done} · {'-'.join(parts)}"
+    end = "-".join(parts)
+    return f"{done} · {end if end == name else f'…{end}'}"

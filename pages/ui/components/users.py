@@ -226,6 +226,11 @@ def admit_launch(run_id: str, number: int, threads: int | None) -> Iterator[None
         yield
 
 
+def check_space(size: int) -> None:
+    """Raise InputError if `size` more bytes exceed the disk quota of the user."""
+    check_disk(RunStore(), current_user(), size)
+
+
 def check_upload(size: int) -> None:
     """Check the user's quota before a file of `size` bytes is stored.
 

@@ -262,7 +262,7 @@ def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
     corpus = f"search in {plural(summary.corpus, 'document')}" if summary.corpus else "the dev pairs themselves"
     negatives = ""
     if has_in_batch_negatives(config.loss):
-        negatives = f"; in a full batch, each query has {plural(size - 1, 'in-batch negative')}"
+        negatives = f"; in a full batch, each query has up to {plural(size - 1, 'in-batch negative')}"
     each = " and after every epoch" if config.evaluation.each_epoch else ""
     patience = config.training.early_stopping_patience
     stop = f"; stop after {plural(patience, 'epoch')} without improvement" if patience else ""
@@ -320,6 +320,8 @@ def config_warnings(config: RunConfig, summary: DataSummary) -> Iterator[ConfigW
     if rate > 1e-4 and encoder.name != "static" and not encoder.lora:
         text = f"{rate_text} is high for a transformer (1e-5 to 5e-5 is usual)."
         yield ConfigWarning(text, LEARNING_RATE, 2e-5)
+    if rate >= 0.1 and encoder.name == "static":
+        yield ConfigWarning(f"{rate_text} is high for static vectors (1e-3 is usual).", LEARNING_RATE, 1e-3)
     if rate < 1e-4 and encoder.name == "static":
         yield ConfigWarning(f"{rate_text} is low for static vectors (1e-3 is usual).", LEARNING_RATE, 1e-3)
     if encoder.lora and rate < 1e-4:

@@ -84,7 +84,7 @@ def sweep_of(preset: str) -> dict[str, Any]:
 
 
 def write(config: RunConfig, sweep: SweepConfig | None, values: config_form.Values, *, fitting: str) -> dict[str, str]:
-    """Write what differs from the preset into the URL, and return the settings that do.
+    """Write what differs from the preset into the URL, and return the settings that do, the loss first.
 
     Args:
         config: The config of the form.
@@ -104,6 +104,8 @@ def write(config: RunConfig, sweep: SweepConfig | None, values: config_form.Valu
         for key, value in flatten(config, SECTIONS).items()
         if value != start.get(key) and key not in over and _has_widget(key)
     }
+    if "loss.name" in parameters:
+        changed = {"loss.name": config.loss.name, **changed}
     parameters |= changed
     if dict(over) != {key: tuple(entries) for key, entries in PRESETS[preset].sweep.items()}:
         lists = {f"{SWEEP}.{key}": format_value(list(entries)) for key, entries in over.items()}

@@ -18,7 +18,7 @@ ADVICE = {  # what a cause means, and what a user can do about it
     Cause.NEAR_QUERY: "If the top document answers this query too, add the pair to the dataset as positive.",
     Cause.TIE: "The cosines are equal, so their order is arbitrary. If the texts are equal too, remove one of them.",
     Cause.WORDS: "If the top document is not relevant, the model ranks by common words. Add such pairs to the training "
-    "rows as negatives.",
+    "rows as negatives, unless their negatives already contain more words of the query than positives do (Data page).",
     Cause.UNJUDGED: "The top document may be relevant. If it is, add the pair to the dataset as positive.",
 }
 TO_DATA = {cause for cause in Cause if cause is not Cause.LABELED}  # what can be done is in the files of the dataset

@@ -9,6 +9,7 @@ from typing import Any
 import streamlit as st
 
 from bsc_core import background_task, formatting
+from bsc_core.errors import InputError
 from bsc_core.figures.runs import curves
 from bsc_core.paths import cache_folder
 from bsc_core.runs import GENERAL_SCORE, Run
@@ -92,6 +93,11 @@ def _draw_curve(run: Run, curve: dict[str, Any]) -> None:
         folder = task_folder(run, alpha)
         saved = background_task.read_result(folder)
         if saved is None or not Path(saved["model"]).is_dir():
+            try:
+                users.check_space(sum(path.stat().st_size for path in run.model_folder.rglob("*")))
+            except InputError as error:
+                display.error_box(error, "The merged model cannot be saved")
+                return
             about = "Writes it into the folder of the run."
             TASK.draw(run, folder, "Save the merged model", about=about, alpha=alpha)
             return

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from bsc_core import formatting
 from bsc_core.runs import Run, RunStatus
 from pages.ui.components import display
 from pages.ui.new_run.config_summary import format_bytes
@@ -33,6 +34,8 @@ def draw(run: Run, status: RunStatus) -> None:
         )
         return
     best = f"best on dev, {table.best_metric(status)}" if status.metric_name else "as trained"
+    start = run.evaluation("before").get("dev", {}).get(status.metric_name or "")
+    best += "" if start is None else f", {formatting.metric(start)} before training"
     st.caption(f"The encoder, {display.escaped(best)}, in a sentence-transformers folder: {run.model_folder}")
     st.code(SNIPPET.format(folder=json.dumps(str(run.model_folder))), language=None)
     runs = shlex.quote(str(run.folder.parent))

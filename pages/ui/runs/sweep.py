@@ -252,6 +252,8 @@ def _draw_best_setting(group: str, runs: list[Run], summary: Summary) -> None:
     interval = intervals(summary, runs)[0]
     value = formatting.metric(cell["mean"]) + (f" {interval}" if interval.startswith("[") else "")
     st.text(f"{setting_name(cell)}: {formatting.metric_name(summary['metric'])} {value}{seeds}")
+    if (compared := best_against_next(summary, runs)) is not None:
+        st.caption(display.escaped(compared))
     if not users.current_user().may_launch:  # a config has paths of the server
         return
     text = to_toml(config)
