@@ -63,10 +63,13 @@ def test_grouped_runs_are_summarized_by_the_value_of_a_column(three: list[Run]) 
         run.update_status(metric_name="mrr", metric_best=best)
     app = open_page("runs", group_by="Loss")
     rows = {row.pop("Loss"): row for row in app.dataframe[0].value.to_dict("records")}
+    assert [row.pop("Dataset") for row in rows.values()] == ["sample", "sample-nli"]
     assert rows["softmax"] == {"Runs": 1, "Metric": "MRR", "Mean": "0.900", "Lowest": "0.900", "Highest": "0.900"}
     assert rows["bsc"] == {"Runs": 2, "Metric": "MRR", "Mean": "0.600", "Lowest": "0.500", "Highest": "0.700"}
-    assert list(rows) == ["softmax", "bsc"]  # the highest mean first
+    assert list(rows) == ["bsc", "softmax"]  # by dataset, then the highest mean first
     assert len(app.dataframe[1].value) == len(three)
+    app = open_page("runs", group_by="Loss", filter=["Dataset: sample"])
+    assert app.dataframe[0].value.columns.tolist() == ["Loss", "Runs", "Metric", "Mean", "Lowest", "Highest"]
 
 
 def test_datasets_whose_paths_end_alike_are_told_apart(runs: RunStore, tmp_path: Path) -> None:

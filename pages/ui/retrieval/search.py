@@ -95,6 +95,8 @@ class Results:
     right: list[ranks.Hit]
     relevant: frozenset[int]  # corpus positions
     queries: int  # number of queries in the data with this text
+    first_ranks: tuple[int, ...] = ()  # of the first relevant document for each model; 0 if there is none
+    missing: str = ""  # text of a relevant document, if no list contains one
 
 
 def query_box(cell: DeltaGenerator) -> str:
@@ -417,8 +419,12 @@ def answer(search: Search, query: str, position: int | None = None) -> Results:
     corpora = TextRows(left.vectors(), task.corpus), TextRows(right.vectors(), task.corpus)
     relevant = frozenset(document for one in positions for document in task.relevant(one).tolist())
     with turns.turn(draw=False):
-        hits = [_hits(search, one, relevant) for one in compare_answers(vectors, corpora, top=TOP)]
-    return Results(*hits, relevant, len(positions))
+        left_hits, right_hits = (_hits(search, one, relevant) for one in compare_answers(vectors, corpora, top=TOP))
+    found = any(hit.gold for hit in (*left_hits, *right_hits))
+    missing = "" if found or not relevant else search.text(task.corpus[min(relevant)])
+    ranks_of = ([int(one.first_rank[position]) for position in positions] for one in search.results)
+    first_ranks = tuple(min((rank for rank in known if rank), default=0) for known in ranks_of)
+    return Results(left_hits, right_hits, relevant, len(positions), first_ranks, missing)
 
 
 def query_positions(search: Search, query: str) -> list[int]:
@@ -465,13 +471,15 @@ def _summary(results: Results, *, single: bool = False) -> str:
     if not results.relevant:
         return "The relevant document of this query is not in the corpus."
     positions = []
-    for side, hits in (("on the left", results.left), ("on the right", results.right)):
-        rank = next((rank for rank, hit in enumerate(hits, 1) if hit.gold), None)
+    sides = ("on the left", results.left), ("on the right", results.right)
+    for (side, hits), first in zip(sides, results.first_ranks, strict=True):
+        rank = next((rank for rank, hit in enumerate(hits, 1) if hit.gold), first)
         place = f"rank {rank}" if rank else f"not in the top {len(hits)}"
         positions.append(place if single else f"{place} {side}")
     several = f" {results.queries} queries have this text; ★: a document relevant to any of them."
     shown = ", ".join(positions[:1] if single else positions)
-    return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{lines}"
+    text = f" Its text: {formatting.shorten(results.missing, LIST_LENGTH)}" if results.missing else ""
+    return f"★ relevant document: {shown}.{several if results.queries > 1 else ''}{lines}{text}"
 
 
 def _rows(results: Results, names: tuple[str, str]) -> list[dict[str, Any]]:

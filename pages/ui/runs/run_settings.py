@@ -235,19 +235,25 @@ def draw_groups(runs: Sequence[Run], settings: Mapping[str, Settings], column: s
 
 
 def group_rows(runs: Sequence[Run], settings: Mapping[str, Settings], column: str) -> list[dict[str, str | int]]:
-    """Return a row per value of a column and metric: the number of evaluated runs, and mean, lowest and highest value.
+    """Return a row per value of a column, dataset and metric: the number of evaluated runs, mean, lowest and highest.
 
-    Values are the best on dev. Rows are ordered by metric, then the highest mean first.
+    Values are the best on dev. Rows are ordered by metric and dataset, then the highest mean first. The dataset is left
+    out if all runs have the same one.
     """
-    values: dict[tuple[str, str], list[float]] = {}
+    datasets = {settings[run.id].get(DATASET, "") for run in runs}
+    by_dataset = len(datasets) > 1 and column != DATASET
+    values: dict[tuple[str, str, str], list[float]] = {}
     for run in runs:
-        status = run.status()
+        status, setting = run.status(), settings[run.id]
         if status.metric_name and status.metric_best is not None:
-            values.setdefault((status.metric_name, settings[run.id].get(column, "")), []).append(status.metric_best)
-    ordered = sorted(values.items(), key=lambda item: (item[0][0], -sum(item[1]) / len(item[1])))
+            dataset = setting.get(DATASET, "") if by_dataset else ""
+            values.setdefault((status.metric_name, dataset, setting.get(column, "")), []).append(status.metric_best)
+    ordered = sorted(values.items(), key=lambda item: (*item[0][:2], -sum(item[1]) / len(item[1])))
     return [
-        {column: value, "Runs": len(best), "Metric": formatting.metric_name(metric)}
+        {column: value}
+        | ({DATASET: dataset} if by_dataset else {})
+        | {"Runs": len(best), "Metric": formatting.metric_name(metric)}
         | {"Mean": formatting.metric(sum(best) / len(best))}
         | {"Lowest": formatting.metric(min(best)), "Highest": formatting.metric(max(best))}
-        for (metric, value), best in ordered
+        for (metric, dataset, value), best in ordered
     ]
