@@ -28,7 +28,7 @@ NAMES = {  # in the claims that lessons cite
 
 RESULTS = {
     "supported": "**supports** this",
-    "smaller than claimed": "found a **smaller difference**",
+    "smaller than claimed": "found a **smaller difference** than the paper",
     "contradicted": "**contradicts** this",
     "ruled out": "found **no difference of this size**",
     "inconclusive": "**does not decide** this",
