@@ -155,8 +155,12 @@ class RequestGuard:
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         if _host_name(host) not in self.hosts:
             return f"This host is not allowed. Add its name to {ALLOWED_HOSTS} to open the app under it."
-        is_foreign = origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}")
-        is_link = headers.get("sec-fetch-dest") == "document" and path not in (SIGN_OUT, PROVIDER_SIGN_OUT)
+        own = (f"http://{host}", f"https://{host}")
+        is_foreign = origin is not None and origin.lower() not in own
+        signs_out = path in (SIGN_OUT, PROVIDER_SIGN_OUT)
+        if signs_out and "sec-fetch-site" not in headers:  # browsers send it to https and localhost only
+            is_foreign |= not headers.get("referer", "").lower().startswith(tuple(f"{one}/" for one in own))
+        is_link = headers.get("sec-fetch-dest") == "document" and not signs_out
         if is_foreign or (headers.get("sec-fetch-site") in OTHER_SITES and not is_link):
             return "Requests from another origin are not allowed."
         return None

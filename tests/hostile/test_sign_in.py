@@ -179,6 +179,9 @@ def test_a_link_of_another_site_does_not_sign_out(server: AppServer, keys: dict[
     assert response.status == 403
     assert "Set-Cookie" not in response.headers
     assert respond(server, "GET", path, {**headers, "Sec-Fetch-Site": "same-origin"}).status != 403
+    for page in ("http://evil.example/", f"http://localhost.evil.example:{server.port}/", None):  # over plain HTTP
+        referer = {} if page is None else {"Referer": page}
+        assert respond(server, "GET", path, {**cookie(keys["ben"]), **referer}).status == 403
 
 
 @pytest.mark.parametrize(("protocol", "secure"), [("http", False), ("https", True)])
@@ -241,7 +244,8 @@ def test_a_client_that_leaves_while_it_sends_a_form_is_not_logged(server: AppSer
 
 
 def test_signing_out_removes_the_cookie(server: AppServer, keys: dict[str, str]) -> None:
-    response = respond(server, "GET", "/sign-out", cookie(keys["ben"]))
+    page = {"Referer": f"http://localhost:{server.port}/runs"}
+    response = respond(server, "GET", "/sign-out", {**cookie(keys["ben"]), **page})
     assert response.status == 303
     assert f'{KEY_COOKIE}=""' in response.headers["Set-Cookie"]
 

@@ -78,7 +78,7 @@ def test_a_user_whose_address_is_confirmed_is_admitted_until_removed(
     assert "Ada@Example.org is not a user of this app" in page
     add_user(root, "ada", "owner", "ada@example.org")
     assert client.get("/runs")[0] == 200
-    client.get("/sign-out")
+    client.get("/sign-out", headers={"Sec-Fetch-Site": "same-origin"})
     assert client.get("/runs")[0] == 401
 
 
