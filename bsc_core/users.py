@@ -156,6 +156,8 @@ def add_user(root: Path, name: str, role: Role, email: str | None = None) -> str
         ConfigError: The name is invalid.
         InputError: Another user has the email address.
     """
+    if name.endswith((".json", ".tsv")):  # a folder of this name would be in place of a file of the owner
+        raise ConfigError(f"user {name!r}: the name has the ending of a file; choose another one")
     with _changed_users(root) as users:
         if email is not None and any(_is_same_address(one.email, email) and one.name != name for one in users.values()):
             raise InputError(f"{email} is the address of another user; see `bsc users list`")

@@ -102,6 +102,9 @@ def test_an_email_address_belongs_to_one_user(tmp_path: Path) -> None:
     assert user.name == "ada"
     with pytest.raises(InputError, match="another user"):
         add_user(tmp_path, "ben", "member", "Ada@example.org")
+    for name in ("sample.json", "sample.tsv"):
+        with pytest.raises(ConfigError, match="the ending of a file"):
+            add_user(tmp_path, name, "member")
     assert user_with_key(read_users(tmp_path).values(), "") is None  # a user without a key has no empty one
 
 

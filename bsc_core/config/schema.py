@@ -20,7 +20,7 @@ class EvaluationConfig(Section):
 
     metric: str | None = Field(None, title="Best model by")
     """Dev metric that selects the best model; none: MRR if defined, else Spearman, else F1."""
-    k: tuple[int, ...] = Field((1, 3, 5, 10, 20, 50), title="Ranks k")
+    k: tuple[int, ...] = Field((1, 3, 5, 10, 20, 50), title="Ranks k", max_length=100)
     """Ranks k at which HasPositive@k is reported."""
     each_epoch: bool = Field(True, title="Evaluate each epoch")
     """Evaluate after every epoch; otherwise only before and after training."""

@@ -14,7 +14,7 @@ ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
 SHOWN = 5
 UPDATE_INTERVAL, INTERVAL_OF_RUNS = "5s", "2s"  # every page of every session updates
 MAX_AGE = 1.0  # seconds after which an update reads the runs again
-WIDE = 18  # characters of a link that fit into the sidebar
+WIDE = 22  # characters of a link that fit into the sidebar
 
 
 def draw() -> None:
