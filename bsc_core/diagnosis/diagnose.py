@@ -111,5 +111,6 @@ def _change(evidence: RunEvidence, split: str, result: Comparison) -> str:
         (evidence.run.evaluation(when).get(split) or {}).get(evidence.metric) for when in ("before", "after")
     )
     low, high = result.difference.low, result.difference.high
-    interval = "no interval" if low is None or high is None else f"95% interval {signed(low)} to {signed(high)}"
-    return f"{metric(before)} → {metric(after)} ({interval})"
+    if low is None or high is None:
+        return f"{metric(before)} → {metric(after)} (no interval)"
+    return f"{metric(before)} → {metric(after)} (95% interval of the difference {signed(low)} to {signed(high)})"

@@ -95,7 +95,7 @@ class RunEvidence:
 
     @cached_property
     def state(self) -> State:
-        """Whether the run got worse: "noise" if the interval of the difference contains 0."""
+        """Whether the run got worse: "noise" if the difference is not significant."""
         try:
             return state_of(self.comparison)
         except BscError:
@@ -182,8 +182,8 @@ class RunEvidence:
 
 
 def state_of(comparison: Comparison) -> State:
-    """Return whether the second model is worse or better; "noise" if the interval contains 0."""
-    if comparison.difference.contains_zero:
+    """Return whether the second model is worse or better; "noise" if the difference is not significant."""
+    if comparison.difference.contains_zero or (comparison.p is not None and not comparison.significant):
         return "noise"
     return "better" if comparison.difference.value > 0 else "worse"
 

@@ -140,7 +140,7 @@ class Board {
     this.anchorButton.textContent = isRows ? "Show documents as anchors" : "Show queries as anchors";
     this.anchorButton.hidden = !columns || this.lab.isLocked;
     const { decoupled, debiased_prior: prior } = this.settings; // probabilities are derivatives of the log denominator
-    const remark = prior > 0 ? "; a prior can make the probability of a positive negative" : decoupled ? ", without the positive" : "";
+    const remark = prior > 0 ? "; positives may be below 0" : decoupled ? ", without the positive" : "";
     const paint = (panel, options) => panel?.paint({ marks: marks?.rows, ...options });
     paint(this.panels.similarity, {
       values: similarity, unit: isCosine ? "cosine" : "dot product", describe: (value) => `similarity ${number(value)}`,

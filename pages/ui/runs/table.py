@@ -358,7 +358,7 @@ def table_row(run: Run) -> dict[str, Any]:
         "Dev by epoch": values if len(values) > 1 else [],
         "Best on dev": best_metric(status),
         "Group": data_cache.short_id(status.group) if status.group else "",
-        "Age": formatting.duration(max(0.0, time.time() - status.created)),
+        "Age": " ".join(formatting.duration(max(0.0, time.time() - status.created)).split()[:2]),  # its largest unit
     }
 
 
