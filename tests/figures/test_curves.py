@@ -138,7 +138,7 @@ def test_the_title_of_the_dev_curve_names_the_best_epoch() -> None:
     values = [0.123, 0.137, 0.109]
     rows = [{"kind": "evaluation", "epoch": epoch, "dev": {"mrr": value}} for epoch, value in enumerate(values)]
     title = curves.metric_curve({"a": [rows]}, "mrr").to_dict()["title"]
-    assert title == "MRR on dev goes from 0.123 to 0.109; its highest value is 0.137, after epoch 1"
+    assert title == "MRR on dev goes from 0.123 to 0.109; the best model, after epoch 1, has 0.137"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_run_that_was_evaluated_within_an_epoch_has_steps() -> None:
         {"kind": "evaluation", "epoch": 0.4, "step": 8, "dev": {"mrr": 0.4}},
     ]
     spec = curves.metric_curve({"a": [rows]}, "mrr", verdict="significant", interval=(0.3, 0.5)).to_dict()
-    assert spec["title"] == "MRR on dev rises from 0.300 to 0.400 (significant)"
+    assert spec["title"] == "MRR on dev rises from 0.300 to 0.400 (against the start: significant)"
     assert spec["layer"][0]["encoding"]["x"]["field"] == "step"
     assert {"step": 8, "low": 0.3, "high": 0.5} in [
         layer.get("data", {}).get("values", [{}])[0] for layer in spec["layer"]

@@ -203,8 +203,8 @@ def metric_curve(
     """Plot a metric after each epoch of each setting; epoch 0 is the untrained encoder. It is not smoothed.
 
     A dashed line continues the value of the untrained encoder if all runs share it. With a single setting, `interval`
-    is the confidence interval of the highest value. `verdict`, such as "not significant", ends the title. The x-axis
-    has steps if a run was evaluated within an epoch.
+    is the confidence interval of the highest value. `verdict`, whether the best model differs from the untrained
+    encoder, ends the title. The x-axis has steps if a run was evaluated within an epoch.
     """
     curves = {
         name: mean_curve([evaluations(rows, metric, split=split) for rows in runs], across="epoch")
@@ -214,8 +214,8 @@ def metric_curve(
     summary = f"reaches {_join([result.best for result in results])}" if results else "has no trained epoch yet"
     title = _title(f"{formatting.metric_name(metric)} on {split}", curves, summary)
     if len(curves) == len(results) == 1 and results[0].best > results[0].last:
-        title += f"; its highest value is {_format(results[0].best)}, after epoch {results[0].best_epoch}"
-    title += f" ({verdict})" if verdict else ""
+        title += f"; the best model, after epoch {results[0].best_epoch}, has {_format(results[0].best)}"
+    title += f" (against the start: {verdict})" if verdict else ""
     is_within = any(point["epoch"] % 1 for curve in curves.values() for point in curve)
     across = _x(curves, view, "step" if is_within else "epoch")
     value = f"{formatting.metric_name(metric)} ({split})"
