@@ -15,7 +15,7 @@ from bsc_core.config import DataConfig, flatten
 from bsc_core.errors import BscError
 from bsc_core.figures.runs.histograms import Histogram, histogram, read_ranges, write_ranges
 from bsc_core.figures.runs.parallel import format_value
-from bsc_core.runs import Run
+from bsc_core.runs import Run, without_resumed
 from pages.ui.components import data_cache, display, url, users
 from pages.ui.components.browser.mount import range_histograms
 
@@ -243,7 +243,7 @@ def group_rows(runs: Sequence[Run], settings: Mapping[str, Settings], column: st
     datasets = {settings[run.id].get(DATASET, "") for run in runs}
     by_dataset = len(datasets) > 1 and column != DATASET
     values: dict[tuple[str, str, str], list[float]] = {}
-    for run in runs:
+    for run in without_resumed(runs):
         status, setting = run.status(), settings[run.id]
         if status.metric_name and status.metric_best is not None:
             dataset = setting.get(DATASET, "") if by_dataset else ""
