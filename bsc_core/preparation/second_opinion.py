@@ -14,7 +14,6 @@ from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import embed, encoder_folder
 from bsc_core.encoders.checks.folder import has_architecture
 from bsc_core.encoders.pretrained import load_cross_encoder, tokenizer_errors
-from bsc_core.encoders.tokens import token_budget
 from bsc_core.errors import ModelError
 from bsc_core.neighbors import check_finite, unit_rows
 from bsc_core.types import Ids, Progress, Vectors
@@ -63,6 +62,8 @@ def second_scorer(name: str, texts: TextTable, progress: Progress | None = None)
 
 
 def _cross_encoder(folder: Path, texts: TextTable) -> Scorer:
+    from bsc_core.encoders.tokens import token_budget  # imports torch
+
     model = load_cross_encoder(folder)
     tokens = min(model.max_seq_length or MAX_PAIR_TOKENS, MAX_PAIR_TOKENS)
     model.max_seq_length = tokens

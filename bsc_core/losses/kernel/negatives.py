@@ -18,7 +18,7 @@ TIE = 1e-6
 MIN_ROUNDED = 2**20
 """Cells of a matrix above which a guide is compared as bfloat16 first."""
 MANY = 1 / 32
-"""Share of the cells of a tile above which all of them are computed as float32."""
+"""Share of the cells of a tile up to which single cells are computed as float32, or removed."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Cosines:
     Attributes:
         left: (B, G) unit vectors; None where the scores are the cosines divided by the temperature.
         right: (M, G) likewise.
+        rounded: Both as bfloat16; None if they are not rounded.
     """
 
     left: Tensor | None = None

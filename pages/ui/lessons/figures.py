@@ -653,8 +653,8 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "The curves show the gradients of the matrix, multiplied by the number of pairs and the temperature. Without a "
-        "prior, this is one minus the probability of the positive."
+        "The curves show the gradients of the matrix while Decoupled is off, multiplied by the number of pairs and the "
+        "temperature. Without a prior, this is one minus the probability of the positive."
     )
 
 

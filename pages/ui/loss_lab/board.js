@@ -147,7 +147,9 @@ class Board {
       title: isCosine ? "Cosine of each query and document" : "Dot product of each query and document",
     });
     paint(this.panels.softmax, {
-      values: isRows ? rows.probability : transpose(columns.probability), unit: `each ${isRows ? "row" : "column"} sums to 1${remark}`,
+      values: isRows ? rows.probability : transpose(columns.probability),
+      unit: decoupled && prior > 0 ? "derivatives of the log denominator, which can exceed 1"
+        : `each ${isRows ? "row" : "column"} sums to 1${remark}`,
       title: isRows ? "Probability of each document for a query" : "Probability of each query for a document",
       marks: marks?.[this.anchors], describe: (value) => `probability ${number(value)}`,
     });
