@@ -183,7 +183,8 @@ class RunEvidence:
 
 def state_of(comparison: Comparison) -> State:
     """Return whether the second model is worse or better; "noise" if the difference is not significant."""
-    if comparison.difference.contains_zero or (comparison.p is not None and not comparison.significant):
+    differs = not comparison.difference.contains_zero if comparison.p is None else comparison.significant
+    if not differs:
         return "noise"
     return "better" if comparison.difference.value > 0 else "worse"
 

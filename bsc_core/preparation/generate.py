@@ -324,7 +324,6 @@ def _rank_candidates(
 
 
 def _search(candidates: Candidates, unit: Vectors) -> NeighborSearch:
-
     select_in: Selection = "bfloat16" if has_bf16_instructions() else "float32"
     return NeighborSearch(unit, "cosine", rows=candidates.document, select_in=select_in)
 

@@ -180,12 +180,12 @@ def test_the_page_that_encodes_has_the_turns_of_all_users_who_wait_for_the_vecto
     order.take(["stu"])
     pages = [arrive(order, "stu", done, lambda: None) for _ in range(3)]
     monkeypatch.setattr(turns.users, "current_user", lambda: users.User(name="stu", role="student"))
-    with turns.encoded_for("vectors") as names:
+    with turns.users_waiting_for("vectors") as names:
         last = threading.Thread(target=lambda: (order.take(names), done.append("vectors"), order.release()))
         last.start()
         wait_until(lambda: len(order._waiting) == 4, "the page does not wait")
         monkeypatch.setattr(turns.users, "current_user", lambda: users.User(name="eva", role="member"))
-        with turns.encoded_for("vectors") as same:
+        with turns.users_waiting_for("vectors") as same:
             assert same == names == ["stu", "eva"]
             order.release()
             for page in (*pages, last):

@@ -105,7 +105,7 @@ TOKENIZER_CLASS = re.compile(rf"({'|'.join(TOKENIZERS)})Tokenizer(Fast)?|PreTrai
 TOKENIZER_TEXTS = (  # settings of a tokenizer with a text that is not the name of a file to open
     *("name_or_path", "special_tokens_map_file", "padding_side", "truncation_side", "truncation_strategy", "padding"),
     *("chat_template", "backend", "errors", "src_lang", "tgt_lang", "prepend_scheme", "strip_accents"),
-    *("word_tokenizer_type", "subword_tokenizer_type"),
+    *("word_tokenizer_type", "subword_tokenizer_type", "tokenizer_class"),
 )
 TOKENIZER_LISTS = ("model_input_names", "never_split")  # settings with a list of texts
 TOKENIZER_FILES = ("vocab", "merges", "init_inputs", "tokenizer_object", "auto_map", "processor_class")
@@ -260,7 +260,7 @@ def _is_tokenizer_setting(name: str, value: Any) -> bool:
     """Return whether a setting has one of the known forms; a null names no file."""
     if value is None or _is_special_token(name, value):
         return True
-    if name in (*TOKENIZER_TEXTS, "tokenizer_class") and isinstance(value, str):
+    if name in TOKENIZER_TEXTS and isinstance(value, str):
         return True
     if name in TOKENIZER_FILES or re.search(r"_(file|path|dir)s?$", name):
         return False
@@ -288,10 +288,10 @@ def _check_special_tokens(path: Path) -> None:
 
 def _check_tokens(settings: dict[str, Any], path: Path) -> None:
     """Check that the settings with one special token each are not too many."""
-    tokens = [value for name, value in settings.items() if TOKEN_NAME.fullmatch(name)]
-    if len(tokens) > MAX_TOKEN_SETTINGS:
+    number = sum(TOKEN_NAME.fullmatch(name) is not None for name in settings)
+    if number > MAX_TOKEN_SETTINGS:
         raise ModelError(
-            f"{path}: has {len(tokens):,} settings of special tokens, and at most {MAX_TOKEN_SETTINGS} are supported"
+            f"{path}: has {number:,} settings of special tokens, and at most {MAX_TOKEN_SETTINGS} are supported"
         )
 
 

@@ -421,7 +421,7 @@ def vectors(key: str, encoder: str, *, seed: int = 0) -> np.ndarray:
 def text_vectors(encoder: EncoderConfig, texts: TextTable) -> np.ndarray:
     """Return the vectors of these texts, from memory, the disk cache, or encoded now: (U, D) float32."""
     key = vectors_key(encoder, texts.digest)
-    with turns.encoded_for(key) as names:
+    with turns.users_waiting_for(key) as names:
         return shared_value("vectors", key, lambda: _encode(encoder, texts, names))
 
 

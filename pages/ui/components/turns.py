@@ -186,7 +186,7 @@ def turn(*, draw: bool = True) -> Iterator[None]:
 
 
 @contextmanager
-def encoded_for(key: Hashable) -> Iterator[list[str]]:
+def users_waiting_for(key: Hashable) -> Iterator[list[str]]:
     """Yield the names of the users whose pages wait for the vectors of this key, one name for each page."""
     user = users.current_user().name
     with _waiting_guard:
@@ -208,7 +208,7 @@ def encoding(names: list[str], while_waiting: Callable[[], object]) -> Iterator[
     It can take minutes, so it may not be part of a computation in a `turn`.
 
     Args:
-        names: The users of `encoded_for`: the page has the turns of each of them.
+        names: The users of `users_waiting_for`: the page has the turns of each of them.
         while_waiting: Called every WAIT_SECONDS; may raise.
     """
     _turns.check_not_taken()
