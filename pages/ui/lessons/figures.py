@@ -154,7 +154,6 @@ def _lab(
     values: Sequence[float] = (),
     sizes: Sequence[int] = (),
     start: float = 0.0,
-    switches: Sequence[str] = (),
 ) -> float:
     """Draw the loss lab with one slider that its matrices follow in the browser, and return the last value.
 
@@ -167,7 +166,6 @@ def _lab(
         values: The values of the setting, evenly spaced.
         sizes: The numbers of pairs.
         start: Value at first. The value is in the URL.
-        switches: Other settings that the user can change, which only the matrices follow.
     """
     options = values or tuple(map(float, sizes))
     if f"{key}.start" not in st.session_state or url.is_history_navigation():
@@ -179,7 +177,7 @@ def _lab(
         batch,
         replace(settings, **{name: start}) if name else settings,
         key=key,
-        controls=(name, *switches) if name and not locked else (),
+        controls=(name,) if name and not locked else (),
         panels=panels,
         sliders={name: values} if name else None,
         sizes=(int(start), *((int(start),) if locked else sizes)) if sizes else None,
@@ -630,7 +628,6 @@ def _debiased(key: str) -> None:
         name="debiased_prior",
         values=PRIORS,
         start=PRIOR_PAIR[0],
-        switches=("decoupled",),
     )
     pictures, caption = _pulls_by_prior(prior)
     with above:
@@ -653,8 +650,8 @@ def _pulls_by_prior(prior: float) -> tuple[list[Picture], str]:
     remaining = negatives[PRIORS.index(prior)] > 0
     return pictures, (
         f"At a prior of {prior:g}: {remaining.sum()} of {len(remaining)} queries have a gradient on their negatives. "
-        "The curves show the gradients of the matrix while Decoupled is off, multiplied by the number of pairs and the "
-        "temperature. Without a prior, this is one minus the probability of the positive."
+        "The curves show the gradients of the matrix, multiplied by the number of pairs and the temperature. Without a "
+        "prior, this is one minus the probability of the positive."
     )
 
 
