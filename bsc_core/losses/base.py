@@ -83,6 +83,11 @@ class Loss(nn.Module):
         return None if labels is None else labels.to(queries.device) > self.threshold
 
 
+def is_finite(vectors: Tensor) -> bool:
+    """Return whether no number is NaN or infinite."""
+    return math.isfinite(vectors.detach().sum(dtype=torch.float64))  # a sum keeps NaN and infinity
+
+
 def promoted(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return two matrices in their common precision, at least float32."""
     precision = torch.promote_types(torch.promote_types(left.dtype, right.dtype), torch.float32)
@@ -107,7 +112,7 @@ def check_batch(queries: Tensor, documents: Tensor, labels: Tensor | None, *, mi
     if len(documents) < pairs:
         raise InputError(f"{pairs} queries have {len(documents)} documents; give one document for each query")
     for name, vectors in (("queries", queries), ("documents", documents)):
-        if not math.isfinite(vectors.detach().sum(dtype=torch.float64)):  # a sum keeps NaN and infinity
+        if not is_finite(vectors):
             raise InputError(
                 f"the embeddings of the {name} contain NaN or infinity; check the encoder and learning_rate"
             )

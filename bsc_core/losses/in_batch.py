@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bsc_core.config import DirectionName, InBatchSection, MNRLConfig, SimCSEConfig
 from bsc_core.errors import InputError
-from bsc_core.losses.base import Loss, LossParts, promoted
+from bsc_core.losses.base import Loss, LossParts, is_finite, promoted
 from bsc_core.losses.kernel.candidate_rules import (
     Diagonal,
     Rule,
@@ -190,9 +190,10 @@ class InBatchLoss(Loss):
         removes_positive = config.decoupled or config.debiased_prior > 0
         negatives = Negatives(mask, hardness, decoupled=removes_positive)
         sums: dict[DirectionName, SoftmaxSums] = {}
-        calls = len(self.directions)
         both = "doc_to_query" in self.directions
-        if both and len(right) == pairs:
+        shared = both and len(right) == pairs
+        calls = len(self.directions) - shared
+        if shared:
             columns = transpose_rule(batch.document_rule)
             first, second = softmax_sums(left, right, tau, batch.query_rule, columns, negatives=negatives, calls=calls)
             sums = {"query_to_doc": first} if second is None else {"query_to_doc": first, "doc_to_query": second}
@@ -277,7 +278,7 @@ def guide_vectors(ids: dict[str, Tensor], pairs: int, choices: int) -> tuple[Ten
             f"guide_queries are {tuple(queries.shape)} and guide_documents {tuple(documents.shape)} for {pairs} queries"
             f" and {choices} documents; give one vector for each, of one width"
         )
-    if not (queries.isfinite().all() and documents.isfinite().all()):
+    if not (is_finite(queries) and is_finite(documents)):
         raise InputError("the vectors of the guide contain NaN or infinity; choose another mask_guide")
     return queries.detach(), documents.detach()
 

@@ -46,18 +46,19 @@ class Cosines:
             return cls(left, right)
         return cls(left, right, Rounded.of(left, right))
 
-    def tile(self, scores: Tensor, scale: float, rows: slice, columns: slice) -> Tensor:
-        """Return the cosines of a tile, (r, c).
+    def tile(self, scores: Tensor, scale: float, rows: slice, columns: slice, *, factor: float) -> Tensor:
+        """Return the cosines of a tile, (r, c), multiplied by a factor.
 
         Args:
             scores: (r, c) scores of the loss.
             scale: Factor between cosines and scores, used if there are no vectors.
             rows: Rows of the tile.
             columns: Columns of the tile.
+            factor: The factor.
         """
         if self.left is None or self.right is None:
-            return scores / scale
-        return self.left[rows] @ self.right[columns].T
+            return scores * (factor / scale)
+        return (self.left[rows] @ self.right[columns].T).mul_(factor)
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class FalseNegativeMask:
     ) -> tuple[Tensor, Tensor] | None:
         """Return the index of the cells that `kept_cells` removes, long (E,) each; None if they are many."""
         removed = _above(values, limits, rows, columns, axis)
-        if rows.start < columns.stop and columns.start < rows.stop:  # the diagonal crosses the tile
+        if _crosses(rows, columns):
             removed.diagonal(rows.start - columns.start).fill_(False)
         if self.labeled is not None:
             removed[cells_in_tile(self.labeled, rows, columns)] = False
@@ -148,8 +149,7 @@ class FalseNegativeMask:
             axis: 1 if rows are the anchors, else 0.
         """
         kept = torch.le(values, limits[rows, None] if axis == 1 else limits[columns], out=torch.empty_like(values))
-        first, last = max(rows.start, columns.start), min(rows.stop, columns.stop)
-        if first < last:  # the diagonal crosses the tile
+        if _crosses(rows, columns):
             kept.diagonal(rows.start - columns.start).fill_(1.0)
         if self.labeled is not None:
             kept[cells_in_tile(self.labeled, rows, columns)] = 1.0
@@ -194,7 +194,7 @@ class HardnessWeights:
 
     def bumps(self, scores: Tensor, scale: float, rows: slice, columns: slice) -> Tensor:
         """Return what is added to the logits of a tile, (r, c); 0 on the diagonal."""
-        bumps = self.cosines.tile(scores, scale, rows, columns).mul_(self.strength)
+        bumps = self.cosines.tile(scores, scale, rows, columns, factor=self.strength)
         copies = self.choices // self.pairs if self.choices % self.pairs == 0 else 1
         if self.kind == "hard_negatives":
             bumps, every = torch.zeros_like(bumps), bumps
@@ -209,9 +209,22 @@ class HardnessWeights:
 
 
 def exceed(values: Tensor, limits: Tensor, rows: slice, columns: slice, axes: tuple[int, ...]) -> bool:
-    """Return whether a value of a tile (r, c) exceeds the limit of its anchor, on any of these axes."""
+    """Return whether a value of a tile (r, c) exceeds the limit of its anchor, on any of these axes.
+
+    The diagonal of the matrix does not count: the mask never removes it.
+    """
+    own = values.diagonal(rows.start - columns.start) if _crosses(rows, columns) else values.new_empty(0)
+    stored = own.clone()
+    own.fill_(-torch.inf)
     highest = ((values.amax(axis), limits[rows if axis == 1 else columns]) for axis in axes)
-    return any(bool((value > limit).any()) for value, limit in highest)
+    exceeds = any(bool((value > limit).any()) for value, limit in highest)
+    own.copy_(stored)
+    return exceeds
+
+
+def _crosses(rows: slice, columns: slice) -> bool:
+    """Return whether the diagonal of the matrix crosses a tile."""
+    return bool(rows.start < columns.stop and columns.start < rows.stop)
 
 
 def _above(values: Tensor, limits: Tensor, rows: slice, columns: slice, axis: int) -> Tensor:

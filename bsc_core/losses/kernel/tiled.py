@@ -22,8 +22,7 @@ from bsc_core.losses.kernel.negatives import TIE, FalseNegativeMask, Negatives, 
 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 STORED_SCORES = 4096 * 4096
-"""Number of scores stored for the backward pass, twice as many numbers with treated negatives; further tiles are
-recomputed."""
+"""Number of scores stored for the backward pass, each twice with hardness weights; further tiles are recomputed."""
 SAFE_SCORE = 40.0
 """Scores up to this magnitude can share one exp(score - largest): exp(-80) is a normal float32."""
 
@@ -105,9 +104,8 @@ class _Direction:
             self.positive_scores[anchors] += (tile.scores * positives).sum(self.axis)
             self.positives[anchors] += positives.sum(self.axis)
         if tile.exps is not None:
-            exps = tile.exps if candidates is None else tile.exps * candidates
-            if self.hardness is not None:
-                exps = exps * tile.factors(positives)
+            exps = self._exps(tile, positives)
+            exps = exps if candidates is None else exps * candidates
             if tile.removed is None:
                 summed = exps.sum(self.axis).log()
             else:
@@ -138,18 +136,16 @@ class _Direction:
         self.positive_weight = torch.where(self.positives > 0, -of_positives, 0.0) / self.positives.clamp(min=1)
         self.weight = self.gradient * (shift - self.log_sum).exp()  # of exp(score - shift)
 
-    def candidate_gradient(self, tile: _Tile) -> tuple[Tensor, Tensor | None]:
-        """Return the gradient by the candidates (r, c), or the factor of the tile's exps, and the positives' mask."""
+    def candidate_gradient(self, tile: _Tile) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return exps of the candidates (r, c), factors whose product with them is the gradient, and the positives."""
         anchors = self._anchors(tile)
         positives, candidates = self.masks(tile)
         if tile.exps is not None:
             weights = self._along(self.weight[anchors])
-            weights = weights if candidates is None else weights * candidates
-            if self.hardness is not None:
-                weights = weights * tile.factors(positives)
-            return weights, positives
+            return self._exps(tile, positives), weights if candidates is None else weights * candidates, positives
         allowed = self._allowed(tile, positives, candidates)
-        return (allowed - self._along(self.log_sum[anchors])).exp_() * self._along(self.gradient[anchors]), positives
+        exps = (allowed - self._along(self.log_sum[anchors])).exp_()
+        return exps, self._along(self.gradient[anchors]), positives
 
     def subtract_positives(self, gradient: Tensor, positives: Tensor | None, rows: slice, columns: slice) -> None:
         """Subtract the gradient by the positives from a tile (r, c), in place."""
@@ -171,11 +167,18 @@ class _Direction:
         if self.negatives is not None:
             self.negatives[anchors] -= number
 
+    def _exps(self, tile: _Tile, positives: Tensor | None) -> Tensor:
+        """Return exp(logit - shift) of a tile (r, c); positives off the diagonal have no hardness weights."""
+        assert tile.exps is not None
+        if self.hardness is None or tile.weighted_exps is None:
+            return tile.exps
+        return tile.weighted_exps if positives is None else torch.where(positives, tile.exps, tile.weighted_exps)
+
     def _allowed(self, tile: _Tile, positives: Tensor | None, candidates: Tensor | None) -> Tensor:
         """Return the logits of the candidates of a tile (r, c), -inf for others."""
         logits = tile.scores
         if self.hardness is not None and tile.bumps is not None:
-            logits = logits + _without_positives(tile.bumps, positives)
+            logits = logits + (tile.bumps if positives is None else tile.bumps * ~positives)
         return logits if candidates is None else logits.masked_fill(candidates == 0, -torch.inf)
 
     def _kept(self, tile: _Tile) -> Tensor | None:
@@ -202,22 +205,15 @@ class _Tile:
     exps: Tensor | None = None  # exp(score - shift), where all directions may share it
     mask_values: tuple[Tensor, Tensor] | None = None  # similarities of the mask and limits of all anchors
     removed: dict[int, tuple[Tensor, Tensor]] | None = None  # instead, by axis the cells that the mask removes, if few
-    bumps: Tensor | None = None  # hardness weights, added to the logits of rows as anchors
-    exp_bumps: Tensor | None = None  # their exp, where every positive is on the diagonal and exps are shared
+    weighted_exps: Tensor | None = None  # likewise with hardness weights, of rows as anchors
+    bumps: Tensor | None = None  # hardness weights, added to the logits of rows as anchors, where there are no exps
 
     @property
     def arrays(self) -> int:
         """Number of its arrays (r, c)."""
         values = None if self.mask_values is None else self.mask_values[0]
-        parts = (self.scores, self.exps, self.bumps, self.exp_bumps, values)
+        parts = (self.scores, self.exps, self.weighted_exps, self.bumps, values)
         return len({part.data_ptr() for part in parts if part is not None})
-
-    def factors(self, positives: Tensor | None) -> Tensor:
-        """Return the factors (r, c) of the exps by the hardness weights; 1 for positives off the diagonal."""
-        if self.exp_bumps is not None:
-            return self.exp_bumps
-        assert self.bumps is not None
-        return _without_positives(self.bumps, positives).exp()
 
 
 class TiledSoftmax(torch.autograd.Function):
@@ -257,7 +253,7 @@ class TiledSoftmax(torch.autograd.Function):
         tiles = list(_tiles(len(left), len(right), tile, masked=not diagonal or negatives is not None))
         axes = tuple(direction.axis for direction in directions)
         builder = _TileBuilder(left, right, scale, shift, treatment, diagonal, axes)
-        remaining = STORED_SCORES * (1 if negatives is None else 2) // calls if tile is None else 0
+        remaining = STORED_SCORES * (1 if treatment.hardness is None else 2) // calls if tile is None else 0
         stored: dict[int, _Tile] = {}  # by tile number
         for number, (first, second) in enumerate(tiles):
             part = builder.build(first, second, keep_scores=not diagonal)
@@ -295,14 +291,19 @@ class TiledSoftmax(torch.autograd.Function):
 def _tile_gradient(directions: list[_Direction], tile: _Tile) -> Tensor:
     """Return the gradient with respect to a tile's scores (r, c). Its exps are overwritten."""
     parts = [direction.candidate_gradient(tile) for direction in directions]
-    weights = parts[0][0] if len(parts) == 1 else parts[0][0] + parts[1][0]
-    if tile.removed is not None:
-        weights = weights.expand_as(tile.scores).clone() if len(parts) == 1 else weights
-        for direction, (own, _) in zip(directions, parts, strict=True):
+    exps, weights = [part[0] for part in parts], [part[1] for part in parts]
+    removed = []
+    for direction, own, factors in zip(directions, exps, weights, strict=True):
+        if tile.removed is not None:
             cells = tile.removed[direction.axis]
-            weights[cells] -= own.expand_as(tile.scores)[cells]
-    gradient = weights if tile.exps is None else tile.exps.mul_(weights)
-    for direction, (_, positives) in zip(directions, parts, strict=True):
+            removed.append((cells, own[cells] * factors.expand_as(own)[cells]))
+    if all(own is exps[0] for own in exps):
+        gradient = exps[0].mul_(weights[0] if len(weights) == 1 else weights[0] + weights[1])
+    else:
+        gradient = exps[0].mul_(weights[0]).addcmul_(exps[1], weights[1])
+    for cells, value in removed:
+        gradient[cells] -= value
+    for direction, (_, _, positives) in zip(directions, parts, strict=True):
         direction.subtract_positives(gradient, positives, tile.rows, tile.columns)
     return gradient
 
@@ -326,16 +327,17 @@ class _TileBuilder:
         if self.treatment.hardness is not None:
             tile.bumps = self.treatment.hardness.bumps(scores, self.scale, rows, columns)
         if self.shift is not None:
-            tile.exps = (scores - self.shift if keep_scores else scores.sub_(self.shift)).exp_()
-            if tile.bumps is not None and self.diagonal:
-                tile.exp_bumps, tile.bumps = tile.bumps.exp_(), None
+            shifted = scores - self.shift if keep_scores else scores.sub_(self.shift)
+            if tile.bumps is not None:
+                tile.weighted_exps, tile.bumps = tile.bumps.add_(shifted).exp_(), None
+            tile.exps = shifted.exp_()
         if self.diagonal and self.treatment.decoupled:
-            values, nothing = (scores, -torch.inf) if tile.exps is None else (tile.exps, 0.0)
-            _fill_diagonal(values, rows, columns, nothing)
+            for values in (scores,) if tile.exps is None else (tile.exps, tile.weighted_exps):
+                if values is not None:
+                    _fill_diagonal(values, rows, columns, -torch.inf if tile.exps is None else 0.0)
         if self.treatment.mask is not None:
             tile.mask_values = self._mask_values(self.treatment.mask, tile)
-            few = self.diagonal and tile.exps is not None and self.treatment.hardness is None
-            if few and tile.mask_values is not None:
+            if tile.mask_values is not None and self.diagonal and tile.exps is not None:
                 self._remove_few(self.treatment.mask, tile, *tile.mask_values)
         return tile
 
@@ -366,11 +368,6 @@ class _TileBuilder:
         else:
             limits = limits * self.scale
         return (values, limits) if exceed(values, limits, tile.rows, tile.columns, self.axes) else None
-
-
-def _without_positives(bumps: Tensor, positives: Tensor | None) -> Tensor:
-    """Return the hardness weights (r, c) without those of positives off the diagonal."""
-    return bumps if positives is None else bumps * ~positives
 
 
 def _fill_diagonal(values: Tensor, rows: slice, columns: slice, value: float) -> None:
