@@ -13,15 +13,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from bsc_core.errors import BscError, InputError, RunError
 from bsc_core.files import as_json, atomic_write, error_reason
 from bsc_core.formatting import plural
 
 STUDENTS = "all students"  # the user of their tasks
+NICENESS = 5  # of tasks and training on POSIX: the app, at 0, gets three times their share of a busy processor
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
 PROGRESS = "progress.json"
@@ -110,6 +114,11 @@ def start(
         command = [sys.executable, "-P", "-m", module, str(folder)]
         with (folder / LOG).open("ab") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=variables)
+        priority = NICENESS
+        if sys.platform == "win32":
+            priority = psutil.BELOW_NORMAL_PRIORITY_CLASS
+        with suppress(psutil.Error):  # it has ended already
+            psutil.Process(process.pid).nice(priority)
         _children[folder] = _Child(process, user)
     reap(process)
 

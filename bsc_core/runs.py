@@ -33,6 +33,7 @@ from bsc_core.config.messages import first_problem
 from bsc_core.config.section import ignore_deprecations
 from bsc_core.errors import ConfigError, ModelError, RunError, RunNotFoundError
 from bsc_core.files import FileStamp, as_json, atomic_write, check_regular, file_stamp, map_array, read_regular, sync
+from bsc_core.types import MAX_DIMENSIONS
 
 _RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _STEP_LINE = re.compile(rb'\{"kind": ?"step"')
@@ -76,7 +77,7 @@ _MAX_STEP_VALUES, _MAX_STEP_NAMES = 100, 200  # of a step, and of all steps
 _MAX_VALUES, _MAX_STEP_BYTES = 3_000_000, 64 * 2**20  # of the steps that are read together
 _CHECKED_ROWS, _CHECKED_VALUES = 65_536, 2**22  # of vectors
 _FLOATS = tuple(map(np.dtype, ("f2", "f4", "f8")))  # of vectors
-_MAX_TEXTS, _MAX_DIMENSION, _MAX_EPOCHS = 100_000_000, 16_384, 300  # of vectors
+_MAX_TEXTS, _MAX_EPOCHS = 100_000_000, 300  # of vectors
 
 State = Literal["queued", "starting", "running", "stopping", "done", "failed", "stopped", "lost"]
 STATES: tuple[State, ...] = get_args(State)
@@ -617,7 +618,7 @@ class Run:
     def _check_vectors(self, name: str, vectors: NDArray[Any], count: int) -> None:
         """Raise RunError unless an array has that number of vectors, with finite values."""
         has_vectors = vectors.ndim == 2 and vectors.dtype in _FLOATS and len(vectors) == count
-        if not has_vectors or not 0 < vectors.shape[1] <= _MAX_DIMENSION:
+        if not has_vectors or not 0 < vectors.shape[1] <= MAX_DIMENSIONS:
             raise self._damaged(f"{name}.npy")
         path = self._inside(name, ".npy")
         if not _is_finite(path, file_stamp(path)):

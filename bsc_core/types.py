@@ -1,4 +1,4 @@
-"""Array type aliases."""
+"""Array type aliases, and the largest size of vectors."""
 
 from collections.abc import Callable
 
@@ -11,4 +11,5 @@ Matrix = NDArray[np.float32]  # queries x documents
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.float64]  # metrics, weights, scores in double precision
 Indices = NDArray[np.int64]  # positions in an array
+MAX_DIMENSIONS = 8_192  # of the vectors of an encoder
 Progress = Callable[[int, int], object]  # (done, total)

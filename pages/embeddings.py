@@ -19,7 +19,7 @@ with display.show_errors():
         page_layout.empty_state(text, "Open the run", "runs", key="embeddings.wait", run=context.run_id)
         st.stop()
     data, method, animated = map_view.select_view(data)
-    rows = data.sample(st.session_state["embeddings.most"])
+    rows = data.sample(map_view.max_texts(data))
     words, lassoed = st.session_state["embeddings.find"].strip(), np.intersect1d(selection.load(data), rows)
     selected = selection.find_texts(data.dataset, rows, words) if words else lassoed
     if words:

@@ -18,6 +18,7 @@ from bsc_core.errors import ConfigError, RunError
 from tests.helpers.waiting import wait_for_task, wait_until
 
 TASK = """
+import os
 import sys
 import time
 from bsc_core.background_task import run_task, write_progress
@@ -28,6 +29,8 @@ def perform(folder, request):
         time.sleep(600)
     if request == "exit":
         sys.exit(3)
+    if request == "niceness":
+        request = os.nice(0)
     (folder / "result.txt").write_text(str(request))
     write_progress(folder, 4, 4, "done")
 
@@ -48,6 +51,14 @@ def test_a_task_receives_its_request_and_reports_progress(module: str, tmp_path:
     assert wait_for_task(folder) == 0
     assert (folder / "result.txt").read_text() == "{'k': 1}"
     assert read_progress(folder) == TaskProgress(4, 4, "done")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no niceness")
+def test_a_task_has_a_lower_priority_than_the_app(module: str, tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    start(folder, module, "niceness")
+    assert wait_for_task(folder) == 0
+    assert int((folder / "result.txt").read_text()) == min(os.nice(0) + background_task.NICENESS, 19)
 
 
 def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -> None:

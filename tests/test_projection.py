@@ -32,6 +32,15 @@ def test_pca_preserves_distances_of_points_in_a_plane() -> None:
     assert np.allclose(before, after, atol=1e-4)
 
 
+def test_pca_of_many_dimensions_needs_no_matrix_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    vectors = (generator.normal(size=(300, 40)) / np.sqrt(np.arange(1, 41))).astype(np.float32)
+    exact = projection.project(vectors, "pca")
+    monkeypatch.setattr("bsc_core.projection.layout.MAX_MATRIX", 39)
+    np.testing.assert_allclose(projection.project(vectors, "pca"), exact, atol=1e-4)
+    assert not projection.project(np.ones((5, 40), dtype=np.float32), "pca").any()
+
+
 def test_pca_of_vectors_of_one_number_is_on_a_line() -> None:
     points = projection.project(np.array([[1.0], [3.0], [7.0]], dtype=np.float32), "pca")
     assert points.shape == (3, 2)

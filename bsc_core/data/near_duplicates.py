@@ -6,9 +6,11 @@ the exact Jaccard similarity of their shingles is high enough.
 
 # U texts, F distinct normalized texts, W words of all of them, P candidate pairs
 
+import hashlib
 import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +18,16 @@ import numpy.typing as npt
 from bsc_core.data.text_normalization import limit_marks, normalize_text
 from bsc_core.types import Ids, Indices
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 Hashes = npt.NDArray[np.uint64]
 
 JACCARD = 0.8
 MIN_WORDS = 5  # shorter texts are near duplicates only when equal after normalization
 BANDS, ROWS = 6, 4  # a pair of Jaccard 0.8 is a candidate with probability 0.96, one of 0.9 with 0.998
-BLOCK = 100_000  # texts whose bands are computed at a time
-BLOCK_WORDS = 2_000_000  # of the texts that are compared at a time
+BLOCK_WORDS = 2_000_000  # words of the texts that are hashed, or compared, at a time
 MAX_GROWTH = 1.5  # by NFKC; a longer text is compared without it, since each character could become 18
-SEED = 2024
 MIX = np.uint64(0x9E3779B97F4A7C15)
 MAX_HASH = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -68,37 +71,45 @@ class _Shingles:
     """Hashed words and word pairs of the L forms with at least MIN_WORDS words, concatenated."""
 
     def __init__(self, forms: list[str]) -> None:
-        vocabulary: dict[str, int] = {}
-        form, flat, counts = array("q"), array("q"), array("q")
+        form, counts, hashes = array("q"), array("q"), [np.empty(0, dtype=np.uint64)]
+        vocabulary: dict[str, int] = {}  # of the words that are not hashed yet
+        flat = array("q")
         for number, text in enumerate(forms):
             words = text.split()
             if len(words) >= MIN_WORDS:
                 form.append(number)
                 counts.append(len(words))
                 flat.extend(vocabulary.setdefault(word, len(vocabulary)) for word in words)
-        hashes = hash_texts(list(vocabulary))
+            if len(flat) >= BLOCK_WORDS or (flat and number == len(forms) - 1):
+                hashes.append(hash_texts(list(vocabulary))[np.asarray(flat)])
+                vocabulary, flat = {}, array("q")
         self.form: Indices = np.asarray(form)  # (L,) numbers of the forms
         self.counts: Indices = np.asarray(counts)  # (L,)
         self.starts = np.cumsum(self.counts) - self.counts
-        self.single: Hashes = hashes[np.asarray(flat)]  # (W,)
+        self.single: Hashes = np.concatenate(hashes)  # (W,)
         self.pair: Hashes = np.full_like(self.single, MAX_HASH)  # (W,), MAX_HASH after a text's last word
         self.pair[:-1] = self.single[:-1] * MIX + self.single[1:]
         self.pair[self.starts + self.counts - 1] = MAX_HASH
+        self.sizes = np.zeros_like(self.counts)  # (L,) distinct shingles of each text; 0 where they are not counted yet
 
     def bands(self) -> list[Hashes]:
         """Return BANDS arrays with one number per text, equal where ROWS smallest hashes are equal."""
-        generator = np.random.default_rng(SEED)
-        salts = generator.integers(1, 2**63, size=(BANDS, ROWS), dtype=np.uint64) | np.uint64(1)
-        blocks = [self._bands_of(start, salts) for start in range(0, len(self.counts), BLOCK)]
+        salts = self._salts()
+        blocks = [self._bands_of(rows, salts) for rows in _blocks(np.arange(len(self.counts)), self.counts)]
         return [np.concatenate(bands) for bands in zip(*blocks, strict=True)]
 
-    def _bands_of(self, start: int, salts: Hashes) -> list[Hashes]:
-        stop = min(start + BLOCK, len(self.counts))
-        first, last = self.starts[start], self.starts[stop - 1] + self.counts[stop - 1]
-        single, pair, starts = self.single[first:last], self.pair[first:last], self.starts[start:stop] - first
+    def _salts(self) -> Hashes:
+        """Return (BANDS, ROWS) salts. They depend on all words, so that no text can have most of the smallest."""
+        seed = int.from_bytes(hashlib.blake2b(self.single.data, digest_size=8).digest(), "little")
+        return np.random.default_rng(seed).integers(1, 2**63, size=(BANDS, ROWS), dtype=np.uint64) | np.uint64(1)
+
+    def _bands_of(self, rows: Indices, salts: Hashes) -> list[Hashes]:
+        """Return the numbers of some adjacent texts."""
+        first, last = self.starts[rows[0]], self.starts[rows[-1]] + self.counts[rows[-1]]
+        single, pair, starts = self.single[first:last], self.pair[first:last], self.starts[rows] - first
         keys = []
         for band in salts:
-            key = np.zeros(stop - start, dtype=np.uint64)
+            key = np.zeros(len(rows), dtype=np.uint64)
             for salt in band:
                 smallest = np.minimum.reduceat(mix_bits(single ^ salt), starts)
                 pairs = np.where(pair == MAX_HASH, MAX_HASH, mix_bits(pair ^ salt))
@@ -109,37 +120,40 @@ class _Shingles:
     def jaccard(self, left: Indices, right: Indices) -> npt.NDArray[np.float64]:
         """Return (P,) the shared shingles of two texts as a share of all shingles of both; 0 if it is below JACCARD."""
         similarity = np.zeros(len(left))
-        sizes = np.zeros(len(self.counts), dtype=np.int64)
-        for row in np.unique(np.concatenate([left, right])).tolist():
-            sizes[row] = len(self._of(row))
-        smaller, larger = (choose(sizes[left], sizes[right]) for choose in (np.minimum, np.maximum))
+        rows = np.unique(np.concatenate([left, right]))
+        for part in _blocks(rows[self.sizes[rows] == 0], self.counts):
+            self.sizes[part] = np.diff(self._matrix(part).indptr)
+        smaller, larger = (choose(self.sizes[left], self.sizes[right]) for choose in (np.minimum, np.maximum))
         possible = np.flatnonzero(smaller >= JACCARD * larger)  # else the sizes rule out a high similarity
-        ends = np.cumsum(self.counts[left[possible]] + self.counts[right[possible]])
-        edges = np.flatnonzero(np.diff(ends // BLOCK_WORDS)) + 1
-        for part in np.split(possible, edges):
+        for part in _blocks(possible, self.counts[left] + self.counts[right]):
             similarity[part] = self._jaccard(left[part], right[part])
         return similarity
 
     def _jaccard(self, left: Indices, right: Indices) -> npt.NDArray[np.float64]:
-        from scipy.sparse import csr_array
-
-        used, inverse = np.unique(np.concatenate([left, right]), return_inverse=True)
-        if not len(used):
-            return np.empty(0)
-        shingles = [self._of(row) for row in used.tolist()]
-        sizes = np.asarray([len(hashes) for hashes in shingles], dtype=np.int64)
-        known, column = np.unique(np.concatenate(shingles), return_inverse=True)
-        ends = np.concatenate([[0], np.cumsum(sizes)])
-        matrix = csr_array((np.ones(len(column), dtype=np.int32), column, ends), shape=(len(used), len(known)))
-        one, other = np.split(inverse, 2)
+        rows, inverse = np.unique(np.concatenate([left, right]), return_inverse=True)
+        matrix, (one, other) = self._matrix(rows), np.split(inverse, 2)
         shared = np.asarray(matrix[one].multiply(matrix[other]).sum(axis=1)).ravel()
-        similarity: npt.NDArray[np.float64] = shared / (sizes[one] + sizes[other] - shared)
+        similarity: npt.NDArray[np.float64] = shared / (self.sizes[left] + self.sizes[right] - shared)
         return similarity
 
-    def _of(self, row: int) -> Hashes:
-        """Return the distinct shingles of a text."""
-        start, stop = self.starts[row], self.starts[row] + self.counts[row]
-        return np.unique(np.concatenate([self.single[start:stop], self.pair[start : stop - 1]]))
+    def _matrix(self, rows: Indices) -> "csr_array":
+        """Return the sparse (R, 2**30) matrix of the distinct shingles of some texts, 1 where a text has one."""
+        from scipy.sparse import coo_array
+
+        counts = self.counts[rows]
+        words = np.repeat(self.starts[rows] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        hashes = np.concatenate([self.single[words], self.pair[words]])
+        row = np.tile(np.repeat(np.arange(len(rows)), counts), 2)[hashes != MAX_HASH]
+        column = (hashes[hashes != MAX_HASH] >> np.uint64(34)).astype(np.int32)  # 30 bits are distinct enough
+        matrix = coo_array((np.ones(len(row), dtype=np.int32), (row, column)), shape=(len(rows), 2**30)).tocsr()
+        matrix.data[:] = 1  # repeated shingles were added
+        return matrix
+
+
+def _blocks(rows: Indices, words: Indices) -> list[Indices]:
+    """Divide the numbers of texts, or pairs, into parts of about BLOCK_WORDS words."""
+    edges = np.flatnonzero(np.diff(np.cumsum(words[rows]) // BLOCK_WORDS)) + 1
+    return np.split(rows, edges) if len(rows) else []
 
 
 def _candidates(bands: list[Hashes]) -> Iterator[tuple[Indices, Indices]]:

@@ -18,6 +18,7 @@ from bsc_core.encoders.checks.folder import ADAPTER, check_folder, transformers_
 from bsc_core.errors import ConfigError, InputError, ModelError
 from bsc_core.files import atomic_folder
 from bsc_core.formatting import without_markup
+from bsc_core.types import MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -83,6 +84,11 @@ def load_folder(folder: Path, max_seq_length: int) -> SentenceTransformer:
         raise ModelError(
             f"{folder}: the model cuts its vectors after {model.truncate_dim} dimensions (truncate_dim), which is not "
             "supported; save it with truncate_dim = None"
+        )
+    dimensions = model.get_embedding_dimension() or 0
+    if dimensions > MAX_DIMENSIONS:
+        raise ModelError(
+            f"{folder}: its vectors have {dimensions:,} dimensions, more than {MAX_DIMENSIONS:,}; choose another model"
         )
     limit_length(model, max_seq_length)
     return model.eval()

@@ -68,7 +68,8 @@ def setting_interval(results: Sequence[EvalResult], metric: str, *, seed: int = 
     distinct = _distinct(results)
     check_same_data(distinct)
     if all(result.has_per_query(metric) for result in distinct):
-        mean = bootstrap_seeds(np.stack([result.per_query(metric) for result in distinct]), seed=seed).both
+        table = np.stack([result.per_query(metric) for result in distinct])
+        mean = bootstrap_seeds(table, seed=seed, n_resamples=fitting_resamples(table.shape[1], CELLS)).both
     else:
         pairs = [result.scored_pairs(metric) for result in distinct]
         mean = mean_pair_interval(pairs, metric, distinct[0].groups, seed=seed)

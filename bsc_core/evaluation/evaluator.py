@@ -28,7 +28,7 @@ THRESHOLD_METRICS = ("f1", "precision", "recall", "accuracy", "f1_threshold", "b
 SHARED_QUERIES = "queries_in_dev"
 """Number of test queries whose text also occurs in dev; absent if there are none."""
 INTERVAL_SEED = 0
-CELLS = 2 * 10**7  # queries x resamples, above which there are fewer resamples
+CELLS = 5 * 10**6  # queries x resamples, above which there are fewer resamples
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ import numpy as np
 from bsc_core.data.dataset import DatasetSplits
 from bsc_core.errors import InputError
 from bsc_core.neighbors import nearest_others
-from bsc_core.types import Ids, Indices, Vectors
+from bsc_core.types import Ids, Indices, Numbers, Vectors
 
 ShareDone = Callable[[float], None]
 
 SEED = 0  # of the sampled texts: maps of several runs on the same data show the same texts
 METHODS = ("umap", "pca")
+MAX_MATRIX = 1024  # dimensions up to which PCA computes all directions
 SMALLEST_UMAP = 5  # below this number of vectors, PCA is used
 MOVING = {"n_epochs": 200, "learning_rate": 0.25}
 """UMAP settings of a layout that starts from another. Neighborhood preservation equals that of the default 500 epochs
@@ -110,15 +111,33 @@ def lay_out(
 def _pca(vectors: Vectors) -> Vectors:
     """Return the first two principal components (N, 2)."""
     middle = vectors.mean(axis=0, dtype=np.float64)
-    spread = np.zeros((vectors.shape[1], vectors.shape[1]))
-    for block in range(0, len(vectors), 8192):
-        centered = vectors[block : block + 8192] - middle
-        spread += centered.T @ centered
-    directions = np.linalg.eigh(spread)[1][:, ::-1][:, :2]  # (D, 2), the largest first
+    directions = _directions(vectors, middle)
     strongest = np.abs(directions).argmax(axis=0)
     directions = directions * np.sign(directions[strongest, range(directions.shape[1])])  # fixes the signs
     points = vectors @ directions - middle @ directions  # (N, 2), or (N, 1) for vectors of one number
     return np.pad(points, ((0, 0), (0, 2 - points.shape[1]))).astype(np.float32)
+
+
+def _directions(vectors: Vectors, middle: Numbers) -> Numbers:
+    """Return the first two principal directions (D, 2) of vectors with this mean (D,); (1, 1) if D is 1.
+
+    Those of many dimensions are found by the Lanczos method, which needs no (D, D) matrix.
+    """
+    size = vectors.shape[1]
+    if size <= MAX_MATRIX:
+        spread = np.zeros((size, size))
+        for block in range(0, len(vectors), 8192):
+            centered = vectors[block : block + 8192] - middle
+            spread += centered.T @ centered
+        return np.asarray(np.linalg.eigh(spread)[1][:, ::-1][:, :2])  # the largest first
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    around = vectors - middle.astype(np.float32)
+    if not around.any():
+        return np.eye(size, 2)
+    operator = LinearOperator((size, size), lambda one: around.T @ (around @ one), dtype=np.float32)
+    start = around[np.abs(around).max(axis=1).argmax()]
+    return np.asarray(eigsh(operator, k=2, v0=start, tol=1e-4)[1][:, ::-1])
 
 
 def _umap(vectors: Vectors, seed: int, start: Vectors | None, progress: ShareDone) -> Vectors:

@@ -51,6 +51,34 @@ def test_a_text_that_unicode_forms_make_far_longer_is_compared_as_it_is():
     assert near_duplicates._form("\u3316 " + LONG) == normalize_text("キロメートル " + LONG)
 
 
+def test_no_text_can_be_written_to_have_the_smallest_hashes_of_its_data():
+    def smallest(others):
+        """Return the word of a long text that decides the first number of the first band."""
+        shingles = near_duplicates._Shingles([" ".join(words), *others])
+        salts = shingles._salts()
+        return words[int(np.argmin(near_duplicates.mix_bits(shingles.single[: len(words)] ^ salts[0, 0])))]
+
+    words = [f"w{number}" for number in range(1000)]
+    assert len({smallest([f"{LONG} {number}"]) for number in range(8)}) > 1
+    assert smallest([LONG]) == smallest([LONG])
+
+
+def test_many_similar_texts_below_the_limit_are_compared_together(monkeypatch):
+    generator = random.Random(0)
+    words = [f"w{number}" for number in range(5000)]
+    common = words[:24]
+    texts = [" ".join([*common, *generator.sample(words[24:], 6)]) for _ in range(2000)]
+    calls = []
+    whole = near_duplicates._Shingles._matrix
+    monkeypatch.setattr(
+        near_duplicates._Shingles, "_matrix", lambda self, rows: calls.append(len(rows)) or whole(self, rows)
+    )
+    groups = near_groups(texts)
+    assert len(set(groups.tolist())) == len(texts)
+    assert sum(calls) > len(texts)  # nearly all are candidates
+    assert len(calls) <= 2 * 2 * near_duplicates.BANDS
+
+
 def test_a_text_is_not_compared_with_far_shorter_ones(monkeypatch):
     compared = []
     whole = near_duplicates._Shingles._jaccard

@@ -16,6 +16,7 @@ from bsc_core.evaluation import (
     query_intervals,
     query_ranking_metrics,
 )
+from bsc_core.evaluation.stats import bootstrap
 from bsc_core.evaluation.stats.bootstrap import resample_seeds, seed_effects, seed_freedom
 
 finite = st.lists(st.floats(-10, 10), min_size=2, max_size=20)
@@ -163,3 +164,21 @@ def test_every_metric_has_its_interval_from_the_same_draws():
 def test_values_without_a_mean_are_refused(values, message):
     with pytest.raises(DataError, match=message):
         bootstrap_mean(values, seed=0)
+
+
+def test_many_values_are_resampled_in_groups_with_the_same_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(1).gamma(2.0, size=(40_000, 2))
+    groups = bootstrap.grouped(values, 0)
+    assert groups.shape == (bootstrap.MAX_VALUES, 2)
+    np.testing.assert_allclose(groups.mean(axis=0), values.mean(axis=0))
+    np.testing.assert_allclose(groups.std(axis=0) / np.sqrt(len(groups)), values.std(axis=0) / 200, rtol=0.05)
+    fast = bootstrap_mean(values[:, 0], seed=0, n_resamples=1000)
+    monkeypatch.setattr(bootstrap, "MAX_VALUES", 10**6)
+    exact = bootstrap_mean(values[:, 0], seed=0, n_resamples=1000)
+    assert fast.value == exact.value
+    assert fast.high - fast.low == pytest.approx(exact.high - exact.low, rel=0.1)
+
+
+def test_few_values_are_resampled_one_by_one() -> None:
+    values = np.arange(bootstrap.MAX_VALUES, dtype=float)
+    assert bootstrap.grouped(values, 0) is values

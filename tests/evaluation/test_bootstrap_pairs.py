@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bsc_core.evaluation import pair_metrics
+from bsc_core.evaluation.stats import bootstrap_pairs
 from bsc_core.evaluation.stats.bootstrap_pairs import PAIR_METRICS, ScoredPairs, compare_pairs, pair_intervals
 from tests.helpers.slow_bootstrap import bootstrap_statistic, compare_statistics, pair_statistic
 
@@ -96,3 +97,23 @@ def test_pairs_without_a_positive_have_correlations_alone():
     )
     assert {"spearman", "pearson"} <= set(result) <= {"spearman", "pearson", "accuracy", "best_accuracy"}
     assert (result["spearman"].low, result["spearman"].high) == (1, 1)
+
+
+@pytest.mark.parametrize("metric", ["spearman", "auc", "f1"])
+def test_a_part_of_many_pairs_has_the_interval_of_all(metric, monkeypatch):
+    generator = np.random.default_rng(2)
+    labels = generator.integers(0, 2, 6000).astype(float)
+    pairs = ScoredPairs(labels + generator.normal(size=6000), labels, decision=0.5)
+    groups = np.arange(6000) // 2
+    exact = pair_intervals(pairs, groups, seed=0, n_resamples=1000)[metric]
+    monkeypatch.setattr(bootstrap_pairs, "MAX_PAIRS", 1000)
+    part = pair_intervals(pairs, groups, seed=0, n_resamples=1000)[metric]
+    assert part.value == exact.value
+    assert part.low < part.value < part.high
+    assert part.high - part.low == pytest.approx(exact.high - exact.low, rel=0.25)
+
+
+def test_a_group_that_is_larger_than_the_part_has_no_interval(monkeypatch):
+    monkeypatch.setattr(bootstrap_pairs, "MAX_PAIRS", 10)
+    pairs = ScoredPairs(np.arange(40.0), np.arange(40.0) % 2)
+    assert pair_intervals(pairs, np.repeat([0, 1], 20), seed=0)["auc"].low is None

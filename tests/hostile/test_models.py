@@ -45,7 +45,11 @@ class RunsCode:
 
 
 def write(name: str, data: bytes | str) -> Change:
-    return lambda folder: (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    def change(folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+
+    return change
 
 
 def repeated_transformer(folder: Path) -> None:
@@ -203,6 +207,16 @@ def damaged_map(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
 
 
+def other_vocabulary(name: str) -> Change:
+    """A folder whose only vocabulary is a file that a library searches by a part of its name."""
+
+    def change(folder: Path) -> None:
+        (folder / "tokenizer.json").unlink()
+        (folder / name).write_text("{}", encoding="utf-8")
+
+    return change
+
+
 def edit_tokenizer(**values: object) -> Change:
     """Change the vocabulary of tokenizer.json."""
 
@@ -325,6 +339,22 @@ CASES: dict[str, tuple[Change, str]] = {
     "pickle as weights": (write("model.safetensors", pickle.dumps(1)), "damaged weights"),
     "large vocab.txt": (write("vocab.txt", b"a\n" * 7_000_000), "larger than 12 MiB"),
     "large merges": (write("merges.txt", b"a b\n" * 4_000_000), "larger than 12 MiB"),
+    "large model card": (write("README.md", b"a" * 5 * 2**20), "README.md: larger than 4 MiB"),
+    "large chat template": (write("additional_chat_templates/x.jinja", b"a" * 5 * 2**20), "x.jinja: larger than 4 MiB"),
+    "vocabulary of another library": (
+        other_vocabulary("tekken.json"),
+        "tekken.json: the vocabulary of another library",
+    ),
+    "vocabulary of any name": (other_vocabulary("a.tokenizer_file"), "the vocabulary of another library"),
+    "wide vectors": (
+        added_module("Dense", DENSE | {"out_features": 8200}, **{"linear.weight": np.ones((8200, 32), np.float32)}),
+        "its vectors have 8,200 dimensions, more than 8,192",
+    ),
+    "step as a list": (edit_json("tokenizer.json", normalizer=[{"Regex": "."}, "a " * 1000]), "a step of an unknown"),
+    "step as a list in a sequence": (
+        edit_json("tokenizer.json", normalizer={"type": "Sequence", "normalizers": [[{"Regex": "."}, "a " * 1000]]}),
+        "a step of an unknown type",
+    ),
     "large pieces": (write("spiece.model", bytes(21 * 2**20)), "larger than 20 MiB"),
     "broken tokenizer": (write("tokenizer.json", "{"), "not JSON"),
     "tokenizer of another form": (write("tokenizer.json", '{"model": 1}'), "contains no vocabulary"),

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
+from bsc_core.background_task import NICENESS
 from bsc_core.config import RunConfig
 from bsc_core.errors import BscError, DataError, TrainingError
-from bsc_core.jobs.local.processes import NICENESS, SESSION_PRIORITY, current_process
+from bsc_core.jobs.local.processes import SESSION_PRIORITY, current_process
 from bsc_core.jobs.worker import heartbeat, main, perform
 from bsc_core.runs import Run
 

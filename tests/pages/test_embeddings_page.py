@@ -63,6 +63,14 @@ def test_the_text_whose_neighbors_are_listed_is_marked_on_the_map(visit: Callabl
     assert picture(app)["selected"] == pack(np.arange(len(data.dataset.texts)) == changed[3])
 
 
+def test_the_maps_of_all_models_together_have_a_limit(mapped: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    dimensions = map_data(mapped).ends[0].dimensions
+    monkeypatch.setattr(map_view, "MAX_NUMBERS", 2 * dimensions * 7 + 1)
+    app = open_page("embeddings", run=mapped.id)
+    assert len(picture(app)["names"]) == 2
+    assert picture(app)["count"] == 7
+
+
 def test_only_the_first_characters_of_words_to_find_are_compared(mapped: Run) -> None:
     data = run_data.load_splits(mapped)
     rows = np.arange(len(data.texts), dtype=np.int32)

@@ -57,6 +57,7 @@ MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merg
 MAX_TOKENIZER_NAMES, MAX_TOKENIZER_TEXTS = 1_000_000, 2_000_000  # 260,000 pieces are as many names
 MAX_CHECKED_BYTES = 128 * 2**20  # of all settings and vocabularies, with links to the same file
 MAX_VOCABULARY_MIB, MAX_PIECES_MIB = 12, 20  # of text, which needs up to 55 times its size, and of SentencePiece
+MAX_NOTE_MIB = 4  # of a model card or chat template
 MAX_PROMPT, MAX_TOKEN = 2_000, 1_000  # characters
 SMALL_NUMBERS = {  # of which memory and time are a multiple: windows of tokens, to which texts are padded, and counts
     **dict.fromkeys(("attention_window", "block_size", "num_labels"), 1024),
@@ -629,6 +630,18 @@ def _check_vocabulary(path: Path) -> None:
         raise ModelError(f"{path}: larger than {limit} MiB; save the encoder with a tokenizer.json instead")
 
 
+def _refuse_vocabulary(path: Path) -> None:
+    """Refuse the vocabulary of another library, which is read if there is no tokenizer.json."""
+    if not (path.parent / "tokenizer.json").is_file():
+        raise ModelError(f"{path}: the vocabulary of another library; save the encoder with a tokenizer.json instead")
+
+
+def _check_note(path: Path) -> None:
+    """Check the size of a text that libraries read and do not use."""
+    if path.stat().st_size > MAX_NOTE_MIB * 2**20:
+        raise ModelError(f"{path}: larger than {MAX_NOTE_MIB} MiB; remove the file")
+
+
 FILE_CHECKS: dict[str, Callable[[Path], None]] = {
     "sentence_*_config.json": _check_module_settings,
     "tokenizer_config.json": _check_tokenizer_settings,
@@ -640,4 +653,6 @@ FILE_CHECKS: dict[str, Callable[[Path], None]] = {
     "config_sentence_transformers.json": _check_prompts,
     "*processor_config.json": _refuse_processor,
     **dict.fromkeys(("*vocab*", "merges.txt", "bpe.codes", "*.model"), _check_vocabulary),
+    **dict.fromkeys(("*tekken.json*", "*tiktoken*", "*tokenizer_file*", "*tokenizer.model.*"), _refuse_vocabulary),
+    **dict.fromkeys(("README.md", "*.jinja"), _check_note),
 }

@@ -88,14 +88,18 @@ def tokenizer_problem(tokenizer: dict[str, Any]) -> str | None:
 
 
 def _steps(tokenizer: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the steps before and after the vocabulary, those of sequences one by one."""
-    left = [tokenizer.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder")]
+    """Yield the steps before and after the vocabulary, those of sequences one by one.
+
+    A step that is no object is yielded without settings, since the library also reads the fields of a step from a list.
+    """
+    names = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+    left = [tokenizer[name] for name in names if tokenizer.get(name) is not None]
     while left:
         step = left.pop()
-        if isinstance(step, dict):
-            yield step
-            for name in ("normalizers", "pretokenizers", "processors", "decoders"):
-                left += step.get(name) or []
+        settings = step if isinstance(step, dict) else {}
+        yield settings
+        for name in ("normalizers", "pretokenizers", "processors", "decoders"):
+            left += settings.get(name) or []
 
 
 def _growth(step: dict[str, Any]) -> float:

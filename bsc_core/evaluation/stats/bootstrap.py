@@ -19,6 +19,7 @@ from bsc_core.types import Indices, Numbers
 RESAMPLES = 10_000
 FEWER_RESAMPLES = 1_000  # where each resample computes a metric from scratch
 CELLS_AT_ONCE = 2**21
+MAX_VALUES = 5_000  # values that are resampled one by one; more are divided into groups that are resampled
 LEVEL = 0.95
 
 
@@ -140,10 +141,23 @@ def resample_seeds(effects: Sequence[Numbers], freedom: float | None, n_resample
     return np.asarray(np.sqrt(variance) * t.ppf((strata + 0.5) / n_resamples, freedom))
 
 
+def grouped(values: Numbers, seed: int) -> Numbers:
+    """Return (G, ...) values with the mean of values (Q, ...), of random groups where Q > MAX_VALUES; else the values.
+
+    The values of a group are added and divided by Q / G, so that resampled means have the same expected variance.
+    """
+    if len(values) <= MAX_VALUES:
+        return values
+    rows = np.random.default_rng([seed, 3]).permutation(len(values))
+    starts = np.arange(MAX_VALUES) * len(values) // MAX_VALUES
+    return np.asarray(np.add.reduceat(values[rows], starts, axis=0) * (MAX_VALUES / len(values)))
+
+
 def resample_means(values: Numbers, n_resamples: int, seed: int) -> Numbers:
     """Return the means (B,) of resampled values (Q,), Q > 1; the queries are those of `resample_weights`."""
     from scipy.stats import bootstrap
 
+    values = grouped(values, seed)
     result = bootstrap(
         (values,),
         np.mean,
@@ -156,8 +170,8 @@ def resample_means(values: Numbers, n_resamples: int, seed: int) -> Numbers:
 
 
 def fitting_resamples(rows: int, cells: int) -> int:
-    """Return as many resamples of rows as fit `cells` cells, between FEWER_RESAMPLES and RESAMPLES."""
-    return max(FEWER_RESAMPLES, min(RESAMPLES, cells // max(1, rows)))
+    """Return the number of resamples of rows, or of their groups, that fit `cells` cells; at least FEWER_RESAMPLES."""
+    return max(FEWER_RESAMPLES, min(RESAMPLES, cells // max(1, min(rows, MAX_VALUES))))
 
 
 def resample_counts(count: int, n_resamples: int, seed: int, height: int) -> Iterator[tuple[slice, Indices]]:
@@ -227,7 +241,7 @@ def query_intervals(values: QueryValues, *, seed: int, n_resamples: int = RESAMP
     """Return the mean of every metric with its interval, all from the same resampled queries; empty without queries."""
     if not len(values.positives):
         return {}
-    table = np.stack(list(values.values.values()), axis=1)  # (Q, metrics)
+    table = grouped(np.stack(list(values.values.values()), axis=1), seed)  # (Q, metrics)
     means = np.empty((n_resamples, table.shape[1]))
     for part, weights in resample_weights(len(table), n_resamples, seed):
         means[part] = weights @ table

@@ -9,8 +9,9 @@ times as fast as computing the metric of the resampled pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,9 +27,10 @@ from bsc_core.evaluation.stats.bootstrap import (
     resample_counts,
 )
 from bsc_core.evaluation.stats.significance import Comparison, compare_resamples
-from bsc_core.types import Mask, Numbers
+from bsc_core.types import Indices, Mask, Numbers
 
 CELLS = {"interval": 2 * 10**6, "comparison": 5 * 10**6}  # pairs x resamples, above which there are fewer resamples
+MAX_PAIRS = 20_000  # that are resampled; the deviations of resamples of a part of the pairs are scaled
 PAIR_METRICS = (
     *("spearman", "pearson", "auc", "average_precision"),
     *("f1", "precision", "recall", "accuracy", "best_accuracy"),
@@ -47,6 +49,10 @@ class ScoredPairs:
     threshold: float = 0.5  # a pair is positive if its label is above it
     decision: float | None = None  # score from which a pair is predicted positive, chosen on dev for F1
     accuracy_decision: float | None = None  # the same for `best_accuracy`
+
+    def part(self, rows: Indices) -> ScoredPairs:
+        """Return some of the pairs."""
+        return replace(self, scores=self.scores[rows], labels=np.asarray(self.labels)[rows])
 
     @cached_property
     def metrics(self) -> dict[str, float | None]:
@@ -167,13 +173,9 @@ def pair_intervals(
         n_resamples: number of resamples; None selects 10,000, reduced down to 1,000 for many pairs.
     """
     values = {name: value for name, value in pairs.metrics.items() if value is not None}
-    blocks: dict[str, list[Numbers]] = {name: [np.empty(0)] for name in values}
-    for weights in pair_weights(groups, seed, n_resamples=n_resamples, cells=CELLS["interval"]):
-        for name in values:
-            blocks[name].append(pairs.resampled(name, weights))
-    columns = {name: defined_resamples(np.concatenate(blocks[name])[:, None]) for name in values}
+    resamples = _resample([pairs], list(values), groups, seed, n_resamples, CELLS["interval"])
     return {
-        name: interval(value, None if (column := columns[name]) is None else column[:, 0])
+        name: interval(value, None if (column := resamples[name]) is None else column[:, 0])
         for name, value in values.items()
     }
 
@@ -199,25 +201,63 @@ def compare_pairs(
         seed: Seed of the resampling.
         n_resamples: As in `pair_intervals`.
     """
-    values, resamples = _resample([*first, *second], metric, groups, seed, n_resamples)
-    return compare_resamples(values, resamples, len(first), groups=len(np.unique(np.asarray(groups))), seed=seed)
+    sides = [*first, *second]
+    resamples = _resample(sides, [metric], groups, seed, n_resamples, CELLS["comparison"])[metric]
+    number = len(np.unique(np.asarray(groups)))
+    return compare_resamples(_values(sides, metric), resamples, len(first), groups=number, seed=seed)
 
 
 def mean_pair_interval(sides: Sequence[ScoredPairs], metric: str, groups: ArrayLike, *, seed: int) -> Interval:
     """Return the mean of one of PAIR_METRICS over the seeds of a setting, with its interval over seeds and pairs."""
-    return mean_interval(*_resample(sides, metric, groups, seed, None), seed=seed)
+    resamples = _resample(sides, [metric], groups, seed, None, CELLS["comparison"])[metric]
+    return mean_interval(_values(sides, metric), resamples, seed=seed)
 
 
 def _resample(
-    sides: Sequence[ScoredPairs], metric: str, groups: ArrayLike, seed: int, n_resamples: int | None
-) -> tuple[Numbers, Numbers | None]:
-    """Return a metric of each side on all pairs (S,) and on resampled ones (B, S), None if there are too few."""
-    values = np.asarray([side.metrics[metric] for side in sides], dtype=np.float64)
-    blocks = [
-        np.stack([side.resampled(metric, weights) for side in sides], axis=1)
-        for weights in pair_weights(groups, seed, n_resamples=n_resamples, cells=CELLS["comparison"])
-    ]
-    return values, defined_resamples(np.concatenate([np.empty((0, len(sides))), *blocks]))
+    sides: Sequence[ScoredPairs],
+    names: Sequence[str],
+    groups: ArrayLike,
+    seed: int,
+    n_resamples: int | None,
+    cells: int,
+) -> dict[str, Numbers | None]:
+    """Return the metrics of each side on resampled pairs, (B, S) by name; None if there are too few resamples.
+
+    Of more than MAX_PAIRS pairs, a random part is resampled. The deviations from its metrics are larger than those of
+    all pairs, by the root of the share of the groups in the part (the m out of n bootstrap of Bickel et al., 1997).
+    """
+    groups = np.asarray(groups)
+    rows, share = _rows_to_resample(groups, seed)
+    if rows is not None and not len(rows):
+        return dict.fromkeys(names)
+    parts = [side if rows is None else side.part(rows) for side in sides]
+    blocks: dict[str, list[Numbers]] = {name: [np.empty((0, len(sides)))] for name in names}
+    for weights in pair_weights(groups if rows is None else groups[rows], seed, n_resamples=n_resamples, cells=cells):
+        for name in names:
+            blocks[name].append(np.stack([part.resampled(name, weights) for part in parts], axis=1))
+    resamples = {name: defined_resamples(np.concatenate(blocks[name])) for name in names}
+    if rows is None:
+        return resamples
+    for name, values in resamples.items():
+        center = _values(parts, name)
+        scaled = None if values is None else _values(sides, name) + (values - center) * np.sqrt(share)
+        resamples[name] = None if np.isnan(center).any() else scaled
+    return resamples
+
+
+def _values(sides: Sequence[ScoredPairs], metric: str) -> Numbers:
+    """Return a metric of each side, (S,); NaN where it is undefined."""
+    return np.asarray([side.metrics[metric] for side in sides], dtype=np.float64)
+
+
+def _rows_to_resample(groups: NDArray[Any], seed: int) -> tuple[Indices | None, float]:
+    """Return the rows of random groups with at most MAX_PAIRS pairs, and their share of the groups; None for all."""
+    if len(groups) <= MAX_PAIRS:
+        return None, 1.0
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = np.random.default_rng([seed, 3]).permutation(len(sizes))
+    taken = order[: np.searchsorted(np.cumsum(sizes[order]), MAX_PAIRS, side="right")]
+    return np.flatnonzero(np.isin(group, taken)), len(taken) / len(sizes)
 
 
 def pair_weights(groups: ArrayLike, seed: int, *, n_resamples: int | None = None, cells: int = 0) -> Iterator[Numbers]:

@@ -14,6 +14,7 @@ from bsc_core.evaluation.stats.bootstrap import (
     CELLS_AT_ONCE,
     RESAMPLES,
     Interval,
+    grouped,
     interval,
     resample_means,
     resample_seeds,
@@ -73,7 +74,8 @@ def compare(first: ArrayLike, second: ArrayLike, *, seed: int, n_resamples: int 
     The interval is from a bootstrap over queries. p is two-sided, from Fisher's randomization test of the mean
     difference: the share of sign changes whose |sum| is at least the observed one. For d <= 14 differing queries all
     2^d sign changes are enumerated, else `n_resamples` are sampled and p = (1 + count) / (1 + n_resamples). None for
-    one query or without a difference. About 50 times as fast as `scipy.stats.permutation_test` for 10,000 queries.
+    one query or without a difference. Many queries are divided into groups, see `grouped`. About 50 times as
+    fast as `scipy.stats.permutation_test` for 10,000 queries.
 
     Args:
         first: (Q,) values of the first run.
@@ -183,6 +185,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _permutation_test(gained: Numbers, seed: int, n_resamples: int) -> tuple[float | None, bool]:
     """Return p of the permutation test, and whether all sign changes were enumerated."""
+    gained = grouped(gained, seed)
     differing = gained[gained != 0]
     if len(gained) < 2 or not len(differing):
         return None, True

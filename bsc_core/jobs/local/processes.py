@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 import bsc_core
-from bsc_core.background_task import reap
+from bsc_core.background_task import NICENESS, reap
 from bsc_core.errors import JobError
 from bsc_core.files import as_json, atomic_write, no_link, read_regular
 from bsc_core.runs import Run, RunStatus, RunStore
@@ -30,7 +30,6 @@ from bsc_core.runs import Run, RunStatus, RunStore
 PROCESS_ENVIRONMENT = {"TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PASSIVE"}
 ROOTS = "BSC_ROOTS"  # set by the launcher of a run, not by the supervisor, which another user may have started
 SESSION_PRIORITY = Path("/proc/self/autogroup")
-NICENESS = 5  # of background training on POSIX: the app, at 0, gets three times its share of a busy processor
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _STARTING = ".supervisor.starting"  # identity of the supervisor that is being started
 _START_TOLERANCE_SECONDS = 2.0  # psutil derives start times from the boot time, which clock corrections change

@@ -22,6 +22,7 @@ ABOUT_SIGNIFICANCE = (
     "settings."
 )
 ALL = "runs.compare.all"
+MAX_METRICS = 100  # of a table; each is tested
 
 
 def draw_intervals(view: ComparisonView) -> None:
@@ -155,7 +156,7 @@ def draw_table(view: ComparisonView) -> None:
     st.header("Metrics and significance", anchor=False)
     all_metrics = st.toggle("All metrics", **url.flag(ALL))
     names = view.metrics if all_metrics else [one for one in view.metrics if one in MAIN_METRICS or one == view.metric]
-    rows = table_rows(view, names)
+    rows = table_rows(view, names[:MAX_METRICS])
     about = "Number of queries with a better, worse and equal value. Metrics over all pairs have no such counts."
     tests = [name for name in rows[0] if name.lower().endswith("significant?")] if rows else []
     st.dataframe(

@@ -42,6 +42,11 @@ class Frame:
         return str(data_cache.file_stamps(self.file.path))
 
     @property
+    def dimensions(self) -> int:
+        """Number of dimensions of the vectors."""
+        return int(map_array(self.file.path).shape[1])
+
+    @property
     def ids(self) -> np.ndarray | None:
         """Ids of the texts with vectors, ascending; None for all."""
         return None if self.file.texts is None else map_array(self.file.texts)

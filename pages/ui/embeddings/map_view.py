@@ -24,7 +24,8 @@ POLL_INTERVAL = "1s"
 SIDE_BY_SIDE, ANIMATED = "beside", "moving"
 LAYOUTS = {SIDE_BY_SIDE: "Side by side", ANIMATED: "Animated"}
 MAX_TRAILS = 300
-MAX_MODELS = 25  # on a map; the time and the memory of a map grow with their number
+MAX_MODELS = 25  # on a map; its time and memory grow with their number, and with the numbers of all vectors
+MAX_NUMBERS = 80_000_000  # 200,000 vectors of the default encoder
 SEARCH_RESULT = "error"
 OVERLAYS = {"pairs": "Ten pairs", "labels": "Labels", "contours": "Density"}
 SHOW = "embeddings.show"
@@ -91,9 +92,17 @@ def select_view(data: MapData) -> tuple[MapData, str, bool]:
             "Maximum number of texts",
             TEXT_LIMITS,
             format_func=lambda number: f"{number:,} texts",
+            help="With many models, there are fewer texts: the vectors of all models together have at most "
+            f"{MAX_NUMBERS // 10**6} million numbers.",
             **url.bound("embeddings.most", [f"{number:,} texts" for number in TEXT_LIMITS]),
         )
     return data.with_frames(keys[:MAX_MODELS] or default_frames(data)), method, animated
+
+
+def max_texts(data: MapData) -> int:
+    """Return how many texts the map of each model may have."""
+    limit: int = st.session_state["embeddings.most"]
+    return max(1, min(limit, MAX_NUMBERS // sum(one.dimensions for one in data.frames)))
 
 
 def _select_models(data: MapData, animated: bool) -> list[str]:

@@ -161,15 +161,19 @@ def before_after_rows(run: Run, *, all_metrics: bool = False) -> list[dict[str, 
 
     Args:
         run: The run.
-        all_metrics: Include every cutoff, not only the main metrics.
+        all_metrics: Include every cutoff, not only the main metrics; the first of them, up to the limit of a table.
     """
     before, after, general = run.evaluation("before"), run.evaluation("after"), run.evaluation(GENERAL)
     main = (*metrics_table.MAIN_METRICS, run.status().metric_name)
-    rows = [
-        _metric_row(run, split, name, metrics[name], (after.get(split) or {}).get(name), is_trained=bool(after))
+    selected = [
+        (split, name)
         for split, metrics in before.items()
         for name in sorted(metrics, key=table.metric_order)
         if name not in table.NOT_METRICS and (all_metrics or name in main)
+    ]
+    rows = [
+        _metric_row(run, split, name, before[split][name], (after.get(split) or {}).get(name), is_trained=bool(after))
+        for split, name in selected[: metrics_table.MAX_METRICS]
     ]
     trained, missing = general.get("after") or {}, "not evaluated" if run.status().is_finished else "not yet"
     rows += [
