@@ -24,8 +24,8 @@ SLICE_BYTES = 1024  # of a websocket, parsed at a time
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 16, 2 * 2**20
 MAX_FRAMES = 300  # of a websocket, in a second
 MAX_CONNECTIONS = 400  # of one address; those of this machine, such as a proxy, are not limited
-REQUEST_SECONDS = 60  # in which a connection has to receive a request, and its client to read MIN_READ bytes of answers
-MIN_READ = 2**20
+REQUEST_SECONDS = 60  # in which a client has to send a request, or MIN_SENT bytes of one, and to read MIN_READ bytes
+MIN_READ, MIN_SENT = 2**20, 2**16
 REFUSAL = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 CLOSE_SECONDS = 10  # after which a websocket that is being closed ends, also if its client does not read
 
@@ -42,7 +42,7 @@ class LimitedHttp(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._requests = 0
+        self._requests = self._received = 0  # requests, and bytes of what they contain
         self._check: asyncio.TimerHandle | None = None
         next_event = self.conn.next_event
 
@@ -50,6 +50,8 @@ class LimitedHttp(H11Protocol):
             if self.conn.their_state is h11.IDLE and _header_lines(self.conn.trailing_data[0]) > MAX_HEADER_LINES:
                 raise h11.RemoteProtocolError("the request has too many headers")
             event = next_event()
+            if isinstance(event, h11.Data):
+                self._received += len(event.data)
             if isinstance(event, h11.Request):
                 self._requests += 1
                 if any(name == b"transfer-encoding" for name, _ in event.headers):
@@ -66,7 +68,7 @@ class LimitedHttp(H11Protocol):
         if own is not None and sum(other == own for other in others) > MAX_CONNECTIONS:
             transport.abort()
         else:
-            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, None)
+            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, 0, 0, None)
 
     def _may_receive(self) -> bool:
         return len(self.conn.trailing_data[0]) <= MAX_BEHIND
@@ -77,22 +79,28 @@ class LimitedHttp(H11Protocol):
         if self._check is not None:
             self._check.cancel()
 
-    def _end_if_unused(self, known: int, earlier: int | None) -> None:
-        """Close the connection if no request followed the `known` ones, or an answer is hardly read.
+    def _end_if_unused(self, known: int, received: int, earlier: int | None) -> None:
+        """Close the connection if no request follows the `known` ones, one is hardly sent, or an answer hardly read.
 
-        `earlier`: how much the client had read at the last check, if an answer was waiting to be read then.
+        Args:
+            known: Requests at the last check.
+            received: Bytes that they contained then.
+            earlier: How much the client had read then, if an answer was waiting to be read.
         """
         if self.transport.get_protocol() is not self:  # a websocket by now
             return
         unread = self.transport.get_write_buffer_size()
         read = self.transport.written - unread  # type: ignore[attr-defined]
         is_answering = self.cycle is not None and not self.cycle.response_complete
+        if is_answering and self.cycle.more_body and self._received - received < MIN_SENT:
+            is_answering = False
         is_slow = unread > 0 and earlier is not None and read - earlier < MIN_READ
         if is_slow or (self._requests == known and not is_answering):
             self.transport.abort()
         else:
             waiting = read if unread else None
-            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, self._requests, waiting)
+            state = (self._requests, self._received, waiting)
+            self._check = self.loop.call_later(REQUEST_SECONDS, self._end_if_unused, *state)
 
 
 def _header_lines(received: bytes) -> int:

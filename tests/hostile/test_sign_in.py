@@ -615,9 +615,11 @@ def test_a_connection_without_a_request_ends(monkeypatch: pytest.MonkeyPatch) ->
         return ended.is_set()
 
     head = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
-    contents = {"nothing": b"", "part of a request": head, "a request that is answered": head + b"\r\n"}
-    aborted = {name: asyncio.run(send(content)) for name, content in contents.items()}
-    assert aborted == {"nothing": True, "part of a request": True, "a request that is answered": False}
+    form = head.replace(b"GET", b"POST") + b"Content-Length: 9\r\n\r\n"
+    ending = {"nothing": b"", "part of a request": head, "part of a form": form + b"key=abc"}
+    answered = {"a request": head + b"\r\n", "a form": form + b"key=abcde"}
+    aborted = {name: asyncio.run(send(content)) for name, content in (ending | answered).items()}
+    assert aborted == dict.fromkeys(ending, True) | dict.fromkeys(answered, False)
 
 
 def test_large_answers_to_a_link_of_students_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
