@@ -324,6 +324,30 @@ def test_an_interval_that_disagrees_with_p_is_explained(finished, another, monke
     assert (metrics_table.ABOUT_SIGNIFICANCE in [one.value for one in app.caption]) == explained
 
 
+def test_metrics_that_disagree_with_the_selected_one_are_named(finished, another, monkeypatch) -> None:
+    from bsc_core.evaluation import Comparison, Interval
+
+    another("warm", noise=0.4, learning_rate=0.5)
+    signs = {"mrr": 1, "spearman": -1, "ndcg@10": 0}
+    monkeypatch.setattr(
+        settings,
+        "compare_settings",
+        lambda first, second, split, metric: Comparison(
+            Interval(0.05 * (sign := signs.get(metric, 1)), 0.05 * sign - 0.01, 0.05 * sign + 0.01), 0.001, 9, ""
+        ),
+    )
+    app = open_page("runs", run=finished.id, compare="warm")
+    assert "By other metrics: Spearman worse." in [one.value for one in app.caption]
+
+
+def test_a_run_that_is_not_counted_is_named(finished, another) -> None:
+    another("copy")
+    another("warm", noise=0.3, learning_rate=0.5)
+    app = open_page("runs", run=finished.id, compare=["warm", "copy"])
+    (caption,) = [one.value for one in app.caption if one.value.startswith("Left out")]
+    assert caption.endswith("continued by it: copy.")
+
+
 def test_the_verdict_follows_p_and_interval() -> None:
     from bsc_core.evaluation import Comparison, Interval
 

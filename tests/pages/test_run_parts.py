@@ -23,7 +23,7 @@ from bsc_core.config import RunConfig
 from bsc_core.diagnosis import task as diagnosis_task
 from bsc_core.errors import InputError
 from bsc_core.jobs.actions import merging
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import Run, RunStatus, RunStore
 from pages.ui.components import data_cache
 from pages.ui.runs import actions, detail, diagnosis, merge, model_export
 from tests.helpers.pages import click, figure_titles, open_page, open_page_in_app, page_text, table_with
@@ -200,6 +200,11 @@ def test_a_run_stopped_before_training_shows_its_message(finished: Run) -> None:
     changes = {"step": 0, "steps": None, "epochs": None, "metric_name": None, "started": None, "resumed_from": None}
     status = finished.update_status(state="stopped", message="stopped before it began", **changes)
     assert detail.status_line(status) == "stopped before it began"
+
+
+def test_the_status_line_has_the_metric_before_training() -> None:
+    status = RunStatus(state="done", metric_name="mrr", metric_best=0.7)
+    assert detail.status_line(status, before=0.8) == "best on dev: MRR 0.700, before training 0.800"
 
 
 def test_a_failed_run_offers_resume_only_with_a_checkpoint(finished: Run) -> None:

@@ -1,5 +1,7 @@
 """Metrics of settings with their intervals, and whether differences are significant."""
 
+from collections.abc import Mapping
+
 import streamlit as st
 
 from bsc_core import formatting
@@ -47,8 +49,25 @@ def draw_intervals(view: ComparisonView) -> None:
     display.figure(figure, alt=alt, name=f"compare.intervals.{view.metric}", data=table)
     for setting in view.others:
         st.caption(difference_sentence(display.escaped(setting.name), view, verdicts[setting.key]))
+    if others := _other_metrics(view, verdicts):
+        st.caption(display.escaped(others))
     if any(_disagrees(comparison, p) for comparison, p in _comparisons(view, view.metric).values()):
         st.caption(ABOUT_SIGNIFICANCE)
+
+
+def _other_metrics(view: ComparisonView, verdicts: Mapping[str, str]) -> str:
+    """Return by which other main metrics settings differ significantly and otherwise than by the selected one."""
+    found = []
+    for metric in view.metrics:
+        if metric not in MAIN_METRICS or metric == view.metric:
+            continue
+        by_metric = significances(view, metric)
+        for setting in view.others:
+            status, own = (of[setting.key].partition(": ")[0] for of in (by_metric, verdicts))
+            if status.startswith("yes") and status != own:
+                name = f" ({setting.name})" if len(view.others) > 1 else ""
+                found.append(f"{formatting.metric_name(metric)} {status.removeprefix('yes, ')}{name}")
+    return f"By other metrics: {', '.join(found)}." if found else ""
 
 
 def difference_sentence(name: str, view: ComparisonView, verdict: str) -> str:

@@ -124,6 +124,10 @@ def select_view(runs: list[Run]) -> ComparisonView:
         with next(cells):
             merge_seeds = select("Seeds", SEED_MODES, SEEDS, about) != "apart"
     settings = group_by_setting(runs, merge_seeds=merge_seeds)
+    counted = {run.id for one in settings for run in one.runs}
+    if left_out := [short_name(run) for run in runs if run.id not in counted]:
+        reason = "the settings and the seed of another run, or are continued by it"
+        st.caption(display.escaped(f"Left out, since they have {reason}: {', '.join(left_out)}."))
     untrained = Setting(UNTRAINED_KEY, UNTRAINED, settings[0].runs, "before")
     with next(cells):  # against the first setting by default, unless it is the only one
         bases = {one.key: one for one in ([*settings, untrained] if len(settings) > 1 else [untrained])}

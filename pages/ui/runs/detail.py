@@ -55,7 +55,8 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     row.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
     following = table.continuation(run, status)
     continued = f" · continued as {data_cache.short_id(following.id)}" if following else ""
-    row.text(status_line(status) + continued)
+    before = (run.evaluation("before").get("dev") or {}).get(status.metric_name or "")
+    row.text(status_line(status, before=before) + continued)
     actions.draw(run, status, row, may_resume=following is None)
     if not status.is_finished:
         activity = status.message or "Starting …"
@@ -81,8 +82,8 @@ def stopping_note(run: Run) -> str:
     return f"The run ends after this step and the evaluation of its model. {limit}"
 
 
-def status_line(status: RunStatus) -> str:
-    """Return the progress in one line: `step 63 of 126 · epoch 2 of 3 · 48 s left`."""
+def status_line(status: RunStatus, *, before: float | None = None) -> str:
+    """Return the progress in one line: `step 63 of 126 · epoch 2 of 3 · 48 s left`; `before`: metric at the start."""
     parts = []
     if status.steps:
         parts.append(f"step {formatting.count(status.step)} of {formatting.count(status.steps)}")
@@ -93,7 +94,8 @@ def status_line(status: RunStatus) -> str:
     if status.finished and status.started:
         parts.append(f"took {formatting.duration(status.finished - status.started)}")
     if status.metric_name:
-        parts.append(f"best on dev: {table.best_metric(status)}")
+        start = "" if before is None else f", before training {formatting.metric(before)}"
+        parts.append(f"best on dev: {table.best_metric(status)}{start}")
     if status.resumed_from:
         parts.append(f"resumed from {data_cache.short_id(status.resumed_from)}")
     message = status.message if status.is_finished else ""

@@ -296,7 +296,14 @@ def best_against_next(summary: Summary, runs: list[Run]) -> str | None:
         return None
     best, following = (cell_setting(cell, runs) for cell in done[:2])
     comparison = compare_settings(following, best, SPLIT, summary["metric"])
-    return best_sentence(comparison, best.name, following.name, formatting.metric_name(summary["metric"]))
+    sentence = best_sentence(comparison, best.name, following.name, formatting.metric_name(summary["metric"]))
+    untrained = [run.evaluation("before").get(SPLIT) or {} for run in (*best.runs, *following.runs)]
+    starts = {one.get(summary["metric"]) for one in untrained}
+    if len(starts) > 1 or starts == {None}:
+        return sentence
+    return (
+        f"{sentence} Highest mean {formatting.metric(done[0]['mean'])}, before training {formatting.metric(*starts)}."
+    )
 
 
 def best_sentence(comparison: Comparison | str, best: str, following: str, metric: str) -> str:
