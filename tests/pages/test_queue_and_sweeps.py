@@ -268,6 +268,15 @@ def test_runs_of_one_setting_differ_by_seed_on_the_axes() -> None:
     assert results == {"a": 0.5, "b": None}
 
 
+def test_the_link_of_a_comparison_has_its_group(sweep: list[Run], trained: Run) -> None:
+    for run in sweep:
+        add_results(run, trained, 0.1)
+    app = open_page("runs", group=GROUP, run=sweep[0].id, compare=sweep[2].id)
+    assert not app.exception
+    (link,) = [code.value for code in app.code if "compare=" in code.value]
+    assert f"group={GROUP}" in link
+
+
 def test_a_selected_run_of_a_group_is_shown(sweep: list[Run]) -> None:
     app = open_page("runs", group=GROUP, run=sweep[2].id)
     assert not app.exception

@@ -204,7 +204,9 @@ def _draw_link(runs: list[Run], view: ComparisonView) -> None:
 
 
 def url_parameters(runs: list[Run], view: ComparisonView) -> list[tuple[str, str]]:
-    """Return the query parameters of a comparison: its runs and every selection."""
+    """Return the query parameters of a comparison: its runs, the selected group of the table and every selection."""
     first, *others = [run.id for run in runs]
     parameters = [("run", first), *(("compare", other) for other in others)]
+    if group := st.query_params.get(table.GROUP):
+        parameters.append((table.GROUP, group))
     return [*parameters, *view.url_parameters, *query_differences.url_parameters(view)]
