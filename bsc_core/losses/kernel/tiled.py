@@ -22,7 +22,7 @@ from bsc_core.losses.kernel.negatives import TIE, FalseNegativeMask, Negatives, 
 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 STORED_SCORES = 4096 * 4096
-"""Number of scores stored for the backward pass, each twice with hardness weights; further tiles are recomputed."""
+"""Number of scores stored for the backward pass; further tiles are recomputed."""
 SAFE_SCORE = 40.0
 """Scores up to this magnitude can share one exp(score - largest): exp(-80) is a normal float32."""
 
@@ -250,10 +250,12 @@ class TiledSoftmax(torch.autograd.Function):
         largest = float(_max_norm(left) * _max_norm(right)) * scale
         strength = 0.0 if treatment.hardness is None else treatment.hardness.strength
         shift = largest if largest + strength <= SAFE_SCORE else None
-        tiles = list(_tiles(len(left), len(right), tile, masked=not diagonal or negatives is not None))
+        tiles = list(_tiles(len(left), len(right), tile, masked=not diagonal))
         axes = tuple(direction.axis for direction in directions)
         builder = _TileBuilder(left, right, scale, shift, treatment, diagonal, axes)
-        remaining = STORED_SCORES * (1 if treatment.hardness is None else 2) // calls if tile is None else 0
+        remaining = STORED_SCORES // calls if tile is None else 0
+        if treatment.hardness is not None and len(left) * len(right) <= remaining:
+            remaining *= 2  # rather than to recompute a part of the tiles
         stored: dict[int, _Tile] = {}  # by tile number
         for number, (first, second) in enumerate(tiles):
             part = builder.build(first, second, keep_scores=not diagonal)
