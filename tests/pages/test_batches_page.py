@@ -106,6 +106,8 @@ def test_stepping_stays_within_the_plan(dataset: str, tiny_encoder: Path) -> Non
     app.button(key="batches.next").click().run()
     assert app.number_input(key="batches.batch").value == last
     app.button(key="batches.likely").click().run()
+    assert app.session_state[batch_view.TAB] == "Likely false negatives"
+    assert batch_view.PIN in app.query_params
     app.button(key="batches.hardest").click().run()
     assert not app.exception
     assert 1 <= app.number_input(key="batches.batch").value <= last

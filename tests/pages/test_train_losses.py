@@ -252,3 +252,14 @@ def test_a_loss_with_little_to_learn_gives_a_warning_that_lists_alternatives() -
     warnings = list(config_summary.loss_warnings(plan({"name": "contrastive"}), POSITIVE))
     assert any("little for the contrastive loss" in line and "SimCSE" in line for line in warnings)
     assert list(config_summary.loss_warnings(plan({"name": "triplet"}), LABELED)) == []
+
+
+def test_a_selected_loss_takes_over_changed_values_of_the_one_before() -> None:
+    app = open_page("train")
+    app.selectbox(key="train.loss.name").select("bsc").run()
+    app.number_input(key="train.loss.bsc.temperature").set_value(0.07).run()
+    app.selectbox(key="train.loss.name").select("mnrl").run()
+    assert app.number_input(key="train.loss.mnrl.temperature").value == 0.07
+    app.number_input(key="train.loss.mnrl.temperature").set_value(0.2).run()
+    app.selectbox(key="train.loss.name").select("bsc").run()
+    assert app.number_input(key="train.loss.bsc.temperature").value == 0.07

@@ -212,4 +212,5 @@ def test_every_form_field_explains_its_default() -> None:
     for section, fields in sections.items():
         for field in fields:
             default = config_form.info_of(section, field).get_default()
-            assert f"*Default: {config_form.format_setting(default)}*" in (config_form.help_of(section, field) or "")
+            text = f"*Default without a preset: {config_form.format_setting(default)}*"
+            assert text in (config_form.help_of(section, field) or "")

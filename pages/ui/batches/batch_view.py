@@ -98,17 +98,15 @@ def select_batch(
         label = f"Batch (of {formatting.count(last)})"
         st.number_input(label, 1, last, key=BATCH, width=140, on_change=lambda: _show(st.session_state[BATCH]))
         _step_button("next", ":material/chevron_right:", "Next batch", 1, last)
-        for key, label, icon, number in (
-            ("hardest", "Hardest", "local_fire_department", hardest),
-            ("likely", "Most likely false negatives", "flag", stats.batch_with_most_likely_false_negatives() + 1),
-        ):
-            st.button(
-                label,
-                key=f"batches.{key}",
-                icon=f":material/{icon}:",
-                on_click=_show,
-                args=(number,),
-            )
+        icon = ":material/local_fire_department:"
+        st.button("Hardest", key="batches.hardest", icon=icon, on_click=_show, args=(hardest,))
+        st.button(
+            "Most likely false negatives",
+            key="batches.likely",
+            icon=":material/flag:",
+            on_click=_show_likely,
+            args=(stats, dataset, vectors),
+        )
     number = shown - 1
     rows, groups = plans.batch_by_group(stats, number)
     return BatchView(strategy, number, rows, groups, dataset, vectors, _pinned_pair(rows, dataset, vectors, source))
@@ -125,6 +123,16 @@ def _step(by: int, last: int) -> None:
 def _show(number: int) -> None:
     """Show a batch, with its hardest negative pinned."""
     display.write_url({BATCH: str(number)}, (BATCH, PIN))
+
+
+def _show_likely(stats: PlanStats, dataset: PairDataset, vectors: np.ndarray) -> None:
+    """Show the batch with the most likely false negatives and their table, with the first of them pinned."""
+    number = stats.batch_with_most_likely_false_negatives()
+    likely = likely_false_negatives(dataset, vectors, plans.batch_by_group(stats, number)[0], top=1)
+    if not likely:
+        return _show(number + 1)
+    st.session_state[TAB] = TABS[1]
+    _pin(number, (dataset, likely[0].query_row, likely[0].document_row))
 
 
 def _pinned_pair(rows: np.ndarray, dataset: PairDataset, vectors: np.ndarray, source: BatchSource) -> PinnedPair:
@@ -430,8 +438,9 @@ def _draw_decisions(source: BatchSource, decisions: list[Decision]) -> None:
         st.caption("Pairs that you decide or mark as false negatives appear here, from any batch.")
         return
     columns = ("decision", "query", "document", "who", "when")
+    rows = [[one.decision.replace("_", " "), one.query, one.document, one.who, one.when] for one in decisions]
     event = st.dataframe(
-        pd.DataFrame([[getattr(one, name) for name in columns] for one in decisions], columns=columns),
+        pd.DataFrame(rows, columns=columns),
         key=f"batches.marks.{len(decisions)}",
         hide_index=True,
         height=240,

@@ -233,4 +233,5 @@ def draw_train_button(settings: PlanSettings, strategy: str) -> None:
     }
     with page_layout.action_bar():
         page_layout.next_step_button("Train with this plan", "train", key="batches.train", settings=sent)
-        st.caption(f"Batch order: {strategy}, as selected in One batch", width="content")
+        order = f"Batch order: {strategy}, as selected in One batch. The other settings are those of the preset."
+        st.caption(order, width="content")

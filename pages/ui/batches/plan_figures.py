@@ -64,7 +64,8 @@ def draw(source: BatchSource, pairs: PairDataset, requests: dict[str, PlanReques
             for warning in plan_warnings(request.config, pairs):
                 st.caption(f"{name}: {warning}.")
         if applied := applied_sentence(source.train):
-            st.caption(f"{applied}.")
+            of_run = "" if source.run is None else " The run itself used the decisions that were saved when it started."
+            st.caption(f"{applied}.{of_run}")
 
 
 def comparison_table(stats: StatsByName) -> pd.DataFrame:

@@ -94,7 +94,7 @@ export default function ({ data, parentElement, setStateValue }) {
       : "press Update the plans, then Train with this plan.";
     const all = decided < pairs.length ? "" : ` All ${pairs.length} pairs of this list are decided: ${next}`;
     const of = data.more ? `the ${pairs.length} likeliest of ${total}` : pairs.length;
-    progress.textContent = `Pair ${state.at + 1} of ${of} · ${decided} decided. ${state.message}${all}`;
+    progress.textContent = `Pair ${state.at + 1} of ${of} · ${decided} decided in this list. ${state.message}${all}`;
     bar.value = decided;
     reasons.replaceChildren(...pair.reasons.map((reason) => element("span", {}, reason)),
       element("b", { class: kind ?? "open" }, nameOf(kind)));

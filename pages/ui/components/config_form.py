@@ -196,7 +196,8 @@ def help_of(section: str, field: str) -> str | None:
     name = f"{section}.{field}" if section.startswith("data.") else field  # those of `data` have other meanings
     about = glossary.help_text(name) if name in glossary.TERMS else info.description
     setting = f"{section.replace('loss.combined.bsc', 'loss.bsc')}.{field}"
-    reason = f"*Default: {format_setting(info.get_default())}*, {REASONS[setting]}" if setting in REASONS else None
+    default = format_setting(info.get_default())
+    reason = f"*Default without a preset: {default}*, {REASONS[setting]}" if setting in REASONS else None
     return "\n\n".join(part for part in (about, reason) if part) or None
 
 

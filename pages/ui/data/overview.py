@@ -235,7 +235,8 @@ def problems(data: DatasetSplits, findings: list[AuditFinding], show: Callable[[
     lines = [f"{ICONS[one.severity]} {display.escaped(one.title)}" for one in found[:PROBLEMS_SHOWN]]
     with st.container(horizontal=True, vertical_alignment="center", key="data.problems"):
         st.markdown("  \n".join(lines) or ":green[:material/check_circle:] No errors or warnings.", width="content")
-        number = formatting.plural(len(kinds), "finding")
+        are_notes = all(one.severity == "info" for one, *_ in kinds)
+        number = formatting.plural(len(kinds), "note" if are_notes else "finding")
         st.button(f"Show {number} of the audit", key="data.findings", type="tertiary", icon=ARROW, on_click=show)
 
 

@@ -1,4 +1,8 @@
-"""The loss section of a form: a loss and its fields. Each loss keeps its values while another is selected."""
+"""The loss section of a form: a loss and its fields.
+
+Each loss keeps its values while another is selected. A loss that is selected takes over changed values, such as the
+temperature, in fields that still have its default.
+"""
 
 import streamlit as st
 
@@ -90,11 +94,25 @@ def draw(shape: DataShape) -> None:
         persist_state="session",
         help=help_text(st.session_state[_key("name")]),
     )
+    before, st.session_state[_key("drawn")] = st.session_state.get(_key("drawn"), selected), selected
+    if "combined" not in (before, selected):
+        _take_over(before, selected)
     st.caption(f"{CATALOG[selected].when} Data: {CATALOG[selected].data}.")
     if selected == "combined":
         _draw_combined()
     else:
         _draw_fields(f"loss.{selected}", selected)
+
+
+def _take_over(before: str, selected: str) -> None:
+    """Copy the values that were changed in the loss before to fields of the selected one that have their default."""
+    for name in set(fields(before)) & set(fields(selected)):
+        old, new = (config_form.info_of(f"loss.{loss}", name) for loss in (before, selected))
+        old_key, new_key = (config_form.key(PAGE, f"loss.{loss}", name) for loss in (before, selected))
+        value = st.session_state[old_key]
+        is_changed = value != old.get_default() and st.session_state[new_key] == new.get_default()
+        if is_changed and old.annotation == new.annotation:
+            st.session_state[new_key] = value
 
 
 def _draw_fields(section: str, loss: str) -> None:

@@ -131,9 +131,10 @@ def _draw_result(result: Preflight, config: RunConfig, runs: int, time_factor: f
         "Time per step": f"{1000 * step:.0f} ms" if step < 1 else formatting.duration(step),
     }
     display.labeled_values(values, min_width=130)
-    age = formatting.duration(time.time() - (preflight_folder(config) / background_task.RESULT_FILE).stat().st_mtime)
+    age = time.time() - (preflight_folder(config) / background_task.RESULT_FILE).stat().st_mtime
+    when = "just now" if age < 60 else f"{formatting.duration(age)} ago"
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"{time_sentence(result)} Measured {age} ago on {result.device} in {result.precision}.")
+        st.caption(f"{time_sentence(result)} Measured {when} on {result.device} in {result.precision}.")
         _restart_button("Run again", config)
     warnings = list(result.warnings)
     if runs > 1 and result.disk_bytes * runs > 0.9 * result.disk_free_bytes:
@@ -154,4 +155,4 @@ def time_sentence(result: Preflight) -> str:
     }
     parts = sorted(result.seconds.items(), key=lambda part: -part[1])
     shares = [f"{names[name]} {seconds / result.total_seconds:.0%}" for name, seconds in parts]
-    return f"Share of the total time: {', '.join(shares[:3])}."
+    return f"Largest shares of the total time: {', '.join(shares[:3])}."

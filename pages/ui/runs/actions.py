@@ -40,17 +40,17 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
             st.button(
                 "Stop", key=f"runs.stop.{run.id}", icon=":material/stop:", help=about, on_click=_stop, args=(run,)
             )
-        elif status.state == "stopping":
-            about = "Ends the process now. Resume continues from the last checkpoint."
-            icon = ":material/stop:"
-            key = f"runs.stop.now.{run.id}"
-            st.button("Stop without evaluation", key=key, icon=icon, help=about, on_click=_stop, args=(run, 0.0))
         elif may_resume and jobs.can_resume(run):
             about = "Starts a new run that continues from the last checkpoint."
             _button("Resume", run, _resume, icon=":material/play_arrow:", about=about)
         about = "Opens the New run page with the settings of this run."
         icon = ":material/content_copy:"
         _button("Duplicate", run, lambda one: start_from_config(one.config(), one), icon=icon, about=about)
+        if status.state == "stopping" and not hanging and may_change:  # after Duplicate: a double click on Stop
+            about = "Ends the process now. Resume continues from the last checkpoint."
+            icon = ":material/stop:"
+            key = f"runs.stop.now.{run.id}"
+            st.button("Stop without evaluation", key=key, icon=icon, help=about, on_click=_stop, args=(run, 0.0))
         if status.is_finished and not hanging and may_change:
             about = f"Moves the run to the trash. You can restore it for {trash.RETENTION}."
             _button("Delete", run, trash.delete, icon=":material/delete:", about=about)
