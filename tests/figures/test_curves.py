@@ -187,7 +187,13 @@ def test_the_best_epoch_is_the_first_of_ties_and_never_the_untrained_one() -> No
 
 def test_titles_of_several_settings() -> None:
     settings = {"cold": [evaluated(0.5, 0.6), evaluated(0.5, 0.8)], "warm": [evaluated(0.5, 0.4)]}
-    assert curves.metric_curve(settings, "mrr").to_dict()["title"] == "MRR on dev reaches 0.700 and 0.400"
+    assert curves.metric_curve(settings, "mrr").to_dict()["title"] == (
+        "MRR on dev is 0.700 and 0.400 after the best epoch, 0.500 before training"
+    )
+    losses = {"cold": [steps([2.0] * 5 + [1.0, 0.0] * 10)], "warm": [steps([0.5] * 25)]}
+    assert curves.step_curve(losses, "loss").to_dict()["title"] == (
+        "The loss ends at 0.400 and 0.500 on average over the last fifth"
+    )
     assert curves.metric_curve({"cold": [[]]}, "mrr").to_dict()["title"] == "MRR on dev: no value yet"
     assert (
         curves.step_curve({"cold": [steps([2.0, 1.0])]}, "loss").to_dict()["title"]

@@ -185,7 +185,9 @@ def step_curve(
     if field == "loss" and len(values) == 1 and len(values[0]) > 1:
         title = _loss_title(noun, values[0])
     else:
-        title = _title(noun, curves, f"ends at {_join([one[-1] for one in values if one])}", unit_name)
+        ends = [one[-1:] if field != "loss" else one[-max(1, len(one) // 5) :] for one in values if one]
+        of = " on average over the last fifth" if any(len(end) > 1 for end in ends) else ""
+        title = _title(noun, curves, f"ends at {_join([float(np.mean(end)) for end in ends])}{of}", unit_name)
     curves = {name: smooth(curve, view.smoothing) for name, curve in curves.items()}
     return lines(curves, title=title, value=axis, across=_x(curves, view, "step"), log_value=view.log, colors=colors)
 
@@ -211,7 +213,11 @@ def metric_curve(
         for name, runs in settings.items()
     }
     results = [result for curve in curves.values() if (result := best_and_last(curve)) is not None]
-    summary = f"reaches {_join([result.best for result in results])}" if results else "has no trained epoch yet"
+    untrained = _shared_untrained([curve[0] for curve in curves.values() if curve])
+    summary = "has no trained epoch yet"
+    if results:
+        start = "" if untrained is None else f", {_format(untrained)} before training"
+        summary = f"is {_join([result.best for result in results])} after the best epoch{start}"
     title = _title(f"{formatting.metric_name(metric)} on {split}", curves, summary)
     if len(curves) == len(results) == 1 and results[0].best > results[0].last:
         title += f"; the best model, after epoch {results[0].best_epoch}, has {_format(results[0].best)}"
@@ -231,7 +237,7 @@ def metric_curve(
         value=value,
         across=across,
         points=True,
-        baseline=_shared_untrained([curve[0] for curve in curves.values() if curve]),
+        baseline=untrained,
         log_value=view.log,
         colors=colors,
     )
