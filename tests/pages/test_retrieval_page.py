@@ -109,10 +109,17 @@ def test_the_page_opens_with_a_win_and_a_loss_and_all_their_results(
     names = [note["text"] for note in json.loads(chart.proto.spec)["layout"]["annotations"]]
     assert names == ["<b>Before training</b>", "<b>After training</b>"]
 
+    changes = np.ones((2, len(search.task.query)))
+    changes[:, :3] = [[2, 3, 1], [1, 1, 5]]
+    monkeypatch.setattr(search_ui, "_ranks", lambda search: changes)
     app = open_tab(finished, "Win and loss")
     assert not app.exception
     assert len(app.get("plotly_chart")) == 2
     assert "The first 4 documents." in page_text(app)
+    assert "2 queries with a better rank, 1 with a worse one" in page_text(app)
+    table = app.dataframe[-1].value
+    assert table["Query"].tolist() == [search.text(search.task.query[position]) for position in (1, 0, 2)]
+    assert table["Rank, After training"][0] == str(search.results[1].first_rank[1])
 
 
 def test_metrics_of_candidates_are_named_so_and_those_of_a_search_are_not(

@@ -15,7 +15,7 @@ from bsc_core.neighbors import TextRows, top_k
 from pages.ui.components import display, run_data, turns, url, users
 from pages.ui.data import uploads
 from pages.ui.retrieval import errors, metric_cards
-from pages.ui.retrieval.search import CACHE_KEY, LINES, MAX_IN_URL, TOP, Search
+from pages.ui.retrieval.search import CACHE_KEY, LINES, MAX_IN_URL, TOP, Search, rank_text
 
 STUDENT_CHARACTERS = 20_000  # of pasted queries
 SUFFIXES = ["csv", "tsv", "jsonl", "txt", "gz", "parquet"]
@@ -149,7 +149,7 @@ def answer_rows(search: Search, queries: QuerySet, answers: Answers) -> list[dic
         row["Shared"] = f"{answers.shared[number] * answers.listed:.0f} of {answers.listed}"
         if queries.with_gold:
             known = bool(queries.gold[number])
-            ranks = [errors.rank_text(rank) if known else "" for rank in answers.ranks[:, number]]
+            ranks = [rank_text(rank) if known else "" for rank in answers.ranks[:, number]]
             row |= {"Rank left": ranks[0], "Rank right": ranks[1]}
         rows.append(row)
     if search.single:

@@ -8,7 +8,7 @@ import streamlit as st
 from bsc_core import formatting
 from bsc_core.evaluation.retrieval.failures import Cause, Failure, find_failures
 from pages.ui.components import display, page_layout, run_data, turns, url, users
-from pages.ui.retrieval.search import CACHE_KEY, Search, search_for
+from pages.ui.retrieval.search import CACHE_KEY, Search, rank_text, search_for
 
 MAX_ERRORS = 200
 ADVICE = {  # what a cause means, and what a user can do about it
@@ -84,11 +84,6 @@ def _row(search: Search, failure: Failure) -> dict[str, Any]:
         "Cosine relevant": "" if cosine is None else f"{cosine:.3f}",
         "Cosine top": f"{failure.first_cosine:.3f}",
     }
-
-
-def rank_text(rank: int) -> str:
-    """Format a rank; 0 means none."""
-    return str(int(rank)) if rank else "none"
 
 
 def draw(search: Search, split: str) -> None:

@@ -42,6 +42,7 @@ LINES_HELP = (
     " A line connects the same document in both lists; a number is its rank where the other list does not show it."
 )
 LIST_LENGTH = 160  # characters of a document in a list
+MAX_CHANGED = 100  # listed queries whose rank changed
 CARD_LENGTH = 110  # characters of a text in a card
 # Document texts have the color of texts, not of axis labels, also right after the theme has changed. Two lists replace
 # the figure where it is too narrow for its texts.
@@ -233,8 +234,7 @@ def example_queries(search: Search) -> dict[str, int]:
     Without wins and losses, as with a single model, the query whose relevant document has the largest rank. Changes of
     ranks are compared as ratios.
     """
-    not_found = len(search.task.corpus) + 1
-    first, last = (np.where(one.first_rank > 0, one.first_rank, not_found) for one in search.results)
+    first, last = _ranks(search)
     gain = np.log(first) - np.log(last)
     examples = {}
     if len(gain) and gain.max() > 0:
@@ -244,6 +244,12 @@ def example_queries(search: Search) -> dict[str, int]:
     if len(gain) and not examples:
         examples["Example: the query with the worst rank"] = int(last.argmax())
     return examples
+
+
+def _ranks(search: Search) -> list[np.ndarray]:
+    """Return, for each model, (Q,) the rank of the first relevant document; behind all documents if none is found."""
+    not_found = len(search.task.corpus) + 1
+    return [np.where(one.first_rank > 0, one.first_rank, not_found) for one in search.results]
 
 
 def draw_results(search: Search, query: str) -> None:
@@ -346,11 +352,43 @@ def draw_example_lists(search: Search) -> None:
         _draw_query(search, query, f"answers.{title}", TOP_OF_EXAMPLE, position)
     shown = f"The first {TOP_OF_EXAMPLE} documents. ★: relevant document.{LINES_HELP}"
     st.caption(shown if examples else "No query has a relevant document.")
+    _draw_changed_queries(search)
+
+
+def _draw_changed_queries(search: Search) -> None:
+    """Draw the queries whose relevant document has another rank with the right model, the largest win first."""
+    first, last = _ranks(search)
+    gain = np.log(first) - np.log(last)
+    changed = np.flatnonzero(gain)
+    if not len(changed):
+        return
+    order = changed[np.argsort(-gain[changed], kind="stable")]
+    if len(order) > MAX_CHANGED:  # as many wins as losses
+        order = np.concatenate([order[: MAX_CHANGED // 2], order[-MAX_CHANGED // 2 :]])
+    better, worse = formatting.plural(int((gain > 0).sum()), "query", "queries"), int((gain < 0).sum())
+    st.subheader(f"{better} with a better rank, {worse:,} with a worse one", anchor=False)
+    left, right = model_names(search)
+    rows = [
+        {
+            f"Rank, {left}": rank_text(search.results[0].first_rank[position]),
+            f"Rank, {right}": rank_text(search.results[1].first_rank[position]),
+            "Query": display.cell(search.text(search.task.query[position])),
+        }
+        for position in order.tolist()
+    ]
+    st.dataframe(rows, hide_index=True, key="answers.changed", alt="Queries with another rank, the largest win first")
+    if len(order) < len(changed):
+        st.caption(f"The {MAX_CHANGED // 2} largest wins and the {MAX_CHANGED // 2} largest losses.")
+
+
+def rank_text(rank: int) -> str:
+    """Format a rank; 0 means none."""
+    return str(int(rank)) if rank else "none"
 
 
 def _card_title(search: Search, title: str, position: int) -> str:
     """Return `Largest loss by the ratio of ranks: rank 3 → 61`: the ranks of the relevant document with both models."""
-    ranks_ = [str(int(one.first_rank[position])) if one.first_rank[position] else "none" for one in search.results]
+    ranks_ = [rank_text(one.first_rank[position]) for one in search.results]
     by = " by the ratio of ranks" if "Largest" in title else ""
     return f"{title}{by}: rank {' → '.join(dict.fromkeys(ranks_) if search.single else ranks_)}"
 
