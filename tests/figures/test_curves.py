@@ -185,6 +185,12 @@ def test_the_best_epoch_is_the_first_of_ties_and_never_the_untrained_one() -> No
     assert curves.best_and_last(curves.evaluations(evaluated(0.9), "mrr")) is None
 
 
+def test_a_loss_that_diverges_at_once_has_a_trend() -> None:
+    jump = [0.3, 1.0, 3.7, *[3.3, 3.5] * 10]
+    title = curves.step_curve({"hot": [steps(jump)]}, "loss").to_dict()["title"]
+    assert title == "The loss rises from 0.300 to 3.400 (first step, last fifth)"
+
+
 def test_titles_of_several_settings() -> None:
     settings = {"cold": [evaluated(0.5, 0.6), evaluated(0.5, 0.8)], "warm": [evaluated(0.5, 0.4)]}
     assert curves.metric_curve(settings, "mrr").to_dict()["title"] == (

@@ -202,6 +202,13 @@ def test_a_run_stopped_before_training_shows_its_message(finished: Run) -> None:
     assert detail.status_line(status) == "stopped before it began"
 
 
+@pytest.mark.parametrize(("high", "is_worse"), [(0.1, True), (1.0, False)])
+def test_a_run_that_got_worse_says_so_in_its_head(finished: Run, high: float, is_worse: bool) -> None:
+    finished.update_status(metric_high=high)
+    app = open_page("runs", run=finished.id)
+    assert ("worse than before training" in page_text(app)) == is_worse
+
+
 def test_the_status_line_has_the_metric_before_training() -> None:
     status = RunStatus(state="done", metric_name="mrr", metric_best=0.7)
     assert detail.status_line(status, before=0.8) == "best on dev: MRR 0.700, before training 0.800"

@@ -425,7 +425,8 @@ def _change(noun: str, values: Sequence[float], unit: str = "") -> str:
 def _loss_title(noun: str, values: Sequence[float]) -> str:
     """Return how the loss changes from the first to the last fifth of the steps, since single batches differ.
 
-    These are means; there is a trend if they differ by more than twice the standard error of their difference.
+    These are means; there is a trend if they differ by more than twice the standard error of their difference. Without
+    one, the first step is compared, which a diverging loss leaves at once.
     """
     if len(values) < MEAN_STEPS:
         return f"{noun} of {len(values)} steps, {_format(float(np.mean(values)))} on average"
@@ -433,6 +434,8 @@ def _loss_title(noun: str, values: Sequence[float]) -> str:
     parts = [np.asarray(part, dtype=np.float64) for part in (values[:fifth], values[-fifth:])]
     means = [float(part.mean()) for part in parts]
     if abs(means[1] - means[0]) <= 2 * float(np.sqrt(sum(part.var(ddof=1) / fifth for part in parts))):
+        if abs(values[0] - means[1]) > 2 * float(parts[1].std(ddof=1)):  # it changed in a few steps
+            return f"{_change(noun, [values[0], means[1]])} (first step, last fifth)"
         return f"{noun} has no clear trend: {_format(means[0])} at first, {_format(means[1])} at the end"
     return f"{_change(noun, means)} (first and last fifth)"
 

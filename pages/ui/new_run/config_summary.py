@@ -259,7 +259,7 @@ def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
     """Describe the run as numbered steps."""
     rows, size = count_rows(config, summary), effective_batch_size(config, summary)
     kind = "triplet" if "negatives" in config.loss.needs else "training pair"
-    corpus = f"search in {plural(summary.corpus, 'document')}" if summary.corpus else "the dev pairs themselves"
+    corpus = f"search in {plural(summary.corpus, 'document')}" if summary.corpus else "without a corpus"
     negatives = ""
     if has_in_batch_negatives(config.loss):
         negatives = f"; in a full batch, each query has up to {plural(size - 1, 'in-batch negative')}"

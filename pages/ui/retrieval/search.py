@@ -376,7 +376,13 @@ def _draw_changed_queries(search: Search) -> None:
         }
         for position in order.tolist()
     ]
-    st.dataframe(rows, hide_index=True, key="answers.changed", alt="Queries with another rank, the largest win first")
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key="answers.changed",
+        column_config={name: st.column_config.Column(width=160) for name in list(rows[0])[:2]},
+        alt="Queries with another rank, the largest win first",
+    )
     if len(order) < len(changed):
         st.caption(f"The {MAX_CHANGED // 2} largest wins and the {MAX_CHANGED // 2} largest losses.")
 

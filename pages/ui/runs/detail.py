@@ -56,6 +56,8 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     following = table.continuation(run, status)
     continued = f" · continued as {data_cache.short_id(following.id)}" if following else ""
     before = (run.evaluation("before").get("dev") or {}).get(status.metric_name or "")
+    if before is not None and status.is_finished and status.metric_high is not None and status.metric_high < before:
+        row.badge("worse than before training", icon=":material/trending_down:", color="orange")
     row.text(status_line(status, before=before) + continued)
     actions.draw(run, status, row, may_resume=following is None)
     if not status.is_finished:
