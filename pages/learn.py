@@ -22,7 +22,8 @@ with matrices:
     ):
         state = view.lab(batch)
     result = explain_batch(batch, state.settings)
-    st.caption(view.summary(result, state.settings))
+    name = "Setting A: " if state.compare else ""
+    st.caption(f"{name}{view.summary(result, state.settings)}")
 with training:
     st.header("Toy training", anchor=False)
     with display.show_errors(stop=False):

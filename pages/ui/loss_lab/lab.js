@@ -163,7 +163,11 @@ class Lab {
       ...(largest.length ? [element("h3", {}, "Cells with the largest change of probability"),
         list(largest.map(({ value, i, j }) => `${cellName(i, j)}: ${signed(value)}`))] : []),
     );
-    const marks = this.isDragging ? null : matrix(values.length, values.length, (i, j) => (i === j ? "pair" : ""));
+    const [marksOfA, marksOfB] = this.boards.map((board) => (i, j) => board.marks(i, j, "rows").split(" "));
+    const marks = this.isDragging ? null : matrix(values.length, values.length, (i, j) => {
+      const ofA = marksOfA(i, j); // only what both settings have
+      return marksOfB(i, j).filter((mark) => ofA.includes(mark)).join(" ");
+    });
     this.change.paint({ values, title: "Change of probability from A to B", unit: "change of p", marks, describe: signed });
   }
 }

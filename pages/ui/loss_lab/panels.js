@@ -34,7 +34,7 @@ class Panel {
     Object.assign(this, { kind, lab, size: lab.batch.queries.length });
     this.title = element("div", { class: "title" });
     this.bar = element("span", { class: "bar" });
-    this.bar.style.background = `linear-gradient(to right, ${lab.colors[KINDS[kind].scale]})`;
+    this.bar.style.background = `linear-gradient(to ${kind === "change" ? "left" : "right"}, ${lab.colors[KINDS[kind].scale]})`;
     [this.low, this.high, this.unit] = ["low", "high", "unit"].map((name) => element("span", { class: name }));
     this.rescale = element("button", { type: "button", class: "toggle", onclick: () => this.lab.rescale() });
     this.legend = element("div", { class: "legend" }, this.low, this.bar, this.high, this.unit,
@@ -109,8 +109,8 @@ class Panel {
       cell.setAttribute("aria-label", [`${cellName(i, j)}: ${describe(value)}`, ...this.meanings(i, j)].join("; "));
     }));
     const digits = limit < 0.1 ? 3 : limit < 10 ? 2 : 0;
-    setText(this.low, number(low, digits));
-    setText(this.high, number(high, digits));
+    setText(this.low, number(Math.min(low, high), digits));
+    setText(this.high, number(Math.max(low, high), digits));
     setText(this.unit, unit);
     if (this.kind === "gradient") setText(this.rescale, this.lab.isRescaled ? "Fixed color scale" : "Rescale colors");
   }
