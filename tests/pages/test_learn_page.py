@@ -179,3 +179,11 @@ def test_the_browser_gets_the_start_of_long_texts() -> None:
     batch = replace(batch, query_texts=("x" * 10_000, *batch.query_texts[1:]))
     assert len(packed_batch(batch)["query_texts"][0]) == display.MAX_CELL
     assert packed_batch(batch)["query_texts"][1:] == list(batch.query_texts[1:])
+
+
+def test_each_of_two_settings_can_be_used_in_a_run() -> None:
+    app = open_page("learn", temperature="0.05", compare="1", **{"compare.temperature": "0.5"})
+    assert [button.label for button in app.button if button.key and button.key.startswith("learn.run")] == [
+        "Use setting A in a run",
+        "Use setting B in a run",
+    ]

@@ -341,13 +341,17 @@ def write_link(state: LabState) -> None:
 
 
 def next_steps(state: LabState) -> None:
-    """Draw the button that opens a new run with these settings, or with the triplet loss of the toy training."""
-    loss = {"name": "bsc", **state.settings.loss_values(), "learn_temperature": link().learn_temperature}
-    if link().watch == "triplet":
-        loss = {"name": "triplet", "margin": link().margin}
-    settings = {"loss": loss}
+    """Draw the buttons that open a new run with these settings, or with the triplet loss of the toy training."""
+    losses = {"Use in a run": state.settings}
+    if state.compare:
+        losses = {"Use setting A in a run": state.settings, "Use setting B in a run": state.compare}
     with page_layout.action_bar():
-        page_layout.next_step_button("Use in a run", "train", key="learn.run", settings=settings)
+        for number, (label, settings) in enumerate(losses.items()):
+            loss = {"name": "bsc", **settings.loss_values(), "learn_temperature": link().learn_temperature}
+            if link().watch == "triplet":
+                loss = {"name": "triplet", "margin": link().margin}
+            key, sent = f"learn.run{number or ''}", {"loss": loss}
+            page_layout.next_step_button(label, "train", key=key, settings=sent, primary=number == 0)
 
 
 def cells(batch: LabBatch, result: Explanation) -> pd.DataFrame:
