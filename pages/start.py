@@ -16,7 +16,8 @@ with display.show_errors():
     if may_launch:
         st.html(cards.STYLE)
         with third[0]:  # drawn first: the figures of the other two take longer
-            cards.launch(runs, recommended(sample_config()))
+            data = data_cache.data_config(data_cache.SAMPLE)  # with decisions about false negatives
+            cards.launch(runs, recommended(sample_config()).model_copy(update={"data": data}))
     with first:
         cards.loss_lab()
     with second:

@@ -191,3 +191,15 @@ def test_an_action_adds_at_most_one_entry_to_the_history(chrome) -> None:
     page.go_forward()
     assert page.evaluate("history.state") == {"n": 0}
     page.close()
+
+
+def test_a_theme_that_is_chosen_on_one_page_is_that_of_all(visitor, server) -> None:
+    visit = visitor(server)
+    visit.open("findings")
+    visit.page.get_by_test_id("stMainMenu").click()
+    visit.page.get_by_test_id("stMainMenuPopover").get_by_text("Dark").last.click()
+    background = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    wait_until(lambda: visit.page.evaluate(background) != "rgb(255, 255, 255)", "the theme is not dark")
+    dark = visit.page.evaluate(background)
+    visit.open("learn")
+    assert visit.page.evaluate(background) == dark

@@ -12,10 +12,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bsc_core.config import EncoderConfig
+from bsc_core.data.decisions import Decision
 from bsc_core.data.sample_data import sample_config
 from bsc_core.jobs.queue import Queue
 from bsc_core.presets.catalog import recommended
 from bsc_core.runs import Run, RunStore
+from pages.ui.components import data_cache
 from pages.ui.home import cards
 from tests.helpers.pages import click, open_page, page_text
 
@@ -40,6 +42,15 @@ def test_launch_queues_the_recommended_run_on_the_sample_data(visit: Callable[..
     launched = runs.list()
     assert [run.config() for run in launched] == [recommended(sample_config())]
     assert launched[0].status().state == "queued"
+
+
+def test_the_recommended_run_uses_the_decisions_about_false_negatives(runs: RunStore) -> None:
+    path = data_cache.false_negatives_file(data_cache.SAMPLE)
+    data_cache.save_decisions(path, [Decision("a query", "a document")])
+    app = open_page("start")
+    assert "With your decisions about false negatives." in page_text(app)
+    click(app, "start.launch")
+    assert runs.list()[0].config().data.false_negatives == str(path)
 
 
 def test_a_second_click_does_not_launch_another_run(runs: RunStore) -> None:

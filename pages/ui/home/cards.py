@@ -68,6 +68,8 @@ def launch(runs: RunStore, config: RunConfig) -> None:
     st.caption("Recommended settings on the sample data. Training continues in the background when you close this tab.")
     st.table(_settings_table(config), border="horizontal", hide_header=True, hide_index=True, alt="The run's settings")
     _estimate(estimate(runs, config))
+    if config.data.false_negatives:
+        st.caption("With your decisions about false negatives.")
     st.space("stretch")
     clicked = st.button(
         "Launch run",

@@ -151,7 +151,8 @@ def _draw_newest(runs: list[Run]) -> None:
             )
             display.figure(figure, alt=f"{value} by {across} of {number}", name=f"newest.{value}")
     thick = "; the thick one is that of the highest run" if best else ""
-    st.caption(f"Each curve has the color of its run in the table{thick}.")
+    several = "" if len(datasets) == 1 else " The runs are on different datasets, so their values are not comparable."
+    st.caption(f"Each curve has the color of its run in the table{thick}.{several}")
 
 
 def run_values(summary: Summary) -> tuple[dict[str, dict[str, Any]], dict[str, float | None]]:

@@ -5,6 +5,7 @@ const APP = "[data-testid=stApp]";
 const BUSY = "aria-busy";
 const MOST = 60_000; // milliseconds until an element is no longer busy, if no answer comes
 const NARROW = 900; // pixels
+const THEME = /^stActiveTheme-.*(-v\d+)$/; // the key of a theme that was chosen on a page
 
 function acknowledge(target) {
   const app = document.querySelector(APP);
@@ -25,10 +26,24 @@ function acknowledge(target) {
   observer.observe(app, { attributes: true, attributeFilter: ["data-test-script-state"] });
 }
 
+// Applies a theme that is chosen to all pages: Streamlit stores it for the page on which the app was opened.
+function shareTheme() {
+  for (const name of ["setItem", "removeItem"]) {
+    const change = Storage.prototype[name];
+    Storage.prototype[name] = function (key, ...value) {
+      change.call(this, key, ...value);
+      const version = THEME.exec(key)?.[1];
+      for (const { pathname } of version ? document.querySelectorAll("[data-testid=stSidebar] a[href]") : [])
+        change.call(this, `stActiveTheme-${pathname}${version}`, ...value);
+    };
+  }
+}
+
 export default function () {
   if (window.acknowledgesClicks) return;
   window.acknowledgesClicks = true;
   addOneEntryPerAction();
+  shareTheme();
   if (innerWidth < NARROW) document.querySelector("[aria-controls=stSidebar][aria-expanded=true]")?.click();
   document.addEventListener("click", ({ target }) => acknowledge(target.closest(".stButton button:not(:disabled)")), true);
   document.addEventListener("keydown", ({ key, target }) => {
