@@ -101,7 +101,7 @@ def test_the_lab_shows_the_values_of_the_settings_in_its_link(visit, settings: d
     expect(board.locator(".sum")).to_have_attribute("data-total", SOME_NUMBER)
     result = explain_batch(preset_batch("repeats"), **settings)
     expect_result(board, result)
-    board.get_by_role("button", name="Show documents as anchors").click()
+    board.get_by_role("button", name="Show the probabilities for each document").click()
     np.testing.assert_allclose(shown(board, "probability"), result.columns, atol=1e-4)
 
 

@@ -189,7 +189,6 @@ def test_without_labeled_negatives_the_same_encoder_has_a_lower_loss() -> None:
     explained = explain_batch(batch, average="positives")
     assert float(facts["included"]) == pytest.approx(explained.query_to_document, abs=1e-3)
     assert int(facts["taken"].rstrip("%")) > 90
-    assert float(facts["near_words"]) >= 2 > float(facts["own_words"])
     assert float(facts["near_cosine"]) > 2 * float(facts["own_cosine"])
 
 

@@ -1,6 +1,5 @@
 """Numbers in the sentences of the lessons, and the batches that the lessons display."""
 
-import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -152,11 +151,9 @@ def negatives_facts() -> Facts:
     full, dropped = explain_batch(batch), explain_batch(batch, labeled_negatives=False)
     anchors = np.flatnonzero(full.row_positives.any(axis=1))
     negatives = ~full.row_positives.any(axis=1)
-    shared = np.array(list(map(shared_words, batch.query_texts, batch.document_texts)))
     cosines = np.diag(full.similarity)
     kinds = {"own": ~negatives, "near": negatives}
     return {
-        **{f"{name}_words": f"{shared[rows].mean():.2g}" for name, rows in kinds.items()},
         **{f"{name}_cosine": decimal(float(cosines[rows].mean()), 2) for name, rows in kinds.items()},
         "positives": str(len(anchors)),
         "negatives": str(int(negatives.sum())),
@@ -166,12 +163,6 @@ def negatives_facts() -> Facts:
         "own": percent(float(full.rows[anchors, anchors].mean())),
         "own_dropped": percent(float(dropped.rows[anchors, anchors].mean())),
     }
-
-
-def shared_words(query: str, document: str) -> int:
-    """Return how many different words of at least four letters two texts share."""
-    first, second = (set(re.findall(r"[a-z]{4,}", text.lower())) for text in (query, document))
-    return len(first & second)
 
 
 def duplicates_facts() -> Facts:

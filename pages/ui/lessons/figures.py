@@ -308,7 +308,7 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
         f"{formatting.percent(shares[0])} of the gradient; the effective number of negatives is {effective:.1f}. In "
-        f"the entire batch, the absolute gradients sum to {total:.1f}."
+        f"the entire batch, the loss is {explained.total:.3f}, and the absolute gradients sum to {total:.1f}."
     )
 
 

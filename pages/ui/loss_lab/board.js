@@ -137,7 +137,7 @@ class Board {
     if (!columns) this.anchors = "rows";
     const marks = this.changedMarks();
     const isCosine = this.settings.normalization === "l2", isRows = this.anchors === "rows";
-    this.anchorButton.textContent = isRows ? "Show documents as anchors" : "Show queries as anchors";
+    this.anchorButton.textContent = `Show the probabilities for each ${isRows ? "document" : "query"}`;
     this.anchorButton.hidden = !columns || this.lab.isLocked;
     const { decoupled, debiased_prior: prior } = this.settings; // probabilities are derivatives of the log denominator
     const remark = prior > 0 ? "; positives may be below 0" : decoupled ? ", without the positive" : "";
@@ -154,7 +154,7 @@ class Board {
       marks: marks?.[this.anchors], describe: (value) => `probability ${number(value)}`,
     });
     paint(this.panels.gradient, {
-      values: gradient, unit: columns ? "∂L/∂s of both directions" : "∂L/∂s; each row sums to 0", title: "Gradient: pull (green), push (orange)",
+      values: gradient, unit: columns ? "∂L/∂s of both directions" : "∂L/∂s; each row sums to 0", title: `Gradient${columns ? " of both directions" : ""}: pull (green), push (orange)`,
       describe: (value) => `gradient ${number(value)}`,
     });
     this.showSum();
@@ -190,7 +190,9 @@ class Board {
     const rest = hardest < 0
       ? "effective negatives and hardest row: not defined, no pair is positive"
       : `effective negatives ${number(effective, 1)} · hardest row ${hardest + 1}`;
-    this.sum.textContent = `${loss} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
+    const isLesson = Object.keys(this.panels).length < 3; // with the loss alone
+    if (isLesson) this.sum.textContent = second === null ? `Loss of this batch: ${number(first)}` : loss;
+    else this.sum.textContent = `${loss} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
     Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });
   }
 
