@@ -113,14 +113,21 @@ def _draw_overview(run: Run, status: RunStatus) -> None:
             _draw_no_steps(status)
     if name and is_evaluated:
         with next(cells):
-            verdict, colors = _verdict(run, name), run_data.run_colors([run.id])
-            low, high = status.metric_low, status.metric_high
-            interval = None if not status.is_finished or low is None or high is None else (low, high)
-            figure = curves.metric_curve({run.id: [rows]}, name, colors=colors, verdict=verdict, interval=interval)
-            display.figure(figure, alt=f"{formatting.metric_name(name)} by epoch", name=f"dev.{run.id}")
+            _draw_metric(run, status, rows, name)
     if applied := (run.read_json("result") or {}).get("decisions"):
         st.caption(f"{display.escaped(str(applied))}.")
     _draw_metrics(run)
+
+
+def _draw_metric(
+    run: Run, status: RunStatus, rows: list[dict[str, Any]], name: str, view: curves.CurveView = curves.DEFAULT_VIEW
+) -> None:
+    """Draw a metric on dev by epoch, with the interval of the best model."""
+    verdict, colors = _verdict(run, name), run_data.run_colors([run.id])
+    low, high = status.metric_low, status.metric_high
+    interval = None if not status.is_finished or low is None or high is None else (low, high)
+    figure = curves.metric_curve({run.id: [rows]}, name, view, colors=colors, verdict=verdict, interval=interval)
+    display.figure(figure, alt=f"{formatting.metric_name(name)} by epoch", name=f"dev.{run.id}")
 
 
 def evaluated_rows(run: Run, status: RunStatus) -> list[dict[str, Any]]:
@@ -216,14 +223,19 @@ def _metric_row(
 
 
 def _draw_curves(run: Run, status: RunStatus) -> None:
-    rows = table.metric_rows(run)
+    rows, name = evaluated_rows(run, status), status.metric_name
     fields = curves.logged_fields(rows)
     if not fields:
         _draw_no_steps(status)
         return
     view = curve_controls.select_view()
-    for cell, field in zip(display.columns(len(fields), min_width=440, of_figures=True), fields, strict=True):
-        with cell:
+    is_evaluated = bool(name and curves.evaluations(rows, name))
+    cells = iter(display.columns(len(fields) + is_evaluated, min_width=440, of_figures=True))
+    if name and is_evaluated:
+        with next(cells):
+            _draw_metric(run, status, rows, name, view)
+    for field in fields:
+        with next(cells):
             _draw_curve(run, rows, field, view)
 
 
