@@ -605,15 +605,15 @@ def _gaps(dimensions: int) -> Picture:
     for name, kind in (("with Matryoshka", True), ("without", False)):
         gaps = np.concatenate([one.gaps for one in question_results(matryoshka=kind, held_out=True)], axis=1)
         first = int((gaps[row] > -TIE).sum())
-        values[f"{name}: {first} of {gaps.shape[1]} rank first"] = gaps[row]
-        limits += [float(gaps.min()), float(gaps.max())]
-    title = f"Held-out questions, {SEEDS} subsets; shaded: another document is closer"
+        values[f"{name}: {first} of {gaps.shape[1]} rank first"] = gaps[row].clip(-1)
+        limits.append(float(gaps.max()))
+    title = f"{gaps.shape[1] // SEEDS} held-out questions, {SEEDS} trainings; shaded: another document is closer"
     figure = figures.limit_figure(
         values,
         0.0,
         title=title,
         axis="cosine of the positive minus that of the nearest other document",
-        domain=(min(limits), max(limits)),
+        domain=(-1.0, max(limits)),
         colors=figures.METRIC_COLORS,
     )
     return _picture("dimensions.gaps", figure, f"{title}. {'; '.join(values)}.")

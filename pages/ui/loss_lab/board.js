@@ -140,7 +140,7 @@ class Board {
     this.anchorButton.textContent = `Show the probabilities for each ${isRows ? "document" : "query"}`;
     this.anchorButton.hidden = !columns || this.lab.isLocked;
     const { decoupled, debiased_prior: prior } = this.settings; // probabilities are derivatives of the log denominator
-    const remark = prior > 0 ? "; positives may be below 0" : decoupled ? ", without the positive" : "";
+    const remark = prior > 0 && !this.isLesson ? "; positives may be below 0" : decoupled ? ", without the positive" : "";
     const paint = (panel, options) => panel?.paint({ marks: marks?.rows, ...options });
     paint(this.panels.similarity, {
       values: similarity, unit: isCosine ? "cosine" : "dot product", describe: (value) => `similarity ${number(value)}`,
@@ -183,6 +183,11 @@ class Board {
     return [mark, answers && !isPositive ? "copy" : "", out].join(" ");
   }
 
+  // Lessons show fewer matrices, and of the numbers the loss alone.
+  get isLesson() {
+    return Object.keys(this.panels).length < 3;
+  }
+
   showSum() {
     const { first, second, weight, effective, hardest, total, gradientSum } = this.result;
     const parts = `L0 (query → document) ${number(first)}${second === null ? "" : ` + L1 (document → query) ${number(second)}`}`;
@@ -190,8 +195,7 @@ class Board {
     const rest = hardest < 0
       ? "effective negatives and hardest row: not defined, no pair is positive"
       : `effective negatives ${number(effective, 1)} · hardest row ${hardest + 1}`;
-    const isLesson = Object.keys(this.panels).length < 3; // with the loss alone
-    if (isLesson) this.sum.textContent = second === null ? `Loss of this batch: ${number(first)}` : loss;
+    if (this.isLesson) this.sum.textContent = second === null ? `Loss of this batch: ${number(first)}` : loss;
     else this.sum.textContent = `${loss} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
     Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });
   }
