@@ -152,14 +152,19 @@ def setfit_pairs(rows: Rows, rounds: int, *, seed: int) -> Rows:
     generator = np.random.default_rng(seed)
     number_of = {name: number for number, name in enumerate(dict.fromkeys(row["label"] for row in rows))}
     classes = np.array([number_of[row["label"]] for row in rows], dtype=np.int32)
-    members = [np.flatnonzero(classes == number) for number in range(len(number_of))]
+    members = np.split(np.argsort(classes, kind="stable"), np.cumsum(np.bincount(classes))[:-1])
+    before = [rows_of - np.arange(len(rows_of)) for rows_of in members]  # rows of other classes before each row
     pairs = []
     for _ in range(rounds):
         for index, row in enumerate(rows):
-            same, others = members[classes[index]], np.flatnonzero(classes != classes[index])  # others may be many
-            for label, candidates in (("1", same[same != index]), ("0", others)):
-                if len(candidates):
-                    other = int(generator.choice(candidates))
+            same, earlier = members[classes[index]], before[classes[index]]
+            for label, number in (("1", len(same) - 1), ("0", len(rows) - len(same))):
+                if number:
+                    chosen = int(generator.integers(number))  # among the others of the class, or of other classes
+                    if label == "1":
+                        other = int(same[chosen + (same[chosen] >= index)])
+                    else:
+                        other = chosen + int(np.searchsorted(earlier, chosen, side="right"))
                     pair = {"query": row["text"], "document": rows[other]["text"], "label": label}
                     pairs.append({**pair, "query_id": row["query_id"], "document_id": f"{index}-{other}"})
     return pairs
@@ -315,7 +320,7 @@ def _sample(rows: Rows, parts: Mapping[str, SubsetSplit], *, small: bool, path: 
             if part.rows is not None and len(sampled[name]) >= part.rows:
                 break
             used.add((part.split, query))
-            sampled[name] += groups[query]
+            sampled[name] += groups[query][: part.rows]
         if not sampled[name]:
             raise ConfigError(
                 f"{path}: split {part.split!r} has no rows left for {name}; take fewer rows for the other parts"

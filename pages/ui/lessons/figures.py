@@ -621,10 +621,10 @@ def _gaps(dimensions: int) -> Picture:
 
 def _debiased(key: str) -> None:
     batch, settings = preset_batch("easy"), LabSettings(symmetric=False)
-    panels, above = ("softmax", "gradient"), st.container()
+    above = st.container()
     prior = _lab(
         *(key, batch, settings),
-        panels=panels,
+        panels=("gradient",),
         name="debiased_prior",
         values=PRIORS,
         start=PRIOR_PAIR[0],

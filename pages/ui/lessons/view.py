@@ -194,13 +194,15 @@ def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
     for entry in findings:
         name, *statement = entry.split(": ", 2)
         claim, verdict = CLAIMS[name].claim, results[name]["verdict"]
+        source = "From the papers"
         if statement:
             arms, claim = statement
+            source = f"One of {len(results[name]['statements'])} statements of a claim"
             statements = [one for one in results[name]["statements"] if arms.split() == [one["better"], one["worse"]]]
             (verdict,) = {one["verdict"] for one in statements}
         for short, about in NAMES.items():
             claim = claim.replace(short, f"{short} ({about})", 1)
-        sentences[name] = f"From the papers: “{claim}” The test on real data {RESULTS[verdict]}."
+        sentences[name] = f"{source}: “{claim}” The test on real data {RESULTS[verdict]}."
     return sentences
 
 
