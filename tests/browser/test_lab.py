@@ -476,10 +476,10 @@ def test_the_matrices_of_a_lesson_follow_its_slider(
     board = visit.page.locator(".board")
     result = explain_batch(preset_batch(preset), symmetric=False, **settings)
     np.testing.assert_allclose(shown(board, "gradient"), result.gradient, atol=1e-4)
-    before = shown(board, "probability")
+    before = shown(board, "gradient")
     visit.page.get_by_role("slider").focus()
     visit.page.keyboard.press("Home")
-    wait_until(lambda: not np.allclose(shown(board, "probability"), before, atol=0.01), "the matrix has not changed")
+    wait_until(lambda: not np.allclose(shown(board, "gradient"), before, atol=0.01), "the matrix has not changed")
     expect(visit.page).to_have_url(re.compile("at=0(&|$)"))
 
 

@@ -624,7 +624,7 @@ def _debiased(key: str) -> None:
     above = st.container()
     prior = _lab(
         *(key, batch, settings),
-        panels=("gradient",),
+        panels=("similarity", "gradient"),
         name="debiased_prior",
         values=PRIORS,
         start=PRIOR_PAIR[0],
