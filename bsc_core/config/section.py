@@ -116,7 +116,7 @@ class Section(BaseModel):
 class MatryoshkaSection(Section):
     """Truncated dimensions at which any loss can be computed in addition to the full embeddings."""
 
-    matryoshka_dims: tuple[Annotated[int, Field(ge=1)], ...] = Field((), title="Matryoshka dimensions")
+    matryoshka_dims: tuple[Annotated[int, Field(ge=1)], ...] = Field((), title="Matryoshka dimensions", max_length=32)
     """Numbers of dimensions d. The loss is the weighted sum over d of the loss on the first d coordinates of the
     embeddings; empty: the loss on the full embeddings. Include the full width, or it is not trained."""
     matryoshka_weights: tuple[Annotated[float, Field(ge=0)], ...] = Field((), title="Matryoshka weights")
