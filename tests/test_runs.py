@@ -279,3 +279,12 @@ def test_vectors_of_unknown_texts_are_not_read(run: Run) -> None:
         run.embeddings("after")
     run.write_json("texts", {"digest": "x", "count": 2})
     assert len(run.embeddings("after")) == 2
+
+
+def test_an_epoch_has_the_negatives_that_were_mined_last_before_it(tmp_path: Path) -> None:
+    run = RunStore(tmp_path).create(RunConfig(data=DataConfig(train="pairs.csv")))
+    for epoch in (2, 999, 1001):
+        run.write_mined_negatives(epoch, np.full(3, epoch, dtype=np.int32))
+    known = {epoch: run.mined_negatives(epoch) for epoch in (1, 2, 998, 1000, 1001, 5000)}
+    assert known.pop(1) is None
+    assert {epoch: int(rows[0]) for epoch, rows in known.items()} == {2: 2, 998: 2, 1000: 999, 1001: 1001, 5000: 1001}

@@ -173,7 +173,7 @@ class BatchPlan:
 def _check_rows(plan: BatchPlan, dataset: PairDataset) -> None:
     """Raise InputError unless a plan has each row once, and its other arrays belong to these rows and texts."""
     rows, texts, source, conflicts = len(dataset), len(dataset.texts), plan.batch_order.source, plan.conflicts
-    if not np.array_equal(np.sort(plan.order), np.arange(rows)):
+    if len(plan.order) != rows or not np.array_equal(np.sort(plan.order), np.arange(rows)):
         raise InputError(f"it does not have each of the {rows:,} rows once")
     if source is not None and (source.shape != plan.order.shape or source.dtype.kind not in "iu"):
         raise InputError("its sources are not those of its rows")

@@ -217,7 +217,7 @@ class DataConfig(Section):
     split_by: Literal["query", "component"] = "query"
     """query: all rows of a query are in one split. component: all rows connected by shared texts are in one split, so
     no text is in two splits."""
-    filters: tuple[FilterName, ...] = ()
+    filters: tuple[FilterName, ...] = Field((), max_length=30)
     """Filters applied to the rows, in this order; see docs/data.md."""
     text_identity: Literal["exact", "normalized"] = "exact"
     """exact: texts are equal if their characters are the same, without spaces at their ends. normalized: texts that

@@ -16,7 +16,7 @@ class LoRAConfig(Section):
     """Scale of the update; divided by the rank."""
     dropout: float = Field(0.0, ge=0, lt=1, title="LoRA dropout")
     """Dropout on the input of the adapters."""
-    targets: tuple[str, ...] = Field((), title="Target modules")
+    targets: tuple[str, ...] = Field((), title="Target modules", max_length=100)
     """Names of linear layers to adapt; empty: the default of the architecture."""
 
 

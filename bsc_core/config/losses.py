@@ -434,7 +434,7 @@ class CombinedLossConfig(MatryoshkaSection):
     """Weight of bsc in a preset; the paper uses 0.1, 0.5 and 0.9."""
     bsc: BSCLossConfig = Field(BSCLossConfig(), title="BSC term")
     """Parameters of bsc in a preset."""
-    parts: tuple[WeightedLoss, ...] = Field((), title="Custom terms")
+    parts: tuple[WeightedLoss, ...] = Field((), title="Custom terms", max_length=20)
     """Losses of a custom sum, with their weights."""
 
     @model_validator(mode="after")

@@ -185,6 +185,8 @@ def planted_copies(rows: Rows, share: float, threshold: float) -> Rows:
 
 def _without_a_word(text: str, generator: np.random.Generator) -> str:
     words = text.split()
+    if not words:
+        return text
     left_out = int(generator.integers(len(words)))
     return " ".join(words[:left_out] + words[left_out + 1 :]) or text
 

@@ -40,7 +40,9 @@ class BatchSource:
 
     def saved_plans(self) -> list[Path]:
         """Return the plan files of the run, by epoch."""
-        return sorted(self.run.plans_folder.glob("epoch-*.npz")) if self.run is not None else []
+        if self.run is None:
+            return []
+        return [self.run.plans_folder / f"{name}.npz" for name in self.run.numbered_plans("epoch-*.npz")]
 
     def with_model(self, name: str) -> BatchSource:
         """Return the same rows with the vectors of another model of the run."""
