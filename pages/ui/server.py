@@ -24,7 +24,7 @@ from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote_plus
 
 import psutil
 import streamlit as st
@@ -80,7 +80,7 @@ ALLOWED_HOSTS = "BSC_ALLOWED_HOSTS"  # environment variable: additional host nam
 HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 OTHER_SITES = ("cross-site", "same-site")  # `Sec-Fetch-Site`; other ports of this machine are the same site
 RESPONSE_HEADERS = {
-    "Content-Security-Policy": "frame-ancestors 'self'",
+    "Content-Security-Policy": "connect-src 'self' blob: data:; frame-ancestors 'self'",
     "X-Frame-Options": "SAMEORIGIN",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
@@ -101,6 +101,7 @@ FULL_PAGE = """<!doctype html>
 <p>Runs are not affected.</p>
 </html>
 """
+STATIC_APP = "staticAppId"  # parameter with which Streamlit's page runs what another site sends, instead of this app
 STREAM = "/_stcore/stream"
 STATIC_FOLDER = Path(st.__file__).parent / "static"
 COMPRESSED_TYPES = {".js": "text/javascript", ".css": "text/css"}
@@ -139,7 +140,7 @@ class RequestGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
-        reason = self._refusal(scope["path"], Headers(scope=scope))
+        reason = self._refusal(scope, Headers(scope=scope))
         if reason is None:
             _remove_unusable_headers(scope)
             with suppress(ClientDisconnect):  # while its request was read
@@ -151,8 +152,8 @@ class RequestGuard:
             return await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
         return await PlainTextResponse(reason, status_code=403)(scope, turn, _with_headers(send))
 
-    def _refusal(self, path: str, headers: Headers) -> str | None:
-        host, origin = headers.get("host", "").lower(), headers.get("origin")
+    def _refusal(self, scope: Scope, headers: Headers) -> str | None:
+        path, host, origin = scope["path"], headers.get("host", "").lower(), headers.get("origin")
         if _host_name(host) not in self.hosts:
             return f"This host is not allowed. Add its name to {ALLOWED_HOSTS} to open the app under it."
         own = (f"http://{host}", f"https://{host}")
@@ -163,6 +164,8 @@ class RequestGuard:
         is_link = headers.get("sec-fetch-dest") == "document" and not signs_out
         if is_foreign or (headers.get("sec-fetch-site") in OTHER_SITES and not is_link):
             return "Requests from another origin are not allowed."
+        if STATIC_APP in unquote_plus(scope.get("query_string", b"").decode("latin-1")):
+            return f"The parameter {STATIC_APP} is not allowed."
         return None
 
 

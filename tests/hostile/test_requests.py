@@ -109,10 +109,19 @@ def test_a_websocket_that_begins_with_an_invalid_request_is_answered_and_ends(
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
 def test_no_other_site_can_frame_the_app_or_guess_types(server: AppServer, path: str, host: str) -> None:
     headers = respond(server, path, {"Host": host}).headers
-    assert headers["Content-Security-Policy"] == "frame-ancestors 'self'"
+    assert headers["Content-Security-Policy"] == "connect-src 'self' blob: data:; frame-ancestors 'self'"
     assert headers["X-Frame-Options"] == "SAMEORIGIN"
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Referrer-Policy"] == "same-origin"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/?staticAppId=/evil.example/x", "/runs?run=a&staticAppId", "/?%73taticAppI%64=x", "/findings?a=+&static%41ppId"],
+)
+def test_a_link_does_not_replace_the_app_by_that_of_another_site(server: AppServer, path: str) -> None:
+    response = respond(server, path, {"Host": f"localhost:{server.port}"})
+    assert response.status == 403
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
