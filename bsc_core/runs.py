@@ -562,6 +562,12 @@ class Run:
             return verified(self._root, self._signed_name(name), self.read_json(name) or {})
         return None
 
+    @property
+    def resumed_run(self) -> str | None:
+        """Id of the run that this one resumes; None also for a run folder from elsewhere, whose status may name any."""
+        parent = self.status().resumed_from
+        return parent if parent and self.read_signed(RESUMED) == {"from": parent} else None
+
     def evaluation(self, name: str) -> dict[str, Any]:
         """Return the metrics by split of an evaluation: `before`, `after` or an epoch; {} if there is none."""
         return self._read_json(f"evaluation/{name}", _EVALUATION) or {}
@@ -869,7 +875,7 @@ def without_resumed(runs: Iterable[Run]) -> list[Run]:
     resumed = {
         parent.id
         for run in by_id.values()
-        if (parent := by_id.get(run.status().resumed_from or "")) is not None and _have_equal_settings(run, parent)
+        if (parent := by_id.get(run.resumed_run or "")) is not None and _have_equal_settings(run, parent)
     }
     return [run for run in by_id.values() if run.id not in resumed]
 

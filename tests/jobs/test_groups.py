@@ -13,7 +13,7 @@ from bsc_core.jobs.actions.groups import differing_keys
 from bsc_core.jobs.actions.resuming import continue_run
 from bsc_core.jobs.queue import Queue
 from bsc_core.jobs.states import advance
-from bsc_core.runs import Run, RunStore, without_resumed
+from bsc_core.runs import RESUMED, Run, RunStore, without_resumed
 from tests.jobs.conftest import add_checkpoint
 
 SWEEP = SweepConfig(over={"loss.temperature": (0.05, 0.1)})
@@ -137,11 +137,23 @@ def test_a_resumed_run_replaces_the_one_that_it_resumes(store, group):
     assert summary["best_setting"] == {"loss.temperature": 0.05}
 
 
+def test_a_run_folder_from_elsewhere_replaces_no_run_that_it_claims_to_resume(store, group):
+    finish(group[0], 0.7)
+    other = store.create(group[0].config(), "other")
+    other.write_json("group", group[0].read_json("group"))
+    other.write_json(RESUMED, {"from": group[0].id})  # not signed
+    other.update_status(group=group[0].status().group, resumed_from=group[0].id)
+    assert group[0] in without_resumed(store.list())
+    other.write_signed(RESUMED, {"from": group[0].id})
+    assert group[0] not in without_resumed(store.list())
+
+
 def test_a_run_with_another_setting_replaces_none_that_it_claims_to_resume(store, group):
     finish(group[0], 0.7)
     other = store.create(group[-1].config(), "other")
     other.write_json("group", group[-1].read_json("group"))
     other.update_status(group=group[0].status().group, resumed_from=group[0].id)
+    other.write_signed(RESUMED, {"from": group[0].id})
     finish(other, 0.9)
     assert {run.id for run in without_resumed(store.list())} == {run.id for run in store.list()}
     assert group_summary(store.list())["runs"] == 5

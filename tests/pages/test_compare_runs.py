@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core.evaluation import Evaluator
 from bsc_core.preparation.experiment import load_experiment
 from bsc_core.run_results import save_results
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import RESUMED, Run, RunStore
 from pages.ui.comparison import metrics_table, settings
 from pages.ui.comparison.view import differences
 from pages.ui.components import run_data
@@ -103,6 +103,7 @@ def test_a_copy_of_a_run_is_no_further_seed(finished, another) -> None:
 def test_a_resumed_run_replaces_the_one_it_resumes(finished, another) -> None:
     resuming = another("resuming", noise=0.1)
     resuming.update_status(resumed_from=finished.id)
+    resuming.write_signed(RESUMED, {"from": finished.id})
     (merged,) = settings.group_by_setting([finished, resuming])
     assert merged.runs == (resuming,)
     assert len(settings.group_by_setting([finished, resuming], merge_seeds=False)) == 2

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from bsc_core import formatting, jobs
 from bsc_core.evaluation import compare
 from bsc_core.jobs import Queue, launch, launch_group
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import RESUMED, Run, RunStore
 from pages.ui.components import data_cache
 from pages.ui.runs import queue, table
 from pages.ui.runs import sweep as sweep_view
@@ -159,6 +159,7 @@ def test_settings_have_mean_and_deviation_over_seeds(sweep: list[Run]) -> None:
 def test_curves_show_a_resumed_run_once(sweep: list[Run]) -> None:
     sweep[0].update_status(state="stopped")
     sweep[1].update_status(resumed_from=sweep[0].id)
+    sweep[1].write_signed(RESUMED, {"from": sweep[0].id})
     assert figure_titles(open_tab("Curves"))
 
 

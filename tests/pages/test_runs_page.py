@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bsc_core.runs import Run, RunStore
+from bsc_core.runs import RESUMED, Run, RunStore
 from pages.ui.components import data_cache, display, run_data, url
 from pages.ui.runs import sweep, table
 from tests.helpers.pages import figure_titles, open_page, page_text
@@ -56,7 +56,9 @@ def test_a_resumed_run_has_the_color_of_the_run_that_it_continues(runs: RunStore
 def test_a_run_that_another_one_continues_is_not_resumed_again(runs: RunStore, finished: Run) -> None:
     finished.update_status(state="stopped")
     assert f"runs.resume.{finished.id}" in {button.key for button in open_page("runs", run=finished.id).button}
-    runs.create(finished.config(), "20991231-000000-other-0001").update_status(resumed_from=finished.id)
+    following = runs.create(finished.config(), "20991231-000000-other-0001")
+    following.update_status(resumed_from=finished.id)
+    following.write_signed(RESUMED, {"from": finished.id})
     app = open_page("runs", run=finished.id)
     assert "continued as other-0001" in page_text(app)
     assert f"runs.resume.{finished.id}" not in {button.key for button in app.button}

@@ -371,7 +371,7 @@ def continuation(run: Run, status: RunStatus) -> Run | None:
     """Return the newest run that resumes a run that has ended; None if there is none."""
     if not status.is_finished or status.state == "done":
         return None
-    return next((one for one in data_cache.run_store().list() if one.status().resumed_from == run.id), None)
+    return next((one for one in data_cache.run_store().list() if one.resumed_run == run.id), None)
 
 
 def best_metric(status: RunStatus) -> str:
