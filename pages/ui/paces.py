@@ -1,13 +1,16 @@
 """Paces of those who could delay everybody else: visitors without a key, and links of students."""
 
 import asyncio
+import functools
 import ipaddress
 import math
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
+import psutil
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -22,6 +25,7 @@ LARGE_ANSWER, LARGE_PACE = 2**20, (1.0, 5.0)  # bytes; answers of this size to a
 MAX_DELAY = 10.0  # seconds that a request waits
 MAX_WAITING = 1_000  # requests of a pace that wait at a time; the next ones are refused
 MAX_WAITING_BODY = 2**14  # bytes
+LOCAL_NETWORK = ipaddress.IPv6Network("fc00::/7")
 MAX_ADDRESSES = 1_000  # whose paces are kept
 TRY_AGAIN_LATER = 1013  # close code of a websocket
 
@@ -127,7 +131,11 @@ class AddressPaces:
 
 @lru_cache(maxsize=4096)
 def network(host: str) -> str | None:
-    """Return the address that is counted, of IPv6 its /64 network; None for an address of this machine."""
+    """Return the address that is counted, of IPv6 its /64 network; None for an address of this machine.
+
+    A household or a server has a /64 network. In one that this machine belongs to, or in a local one, each address
+    counts, since everybody who uses the app may be in it.
+    """
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -136,8 +144,18 @@ def network(host: str) -> str | None:
         if address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         elif not address.is_loopback:
-            return str(ipaddress.ip_network((address, 64), strict=False))
+            whole = ipaddress.IPv6Network((address, 64), strict=False)
+            is_near = address.is_link_local or address in LOCAL_NETWORK or whole in _own_networks()
+            return str(address if is_near else whole)
     return None if address.is_loopback else str(address)
+
+
+@functools.cache
+def _own_networks() -> frozenset[ipaddress.IPv6Network]:
+    """Return the /64 networks of the IPv6 addresses of this machine."""
+    known = [one for interface in psutil.net_if_addrs().values() for one in interface if one.family == socket.AF_INET6]
+    addresses = (ipaddress.IPv6Address(one.address.partition("%")[0]) for one in known)
+    return frozenset(ipaddress.IPv6Network((address, 64), strict=False) for address in addresses)
 
 
 class StudentPace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import http.client
+import ipaddress
 import json
 import os
 import re
@@ -564,6 +565,9 @@ def test_a_request_in_chunks_is_refused() -> None:
         ("203.0.113.7", "203.0.113.8", True),
         ("::ffff:203.0.113.7", "203.0.113.8", True),
         ("2001:db8:0:1::1", "2001:db8:0:2::1", True),
+        ("fd00:1::2", "fd00:1::3", True),  # two addresses of a local network
+        ("fe80::2%eth0", "fe80::3%eth0", True),
+        ("2001:db8:0:9::2", "2001:db8:0:9::3", True),  # of the network of this machine
         ("127.0.0.1", "203.0.113.8", False),
         ("::1", "203.0.113.8", False),
     ],
@@ -572,6 +576,7 @@ def test_the_connections_of_an_address_are_limited(
     host: str, other: str, limited: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(paces, "_own_networks", lambda: {ipaddress.IPv6Network("2001:db8:0:9::/64")})
 
     async def connect_all() -> list[bool]:
         config, state = uvicorn.Config(lambda: None, lifespan="off"), ServerState()
