@@ -235,6 +235,8 @@ def _check_numbers(table: NDArray[Any]) -> None:
     names = table.dtype.names or ("",)
     if len(names) > MAX_COLUMNS or table.size * len(names) > MAX_NUMBERS:
         raise ValueError("it has more numbers than those of a run")
+    if table.dtype.itemsize > 8 * len(names):
+        raise ValueError("its rows are padded")
     for name in names:
         kinds = "iu" if name in (*COUNTS, "group") else "fiub"
         kind = table.dtype[name] if name else table.dtype

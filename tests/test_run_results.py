@@ -306,3 +306,9 @@ def test_a_real_run_stores_its_intervals(small_config, tmp_path):
 def test_arrays_of_results_that_no_run_writes_are_refused(kind: list[tuple[str, str]]) -> None:
     with pytest.raises(ValueError, match="numbers"):
         run_results._check_numbers(np.zeros(7_000_000 if len(kind) == 3 else 10, dtype=kind))
+
+
+def test_a_table_with_padded_rows_is_damaged() -> None:
+    padded = np.dtype({"names": ["cosine", "group"], "formats": ["<f8", "<i4"], "itemsize": 4096})
+    with pytest.raises(ValueError, match="padded"):
+        run_results._check_numbers(np.zeros(3, dtype=padded))
