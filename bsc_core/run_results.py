@@ -235,13 +235,13 @@ def _check_numbers(table: NDArray[Any]) -> None:
     names = table.dtype.names or ("",)
     if len(names) > MAX_COLUMNS or table.size * len(names) > MAX_NUMBERS:
         raise ValueError("it has more numbers than those of a run")
-    if table.dtype.itemsize > 8 * len(names):
-        raise ValueError("its rows are padded")
     for name in names:
         kinds = "iu" if name in (*COUNTS, "group") else "fiub"
         kind = table.dtype[name] if name else table.dtype
         if table.ndim != 1 or len(table) > MAX_ROWS or not name or kind.kind not in kinds or kind.itemsize > 8:
             raise ValueError(f"the column {name!r} is not one of numbers")
+    if table.dtype.itemsize > 8 * len(names):
+        raise ValueError("its rows are padded")
 
 
 def _query_values(table: NDArray[Any]) -> QueryValues:

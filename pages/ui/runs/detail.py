@@ -1,6 +1,7 @@
 """One run: status line, actions, progress, and tabs with metrics, curves, batch, diagnosis, log, config and model."""
 
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -55,7 +56,9 @@ def _draw_head(run: Run, status: RunStatus) -> None:
     row.badge(status.state, icon=style.icon, color=style.color)  # type: ignore[arg-type]
     following = table.continuation(run, status)
     continued = f" · continued as {data_cache.short_id(following.id)}" if following else ""
-    before = (run.evaluation("before").get("dev") or {}).get(status.metric_name or "")
+    before = None
+    with suppress(RunError):  # the metrics below show the error
+        before = (run.evaluation("before").get("dev") or {}).get(status.metric_name or "")
     if before is not None and status.is_finished and status.metric_high is not None and status.metric_high < before:
         row.badge("worse than before training", icon=":material/trending_down:", color="orange")
     row.text(status_line(status, before=before) + continued)
