@@ -337,19 +337,16 @@ class Run:
         Raises:
             RunError: The file is damaged.
         """
-        names = {number: name for name, number in self.numbered_plans("negatives-*.npy").items() if number <= epoch}
-        if not names:
-            return None
-        name = names[max(names)]
-        negatives = self.array(f"plans/{name}")
+        earlier = [path.stem for path, number in self.numbered_plans("negatives-*.npy").items() if number <= epoch]
+        negatives = self.array(f"plans/{earlier[-1]}") if earlier else None
         if negatives is not None and (negatives.ndim != 1 or negatives.dtype.kind not in "iu"):
-            raise self._damaged(f"{name}.npy")
+            raise self._damaged(f"{earlier[-1]}.npy")
         return negatives
 
-    def numbered_plans(self, pattern: str) -> dict[str, int]:
-        """Return the stems of the files of the plans folder by their number at the end, ascending: an epoch."""
-        numbers = {path.stem: path.stem.rpartition("-")[2] for path in self.plans_folder.glob(pattern)}
-        known = {stem: int(number) for stem, number in numbers.items() if number.isascii() and number.isdecimal()}
+    def numbered_plans(self, pattern: str) -> dict[Path, int]:
+        """Return the epoch at the end of the name of each of these files of the plans folder, ascending."""
+        numbers = {path: path.stem.rpartition("-")[2] for path in self.plans_folder.glob(pattern)}
+        known = {path: int(number) for path, number in numbers.items() if number.isascii() and number.isdecimal()}
         return dict(sorted(known.items(), key=lambda one: one[1]))
 
     def config(self) -> RunConfig:

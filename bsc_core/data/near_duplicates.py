@@ -143,8 +143,9 @@ class _Shingles:
         counts = self.counts[rows]
         words = np.repeat(self.starts[rows] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         hashes = np.concatenate([self.single[words], self.pair[words]])
-        row = np.tile(np.repeat(np.arange(len(rows)), counts), 2)[hashes != MAX_HASH]
-        column = (hashes[hashes != MAX_HASH] >> np.uint64(34)).astype(np.int32)  # 30 bits are distinct enough
+        is_shingle = hashes != MAX_HASH
+        row = np.tile(np.repeat(np.arange(len(rows)), counts), 2)[is_shingle]
+        column = (hashes[is_shingle] >> np.uint64(34)).astype(np.int32)  # 30 bits are distinct enough
         matrix = coo_array((np.ones(len(row), dtype=np.int32), (row, column)), shape=(len(rows), 2**30)).tocsr()
         matrix.data[:] = 1  # repeated shingles were added
         return matrix

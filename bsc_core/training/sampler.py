@@ -209,16 +209,16 @@ class PlanSampler:
         """Write the compared vectors for a resumed run, and delete those that no checkpoint needs."""
         assert self.compared is not None
         self.log.run.write_array(f"plans/vectors-{epoch + 1:03d}", self.compared)
-        for path in self._compared_files()[: -1 - self.config.training.save_total_limit]:
+        for path in list(self._compared_files())[: -1 - self.config.training.save_total_limit]:
             path.unlink()
 
     def _load_compared(self, epochs: int) -> Vectors | None:
         """Return the vectors that the last of so many plans compared, (U, D), if the run saved them."""
-        paths = [path for path in self._compared_files() if int(path.stem.rpartition("-")[2]) <= epochs]
+        paths = [path for path, number in self._compared_files().items() if number <= epochs]
         return np.array(map_array(paths[-1])) if paths else None
 
-    def _compared_files(self) -> list[Path]:
-        return sorted(self.log.run.plans_folder.glob("vectors-*.npy"))
+    def _compared_files(self) -> dict[Path, int]:
+        return self.log.run.numbered_plans("vectors-*.npy")
 
 
 class ShardSampler:

@@ -40,9 +40,7 @@ class BatchSource:
 
     def saved_plans(self) -> list[Path]:
         """Return the plan files of the run, by epoch."""
-        if self.run is None:
-            return []
-        return [self.run.plans_folder / f"{name}.npz" for name in self.run.numbered_plans("epoch-*.npz")]
+        return [] if self.run is None else list(self.run.numbered_plans("epoch-*.npz"))
 
     def with_model(self, name: str) -> BatchSource:
         """Return the same rows with the vectors of another model of the run."""

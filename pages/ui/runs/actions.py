@@ -46,7 +46,7 @@ def draw(run: Run, status: RunStatus, row: DeltaGenerator, *, may_resume: bool =
         about = "Opens the New run page with the settings of this run."
         icon = ":material/content_copy:"
         _button("Duplicate", run, lambda one: start_from_config(one.config(), one), icon=icon, about=about)
-        if status.state == "stopping" and not hanging and may_change:  # after Duplicate: a double click on Stop
+        if status.state == "stopping" and not hanging and may_change:  # a double click on Stop does not hit it
             about = "Ends the process now. Resume continues from the last checkpoint."
             icon = ":material/stop:"
             key = f"runs.stop.now.{run.id}"
