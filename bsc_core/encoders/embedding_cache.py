@@ -17,6 +17,7 @@ import numpy as np
 
 from bsc_core.config import EncoderConfig
 from bsc_core.data.dataset import TextTable
+from bsc_core.encoders.checks.folder import settings_files, weight_files
 from bsc_core.encoders.pretrained import load_folder
 from bsc_core.encoders.registry import encoder_folder, set_prompts
 from bsc_core.files import atomic_write
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from bsc_core.encoders.forward import Precision
 
 MAX_ARRAYS = 64
-MODEL_FILES = (".safetensors", ".json", ".txt", ".model")
 
 
 def embed(
@@ -136,9 +136,14 @@ def _cache_path(folder: Path, config: EncoderConfig, texts: TextTable, precision
 
 
 def folder_digest(folder: Path) -> str:
-    """Return the SHA-256 (hex) of a model folder's weights, tokenizer and settings, without its model card."""
+    """Return the SHA-256 (hex) of a model folder's loaded weights, tokenizer and settings, without its model card.
+
+    Raises:
+        ModelError: The files are too many or too large, or a list of modules or weights is damaged.
+    """
     digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.suffix in MODEL_FILES and path.is_file()):
+    folder = folder.resolve()
+    for path in sorted([*settings_files(folder), *weight_files(folder)]):
         digest.update(path.relative_to(folder).as_posix().encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

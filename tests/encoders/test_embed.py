@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ from bsc_core.config import EncoderConfig
 from bsc_core.data.dataset import TextTable
 from bsc_core.encoders import cached_vectors, embed, encode, load_encoder, save_model, tokenize
 from bsc_core.encoders.embedding_cache import folder_digest
+from bsc_core.errors import ModelError
 from tests.helpers.waiting import PATIENCE_SECONDS
 from tests.helpers.warm_processes import WarmProcess
 
@@ -61,6 +64,34 @@ def test_the_digest_ignores_the_model_card(tiny_model, tmp_path):
     before = folder_digest(folder)
     save_model(tiny_model, folder, "another card")
     assert folder_digest(folder) == before
+
+
+def test_the_digest_reads_only_what_is_loaded(tiny_model, tmp_path):
+    folder = save_model(tiny_model, tmp_path / "model", "")
+    before = folder_digest(folder)
+    with (folder / "other.safetensors").open("wb") as file:
+        file.truncate(2**40)  # without disk space; reading it takes 20 minutes
+    assert folder_digest(folder) == before
+    os.truncate(folder / "model.safetensors", 2**40)
+    with pytest.raises(ModelError, match=r"its weights have 1,024\.0 GiB, and this machine has"):
+        folder_digest(folder)
+    (folder / "notes.txt").write_bytes(b"")
+    os.truncate(folder / "notes.txt", 2**40)
+    with pytest.raises(ModelError, match="more than 128 MiB"):
+        folder_digest(folder)
+
+
+def test_the_digest_opens_no_file_outside_of_the_folder(tiny_model, tmp_path):
+    folder = save_model(tiny_model, tmp_path / "model", "")
+    (folder / "model.safetensors").rename(folder / "part.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "part.safetensors"}}))
+    before = folder_digest(folder)
+    (folder / "part.safetensors").write_bytes(b"other weights")
+    assert folder_digest(folder) != before
+    index.write_text(json.dumps({"weight_map": {"a": "/dev/zero"}}))
+    with pytest.raises(ModelError, match="outside of its folder"):
+        folder_digest(folder)
 
 
 @pytest.mark.parametrize("damage", [lambda content: b"", lambda content: b"no array", lambda content: content[:-8]])

@@ -58,6 +58,11 @@ def repeated_transformer(folder: Path) -> None:
     (folder / "modules.json").write_text(json.dumps([modules[0], *modules]), encoding="utf-8")
 
 
+def large_notes(folder):
+    with (folder / "notes.txt").open("wb") as file:
+        file.truncate(2**40)
+
+
 def linked_vocabularies(folder: Path) -> None:
     """Twenty folders with a link to one vocabulary of 10 MB."""
     (folder / "merges.txt").write_text("a b\n" * 2_500_000)
@@ -439,6 +444,7 @@ CASES: dict[str, tuple[Change, str]] = {
     "Fourier matrices": (edit_json("config.json", use_tpu_fourier_optimizations=True), "is not supported"),
     "repeated transformer": (repeated_transformer, "twice"),
     "linked vocabularies": (linked_vocabularies, "more than 128 MiB"),
+    "large notes without disk space": (large_notes, "more than 128 MiB"),
     "long list": (edit_json("config.json", layer_types=["full_attention"] * 10_000), "layer_types has 10,000 entries"),
     "large kernel": (edit_json("config.json", conv_kernel_size=60_001), "conv_kernel_size is 60001"),
     "blocks of layers": (edit_json("config.json", block_sizes=[60] * 40), "describes 2,400 parts of layers"),

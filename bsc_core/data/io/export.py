@@ -61,7 +61,7 @@ def _columns(name: str, split: PairDataset) -> dict[str, list[Any]]:
     if split.negative is not None:
         columns["negative"] = split.texts.take(split.negative)
     if split.label is not None:
-        columns["label"] = [round(float(label), 6) for label in split.label]
+        columns["label"] = [float(str(label)) for label in split.label]  # the shortest text of a float32
     if split.classes is not None:
         names = split.class_names
         columns["class_label"] = [names[number] if names else number for number in split.classes.tolist()]

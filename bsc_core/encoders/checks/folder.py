@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+import psutil
+
 from bsc_core.encoders.checks.tokenizer import MAX_ADDED, tokenizer_problem
 from bsc_core.errors import ModelError
 from bsc_core.files import MAX_LARGE_DOCUMENT_BYTES, check_regular, check_safetensors, error_reason, read_regular
@@ -55,6 +57,7 @@ MAX_TOKEN_SETTINGS, MAX_SPECIAL_TOKENS, MAX_ADDED_TOKENS = 100, 5_000, 100_000
 MAX_TENSORS, MAX_FILES = 20_000, 10_000
 MAX_TOKENIZER_BYTES, MAX_TOKENIZER_LISTS = 40 * 2**20, 1_500_000  # 600,000 merges are as many lists
 MAX_TOKENIZER_NAMES, MAX_TOKENIZER_TEXTS = 1_000_000, 2_000_000  # 260,000 pieces are as many names
+SETTINGS = (".json", ".txt", ".model")  # endings of settings and vocabularies
 MAX_CHECKED_BYTES = 128 * 2**20  # of all settings and vocabularies, with links to the same file
 MAX_VOCABULARY_MIB, MAX_PIECES_MIB = 12, 20  # of text, which needs up to 55 times its size, and of SentencePiece
 MAX_NOTE_MIB = 4  # of a model card or chat template
@@ -132,11 +135,10 @@ def check_folder(folder: Path) -> None:
     """
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         raise ModelError(f"{folder}: not a model folder (no modules.json and no config.json); give a saved encoder")
-    for number, path in enumerate(folder.rglob("*")):
-        if number >= MAX_FILES:
-            raise ModelError(f"{folder}: has more than {MAX_FILES:,} files; give the folder of a single model")
-        if path.exists() and not path.is_dir():
-            _check_file(path, folder)
+    for path in _files(folder):
+        _check_file(path, folder)
+    settings_files(folder)
+    weight_files(folder)
     for pattern in PICKLED:
         for path in folder.rglob(pattern):
             if path.name != "training_args.bin" and not _has_safetensors(path):
@@ -145,15 +147,8 @@ def check_folder(folder: Path) -> None:
                 )
     if adapter := next(folder.rglob(ADAPTER), None):
         raise ModelError(f"{adapter}: adapters of another model are not loaded; merge the adapter and save the model")
-    size = 0
     for pattern, check in FILE_CHECKS.items():
         for path in folder.rglob(pattern):
-            size += path.stat().st_size if path.is_file() else 0
-            if size > MAX_CHECKED_BYTES:
-                limit = f"more than {MAX_CHECKED_BYTES // 2**20} MiB"
-                raise ModelError(
-                    f"{folder}: its settings and vocabularies have {limit}; give the folder of a single model"
-                )
             check(path)
     largest = 0  # of the dimensions of the weights so far
     for kind, part in _modules(folder):
@@ -173,6 +168,34 @@ def check_folder(folder: Path) -> None:
             _check_pooling(part / "config.json", largest)
 
 
+def settings_files(folder: Path) -> list[Path]:
+    """Return the settings and vocabularies of a model folder.
+
+    Raises:
+        ModelError: They are too large, or the folder has too many files.
+    """
+    paths = [path for path in _files(folder) if path.suffix in SETTINGS and path.is_file()]
+    if sum(path.stat().st_size for path in paths) > MAX_CHECKED_BYTES:
+        limit = f"more than {MAX_CHECKED_BYTES // 2**20} MiB"
+        raise ModelError(f"{folder}: its settings and vocabularies have {limit}; give the folder of a single model")
+    return paths
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files of weights that the modules of a model folder load.
+
+    Raises:
+        ModelError: A list of the modules or files is damaged, or names code or files outside of the folder; or the
+            weights are larger than the memory of the machine.
+    """
+    paths = [path for _, part in _modules(folder) for path in _weight_files(part) if path.is_file()]
+    size, memory = sum(path.stat().st_size for path in paths), psutil.virtual_memory().total
+    if size > memory:
+        sizes = f"{size / 2**30:,.1f} GiB, and this machine has {memory / 2**30:,.1f} GiB of memory"
+        raise ModelError(f"{folder}: its weights have {sizes}; choose a smaller model")
+    return paths
+
+
 def transformers_of(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield the folder of each transformer of a model folder, and the number of entries of its weights."""
     for kind, part in _modules(folder):
@@ -187,6 +210,15 @@ def has_architecture(folder: Path, ending: str) -> bool:
     except ModelError:
         return False
     return isinstance(names, list) and any(str(name).endswith(ending) for name in names)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield what a model folder contains, except folders and broken links."""
+    for number, path in enumerate(folder.rglob("*")):
+        if number >= MAX_FILES:
+            raise ModelError(f"{folder}: has more than {MAX_FILES:,} files; give the folder of a single model")
+        if path.exists() and not path.is_dir():
+            yield path
 
 
 def _has_safetensors(pickled: Path) -> bool:
@@ -370,15 +402,17 @@ def _is_forward(value: Any) -> bool:
     return isinstance(value, dict) and value.get("method") == "forward"
 
 
-def _check_shards(path: Path) -> None:
-    """Check that an index of weights names files next to it only."""
+def _shards(path: Path) -> list[str]:
+    """Return the names of the files that an index of weights lists, which must be next to it."""
     index = _json_of(path)
     shards = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(shards, dict):
         raise ModelError(f"{path}: not an index of weights; save the encoder again")
-    for shard in set(map(str, shards.values())):
-        if PureWindowsPath(shard).name != shard:  # also with the separator of POSIX
-            raise ModelError(f"{path}: names the weights {shard[:80]}, outside of its folder; save the encoder again")
+    names = sorted(set(map(str, shards.values())))
+    for name in names:
+        if PureWindowsPath(name).name != name:  # also with the separator of POSIX
+            raise ModelError(f"{path}: names the weights {name[:80]}, outside of its folder; save the encoder again")
+    return names
 
 
 def _check_config(path: Path) -> None:
@@ -546,12 +580,7 @@ def _weight_shapes(part: Path) -> Shapes:
     from safetensors import SafetensorError, safe_open
 
     shapes: Shapes = {}
-    paths = [part / WEIGHTS]
-    if not paths[0].is_file():
-        index = object_of(part / WEIGHTS_INDEX) if (part / WEIGHTS_INDEX).is_file() else {}
-        names = index.get("weight_map") or {}
-        paths = [part / name for name in {str(one) for one in names.values()}] if isinstance(names, dict) else []
-    for path in paths:
+    for path in _weight_files(part):
         try:
             check_safetensors(path)
             with safe_open(path, framework="np") as file:
@@ -564,6 +593,14 @@ def _weight_shapes(part: Path) -> Shapes:
         except (SafetensorError, OSError, ValueError) as error:
             raise ModelError(f"{path}: damaged weights ({error}); save the encoder again") from error
     return {name: shape for name, shape in shapes.items() if math.prod(shape)}
+
+
+def _weight_files(part: Path) -> list[Path]:
+    """Return the safetensors files of the folder of a module that are loaded."""
+    if (part / WEIGHTS).is_file():
+        return [part / WEIGHTS]
+    index = part / WEIGHTS_INDEX
+    return [part / name for name in _shards(index)] if index.is_file() else []
 
 
 def _largest(shapes: Mapping[str, tuple[int, ...]]) -> int:
@@ -642,13 +679,13 @@ def _check_note(path: Path) -> None:
         raise ModelError(f"{path}: larger than {MAX_NOTE_MIB} MiB; remove the file")
 
 
-FILE_CHECKS: dict[str, Callable[[Path], None]] = {
+FILE_CHECKS: dict[str, Callable[[Path], object]] = {
     "sentence_*_config.json": _check_module_settings,
     "tokenizer_config.json": _check_tokenizer_settings,
     "special_tokens_map.json": _check_special_tokens,
     "added_tokens.json": _check_added_tokens,
     "tokenizer.json": _check_tokenizer_file,
-    "*.index.json": _check_shards,
+    "*.index.json": _shards,
     "config.json": _check_config,
     "config_sentence_transformers.json": _check_prompts,
     "*processor_config.json": _refuse_processor,
