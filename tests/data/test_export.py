@@ -19,9 +19,8 @@ AWKWARD = ["a\ttab", 'a "quote"', "two\nlines", "old\rline ending", "NA", " Ã¼nÃ
 
 
 def data(texts: list[str]) -> DatasetSplits:
-    pairs = PairDataset.from_pairs(
-        texts, texts[::-1], np.linspace(0.4999996, 0.5000004, len(texts)).astype(np.float32), negatives=[*texts[1:], texts[0]]
-    )
+    labels = np.linspace(0.4999996, 0.5000004, len(texts)).astype(np.float32)
+    pairs = PairDataset.from_pairs(texts, texts[::-1], labels, negatives=[*texts[1:], texts[0]])
     return share_texts([pairs, pairs.take([0])], None)
 
 
