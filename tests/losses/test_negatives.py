@@ -184,7 +184,7 @@ def test_tiles_and_recomputed_scores_change_nothing(config: dict[str, Any], seed
 
 
 @pytest.mark.parametrize("many", [0.0, 1 / 32, 1.0])
-@pytest.mark.parametrize(("margin", "extra"), [(-0.3, 0), (0.0, 0), (0.0, 1300)])
+@pytest.mark.parametrize(("margin", "extra"), [(-0.3, 0), (0.0, 0), (1.2, 0), (0.0, 1300)])
 def test_a_guide_that_is_rounded_first_removes_the_same_candidates(
     monkeypatch: pytest.MonkeyPatch, margin: float, extra: int, many: float
 ) -> None:
@@ -193,14 +193,14 @@ def test_a_guide_that_is_rounded_first_removes_the_same_candidates(
     single = {name: vectors.float() for name, vectors in batch.guide.items()}
     loss = loss_of(name="bsc", mask="guide", mask_margin=margin)
     results, rounded = [], []
-    of = negatives.Rounded.of
-    monkeypatch.setattr(negatives.Rounded, "of", lambda *sides: rounded.append(sides) or of(*sides))
+    of = negatives.Cosines.for_limits
+    monkeypatch.setattr(negatives.Cosines, "for_limits", lambda *sides: rounded.append(of(*sides)) or rounded[-1])
     for has_instructions in (False, True):
         monkeypatch.setattr(negatives, "has_bf16_instructions", lambda has=has_instructions: has)
         sides = [side.float().requires_grad_() for side in (batch.queries, batch.documents)]
         found = loss(*sides, **single)
         results.append([found.total.detach(), *torch.autograd.grad(found.total, sides)])
-    assert rounded
+    assert {cosines.rounded is None for cosines in rounded} == {True, False}
     torch.testing.assert_close(*results, rtol=0.0, atol=1e-7)
 
 
@@ -234,9 +234,28 @@ def test_few_removed_cells_are_treated_as_many_are(
 def test_a_rounded_product_differs_by_at_most_its_bound() -> None:
     left, right = (torch.nn.functional.normalize(side.float(), dim=1) for side in vectors(0, (600, 384), (500, 384)))
     right[:100] = left[:100]
-    rounded = negatives.Rounded.of(left, right)
-    difference = (left @ right.T - (rounded.left @ rounded.right.T).float()).abs().max()
-    assert 1e-4 < difference < rounded.error < 0.01
+    difference = (left @ right.T - (left.bfloat16() @ right.bfloat16().T).float()).abs().max()
+    assert 1e-4 < difference < negatives.ROUNDED_ERROR < 0.01
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+def test_values_above_a_limit_are_found(dtype: torch.dtype, axes: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    found = set()
+    for _ in range(300):
+        values = (torch.rand(3, 4, generator=generator) * 2 - 1 - torch.rand(1, generator=generator)).to(dtype)
+        limits = torch.rand(6, generator=generator) - 0.5 * torch.randint(3, (1,), generator=generator)
+        rows, columns = slice(2, 5), slice(1, 5)
+        kept = torch.ones(3, 4, dtype=torch.bool)
+        kept.diagonal(1).fill_(False)
+        above = [values > (limits[rows, None] if axis == 1 else limits[columns]) for axis in axes]
+        expected = any(bool((one & kept).any()) for one in above)
+        before = values.clone()
+        assert negatives.exceed(values, limits, rows, columns, axes) == expected
+        assert torch.equal(values, before)
+        found.add((expected, bool((limits < 0).any())))
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize("names", SWITCH_PAIRS, ids=" and ".join)

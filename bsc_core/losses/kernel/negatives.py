@@ -17,6 +17,8 @@ TIE = 1e-6
 """Similarities this close above a limit count as equal to it, so that rounding never decides."""
 MIN_ROUNDED = 2**20
 """Cells of a matrix above which a guide is compared as bfloat16 first."""
+ROUNDED_ERROR = (1 + ROUNDING) ** 3 - 1 + ACCUMULATED
+"""Largest difference of a cosine that is computed of bfloat16 and rounded to it; both vectors are rounded before."""
 MANY = 1 / 32
 """Share of the cells of a tile up to which single cells are computed as float32, or removed."""
 
@@ -28,12 +30,12 @@ class Cosines:
     Attributes:
         left: (B, G) unit vectors; None where the scores are the cosines divided by the temperature.
         right: (M, G) likewise.
-        rounded: Both as bfloat16; None if they are not rounded.
+        rounded: Both as bfloat16, whose products are fast to compute; None if they are not rounded.
     """
 
     left: Tensor | None = None
     right: Tensor | None = None
-    rounded: Rounded | None = None
+    rounded: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def for_limits(cls, left: Tensor, right: Tensor) -> Cosines:
@@ -44,7 +46,7 @@ class Cosines:
         large = len(left) * len(right) >= MIN_ROUNDED and left.dtype == torch.float32
         if not (large and left.device.type == "cpu" and has_bf16_instructions()):
             return cls(left, right)
-        return cls(left, right, Rounded.of(left, right))
+        return cls(left, right, (left.bfloat16(), right.bfloat16()))
 
     def tile(self, scores: Tensor, scale: float, rows: slice, columns: slice, *, factor: float) -> Tensor:
         """Return the cosines of a tile, (r, c), multiplied by a factor.
@@ -59,30 +61,6 @@ class Cosines:
         if self.left is None or self.right is None:
             return scores * (factor / scale)
         return (self.left[rows] @ self.right[columns].T).mul_(factor)
-
-
-@dataclass(frozen=True)
-class Rounded:
-    """Vectors as bfloat16, whose products are fast to compute.
-
-    Attributes:
-        left: (B, G) vectors.
-        right: (M, G) vectors.
-        error: Largest difference of a product to that of the vectors before rounding.
-    """
-
-    left: Tensor
-    right: Tensor
-    error: float
-
-    @classmethod
-    def of(cls, left: Tensor, right: Tensor) -> Rounded:
-        """Round unit vectors (B, G) and (M, G)."""
-        rounded = left.bfloat16(), right.bfloat16()
-        pairs = zip((left, right), rounded, strict=True)
-        first, second = (float((exact - one.float()).norm(dim=1).max()) for exact, one in pairs)
-        error = first + second * (1 + ROUNDING) + ACCUMULATED
-        return cls(*rounded, error + ROUNDING * (1 + error))  # the product is rounded, too
 
 
 @dataclass(frozen=True)
@@ -114,8 +92,8 @@ class FalseNegativeMask:
         left, right, rounded = left[rows], right[columns], self.cosines.rounded
         if rounded is None:
             return left @ right.T
-        values = rounded.left[rows] @ rounded.right[columns].T
-        limits = self.limits - rounded.error
+        values = rounded[0][rows] @ rounded[1][columns].T
+        limits = self.limits - ROUNDED_ERROR
         if not exceed(values, limits, rows, columns, axes):
             return None
         values = values.float()
@@ -216,8 +194,14 @@ def exceed(values: Tensor, limits: Tensor, rows: slice, columns: slice, axes: tu
     own = values.diagonal(rows.start - columns.start) if _crosses(rows, columns) else values.new_empty(0)
     stored = own.clone()
     own.fill_(-torch.inf)
-    highest = ((values.amax(axis), limits[rows if axis == 1 else columns]) for axis in axes)
-    exceeds = any(bool((value > limit).any()) for value, limit in highest)
+    exceeds = False
+    for axis in axes:
+        limit = limits[rows if axis == 1 else columns]
+        if values.dtype == torch.bfloat16 and bool((limit >= 0).all()):
+            highest = values.view(torch.int16).amax(axis).view(torch.bfloat16)  # bits have the order of numbers >= 0
+        else:
+            highest = values.amax(axis)
+        exceeds = exceeds or bool((highest > limit).any())
     own.copy_(stored)
     return exceeds
 
