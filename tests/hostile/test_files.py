@@ -259,6 +259,7 @@ def forged(
     dictionary: bool = False,
     histogram: int = 1,
     name: bytes = b"query",
+    decimal: bool = False,
 ) -> Make:
     """A Parquet file of one column, whose footer may contradict its pages."""
     statistics = {16: {2: [np.int64(rows)] * histogram}}
@@ -272,7 +273,7 @@ def forged(
         | statistics
     )
     group = {1: [{2: np.int64(4), 3: column}], 2: np.int64(1_000), 3: np.int64(group_rows)}
-    schema = [{4: b"schema", 5: 1}, {1: 6, 3: 0, 4: name, 6: 0}]
+    schema = [{4: b"schema", 5: 1}, {1: 6, 3: 0, 4: name} | ({6: 5, 7: 0, 8: 9} if decimal else {6: 0})]
     footer = thrift({1: 1, 2: schema, 3: np.int64(rows), 4: [group]})
     return content(b"PAR1" + b"".join(pages) + footer + struct.pack("<I", len(footer)) + b"PAR1")
 
@@ -376,6 +377,7 @@ CASES: dict[str, tuple[Make, str]] = {
     "cut_header.parquet": (forged(page()[:9]), SIZES),
     "header_at_the_end.parquet": (forged(page(), offset=len(page()) + 4 + 90), SIZES),
     "header_of_fields.parquet": (header_of_fields, SIZES),
+    "decimals_as_bytes.parquet": (forged(page(), decimal=True), "stores its numbers as bytes of any length"),
     "header_with_a_list.parquet": (forged(thrift({1: [0]}) + page()), SIZES),
     "header_with_a_field_twice.parquet": (forged(thrift({1: 0})[:-1] + b"\x05\x02\x00" + page()), SIZES),
     "short_pages.parquet": (

@@ -6,7 +6,7 @@ import base64
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,6 +29,8 @@ SLOW_CELLS = 10
 """Cells that a date, a time or a decimal number counts as, since its conversion to text takes longer."""
 NUMBER_BYTES = 20
 """Size of a number as text, which can be stored in less than a bit."""
+MAX_NUMBER_BYTES = 32
+"""Size of the longest decimal."""
 UNCHECKED_CELLS = 2_000_000
 """Files of at most this many cells are read at any ratio: a million rows of two columns with few distinct texts."""
 MAX_READS = 5
@@ -276,6 +278,7 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str, sizes: S
     names -= nested_parquet_columns(schema)
     _check_pages(path, metadata, names, source)
     texts = [field.name for field in schema if field.name in names and _is_text(field.type)]
+    _check_numbers(metadata, names.difference(texts), source)
     size += NUMBER_BYTES * metadata.num_rows * len(names.difference(texts))
     sizes.check_expansion(size, stored, source)
     if not texts:
@@ -291,6 +294,19 @@ def check_parquet_size(path: Path, columns: Iterable[str], source: str, sizes: S
                 else:
                     size += chunk.nbytes
                 sizes.check_expansion(size, stored, source)
+
+
+def _check_numbers(metadata: Any, names: Collection[str], source: str) -> None:
+    """Raise FileFormatError if columns without texts have values of any length, which decimals of bytes can have."""
+    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    for column in columns:
+        is_bytes = column.physical_type == "BYTE_ARRAY"
+        is_bytes = is_bytes or (column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > MAX_NUMBER_BYTES)
+        if is_bytes and column.path in names:
+            raise FileFormatError(
+                f"{source}: column {column.path!r} stores its numbers as bytes of any length; write it as integers or "
+                "floating-point numbers"
+            )
 
 
 def _check_pages(path: Path, metadata: Any, names: set[str], source: str) -> None:

@@ -28,6 +28,7 @@ from bsc_core.lab.lessons.negatives import (
 )
 from bsc_core.lab.lessons.training import (
     DIMENSIONS,
+    MUS,
     SEEDS,
     STEPS,
     class_results,
@@ -104,7 +105,7 @@ def temperature_facts() -> Facts:
     facts = {name: f"{tau:g}" for name, tau in temperatures.items()}
     facts |= {f"{name}_negatives": decimal(one.effective_negatives, 1) for name, one in explained.items()}
     facts |= {"low_share": percent(float(largest[row])), "least_share": percent(float(largest.min()))}
-    facts |= {f"{name}_loss": decimal(explained[name].query_to_document) for name in ("low", "high")}
+    facts |= {f"{name}_loss": decimal(one.total) for name, one in explained.items()}
     rows = {"row": row, "spread_row": spread_query()}
     return facts | {name: str(number + 1) for name, number in rows.items()} | {"negatives": str(len(batch) - 1)}
 
@@ -201,8 +202,6 @@ def order_facts() -> Facts:
         "hard": decimal(hard, 2),
         "easy": decimal(easy, 2),
         "times": decimal(hard / easy, 1),
-        "hard_loss": decimal(explain_batch(preset_batch("confusable")).total),
-        "easy_loss": decimal(explain_batch(preset_batch("easy")).total),
     }
 
 
@@ -211,7 +210,9 @@ def combined_facts() -> Facts:
     shares = {"untrained": None, "mse": 0.0, "both": SUM, "bsc": 1.0}
     mrr = {name: np.mean([one.mrr for one in graded_results(mu, held_out=True)]) for name, mu in shares.items()}
     rho = {name: np.mean([one.spearman for one in graded_results(shares[name])]) for name in ("mse", "bsc")}
+    held_out = [np.mean([one.spearman for one in graded_results(mu, held_out=True)]) for mu in MUS]
     return {
+        "held_rho": decimal(float(max(held_out))),
         "held_out": str(len(np.unique(sample_rows("graded_held_out")[0].query))),
         **{f"{name}_mrr": decimal(float(value)) for name, value in mrr.items()},
         **{f"{name}_rho": decimal(float(value)) for name, value in rho.items()},
@@ -249,7 +250,6 @@ def supervised_facts() -> Facts:
         "one_premise": percent(1 / premises),
         "seeds": str(SEEDS),
         "weight": f"{SUM:g}",
-        "ce_accuracy": percent(float(np.mean([one.accuracy for one in class_results(0.0)]))),
         **{f"{name}_nearest": percent(float(value)) for name, value in nearest.items()},
         **{f"{name}_held_out": percent(float(value)) for name, value in held_out.items()},
     }

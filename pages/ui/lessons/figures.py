@@ -249,14 +249,13 @@ def _batch_size(key: str) -> None:
     size = _lab(key, batch, one_direction, panels=("softmax",), sizes=SIZES, start=float(SMALL_BATCH))
     pictures, caption = _losses_by_size(int(size))
     with figure:
-        _show(pictures)
-    st.caption(caption)
+        _show(pictures, caption)
 
 
 @computed_once
 def _losses_by_size(size: int) -> tuple[list[Picture], str]:
     losses = losses_by_size()
-    table = figures.metric_table(list(SIZES), {"loss L0": [losses[one].tolist() for one in SIZES]})
+    table = figures.metric_table(list(SIZES), {"mean loss": [losses[one].tolist() for one in SIZES]})
     equal = "all similarities equal: ln B"
     title = "Loss of one encoder by batch size"
     baseline = (equal, [float(np.log(one)) for one in SIZES])
@@ -264,7 +263,7 @@ def _losses_by_size(size: int) -> tuple[list[Picture], str]:
         table, size, title=title, axis="batch size B", value="loss", baseline=baseline, height=ABOVE
     )
     batches = f"{len(losses[size])} random batches"
-    sample = f" The loss is the mean of {batches}, and the band their range. The matrix shows one batch."
+    sample = f" The loss is the mean of {batches}, and the band their range. The matrix shows another single batch."
     sample = "" if size == SIZES[-1] else sample
     alt = f"Loss by batch size, from {SIZES[0]} to {SIZES[-1]} pairs, below the logarithm of the batch size."
     mean, equal_loss = formatting.metric(float(losses[size].mean())), formatting.metric(float(np.log(size)))
@@ -307,8 +306,8 @@ def _shares_of_negatives(row: int, temperature: float) -> tuple[list[Picture], s
     effective = float(np.exp(-(present * np.log(present)).sum()))
     return [_picture("temperature", figure, f"{title}: {', '.join(texts)}.")], (
         f"Query {row + 1}: {batch.query_texts[row]} At temperature {temperature:g}, the hardest negative gets "
-        f"{formatting.percent(shares[0])} of the gradient; the effective number of negatives is {effective:.1f}. In "
-        f"the entire batch, the loss is {explained.total:.3f}, and the absolute gradients sum to {total:.1f}."
+        f"{formatting.percent(shares[0])} of the gradient; the effective number of negatives is {effective:.1f}. The "
+        f"loss of the entire batch is {explained.total:.3f}; the absolute gradients on its cosines sum to {total:.1f}."
     )
 
 
@@ -481,7 +480,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         axis="weight of the contrastive loss",
         value="share of the premises",
         value_format="%",
-        baseline=("untrained", [untrained_lines[-1]] * len(MIXES)),
+        baseline=("untrained, held-out", [untrained_lines[-1]] * len(MIXES)),
     )
     shares = _picture("classes.nearest", figure, "Share of premises by the weight of the contrastive loss.", table)
     first = class_results(mix, held_out=False)[0]
@@ -545,14 +544,15 @@ def _shares_by_strength(strength: float) -> tuple[list[Picture], str]:
     of_temperature = [probabilities(temperature=equal_temperature(one), symmetric=False)[0] for one in STRENGTHS]
     means_by_kind = {
         "weights": [float(probabilities(**weighted(one))[0].mean()) for one in STRENGTHS],
-        "temperature": [float(one.mean()) for one in of_temperature],
+        "lower temperature": [float(one.mean()) for one in of_temperature],
     }
     table = figures.metric_table(STRENGTHS, means_by_kind)
     title = "Probability of the positive"
     figure = figures.metrics_figure(table, strength, title=title, axis=axis, value="probability")
     return [shares_picture, _picture("hardness.positive", figure, f"{title} by strength.", table)], (
         f"At a strength of {strength:g}: {', '.join(texts)} of the gradient on the negatives; mean probability of the "
-        f"positive {own.mean():.2f}. Means of {len(own)} easily confused questions."
+        f"positive {own.mean():.2f}. Temperature {USUAL:g}; without weights, {equal_temperature(strength):.3f} gives "
+        f"the same shares. Means of {len(own)} easily confused questions."
     )
 
 

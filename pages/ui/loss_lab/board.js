@@ -195,7 +195,7 @@ class Board {
     const rest = hardest < 0
       ? "effective negatives and hardest row: not defined, no pair is positive"
       : `effective negatives ${number(effective, 1)} · hardest row ${hardest + 1}`;
-    if (this.isLesson) this.sum.textContent = second === null ? `Loss of this batch: ${number(first)}` : loss;
+    if (this.isLesson) this.sum.textContent = second === null ? `Loss of this batch (query → document): ${number(first)}` : loss;
     else this.sum.textContent = `${loss} · sum of |∂L/∂s| ${number(gradientSum, 2)} · ${rest}`;
     Object.assign(this.sum.dataset, { total, first, second, effective, hardest, gradientSum });
   }
