@@ -34,6 +34,7 @@ RESULT_FILE = "result.json"
 OnProgress = Callable[[float, float, str], object]
 """Called with the units done, the units in total, and the current activity, like `write_progress`."""
 _children: dict[Path, "_Child"] = {}  # by the folder of the task
+_waiting: dict[Path, "_Waiting"] = {}  # likewise
 _children_lock = threading.Lock()
 
 
@@ -47,6 +48,15 @@ class _Child:
     @property
     def running(self) -> bool:
         return self.process.poll() is None
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """How a task is started that waits for a place; its folder has the request."""
+
+    module: str
+    environment: Mapping[str, str] | None
+    user: str | None
 
 
 @dataclass(frozen=True)
@@ -78,8 +88,8 @@ def start(
 ) -> None:
     """Start `python -m MODULE FOLDER`, unless this process has started it before.
 
-    If the maximum number of tasks is running, or half of it for the same user, the task is not started, its progress
-    contains an error, and the next call tries again. Those of students count separately, so that others need not wait.
+    If the maximum number of tasks is running, or half of it for the same user, the task waits: `read_progress` starts
+    it once there is a place. Tasks of students count separately, so that others need not wait.
 
     Args:
         folder: Folder of the task, created if missing.
@@ -106,9 +116,12 @@ def start(
             is_full = len(running) >= max_tasks()
             scope = "this server" if is_full else STUDENTS if user == STUDENTS else "one user"
             tasks = plural(len(running) if is_full else own, "background task")
-            reason = f"already running: {tasks}, the maximum of {scope}; wait a minute, then try again"
+            verb = "is" if (len(running) if is_full else own) == 1 else "are"
             os.utime(folder / REQUEST, (0, 0))  # older than those of tasks that were started, for `remove_oldest`
-            return write_progress(folder, 0, 1, "waiting", error=reason)
+            _waiting[folder] = _Waiting(module, environment, user)
+            return write_progress(folder, 0, 1, f"waiting, since {tasks} {verb} running, the maximum of {scope}")
+        if _waiting.pop(folder, None) is not None:
+            os.utime(folder / REQUEST)
         (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         command = [sys.executable, "-P", "-m", module, str(folder)]
@@ -129,7 +142,17 @@ def max_tasks() -> int:
 
 
 def read_progress(folder: Path) -> TaskProgress:
-    """Return the progress of a task; `error` is also set if its process ended early."""
+    """Return the progress of a task, which is started if it was waiting for a place.
+
+    `error` is also set if its process ended early.
+    """
+    if (waiting := _waiting.get(folder)) is not None:
+        try:
+            request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # the folder was removed
+            _waiting.pop(folder, None)
+        else:
+            start(folder, waiting.module, request, waiting.environment, user=waiting.user)
     try:
         stored = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
         progress = TaskProgress(**{name: stored[name] for name in ("done", "total", "doing", "error")})
@@ -144,12 +167,14 @@ def read_progress(folder: Path) -> TaskProgress:
 
 
 def elapsed_seconds(folder: Path) -> float:
-    """Return the seconds since the task was started."""
-    return time.time() - (folder / REQUEST).stat().st_mtime
+    """Return the seconds since the task was started; 0 while it waits."""
+    started = (folder / REQUEST).stat().st_mtime
+    return time.time() - started if started else 0.0
 
 
 def cancel(folder: Path) -> None:
-    """End the process of a task and wait for it; does nothing if it has ended."""
+    """End the process of a task and wait for it, or end its waiting; does nothing if it has ended."""
+    _waiting.pop(folder, None)
     child = _children.get(folder)
     if child is not None and child.running:
         child.process.terminate()

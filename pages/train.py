@@ -21,7 +21,7 @@ with form_side:
     form.draw_finding()
     sweep_form.draw(form.sweep_fields())
     form.draw_form(summary)
-    st.text_input("Run name", key="train.name", placeholder="generated from the settings", persist_state="session")
+    form.draw_name()
 
 with plan_side, st.container(border=True):
     st.header("Plan", anchor=False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,7 +77,7 @@ def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -
     assert (folder / "result.txt").read_text() == "2"
 
 
-def test_a_task_above_the_limit_has_an_error_and_starts_once_another_has_ended(
+def test_a_task_above_the_limit_waits_and_starts_once_another_has_ended(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background_task, "_children", {})
@@ -84,14 +85,30 @@ def test_a_task_above_the_limit_has_an_error_and_starts_once_another_has_ended(
     first, second = tmp_path / "first", tmp_path / "second"
     start(first, module, "sleep")
     start(second, module, 2)
-    error = read_progress(second).error
-    assert error is not None
-    assert "already running: 1 background task, the maximum of this server" in error
-    assert read_progress(first).error is None
+    waiting = TaskProgress(0, 1, "waiting, since 1 background task is running, the maximum of this server")
+    assert read_progress(second) == waiting
+    assert background_task.elapsed_seconds(second) == 0
+    assert read_progress(first).doing != waiting.doing
     background_task.cancel(first)
-    start(second, module, 2)
+    read_progress(second)
     assert wait_for_task(second) == 0
     assert read_progress(second) == TaskProgress(4, 4, "done")
+    assert 0 < background_task.elapsed_seconds(second) < 3600
+
+
+@pytest.mark.parametrize("end", [background_task.cancel, background_task.reset, shutil.rmtree])
+def test_a_waiting_task_that_was_ended_is_not_started(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr(background_task, "_children", {})
+    monkeypatch.setenv("BSC_MAX_TASKS", "1")
+    first, second = tmp_path / "first", tmp_path / "second"
+    start(first, module, "sleep")
+    start(second, module, 2)
+    end(second)
+    background_task.cancel(first)
+    read_progress(second)
+    assert second not in background_task._children
 
 
 def test_a_task_is_started_again_after_its_folder_was_removed(module: str, tmp_path: Path) -> None:
@@ -105,18 +122,18 @@ def test_a_task_is_started_again_after_its_folder_was_removed(module: str, tmp_p
     assert (folder / "result.txt").read_text() == "2"
 
 
-def test_a_refused_task_takes_no_place_of_a_finished_one(
+def test_a_waiting_task_takes_no_place_of_a_finished_one(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background_task, "_children", {})
     monkeypatch.setenv("BSC_MAX_TASKS", "1")
-    finished, running, refused = (tmp_path / name for name in ("finished", "running", "refused"))
+    finished, running, waiting = (tmp_path / name for name in ("finished", "running", "waiting"))
     start(finished, module, 1)
     assert wait_for_task(finished) == 0
     start(running, module, "sleep")
-    start(refused, module, 2)
+    start(waiting, module, 2)
     background_task.remove_oldest(tmp_path, "*/request.json", 2)
-    assert [folder.exists() for folder in (finished, running, refused)] == [True, True, False]
+    assert [folder.exists() for folder in (finished, running, waiting)] == [True, True, False]
     background_task.cancel(running)
 
 
@@ -139,9 +156,9 @@ def test_tasks_of_students_take_no_place_of_others(
     folders = [tmp_path / str(number) for number in range(len(users))]
     for folder, user in zip(folders, users, strict=True):
         background_task.start(folder, module, "sleep", user=user)
-    errors = [read_progress(folder).error for folder in folders]
-    assert [error is None for error in errors] == [True, False, True, True, False]
-    assert "the maximum of all students" in str(errors[1])
+    doing = [read_progress(folder).doing for folder in folders]
+    assert ["waiting" in one for one in doing] == [False, True, False, False, True]
+    assert "the maximum of all students" in doing[1]
     for folder in folders:
         background_task.cancel(folder)
 
@@ -149,15 +166,14 @@ def test_tasks_of_students_take_no_place_of_others(
 def test_a_user_runs_at_most_half_of_the_tasks(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_task, "_children", {})
     monkeypatch.setenv("BSC_MAX_TASKS", "3")
-    folders = [tmp_path / str(number) for number in range(4)]
-    for folder, user in zip(folders, ("ada", "ada", "ben", None), strict=True):
+    folders = [tmp_path / str(number) for number in range(3)]
+    for folder, user in zip(folders, ("ada", "ada", "ben"), strict=True):
         background_task.start(folder, module, "sleep", user=user)
-    errors = [read_progress(folder).error for folder in folders]
-    assert [error is None for error in errors] == [True, False, True, True]
-    assert "already running: 1 background task, the maximum of one user" in str(errors[1])
+    doing = [read_progress(folder).doing for folder in folders]
+    assert ["waiting" in one for one in doing] == [False, True, False]
+    assert doing[1] == "waiting, since 1 background task is running, the maximum of one user"
     background_task.cancel(folders[0])
-    background_task.start(folders[1], module, "sleep", user="ada")
-    assert read_progress(folders[1]).error is None
+    assert "waiting" not in read_progress(folders[1]).doing
     for folder in folders:
         background_task.cancel(folder)
 

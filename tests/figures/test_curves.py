@@ -59,7 +59,7 @@ def test_the_title_summarizes_the_curve(values: list[float], title: str) -> None
     [
         (
             [6.0, 4.0] * 5 + [2.0, 1.0] * 5,
-            "The loss falls from 5.000 to 1.500 (first and last fifth)",
+            "The loss falls from 5.000 to 1.500 (means of the first and last fifth of the steps)",
         ),
         ([1.0, 9.0] * 10, "The loss has no clear trend: 5.000 at first, 5.000 at the end"),
         ([3.0, 1.0], "The loss of 2 steps, 2.000 on average"),
@@ -188,7 +188,7 @@ def test_the_best_epoch_is_the_first_of_ties_and_never_the_untrained_one() -> No
 def test_a_loss_that_diverges_at_once_has_a_trend() -> None:
     jump = [0.3, 1.0, 3.7, *[3.3, 3.5] * 10]
     title = curves.step_curve({"hot": [steps(jump)]}, "loss").to_dict()["title"]
-    assert title == "The loss rises from 0.300 to 3.400 (first step, last fifth)"
+    assert title == "The loss rises from 0.300 to 3.400 (first step, mean of the last fifth of the steps)"
 
 
 def test_titles_of_several_settings() -> None:

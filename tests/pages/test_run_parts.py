@@ -155,7 +155,7 @@ def test_the_diagnosis_offers_the_changed_setting_for_a_new_run(
     codes = [finding["code"] for finding in report["findings"]]
     number = codes.index("learning_rate_low")
     assert "Set training.learning_rate to 0.01" in page_text(app)
-    assert "Compared with" in table_with(app, "Evidence").columns
+    assert "Expected" in table_with(app, "Evidence").columns
     sent: list[RunConfig] = []
     monkeypatch.setattr(actions, "start_from_config", sent.append)
     use = f"runs.diagnosis.use.{finished.id}.{number}"

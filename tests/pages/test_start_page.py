@@ -88,7 +88,7 @@ def test_without_a_finished_run_the_shipped_estimate_is_used(runs: RunStore) -> 
     assert estimate.seconds > 0
     assert estimate.before < estimate.after[0] < estimate.after[1]
     shown = open_page("start").metric[0]
-    assert shown.value == " to ".join(f"{value:.3f}" for value in estimate.after)
+    assert shown.value == "–".join(f"{value:.3f}" for value in estimate.after)
 
 
 @pytest.fixture(scope="module")

@@ -435,9 +435,10 @@ def _loss_title(noun: str, values: Sequence[float]) -> str:
     means = [float(part.mean()) for part in parts]
     if abs(means[1] - means[0]) <= 2 * float(np.sqrt(sum(part.var(ddof=1) / fifth for part in parts))):
         if abs(values[0] - means[1]) > 2 * float(parts[1].std(ddof=1)):  # it changed in a few steps
-            return f"{_change(noun, [values[0], means[1]])} (first step, last fifth)"
+            change = _change(noun, [values[0], means[1]])
+            return f"{change} (first step, mean of the last fifth of the steps)"
         return f"{noun} has no clear trend: {_format(means[0])} at first, {_format(means[1])} at the end"
-    return f"{_change(noun, means)} (first and last fifth)"
+    return f"{_change(noun, means)} (means of the first and last fifth of the steps)"
 
 
 def _join(values: Sequence[float]) -> str:

@@ -64,8 +64,9 @@ def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
     """Draw the triage of the suspected pairs, and the file of decisions. stats: the plan of the batch."""
     st.header("Triage of likely false negatives", anchor=False)
     st.caption(
-        "Does the suspected document answer the query? **Positive**: yes. **True negative**: no; masks then keep it "
-        "as a negative. **Drop**: unclear; the loss ignores the pair, as with **Mark as false negative**."
+        "Does the suspected document answer the query? **Positive**: yes; the pair becomes a training row. **True "
+        "negative**: no; masks keep it as a negative. **Drop**: yes or unclear; the loss only ignores the pair, as "
+        "after **Mark as false negative** above."
     )
     path = source.false_negatives
     if path is None:

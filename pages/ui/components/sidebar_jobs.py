@@ -14,7 +14,7 @@ ACTIVE = ("running", "stopping", "starting", "queued")  # in display order
 SHOWN = 5
 UPDATE_INTERVAL, INTERVAL_OF_RUNS = "5s", "2s"  # every page of every session updates
 MAX_AGE = 1.0  # seconds after which an update reads the runs again
-WIDE = 22  # characters of a link that fit into the sidebar
+WIDE = 20  # characters of a link that fit into the sidebar
 
 
 def draw() -> None:
@@ -69,8 +69,9 @@ def _jobs(refreshing: bool) -> None:
 def label(done: str, run_id: str) -> str:
     """Return `30% · …9907-001`: the end of the run id if it is long, since the runs of a sweep differ only there."""
     name = data_cache.short_id(run_id)
-    parts = name.split("-")
-    while len(parts) > 1 and len(f"{done} · {'-'.join(parts)}") > WIDE:
+    text = f"{done} · {name}"
+    parts = name.split("-")[1:]
+    while parts and len(text) > WIDE:
+        text = f"{done} · …{'-'.join(parts)}"
         parts = parts[1:]
-    end = "-".join(parts)
-    return f"{done} · {end if end == name else f'…{end}'}"
+    return text

@@ -100,9 +100,9 @@ def _estimate(estimate: CostEstimate | None) -> None:
         label = f"{name} on held-out questions (before: {before})"
         ends = dict.fromkeys(formatting.metric(value) for value in estimate.after)
         gains = dict.fromkeys(formatting.signed(value - estimate.before) for value in estimate.after)
-        st.metric(label, " to ".join(ends), " to ".join(gains))
+        st.metric(label, "–".join(ends), "–".join(gains))
         if len(ends) > 1:
-            st.caption("Lowest and highest of five seeds; other processors give other values in the last digits.")
+            st.caption("Range over five seeds; other processors give other values in the last digits.")
 
 
 def _settings_table(config: RunConfig) -> list[dict[str, str]]:

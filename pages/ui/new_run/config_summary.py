@@ -118,8 +118,8 @@ def _order(batching: BatchingConfig) -> str:
     sides = "queries" if batching.group_by == "query" else "documents"
     shared = plural(batching.shingle_size, "word" if batching.strategy == "words" else "neighbor")
     return {
-        "random": "pairs in random order",
-        "sequential": "pairs in the order of the file",
+        "random": "random",
+        "sequential": "that of the file",
         "nearest": f"{groups} pairs with similar {sides}",
         "words": f"{groups} pairs whose {sides} share {shared}",
         "clusters": f"{groups} pairs from the same of {plural(batching.clusters, 'cluster')}",
@@ -263,7 +263,7 @@ def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
     negatives = positives = ""
     if has_in_batch_negatives(config.loss):
         if kind == "training pair" and summary.shape.positives < rows:
-            positives = f", {count(summary.shape.positives)} of them positive"
+            positives = f", {count(summary.shape.positives)} of them positive; the others only add negatives"
         negatives = f"; in a full batch, each query has up to {plural(size - 1, 'in-batch negative')}"
     each = " and after every epoch" if config.evaluation.each_epoch else ""
     patience = config.training.early_stopping_patience

@@ -18,6 +18,8 @@ from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE, draw_fields
 
 LORA = "encoder.lora"
+NAME = f"{PAGE}.name"
+NAME_USED = f"{PAGE}.name_used"  # session key: whether the name was that of a launched run
 FROM_AUDIT = f"{PAGE}.from_audit"  # session key: what a finding of the audit has changed in the form
 LAB_SETTINGS = "learn.written"  # the loss lab's settings as they are in its URL
 SHOWN = {
@@ -237,6 +239,13 @@ def sweep_fields() -> list[sweep_form.Field]:
     return [field for field in every if sweep_form.can_be_list(*field) and is_active(*field)]
 
 
+def draw_name() -> None:
+    """Draw the field of the name, which is empty after a launch, since it described that run."""
+    if st.session_state.pop(NAME_USED, False):
+        st.session_state[NAME] = ""
+    st.text_input("Run name", key=NAME, placeholder="generated from the settings", persist_state="session")
+
+
 def read_config(context: page_layout.Context) -> RunConfig:
     """Build the config of the form; for a sweep, that of its first run.
 
@@ -245,7 +254,7 @@ def read_config(context: page_layout.Context) -> RunConfig:
     """
     values = read_values()
     data = data_cache.data_config(context.dataset_key).model_dump() | values.pop("data")
-    name = st.session_state.get(f"{PAGE}.name", "")
+    name = st.session_state.get(NAME, "")
     return make_config({"name": name, "data": data, **values}, source=sweep_form.SOURCE)
 
 

@@ -16,7 +16,7 @@ from bsc_core.presets.catalog import recommended
 from bsc_core.runs import new_run_id
 from pages.ui.components import config_form, data_cache, display, launch_once, page_layout, url, users
 from pages.ui.data import audit, uploads
-from pages.ui.new_run import config_summary, encoder_picker, preflight, sweep_form
+from pages.ui.new_run import config_summary, encoder_picker, form, preflight, sweep_form
 from pages.ui.new_run.config_summary import DataSummary
 from pages.ui.new_run.sweep_form import PAGE
 
@@ -228,6 +228,7 @@ def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[st
         preflight.cancel()
         if len(configs) == 1:
             jobs.launch(data_cache.run_store(), configs[0], run_id)
-            return {"run": run_id}
-        jobs.launch_group(data_cache.run_store(), configs, run_id, over=tuple(sweep.over) if sweep else ())
-        return {"group": run_id}
+        else:
+            jobs.launch_group(data_cache.run_store(), configs, run_id, over=tuple(sweep.over) if sweep else ())
+    st.session_state[form.NAME_USED] = True
+    return {"run" if len(configs) == 1 else "group": run_id}

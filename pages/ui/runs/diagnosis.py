@@ -82,7 +82,7 @@ def _draw_finding(run: Run, finding: dict[str, Any], number: int) -> None:
     with st.container(border=True):
         st.markdown(f"{overview.ICONS[finding['severity']]} **{display.escaped(finding['title'])}**")
         rows = [
-            {"Evidence": one["name"], "This run": f"{one['value']:.3g}", "Compared with": one["compared_with"]}
+            {"Evidence": one["name"], "This run": f"{one['value']:.3g}", "Expected": one["compared_with"]}
             for one in finding["evidence"]
         ]
         alt = f"Evidence of the finding {finding['code']}"

@@ -213,6 +213,10 @@ def _draw_best_against_next(runs: list[Run], summary: Summary) -> None:
     about = f"{help_text('interval')}\n\n{help_text('p_value')}"
     if any(len(cell["runs"]) > 1 for cell in summary["settings"]):
         about += f"\n\n{help_text('seed_spread')}"
+    if all(sum(value is not None for value in cell["values"]) < 2 for cell in summary["settings"]):
+        sentence += " Each setting has one seed, so the differences between seeds are unknown."
+    if any(summary["states"].get(state) for state in ("queued", "starting", "running", "stopping")):
+        sentence = sentence.replace("est setting:", "est setting so far:", 1)
     if number := summary["runs"] - summary["done"]:
         verb = "is not done and does" if number == 1 else "are not done and do"
         sentence += f" {formatting.plural(number, 'run')} {verb} not count."

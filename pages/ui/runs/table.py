@@ -304,11 +304,15 @@ def _write_compared(ids: list[str]) -> None:
 
 
 def draw_compare_button(runs: list[Run]) -> None:
-    """Draw the button that compares the evaluated runs; runs that differ only in their seed count as one setting."""
+    """Draw the button that compares the evaluated runs of a group, and the one that shows the runs of all groups.
+
+    Runs that differ only in their seed count as one setting.
+    """
     ended = [run for run in without_resumed(runs) if run.status().is_finished and run.evaluation("after")]
     ids = [run.id for run in ended[:MAX_COMPARED]]
+    bar = page_layout.action_bar()
     if len(ids) > 1:
-        page_layout.action_bar().button(
+        bar.button(
             f"Compare {formatting.plural(len(ids), 'run')}",
             key="runs.compare.group",
             type="primary",
@@ -316,6 +320,8 @@ def draw_compare_button(runs: list[Run]) -> None:
             icon=":material/compare_arrows:",
             help="Compares the settings with intervals. The seeds of a setting count as one.",
         )
+    with bar:
+        page_layout.next_step_button("Show all runs", "runs", key="runs.all", primary=False)
 
 
 def _set_selection(ids: list[str]) -> None:
