@@ -31,6 +31,8 @@ from bsc_core.formatting import one_line
 
 CONFIRM_ABOVE = 100
 """Number of runs above which a sweep has to be confirmed."""
+MAX_RUNS = 10_000
+"""Maximum number of runs of a sweep."""
 
 
 class SweepConfig(Section):
@@ -86,6 +88,12 @@ def count_runs(sweep: SweepConfig | None, seeds: Sequence[int] = ()) -> int:
     return settings * max(1, len(seeds))
 
 
+def check_number(runs: int, source: str) -> None:
+    """Raise ConfigError if a sweep has more than MAX_RUNS runs."""
+    if runs > MAX_RUNS:
+        raise ConfigError(f"{source}: a sweep has at most {MAX_RUNS:,} runs; sample some, or use fewer values")
+
+
 def settings(sweep: SweepConfig | None) -> Iterator[dict[str, Any]]:
     """Yield the values by key of every setting: a grid whose last key varies fastest, or a random sample of it."""
     if sweep is None:
@@ -110,12 +118,14 @@ def sweep_configs(values: Mapping[str, Any], sweep: SweepConfig | None, *, sourc
         ConfigError: A setting is invalid; the message names it.
     """
     configs: list[RunConfig] = []
+    check_number(count_runs(sweep), source)
     with log_deprecations(source):
         for setting in settings(sweep):
             cell = copy.deepcopy(dict(values))
             for key, value in setting.items():
                 put(cell, key, value, f"{source}: sweep over {key}")
             configs += expand_seeds(make_config(cell, source=_describe(source, setting)))
+            check_number(len(configs), source)
     if sweep is not None and "training.seed" in sweep.over and len(configs) > count_runs(sweep):
         raise ConfigError(f"{source}: training.seeds is set and the sweep is over training.seed; set one of the two")
     return configs

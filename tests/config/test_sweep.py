@@ -145,6 +145,14 @@ def test_read_config_refuses_a_sweep(tmp_path: Path) -> None:
         read_sweep(path)
 
 
+@pytest.mark.parametrize("over", [{"training.seed": range(101), "training.epochs": range(1, 101)}, {}])
+def test_a_sweep_of_very_many_runs_is_refused_before_all_are_built(over: dict[str, range]) -> None:
+    sweep = make_sweep({"over": {key: list(values) for key, values in over.items()}}) if over else None
+    values = {"data": {"train": "pairs.tsv"}} | ({} if over else {"training": {"seeds": list(range(10_001))}})
+    with pytest.raises(ConfigError, match="at most 10,000 runs"):
+        sweep_configs(values, sweep)
+
+
 class Counted(int):
     """An integer that counts its comparisons."""
 

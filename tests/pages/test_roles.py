@@ -454,11 +454,13 @@ def test_a_sweep_above_the_quota_is_refused_before_its_configs_are_built(
     sweep = make_sweep({"over": {"training.seed": list(range(1000)), "training.epochs": list(range(1, 1001))}})
     with pytest.raises(InputError, match="may have 8"):
         launch.launch(trained.config(), sweep, "group")
+    with pytest.raises(InputError, match="may have 8"):
+        launch._new_id(trained.config(), sweep)
 
 
-def test_a_page_checks_one_of_a_million_seeds(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_checks_one_of_many_seeds(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     config = trained.config()
-    config = config.model_copy(update={"training": config.training.model_copy(update={"seeds": tuple(range(10**6))})})
+    config = config.model_copy(update={"training": config.training.model_copy(update={"seeds": tuple(range(10**4))})})
     checked: list[object] = []
     monkeypatch.setattr(launch.encoder_picker, "check", checked.append)
     launch.check(config, None, load_data(config.data))

@@ -9,6 +9,7 @@ import streamlit as st
 
 from bsc_core import formatting
 from bsc_core.config import CONFIRM_ABOVE, RunConfig, SweepConfig, count_runs, sweep_configs, to_toml
+from bsc_core.config.sweep import check_number
 from bsc_core.data.decisions import applied_sentence
 from bsc_core.data.sample_data import sample_config
 from bsc_core.lab.presets import thumbnails
@@ -35,6 +36,7 @@ def check(config: RunConfig, sweep: SweepConfig | None, data: DatasetSplits) -> 
     """
     from bsc_core.training.data import select_training_rows
 
+    check_number(count_runs(sweep, config.training.seeds), sweep_form.SOURCE)
     select_training_rows(config, data.train)
     parts, first = [sweep], config
     if count_runs(sweep, config.training.seeds) > CONFIRM_ABOVE:
@@ -209,10 +211,16 @@ def draw_launch_button(config: RunConfig | None, sweep: SweepConfig | None) -> N
         launch_once.launch(
             LAUNCHED,
             clicked,
-            lambda: new_run_id(*run_configs(config, sweep)),
+            lambda: _new_id(config, sweep),
             plan,
             lambda run_id: launch(config, sweep, run_id),
         )
+
+
+def _new_id(config: RunConfig, sweep: SweepConfig | None) -> str:
+    """Return an id for the run or the group, if the quota of the user allows it; building many configs takes long."""
+    users.check_launch(count_runs(sweep, config.training.seeds), config.training.threads)
+    return new_run_id(*run_configs(config, sweep))
 
 
 def launch(config: RunConfig, sweep: SweepConfig | None, run_id: str) -> dict[str, str]:
