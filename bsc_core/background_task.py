@@ -167,8 +167,11 @@ def read_progress(folder: Path) -> TaskProgress:
 
 
 def elapsed_seconds(folder: Path) -> float:
-    """Return the seconds since the task was started; 0 while it waits."""
-    started = (folder / REQUEST).stat().st_mtime
+    """Return the seconds since the task was started; 0 while it waits, or if it was reset."""
+    try:
+        started = (folder / REQUEST).stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
     return time.time() - started if started else 0.0
 
 

@@ -72,6 +72,7 @@ def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -
     assert not (folder / "result.txt").exists()
     background_task.reset(folder)
     assert not (folder / "progress.json").exists()
+    assert background_task.elapsed_seconds(folder) == 0
     start(folder, module, 2)
     assert wait_for_task(folder) == 0
     assert (folder / "result.txt").read_text() == "2"

@@ -150,7 +150,7 @@ def plan_warnings(config: BatchingConfig, dataset: PairDataset) -> list[str]:
     requested = {"nearest": config.neighbors, "neighbors": config.shingle_neighbors}.get(config.strategy, 0)
     name = "neighbors" if config.strategy == "nearest" else "shingle_neighbors"
     if requested > texts - 1 and name in config.model_fields_set:
-        warnings.append(f"{name} is {requested:,}, and a text has only {texts - 1:,} others, which are all searched")
+        warnings.append(f"{name} is {requested:,}, and there are only {texts - 1:,} other texts, so all are searched")
     documents = len(np.unique(dataset.document))
     if config.strategy == "communities" and config.skip_ranks >= documents - 1:
         warnings.append(

@@ -30,7 +30,7 @@ from tests.helpers.waiting import PATIENCE_SECONDS, wait_for_task
 
 PRESET = PRESETS["recommended"].values
 BATCH_SIZE = PRESET["training"]["batch_size"]
-COLLISIONS = "collisions (share of the pairs of rows in a batch)"
+COLLISIONS = "collisions: pairs of rows in a batch where a positive counts as a negative"
 
 
 @pytest.fixture

@@ -153,7 +153,7 @@ def test_more_than_a_hundred_runs_have_to_be_confirmed(runs: RunStore) -> None:
 
 def test_an_invalid_value_in_a_large_sweep_is_reported_before_confirmation(runs: RunStore) -> None:
     hundred = " ".join(map(str, range(1, 101)))
-    app = open_with_lists(training__seed=[hundred], training__epochs=[hundred], loss__bsc__temperature=[0.1, -1.0])
+    app = open_with_lists(training__seed=[hundred], training__epochs=["1 2"], loss__bsc__temperature=[0.1, -1.0])
     assert "temperature is -1" in page_text(app)
     assert app.button(key="train.launch").disabled
     assert runs.list() == []

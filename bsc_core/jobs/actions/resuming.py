@@ -117,7 +117,8 @@ def _create(store: RunStore, run: Run, *, is_queued: bool = False) -> Run:
         draft.rewind_metrics(**position)
         if is_queued:
             _copy_launch_environment(run, draft)
-        draft.update_status(group=status.group, message=f"Resumes after step {position['step']:,}")
+        message = f"Resumes after step {position['step']:,}"
+        draft.update_status(group=status.group, message=message, step=position["step"], steps=status.steps)
 
     try:
         return store.create(config, new_run_id(config), fill)

@@ -75,7 +75,7 @@ def comparison_table(stats: StatsByName) -> pd.DataFrame:
         CLOSER: lambda one: formatting.percent(one.hardness.closer_share),
         NEAREST: lambda one: formatting.metric(_median(one.hardness.hardest)),
         LIKELY: lambda one: formatting.count(int(one.hardness.batch_likely_false_negatives.sum())),
-        f"{COLLISIONS} (share of the pairs of rows in a batch)": _collisions,
+        f"{COLLISIONS}: pairs of rows in a batch where a positive counts as a negative": _collisions,
         "groups of 2 or more rows": _groups,
         **({INTACT: lambda one: formatting.percent(one.hardness.intact, why="no groups")} if has_groups else {}),
         "batches": lambda one: formatting.count(len(one.positions)),

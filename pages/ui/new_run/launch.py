@@ -150,9 +150,15 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
     expected = estimate(config, data, data_cache.run_store())
     if expected.seconds is None:
         text = expected.source
-        if config.model_copy(update={"name": ""}) == recommended(sample_config()):
+        preset = recommended(sample_config())
+        if config.model_copy(update={"name": "", "loss": preset.loss, "batching": preset.batching}) == preset:
             seconds = formatting.duration(thumbnails()["run"]["seconds"] * factor)
-            text = f"About {seconds} on two CPU cores of another machine. A preflight or a first run measures it here."
+            is_preset = (config.loss, config.batching) == (preset.loss, preset.batching)
+            of_preset = "" if is_preset else ", measured with the recommended loss and batches"
+            text = (
+                f"About {seconds} on two CPU cores of another machine{of_preset}. A preflight or a first run measures "
+                "it here."
+            )
         st.caption(f":material/timer: {text}")
         return
     of_all = ", all runs" if runs > 1 else ""

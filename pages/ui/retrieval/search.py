@@ -428,7 +428,7 @@ def _draw_query(search: Search, query: str, name: str, top: int, position: int |
     figure = ranks.rank_lines(shown.left, shown.right, names)
     st.html(STYLE)
     alt = f"First {top} documents of {names[0]} and {names[1]}; lines connect a document's ranks"
-    title = f"First {top} documents of both models"
+    title = f"First {top} documents of both models; beside a dot: the rank with the other model"
     with st.container(key=f"both.{name}"):
         display.figure(figure, alt=alt, name=name, title=title, data=_rows(results, names))
         with st.container(key=f"list.{name}"):
