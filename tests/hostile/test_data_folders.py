@@ -126,6 +126,15 @@ def offsets(*numbers: int) -> Make:
     return change
 
 
+def saved_lists(folder: Path) -> None:
+    """A column that is not read, of lists whose offsets are far outside of their values."""
+    datasets.Dataset.from_dict(ROWS | {"lists": [["p"], ["q"]]}).save_to_disk(str(folder))
+    content = data_file(folder).read_bytes()
+    place = content.rindex(struct.pack("<iii", 0, 1, 2), 0, content.rindex(struct.pack("<iii", 0, 1, 2)))
+    far = struct.pack("<iii", *range(0x60000000, 0x60000003))
+    data_file(folder).write_bytes(content[:place] + far + content[place + 12 :])
+
+
 def bytes_of_text(folder: Path) -> None:
     path = data_file(folder)
     path.write_bytes(path.read_bytes().replace(b"A" * 16, b"\xff" * 16))
@@ -316,7 +325,8 @@ CASES: dict[str, tuple[Make, str]] = {
     "saved_linked_splits": (linked_splits, "the same file is read under several names"),
     "saved_many_splits": (many_splits, "with the files before it"),
     "saved_offset_after_the_data": (saved(offsets(0, 16, 4_000)), "its data are damaged"),
-    "saved_offset_far_away": (saved(offsets(0, 16, 2_000_000_000)), "expand to at least"),
+    "saved_offset_far_away": (saved(offsets(0, 16, 2_000_000_000)), "its data are damaged"),
+    "saved_lists_far_away": (saved_lists, "its data are damaged"),
     "saved_offset_negative": (saved(offsets(0, -16, 32)), "its data are damaged"),
     "saved_falling_offsets": (saved(offsets(0, 32, 16)), "its data are damaged"),
     "saved_bytes_of_text": (saved(bytes_of_text), "its data are damaged"),

@@ -743,3 +743,12 @@ def test_nested_columns_are_not_read_but_reported(tmp_path: Path) -> None:
     table = read_table(path)
     assert table.nested == {"list", "object", "bytes", "none"}
     assert table.columns == {name: [""] for name in table.nested} | {"query": ["a"]}
+
+
+def test_a_parquet_file_without_any_of_its_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.parquet"
+    parquet({"query": ["a"], "document": ["b"]})(path)
+    # some damaged pages end the reading without an error; which ones depends on the version of pyarrow
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "iter_batches", lambda *_, **__: iter(()))
+    with pytest.raises(FileFormatError, match="none of its 1 rows can be read"):
+        read_table(path)

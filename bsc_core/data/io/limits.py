@@ -502,16 +502,28 @@ def arrow_columns(batch: pyarrow.RecordBatch | pyarrow.Table, source: str) -> di
     """
     import pyarrow
 
+    check_arrow(batch, source)
     try:
-        batch.validate(full=True)  # else offsets outside of the data are followed
         return {
             field.name: [()] * batch.num_rows if _is_nested(field.type) else column.to_pylist()
             for field, column in zip(batch.schema, batch.columns, strict=True)
         }
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise FileFormatError(
-            f"{source}: its data are damaged ({error_reason(error).rstrip('.')}); write it again"
-        ) from None
+        raise _damaged(source, error) from None
+
+
+def check_arrow(batch: pyarrow.RecordBatch | pyarrow.Table, source: str) -> None:
+    """Raise FileFormatError if a text is not UTF-8, or an offset is outside of the data."""
+    import pyarrow
+
+    try:
+        batch.validate(full=True)
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise _damaged(source, error) from None
+
+
+def _damaged(source: str, error: Exception) -> FileFormatError:
+    return FileFormatError(f"{source}: its data are damaged ({error_reason(error).rstrip('.')}); write it again")
 
 
 def _value_type(kind: pyarrow.DataType) -> pyarrow.DataType:

@@ -20,6 +20,7 @@ from bsc_core.data.io.limits import (
     FlatBuffer,
     Sizes,
     arrow_columns,
+    check_arrow,
     check_arrow_schema,
     check_cells,
     is_slow,
@@ -209,6 +210,7 @@ def saved_batches(path: str, splits: Sequence[SavedSplit], rows: int, sizes: Siz
         sizes.start_file(*split.files)
         sizes.check_cells(split.cells, stored, path)
         for batch in _arrow_batches(split, min(rows, MAX_BATCH_ROWS)):
+            check_arrow(batch, path)  # else `nbytes` follows offsets outside of the data
             size += batch.nbytes
             sizes.check_expansion(size, stored, path)
             values = arrow_columns(batch, path)

@@ -390,9 +390,13 @@ def _parquet_chunks(
             values = (_parquet_values(batch, chosen, source.name) for batch in batches)
             classes = schema_classes(file.schema_arrow)
             not_read, named = frozenset(names).difference(chosen), frozenset(classes).intersection(chosen)
+            found = 0
             for table in _value_chunks(source, values, total, None, on_progress):
+                found += len(table)
                 cells = {name: [class_name(cell, classes[name]) for cell in table.columns[name]] for name in named}
                 yield replace(table, columns=table.columns | cells, not_read=not_read, named=named)
+            if not found:
+                raise FileFormatError(f"{source.name}: none of its {total:,} rows can be read; write it again")
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileFormatError(
             f"{source.name}: the Parquet file cannot be read ({error_reason(error)}); write it again"
