@@ -388,7 +388,7 @@ def draw_pair_tables(batch: BatchView, source: BatchSource) -> None:
         left_out = "queries without a positive document and pairs labeled negative are left out"
         st.caption(
             f"{glossary.TERMS['false_negative'].definition} In this batch: {number}; {left_out}. The strongest "
-            "evidence is listed first. Many pairs at the end, which are only closer than the positive, can be wrong answers."
+            "evidence is listed first; pairs that are only closer than the positive can be wrong answers."
         )
         reasons = {"reason": [", ".join(one.reasons) for one in likely]}
         _draw_pairs(batch, likely, "Likely false negatives", before=reasons)
