@@ -62,7 +62,7 @@ def test_a_recommended_preset_is_offered_with_its_measured_gain(
     assert app.selectbox(key="train.family").options[0] == next(iter(FAMILIES)) == "Recommended by dataset"
     assert not any("untrained to" in caption.value for caption in app.caption)
     select_preset(app, "best_stsb")
-    assert f"{RECOMMENDED['best_stsb'].when} {GAIN}" in [caption.value for caption in app.caption]
+    assert f"Preset: {RECOMMENDED['best_stsb'].when} {GAIN}" in [caption.value for caption in app.caption]
     assert app.selectbox(key="train.loss.name").value == "pearson"
 
 
@@ -394,3 +394,18 @@ def test_a_warning_about_the_learning_rate_offers_the_usual_one(runs: RunStore) 
     app.button(key="train.training.learning_rate.usual").click().run()
     assert make_config(config_file(app)).training.learning_rate == 1e-3
     assert "is low for static vectors" not in page_text(app)
+
+
+def test_the_time_of_the_preset_is_shown_until_more_than_loss_batches_and_epochs_differ(runs: RunStore) -> None:
+    def estimate() -> str:
+        return next(caption.value for caption in app.caption if ":material/timer:" in caption.value)
+
+    app = open_page("train")
+    first = estimate()
+    assert "on two CPU cores of another machine. " in first
+    app.selectbox(key="train.loss.name").set_value("mnrl").run()
+    assert "of another machine, with the recommended loss and batches. " in estimate()
+    app.number_input(key="train.training.epochs").set_value(30).run()
+    assert estimate().split(" on ")[0] != first.split(" on ")[0]
+    app.number_input(key="train.training.batch_size").set_value(8).run()
+    assert "No estimate yet" in estimate()

@@ -263,7 +263,7 @@ def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
     negatives = positives = ""
     if has_in_batch_negatives(config.loss):
         if kind == "training pair" and summary.shape.positives < rows:
-            positives = f", {count(summary.shape.positives)} of them positive; the others only add negatives"
+            positives = f"{count(summary.shape.positives)} positive, the others only add negatives; "
         negatives = f"; in a full batch, each query has up to {plural(size - 1, 'in-batch negative')}"
     each = " and after every epoch" if config.evaluation.each_epoch else ""
     patience = config.training.early_stopping_patience
@@ -271,7 +271,7 @@ def plan_sentences(config: RunConfig, summary: DataSummary) -> list[str]:
     return [
         f"Start from {encoder_name(config.encoder.name)} and evaluate it on {plural(summary.dev, 'dev pair')} "
         f"({corpus}).",
-        f"Put {plural(rows, kind)}{positives} ({plural(summary.train_queries, 'distinct query', 'distinct queries')}) "
+        f"Put {plural(rows, kind)} ({positives}{plural(summary.train_queries, 'distinct query', 'distinct queries')}) "
         f"in batches of {count(size)}{negatives}. Order: {_order(config.batching)}.",
         f"Train for {_least(config)}{plural(count_steps(config, summary), 'step')}{_at_temperature(config.loss)} "
         f"with a learning rate that {_schedule(config.training)}.",

@@ -149,17 +149,7 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
 
     expected = estimate(config, data, data_cache.run_store())
     if expected.seconds is None:
-        text = expected.source
-        preset = recommended(sample_config())
-        if config.model_copy(update={"name": "", "loss": preset.loss, "batching": preset.batching}) == preset:
-            seconds = formatting.duration(thumbnails()["run"]["seconds"] * factor)
-            is_preset = (config.loss, config.batching) == (preset.loss, preset.batching)
-            of_preset = "" if is_preset else ", measured with the recommended loss and batches"
-            text = (
-                f"About {seconds} on two CPU cores of another machine{of_preset}. A preflight or a first run measures "
-                "it here."
-            )
-        st.caption(f":material/timer: {text}")
+        st.caption(f":material/timer: {_time_of_preset(config, factor) or expected.source}")
         return
     of_all = ", all runs" if runs > 1 else ""
     costs = {
@@ -169,6 +159,22 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
     }
     display.labeled_values(costs, min_width=110)
     st.caption(f"Measured on this machine in run {display.escaped(data_cache.short_id(expected.source))}.")
+
+
+def _time_of_preset(config: RunConfig, factor: float) -> str:
+    """Return the time of the recommended preset on another machine; "" if not only loss, batches and epochs differ."""
+    preset, epochs = recommended(sample_config()), config.training.epochs
+    training = config.training.model_copy(update={"epochs": preset.training.epochs})
+    changes = {"name": "", "loss": preset.loss, "batching": preset.batching, "training": training}
+    if config.model_copy(update=changes) != preset:
+        return ""
+    seconds = thumbnails()["run"]["seconds"] * factor * max(1, epochs / preset.training.epochs)
+    is_same = (config.loss, config.batching) == (preset.loss, preset.batching)
+    of_preset = "" if is_same else ", with the recommended loss and batches"
+    return (
+        f"About {formatting.duration(seconds)} on two CPU cores of another machine{of_preset}. A preflight or a first "
+        "run measures it here."
+    )
 
 
 def draw_config_file(config: RunConfig, sweep: SweepConfig | None) -> None:

@@ -48,7 +48,7 @@ def draw(context: page_layout.Context, summary: DataSummary) -> DeltaGenerator:
             persist_state="session",
             on_change=_drop_sent_loss,
         )
-    st.caption(" ".join(filter(None, (PRESETS[preset].when, measured_gain(preset)))))
+    st.caption("Preset: " + " ".join(filter(None, (PRESETS[preset].when, measured_gain(preset)))))
     changed_cell = st.container()
     source = [preset, context.dataset_key, context.encoder, page_layout.sent_settings()]
     if st.session_state.get(SOURCE) != source:
