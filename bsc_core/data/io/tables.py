@@ -395,8 +395,8 @@ def _parquet_chunks(
                 found += len(table)
                 cells = {name: [class_name(cell, classes[name]) for cell in table.columns[name]] for name in named}
                 yield replace(table, columns=table.columns | cells, not_read=not_read, named=named)
-            if not found:
-                raise FileFormatError(f"{source.name}: none of its {total:,} rows can be read; write it again")
+            if found != total:  # pyarrow skips pages of other types, and reads others in their place
+                raise FileFormatError(f"{source.name}: {found:,} of its {total:,} rows can be read; write it again")
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileFormatError(
             f"{source.name}: the Parquet file cannot be read ({error_reason(error)}); write it again"
