@@ -303,7 +303,7 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
             _draw_mark_button(pair, source, kind, batch.number)
         if not pair.in_batch:
             st.caption(
-                "This pair is not in the batch above, because rows of a marked pair are never in the same batch."
+                "This pair is not in this batch, because rows of a marked pair are never in the same batch."
             )
         st.caption("Click a cell to pin it.")
 

@@ -53,7 +53,7 @@ ABOUT = (
     "All training pairs: undecided documents that are closer to a query than its positive (those that a mask with this "
     "encoder as guide and margin 0 would remove), or that nearly repeat the text of a positive pair. "
     "Mined negatives: those most similar to the query compared with its positive. "
-    "This batch: the likely false negatives of the batch above."
+    "This batch: the likely false negatives of the batch in the tab One batch."
 )
 
 _triage = mount("bsc_lab_triage", "triage", Path(__file__).parent / "triage.js")
@@ -66,7 +66,7 @@ def draw(batch: BatchView, source: BatchSource, stats: PlanStats) -> None:
     st.caption(
         "Does the suspected document answer the query? **Positive**: yes; the pair becomes a training row. **True "
         "negative**: no; masks keep it as a negative. **Drop**: yes or unclear; the loss only ignores the pair, as "
-        "after **Mark as false negative** above."
+        "after **Mark as false negative** in One batch."
     )
     path = source.false_negatives
     if path is None:
