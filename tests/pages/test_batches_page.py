@@ -207,7 +207,7 @@ def test_a_marked_pair_is_stored_and_can_be_unmarked(dataset: str, marks: Path, 
         "1 decision applied: 1 dropped (ignored by the loss); 0 training rows removed.",
     ]
     assert set(mark.pair) < {element.value for element in app.text}, "the marked pair is no longer pinned"
-    assert "This pair is not in the batch above" in page_text(app)
+    assert "This pair is not in this batch" in page_text(app)
     assert pinned_cell(app) is None, "a cell of another pair is outlined"
     app.button(key="batches.unmark").click().run()
     assert read_decisions(marks) == []

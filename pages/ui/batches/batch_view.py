@@ -302,9 +302,7 @@ def draw_pinned_pair(batch: BatchView, source: BatchSource) -> None:
             display.plain_text(name, _text(dataset, "document", query))
             _draw_mark_button(pair, source, kind, batch.number)
         if not pair.in_batch:
-            st.caption(
-                "This pair is not in this batch, because rows of a marked pair are never in the same batch."
-            )
+            st.caption("This pair is not in this batch, because rows of a marked pair are never in the same batch.")
         st.caption("Click a cell to pin it.")
 
 
