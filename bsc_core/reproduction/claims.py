@@ -195,7 +195,8 @@ def merge_sections(layers: Sequence[Mapping[str, Mapping[str, Any]]]) -> Section
 
 
 _FILES = {
-    paper: read_claims(CLAIM_FILES / f"{paper}.toml") for paper in ("bsc", "article", "margins", "scl", "negatives")
+    paper: read_claims(CLAIM_FILES / f"{paper}.toml")
+    for paper in ("bsc", "article", "margins", "scl", "negatives", "beliefs")
 }
 PAPER_CLAIMS: dict[str, Claim] = {name: claim for _, claims in _FILES.values() for name, claim in claims.items()}
 """The claims of the papers by name, in the order in which they are listed."""

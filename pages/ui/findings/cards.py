@@ -28,6 +28,7 @@ PAPER_NAMES = {
     "margins": "Margins",
     "scl": "SCL",
     "negatives": "False negatives",
+    "beliefs": "Beliefs",
     RECOMMENDED: "Recommended",
 }
 BADGES = {  # verdict -> color and icon
