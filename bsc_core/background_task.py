@@ -26,6 +26,7 @@ from bsc_core.formatting import plural
 
 STUDENTS = "all students"  # the user of their tasks
 NICENESS = 5  # of tasks and training on POSIX: the app, at 0, gets three times their share of a busy processor
+MAX_WAITING = 20  # tasks of a user that wait for a place; the oldest of more is forgotten
 MAX_TASKS = "BSC_MAX_TASKS"  # environment variable: tasks that may run at the same time
 REQUEST = "request.json"
 PROGRESS = "progress.json"
@@ -119,6 +120,9 @@ def start(
             verb = "is" if (len(running) if is_full else own) == 1 else "are"
             os.utime(folder / REQUEST, (0, 0))  # older than those of tasks that were started, for `remove_oldest`
             _waiting[folder] = _Waiting(module, environment, user)
+            of_user = [one for one, waiting in list(_waiting.items()) if waiting.user == user]
+            for oldest in of_user[:-MAX_WAITING]:
+                _waiting.pop(oldest, None)
             return write_progress(folder, 0, 1, f"waiting, since {tasks} {verb} running, the maximum of {scope}")
         if _waiting.pop(folder, None) is not None:
             os.utime(folder / REQUEST)
@@ -250,12 +254,12 @@ def run_task(perform: Callable[[Path, Any], object], arguments: Sequence[str]) -
 def remove_oldest(base: Path, pattern: str, keep: int) -> None:
     """Remove all but the `keep` newest folders under `base`, by the modification time of their file `pattern`.
 
-    Folders of tasks that run in a child of this process are kept, too.
+    Folders of tasks that run in a child of this process, or wait for a place, are kept, too.
     """
-    children = list(_children.items())
+    kept = [one for one, child in list(_children.items()) if child.running] + list(_waiting)
     newest_first = sorted(base.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in newest_first[keep:]:
-        if not any(one.is_relative_to(path.parent) and child.running for one, child in children):
+        if not any(one.is_relative_to(path.parent) for one in kept):
             shutil.rmtree(path.parent, ignore_errors=True)
 
 

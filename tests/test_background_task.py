@@ -123,7 +123,7 @@ def test_a_task_is_started_again_after_its_folder_was_removed(module: str, tmp_p
     assert (folder / "result.txt").read_text() == "2"
 
 
-def test_a_waiting_task_takes_no_place_of_a_finished_one(
+def test_a_waiting_task_is_kept_and_takes_no_place_of_a_finished_one(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background_task, "_children", {})
@@ -134,8 +134,14 @@ def test_a_waiting_task_takes_no_place_of_a_finished_one(
     start(running, module, "sleep")
     start(waiting, module, 2)
     background_task.remove_oldest(tmp_path, "*/request.json", 2)
+    assert [folder.exists() for folder in (finished, running, waiting)] == [True, True, True]
+    monkeypatch.setattr(background_task, "MAX_WAITING", 1)
+    start(tmp_path / "next", module, 3)  # the first one is forgotten
+    background_task.remove_oldest(tmp_path, "*/request.json", 2)
     assert [folder.exists() for folder in (finished, running, waiting)] == [True, True, False]
     background_task.cancel(running)
+    assert read_progress(tmp_path / "next").doing == "starting"
+    assert wait_for_task(tmp_path / "next") == 0
 
 
 def test_only_a_task_that_does_not_run_is_tried_again(module: str, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from bsc_core.losses.kernel.negatives import TIE, FalseNegativeMask, Negatives, 
 TILE_ROWS, TILE_COLUMNS = 1024, 4096
 STORED_SCORES = 4096 * 4096
 """Number of scores stored for the backward pass; further tiles are recomputed."""
+MAX_STORED = 4
+"""Times this number above which no scores are stored: 8,192 pairs, of which a quarter is."""
 SAFE_SCORE = 40.0
 """Scores up to this magnitude can share one exp(score - largest): exp(-80) is a normal float32."""
 
@@ -250,10 +252,12 @@ class TiledSoftmax(torch.autograd.Function):
         largest = float(_max_norm(left) * _max_norm(right)) * scale
         strength = 0.0 if treatment.hardness is None else treatment.hardness.strength
         shift = largest if largest + strength <= SAFE_SCORE else None
-        tiles = list(_tiles(len(left), len(right), tile, masked=not diagonal))
+        is_large = negatives is not None and len(left) * len(right) > STORED_SCORES  # its tiles have more arrays
+        tiles = list(_tiles(len(left), len(right), tile, small=not diagonal or is_large))
         axes = tuple(direction.axis for direction in directions)
         builder = _TileBuilder(left, right, scale, shift, treatment, diagonal, axes)
-        remaining = STORED_SCORES // calls if tile is None else 0
+        is_stored = tile is None and len(left) * len(right) <= MAX_STORED * STORED_SCORES  # else it would save little
+        remaining = STORED_SCORES // calls if is_stored else 0
         if treatment.hardness is not None and len(left) * len(right) <= remaining:
             remaining *= 2  # rather than to recompute a part of the tiles
         stored: dict[int, _Tile] = {}  # by tile number
@@ -380,9 +384,9 @@ def _fill_diagonal(values: Tensor, rows: slice, columns: slice, value: float) ->
         cells.diagonal().fill_(value)
 
 
-def _tiles(height: int, width: int, tile: int | None, *, masked: bool) -> Iterator[tuple[slice, slice]]:
-    """Yield the tiles; masked ones need several arrays of their size and are smaller."""
-    rows, columns = (TILE_ROWS, TILE_COLUMNS // 4) if masked else (TILE_ROWS, TILE_COLUMNS)
+def _tiles(height: int, width: int, tile: int | None, *, small: bool) -> Iterator[tuple[slice, slice]]:
+    """Yield the tiles; those that need several arrays of their size can be small."""
+    rows, columns = (TILE_ROWS, TILE_COLUMNS // 4) if small else (TILE_ROWS, TILE_COLUMNS)
     if tile:
         rows = columns = tile
     for top, start in product(range(0, height, rows), range(0, width, columns)):
