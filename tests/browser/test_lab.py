@@ -230,7 +230,7 @@ def test_the_label_of_a_cell_contains_its_marks(visit) -> None:
         return cell.get_attribute("aria-label") or ""
 
     assert label(0, 0).endswith("; positive pair")
-    assert "; repeated text: suspected false negative" in label(0, 4)
+    assert "; repeated text: false negative" in label(0, 4)
     row, column = np.argwhere(result.row_masked)[0]
     assert "; removed by the false-negative mask" in label(row, column)
 

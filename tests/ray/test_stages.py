@@ -1,10 +1,12 @@
 """Stages of a plan over Parquet files without Ray, and errors before a cluster is used."""
 
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,12 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bsc_core.batching import build_plan
-from bsc_core.config import make_config
+from bsc_core.config import DataConfig, make_config
 from bsc_core.data import read_pairs
 from bsc_core.errors import ColumnError, ConfigError, DataError, FileFormatError, InputError, PathError
 from bsc_core.ray.data import plan as ray_data
 from bsc_core.ray.data.cluster import check_answer
 from bsc_core.ray.data.plan import plan_with_ray
+from bsc_core.ray.data.rows import RowSource, parquet_pieces, row_source
 from tests.ray.pairs_files import check_groups, config_of, plan_of, write_pairs
 
 
@@ -200,3 +203,45 @@ def test_a_missing_ray_is_reported_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="Ray is not installed; install it with"):
         plan_with_ray(config_of(write_pairs(tmp_path / "pairs", rows=20), strategy="words"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+TEXTS = {"query": ["a", "b"], "document": ["c", "d"]}
+
+
+def test_a_folder_of_parquet_files_has_no_links_out_of_the_allowed_folders_and_no_pipes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, secret = tmp_path / "allowed", tmp_path / "secret.parquet"
+    folder.mkdir()
+    for path in (folder / "a.parquet", secret):
+        pq.write_table(pa.table(TEXTS), path)
+    monkeypatch.setenv("BSC_ROOTS", str(folder))
+    assert len(parquet_pieces(str(folder))) == 1
+    (folder / "b.parquet").symlink_to(secret)
+    with pytest.raises(PathError, match="outside the folders"):
+        parquet_pieces(str(folder))
+    (folder / "b.parquet").unlink()
+    os.mkfifo(folder / "b.parquet")
+    with pytest.raises(FileFormatError, match="not a complete Parquet file"):
+        parquet_pieces(str(folder))
+
+
+def test_a_column_of_texts_has_no_lists_in_any_file(tmp_path: Path) -> None:
+    pq.write_table(pa.table(TEXTS), tmp_path / "a.parquet")
+    pq.write_table(pa.table(TEXTS | {"query": [["a"], ["b"]]}), tmp_path / "b.parquet")
+    with pytest.raises(ColumnError, match=r"b\.parquet: column 'query' for query has lists"):
+        row_source(DataConfig(train=str(tmp_path)), parquet_pieces(str(tmp_path)), positives_only=False)
+
+
+@pytest.mark.parametrize(("rows", "numbers"), [(2, 8_193), (2_000, 8_192)])
+def test_vectors_far_larger_than_the_file_are_refused(tmp_path: Path, rows: int, numbers: int) -> None:
+    def source(vectors: pa.Array) -> RowSource:
+        texts = {name: [f"{name} {row}" for row in range(rows)] for name in TEXTS}
+        pq.write_table(pa.table(texts | {"vector": vectors}), tmp_path / "a.parquet")
+        return row_source(DataConfig(train=str(tmp_path)), parquet_pieces(str(tmp_path)), positives_only=False)
+
+    zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(rows * numbers, np.float32)), numbers)
+    with pytest.raises(FileFormatError, match=r"other sizes than the footer|expand to at least"):
+        source(zeros)
+    assert source(pa.array([[0.5, 1.0]] * rows)).with_vectors
+    assert not source(pa.array(["a text"] * rows)).with_vectors

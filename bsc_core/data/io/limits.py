@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from bsc_core.errors import FileFormatError
 from bsc_core.files import error_reason
+from bsc_core.types import MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -29,6 +30,8 @@ SLOW_CELLS = 10
 """Cells that a date, a time or a decimal number counts as, since its conversion to text takes longer."""
 NUMBER_BYTES = 20
 """Size of a number as text, which can be stored in less than a bit."""
+MAX_NUMBER_SIZE = 8
+"""Size of a number of a vector in memory."""
 MAX_NUMBER_BYTES = 32
 """Size of the longest decimal."""
 UNCHECKED_CELLS = 2_000_000
@@ -309,13 +312,33 @@ def _check_numbers(metadata: Any, names: Collection[str], source: str) -> None:
             )
 
 
-def _check_pages(path: Path, metadata: Any, names: set[str], source: str) -> None:
-    """Raise FileFormatError if the pages of columns have other sizes or rows than the footer of a Parquet file says.
+def check_parquet_vectors(path: Path, name: str, source: str) -> None:
+    """Raise FileFormatError for a Parquet file whose column of vectors is far larger than the file.
+
+    Args:
+        path: The file.
+        name: The column, a list of numbers for each row.
+        source: Name of the file in error messages.
+    """
+    import pyarrow.parquet
+
+    metadata = pyarrow.parquet.read_metadata(path)
+    columns = (metadata.schema.column(number).path for number in range(metadata.num_columns))
+    leaves = {column for column in columns if column.partition(".")[0] == name}
+    numbers = _check_pages(path, metadata, leaves, source, longest=MAX_DIMENSIONS)
+    check_expansion(MAX_NUMBER_SIZE * numbers, path.stat().st_size, source)
+
+
+def _check_pages(path: Path, metadata: Any, names: set[str], source: str, *, longest: int = 1) -> int:
+    """Return the number of values of columns.
+
+    Raises FileFormatError if their pages have other sizes or rows than the footer of a Parquet file says, or on average
+    more than `longest` values for a row.
 
     pyarrow allocates the decompressed size that the header of a page states, and reads the rows of the row groups. The
     footer is read here since `RowGroupMetaData.column` of pyarrow ends the process if a column is damaged.
     """
-    stored, size, pages = path.stat().st_size, 0, 0
+    stored, size, pages, values = path.stat().st_size, 0, 0, 0
     columns = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     name = ""
     with path.open("rb") as file:
@@ -325,7 +348,8 @@ def _check_pages(path: Path, metadata: Any, names: set[str], source: str) -> Non
                 raise ValueError("the row groups have other rows than the file")
             for group in groups:
                 for name, column in zip(columns, group[1], strict=True):
-                    for unpacked in _page_sizes(file, column[3], group[3]) if name in names else ():
+                    values += column[3][5] if name in names else 0
+                    for unpacked in _page_sizes(file, column[3], group[3], longest) if name in names else ():
                         size, pages = size + unpacked, pages + 1
                         check_expansion(size, stored, source)
                         if pages > max(UNCHECKED_PAGES, stored // MIN_PAGE_BYTES):
@@ -341,6 +365,7 @@ def _check_pages(path: Path, metadata: Any, names: set[str], source: str) -> Non
                 f"{source}: the {part} have other sizes than the footer of the Parquet file says, or are damaged; "
                 "write it again"
             ) from None
+    return values
 
 
 def _footer(file: BinaryIO, stored: int) -> list[dict[int, Any]]:
@@ -368,7 +393,7 @@ def _footer_bytes(file: BinaryIO, stored: int) -> bytes:
     return file.read(length)
 
 
-def _page_sizes(file: BinaryIO, column: dict[int, int], rows: int) -> Iterator[int]:
+def _page_sizes(file: BinaryIO, column: dict[int, int], rows: int, longest: int) -> Iterator[int]:
     """Yield the decompressed size of each page of a column in a row group.
 
     Raises:
@@ -377,7 +402,7 @@ def _page_sizes(file: BinaryIO, column: dict[int, int], rows: int) -> Iterator[i
     values, unpacked, packed, position = column[5], column[6], column[7], column[9]
     if 0 < column.get(11, 0) < position:
         position = column[11]
-    if values != rows:
+    if not rows <= values <= rows * longest:
         raise ValueError("the column has other rows than the row group")
     while values > 0:
         header, length = _page_header(file, position)

@@ -11,11 +11,18 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from bsc_core.config import Columns, DataConfig
-from bsc_core.data.io.limits import Sizes, check_parquet_footer, check_parquet_size, nested_parquet_columns
+from bsc_core.data.io.limits import (
+    Sizes,
+    check_parquet_footer,
+    check_parquet_size,
+    check_parquet_vectors,
+    nested_parquet_columns,
+)
 from bsc_core.data.io.tables import Table, cells_of
 from bsc_core.data.io.validation import EXAMPLE_CELLS, map_columns
 from bsc_core.data.schema.columns import as_names, guess_columns
 from bsc_core.errors import ColumnError, ConfigError, FileFormatError, PathError
+from bsc_core.files import check_regular
 from bsc_core.paths import check_path
 from bsc_core.types import Mask
 
@@ -125,9 +132,10 @@ def parquet_pieces(path: str) -> list[Piece]:
     pieces = []
     for file in files:
         try:
+            check_regular(check_path(file), file.stat().st_size)
             check_parquet_footer(file, str(file))
             metadata = pyarrow.parquet.read_metadata(file)
-        except (pyarrow.ArrowException, OSError):
+        except (pyarrow.ArrowException, OSError, ValueError):
             raise FileFormatError(
                 f"{file}: not a complete Parquet file; `bsc convert` writes a table of another format as Parquet"
             ) from None
@@ -167,16 +175,27 @@ def row_source(config: DataConfig, pieces: Sequence[Piece], *, positives_only: b
     required = {name: role for role, given in roles.model_dump(exclude_none=True).items() for name in as_names(given)}
     with_vectors = True
     for file in files:
-        names = pyarrow.parquet.read_schema(file).names
-        with_vectors &= VECTOR in names
+        schema = pyarrow.parquet.read_schema(file)
+        with_vectors &= VECTOR in schema.names and _is_vector(schema.field(VECTOR).type)
         for name, role in required.items():
-            if name not in names:
+            if name not in schema.names:
                 raise ColumnError(f"{file}: there is no column {name!r} for {role}; all files need the same columns")
+            if name in nested_parquet_columns(schema):
+                raise ColumnError(f"{file}: column {name!r} for {role} has lists, objects or bytes; give one of texts")
         if file != files[0]:
             check_parquet_size(Path(file), required, file, sizes)
+    for file in files if with_vectors else ():
+        check_parquet_vectors(Path(file), VECTOR, file)
     return RowSource(
         roles, (config.label_min, config.label_max), config.threshold, config.train_split, positives_only, with_vectors
     )
+
+
+def _is_vector(kind: pyarrow.DataType) -> bool:
+    """Return whether a type is a list of floating-point numbers."""
+    types = pyarrow.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return is_list and bool(types.is_floating(kind.value_type))
 
 
 def _of_role(role: str, columns: Sequence[pyarrow.Array]) -> pyarrow.Array:
