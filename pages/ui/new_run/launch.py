@@ -149,7 +149,9 @@ def _draw_costs(config: RunConfig, data: DatasetSplits, runs: int, factor: float
 
     expected = estimate(config, data, data_cache.run_store())
     if expected.seconds is None:
-        st.caption(f":material/timer: {_time_of_preset(config, factor) or expected.source}")
+        is_measured = st.session_state.get(preflight.STATE) == str(preflight.preflight_folder(config))
+        text = "The preflight measures the time." if is_measured else _time_of_preset(config, factor) or expected.source
+        st.caption(f":material/timer: {text}")
         return
     of_all = ", all runs" if runs > 1 else ""
     costs = {
