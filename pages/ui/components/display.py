@@ -297,8 +297,9 @@ def task_progress(
     """
     progress = background_task.read_progress(folder)
     if progress.error:
-        again = background_task.reset_failed
-        error_box(progress.error, failed).button("Try again", key=key, on_click=again, args=(folder,))
+        if error_box(progress.error, failed).button("Try again", key=key):
+            background_task.reset_failed(folder)
+            st.rerun(scope="app")  # the page starts the task, not the fragment
         return
     elapsed, fraction = background_task.elapsed_seconds(folder), progress.fraction
     times = formatting.duration(elapsed)
