@@ -480,7 +480,7 @@ def _cosines_by_class(mix: float) -> tuple[list[Picture], str]:
         axis="weight of the contrastive loss",
         value="share of the premises",
         value_format="%",
-        baseline=("untrained, held-out", [untrained_lines[-1]] * len(MIXES)),
+        baseline=("untrained", [untrained_lines[-1]] * len(MIXES)),
     )
     shares = _picture("classes.nearest", figure, "Share of premises by the weight of the contrastive loss.", table)
     first = class_results(mix, held_out=False)[0]

@@ -197,7 +197,7 @@ def _finding_sentences(findings: tuple[str, ...]) -> dict[str, str]:
         source = "From the papers"
         if statement:
             arms, claim = statement
-            source = "A statement from a claim"
+            source = "Part of a claim about this"
             statements = [one for one in results[name]["statements"] if arms.split() == [one["better"], one["worse"]]]
             (verdict,) = {one["verdict"] for one in statements}
         for short, about in NAMES.items():
