@@ -51,7 +51,7 @@ def launch_sweep(visit, store: RunStore) -> str:
     visit.open("train", encoder="static")
     visit.select_option("Start from", "Fast lesson")
     page = visit.page
-    expect(page.get_by_text(re.compile("^Trains in seconds"))).to_be_visible()
+    expect(page.get_by_text(re.compile("^Preset: Trains in seconds"))).to_be_visible()
     visit.wait()
     visit.by_key("train.sweep.on").locator("label").click()
     expect(page.get_by_text("One run, until a setting of the sweep has several values.")).to_be_visible()
