@@ -116,16 +116,15 @@ def start(
         if len(running) >= max_tasks() or own >= max(1, max_tasks() // 2):
             is_full = len(running) >= max_tasks()
             scope = "this server" if is_full else STUDENTS if user == STUDENTS else "one user"
-            tasks = plural(len(running) if is_full else own, "background task")
-            verb = "is" if (len(running) if is_full else own) == 1 else "are"
+            number = len(running) if is_full else own
+            tasks, verb = plural(number, "background task"), "is" if number == 1 else "are"
             os.utime(folder / REQUEST, (0, 0))  # older than those of tasks that were started, for `remove_oldest`
             _waiting[folder] = _Waiting(module, environment, user)
             of_user = [one for one, waiting in list(_waiting.items()) if waiting.user == user]
             for oldest in of_user[:-MAX_WAITING]:
                 _waiting.pop(oldest, None)
             return write_progress(folder, 0, 1, f"waiting, since {tasks} {verb} running, the maximum of {scope}")
-        if _waiting.pop(folder, None) is not None:
-            os.utime(folder / REQUEST)
+        _waiting.pop(folder, None)
         (folder / PROGRESS).unlink(missing_ok=True)
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})}
         command = [sys.executable, "-P", "-m", module, str(folder)]

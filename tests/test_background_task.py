@@ -78,14 +78,19 @@ def test_a_task_is_started_once_until_it_is_reset(module: str, tmp_path: Path) -
     assert (folder / "result.txt").read_text() == "2"
 
 
-def test_a_task_above_the_limit_waits_and_starts_once_another_has_ended(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def two_tasks(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+    """Folders of a task that runs and of one that waits, as one may run at a time."""
     monkeypatch.setattr(background_task, "_children", {})
     monkeypatch.setenv("BSC_MAX_TASKS", "1")
     first, second = tmp_path / "first", tmp_path / "second"
     start(first, module, "sleep")
     start(second, module, 2)
+    return first, second
+
+
+def test_a_task_above_the_limit_waits_and_starts_once_another_has_ended(two_tasks: tuple[Path, Path]) -> None:
+    first, second = two_tasks
     waiting = TaskProgress(0, 1, "waiting, since 1 background task is running, the maximum of this server")
     assert read_progress(second) == waiting
     assert background_task.elapsed_seconds(second) == 0
@@ -99,13 +104,9 @@ def test_a_task_above_the_limit_waits_and_starts_once_another_has_ended(
 
 @pytest.mark.parametrize("end", [background_task.cancel, background_task.reset, shutil.rmtree])
 def test_a_waiting_task_that_was_ended_is_not_started(
-    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[[Path], None]
+    two_tasks: tuple[Path, Path], end: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr(background_task, "_children", {})
-    monkeypatch.setenv("BSC_MAX_TASKS", "1")
-    first, second = tmp_path / "first", tmp_path / "second"
-    start(first, module, "sleep")
-    start(second, module, 2)
+    first, second = two_tasks
     end(second)
     background_task.cancel(first)
     read_progress(second)
