@@ -186,6 +186,7 @@ class Visit:
 
     def rows(self, name: str, *, containing: str | re.Pattern[str] = ANY_TEXT) -> list[list[str]]:
         """Return the cells of a table by row, once it contains a text."""
+        expect(self.table(name)).to_have_count(1)  # while a table is replaced, there are two
         expect(self.table(name).locator("tbody tr").first).to_be_attached()
         expect(self.table(name)).to_contain_text(containing)
         cells: list[list[str]] = self.table(name).evaluate(
