@@ -1,6 +1,7 @@
 """Column roles, guessed from common names; every guess is reported."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 
 from bsc_core.config import ColumnNames, Columns, CorpusColumns, ExamplesConfig, SentenceColumns
@@ -59,7 +60,8 @@ def guess_columns(
         document: The column of the documents; None to guess it.
 
     Raises:
-        ColumnError: No column looks like the query or the document, or the label column contains only words.
+        ColumnError: No column looks like the query or the document, the label column contains only words, or there are
+            several columns of negatives.
     """
     known = _by_plain_name(names)
     guessed = guess_text_columns(names)
@@ -71,6 +73,12 @@ def guess_columns(
     label, class_label = _guess_label(known, examples or {})
     class_label = class_label or known.get("classlabel")  # as `bsc convert` names it
     others = {role: _first(known, wanted) for role, wanted in OTHER_ROLES.items()}
+    numbered = [known[name] for name in known if re.fullmatch(r"(hard)?(neg|negative)\d+", name)]
+    if numbered and others["negative"] is None:
+        raise ColumnError(
+            f"the columns {_listed(sorted(numbered))} look like negatives, but a row has one negative; write a row for "
+            "each of them, as `bsc mine --layout triplet` does, or map one of them as negative"
+        )
     return Columns(query=query, document=document, label=label, class_label=class_label, **others)
 
 
